@@ -1,17 +1,16 @@
-"""The `sarameya` script. A module of its own, so that it runs before the package is imported.
+"""The `sarameya` script. A separate module, so that it runs before the package is imported.
 
-Importing takes a third of a second, and a Ctrl-C meanwhile should end the program as it ends any other: without a
-traceback. From `trio.run` on the service takes the signals itself. Only the script imports this, for it does its first
-work at once.
+The import takes a third of a second. A Ctrl-C meanwhile must end the program like any other: without a traceback. From
+`trio.run` on the service handles the signals itself. Only the script imports this module, since it acts at once.
 """
 
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # built into Python, where `signal` imports a dozen modules
 
-# Where SIGINT is ignored (a background job of a script), it stays so until the service listens. That nothing comes
-# before this makes the window small in which a Ctrl-C shows a traceback; Python's own start, which comes before, has it
-# all the same: the `site` module, and what environments let it import.
+# If SIGINT is ignored (a background job of a script), it stays so until the service listens. This comes first to keep
+# the time short in which a Ctrl-C shows a traceback. Python's own start precedes it: the `site` module, and whatever it
+# imports in this environment.
 if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
@@ -19,7 +18,7 @@ import os
 import signal
 import sys
 
-TYPE_CHECKING = False  # `typing` would be imported for nothing
+TYPE_CHECKING = False  # importing it from `typing` would take time
 if TYPE_CHECKING:
     from typing import NoReturn
 
@@ -27,13 +26,13 @@ _PASSED_ON = {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, sign
 
 
 def main() -> int:
-    """Run this process's command line and return its exit code."""
+    """Run this process's command line, and return its exit code."""
     if os.getpid() == 1:
         _go_on_in_a_child()
     from sarameya.service.cli import main
 
     code = main()
-    # All that is left is the interpreter's own end.
+    # Only the interpreter's shutdown is left.
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
     _let_go_of_output()
@@ -41,10 +40,12 @@ def main() -> int:
 
 
 def _let_go_of_output() -> None:
-    """What nobody can be told any more, since a reader has had enough or a terminal is closed, is no failure: Python's
-    end would make one of it, with an exit code of its own."""
+    """Flush the output, or discard it if nobody reads it any more.
+
+    Otherwise Python's shutdown would fail on a closed pipe or terminal, with an exit code of its own.
+    """
     for stream in (sys.stdout, sys.stderr):
-        if stream is None:  # it was closed when we began
+        if stream is None:  # it was closed when this process started
             continue
         try:
             stream.flush()
@@ -55,16 +56,16 @@ def _let_go_of_output() -> None:
 
 
 def _go_on_in_a_child() -> None:
-    """As a container's first process, be its init, and nothing else: what there is to do, a child does.
+    """Continue in a child process, while this one, the first of a container, acts as its init.
 
-    To the first process of a PID namespace a signal is nothing unless it handles it, and all orphans become its
-    children, to be waited for: whoever did that beside children of its own would take away their exit codes.
+    The first process of a PID namespace ignores a signal unless it handles it. All orphans become its children, and
+    have to be waited for: a process that did so beside its own children would take their exit codes away.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED_ON, signal.SIGCHLD})
     child = os.fork()
     if child:
         _be_init(child)
-    # A terminal's Ctrl-C is to reach the child once: from the terminal, not from its init as well.
+    # A terminal's Ctrl-C must reach the child once: from the terminal, and not from its init as well.
     os.setpgid(0, 0)
     if os.isatty(0):
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)
@@ -74,7 +75,7 @@ def _go_on_in_a_child() -> None:
 
 
 def _be_init(child: int) -> NoReturn:
-    """Pass signals on to `child`, wait for whoever ends, and end as the child does."""
+    """Pass signals on to `child`, wait for all processes that end, and exit with the child's code."""
     while True:
         received = signal.sigwait({*_PASSED_ON, signal.SIGCHLD})
         if received != signal.SIGCHLD:

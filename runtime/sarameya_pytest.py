@@ -1,7 +1,7 @@
 """The pytest plugin of `sarameya.testing`: fixtures for tests that pytest-trio runs. See docs/testing.md.
 
-A module of its own: every pytest run of an environment that has Sarameya imports it, also those that test something
-else, so the package is imported only where a fixture of it is used.
+A separate module: every pytest run in an environment with Sarameya imports it, also for unrelated tests. So the package
+is imported only when one of its fixtures is used.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NO_TRIO = """\
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--sarameya` and `--sarameya-seed`."""
+    """Add the options `--sarameya` and `--sarameya-seed`."""
     options = parser.getgroup("sarameya", "Sarameya: Kafka for tests")
     options.addoption(
         "--sarameya",
@@ -63,14 +63,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The marker `sarameya`."""
+    """Register the marker `sarameya`."""
     config.addinivalue_line("markers", _MARKER)
 
 
 @pytest.fixture
 def sarameya_clock(request: pytest.FixtureRequest) -> MockClock:
-    """The clock that goes with `sarameya_cluster`: it jumps to whatever is waited for next or, with `--sarameya=tcp`,
-    runs as fast as real time. To be asked for by the test itself."""
+    """Return the clock for `sarameya_cluster`. The test itself has to request it.
+
+    It jumps to the next timer or, with `--sarameya=tcp`, runs in real time.
+    """
     from trio.testing import MockClock
 
     return MockClock(rate=1.0) if _is_tcp(request) else MockClock(autojump_threshold=0)
@@ -78,8 +80,11 @@ def sarameya_clock(request: pytest.FixtureRequest) -> MockClock:
 
 @pytest.fixture
 async def sarameya_cluster(request: pytest.FixtureRequest) -> AsyncIterator[EmbeddedCluster]:
-    """An embedded cluster with the topics, brokers and options of the test's marker `sarameya`: in memory, or as
-    `--sarameya` says. Its methods are the controls: `fail_next`, `freeze_broker`, `move_leader` and so on."""
+    """Yield an embedded cluster with the topics, brokers and options of the test's marker `sarameya`.
+
+    It is in memory, or as `--sarameya` says. Its methods are the controls: `fail_next`, `freeze_broker`, `move_leader`
+    and so on.
+    """
     if _is_tcp(request):
         _refuse_jumps(request, "sarameya_cluster")
         async with _cluster(request) as cluster:
@@ -97,7 +102,10 @@ async def sarameya_cluster(request: pytest.FixtureRequest) -> AsyncIterator[Embe
 
 @pytest.fixture
 async def sarameya_tcp_cluster(request: pytest.FixtureRequest) -> AsyncIterator[EmbeddedCluster]:
-    """As `sarameya_cluster`, and always over TCP: for whatever is no part of this event loop (`bootstrap_servers`)."""
+    """Yield a cluster like `sarameya_cluster`, always over TCP, for clients outside of this event loop.
+
+    They connect to its `bootstrap_servers`.
+    """
     _refuse_jumps(request, "sarameya_tcp_cluster")
     async with _cluster(request) as cluster:
         yield cluster
@@ -105,7 +113,7 @@ async def sarameya_tcp_cluster(request: pytest.FixtureRequest) -> AsyncIterator[
 
 @pytest.fixture
 async def sarameya_faults(sarameya_cluster: EmbeddedCluster) -> AsyncIterator[EmbeddedCluster]:
-    """`sarameya_cluster`, for a test whose faults must all have struck when it ends; one that has not fails it."""
+    """Yield `sarameya_cluster`; fail the test if one of its faults has not struck by the end."""
     yield sarameya_cluster
     if armed := sarameya_cluster.faults:
         sarameya_cluster.clear_faults()
@@ -114,8 +122,11 @@ async def sarameya_faults(sarameya_cluster: EmbeddedCluster) -> AsyncIterator[Em
 
 @pytest.fixture
 def sarameya_group(request: pytest.FixtureRequest, sarameya_cluster: EmbeddedCluster) -> Callable[..., ConsumerGroup]:
-    """Makes members: `sarameya_group(group_id="test", config=None, **arguments)` is a ConsumerGroup of
-    `sarameya_cluster` with all that virtual time needs. Without a config it reads from the oldest offset on."""
+    """Return a function that creates members: `sarameya_group(group_id="test", config=None, **arguments)`.
+
+    The result is a ConsumerGroup of `sarameya_cluster` with everything that virtual time needs. Without a config it
+    reads from the oldest offset on.
+    """
     from sarameya import Config, ConsumerGroup
     from sarameya.testing import run_inline, virtual_wall_clock
 
@@ -133,7 +144,10 @@ def sarameya_group(request: pytest.FixtureRequest, sarameya_cluster: EmbeddedClu
 
 @pytest.fixture
 def claim_feed(request: pytest.FixtureRequest) -> Callable[..., ClaimFeed]:
-    """Makes feeds for handlers, without any cluster: `claim_feed("orders", 0, at=100)`, as ClaimFeed does."""
+    """Return a function that creates feeds for handlers, without a cluster: `claim_feed("orders", 0, at=100)`.
+
+    The arguments are those of ClaimFeed.
+    """
     from sarameya.testing import ClaimFeed
 
     return partial(ClaimFeed, seed=_seed(request))
@@ -156,7 +170,7 @@ def _refuse_jumps(request: pytest.FixtureRequest, fixture: str) -> None:
 
 
 def _clock(request: pytest.FixtureRequest, fixture: str) -> Clock:
-    """That of the trio that runs the test."""
+    """Return the clock of the trio run that runs the test."""
     import trio
 
     try:
@@ -166,7 +180,7 @@ def _clock(request: pytest.FixtureRequest, fixture: str) -> Clock:
 
 
 def _function(request: pytest.FixtureRequest) -> str:
-    """The test's name without its parameters."""
+    """Return the test's name without its parameters."""
     return str(getattr(request.node, "originalname", None) or request.node.name)
 
 

@@ -57,7 +57,7 @@ async def test_blockage_that_ends_before_the_next_look_is_reported_with_its_stac
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The thread looks while the loop is blocked, but not for the whole limit yet."""
-    monkeypatch.setattr(loop_monitor, "_LOOKS", 1)
+    monkeypatch.setattr(loop_monitor, "_CHECKS", 1)
     limit, found = 0.5, list[Blockage]()
     with LoopMonitor(limit, found.append).watching():
         await trio.sleep(0.5 * limit)

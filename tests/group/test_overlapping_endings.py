@@ -114,7 +114,7 @@ async def test_commit_of_what_is_given_up_that_has_no_answer_by_the_deadline_is_
         member = await start_one_that_gives_up_without_an_answer(nursery, cluster, Partitions(), rebalance_timeout=20.0)
         assert not member.seen(CommitFailed)
         await eventually(lambda: bool(member.seen(CommitFailed)))
-        assert "given up" in str(member.seen(CommitFailed)[0])
+        assert "revoked" in str(member.seen(CommitFailed)[0])
 
 
 async def test_session_that_ends_just_before_a_deadline_still_has_a_moment(autojump_clock: MockClock) -> None:

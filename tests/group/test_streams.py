@@ -504,7 +504,9 @@ async def test_stream_that_does_not_come_back_in_time_is_cancelled_and_the_sessi
             await start_member(nursery, cluster, other, **COOPERATIVE)
         await eventually(lambda: handler.calls.count("setup") == 2)
         ending = member.seen(SessionEnding)[0]
-        assert ending.reason.startswith("stream 0 (orders-0 at 2, orders-1 at 1) was cancelled: it did not come back")
+        assert ending.reason.startswith(
+            "stream 0 (orders-0 at 2, orders-1 at 1) was cancelled: it did not ask for more"
+        )
         assert not ending.lost
         assert {e.partition for e in member.seen(ClaimCancelled)} == {partition(0), partition(1)}
         assert all(e.grace == pytest.approx(7.0) for e in member.seen(ClaimCancelled))

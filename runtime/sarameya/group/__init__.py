@@ -1,1 +1,1 @@
-"""The consumer group as its users see it: handler, claim, session, and the loop that joins them."""
+"""The public consumer API: handler, claim, session, and the loop that runs sessions."""

@@ -1,13 +1,13 @@
-"""One claimed partition, as its handler reads it: message by message, or batch by batch.
+"""A claimed partition as its handler reads it: message by message, or batch by batch.
 
-Decoding happens here, on the claim's own task, so that a corrupt batch fails this claim alone: one record batch at a
-time into messages, or a few into the columns of one `MessageBatch`. Both views share one place in the log: whichever is
-used next goes on where the other stopped, and cancelling a read loses nothing. A claim that is paused hands out
-nothing: what is left of the batch it was in is set aside, so that asking for the next message costs no more for it.
-Handing out what is at hand takes no checkpoint, but for those between time slices (`time_slices.py`).
+A claim decodes on its own reading task, so a corrupt batch fails this claim only. It decodes one record batch at a time
+into messages, or several into the columns of one `MessageBatch`. Both views share one position: either one continues
+where the other stopped. Cancelling a read loses nothing.
 
-Left to others: what record batches become (`protocol/fetch/undecoded.py`), which messages of the present batch are
-taken (`present_batch.py`).
+A paused claim returns nothing. The rest of its current batch is set aside, so a pause adds no cost to reading a
+message. Buffered messages are returned without a checkpoint, except between time slices (`time_slices.py`).
+
+Decoding is in `protocol/fetch/undecoded.py`; counting the messages taken from the current batch in `present_batch.py`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from sarameya.protocol.records.record_costs import RECORD_BYTES, content_bytes
 
 
 def _nobody() -> None:
-    """Nobody else waits."""
+    """Do nothing: no stream reads this claim."""
 
 
 class Claim:
@@ -54,9 +54,9 @@ class Claim:
         self._config = config
         self._intercept = intercept
         self._initial_offset = consumer.cursor.position
-        # Behind everything that has been taken, but for the messages taken of the present batch.
+        # The end of everything that was taken, except for messages taken from the current batch.
         self._behind = consumer.cursor.position
-        # Behind the last batch that had messages: what is hidden behind it belongs to the next one's range.
+        # The end of the last batch that had messages. Offsets after it without messages belong to the next range.
         self._reached = consumer.cursor.position
         self._fetched: Records | None = None
         self._undecoded = Undecoded(
@@ -65,23 +65,23 @@ class Claim:
         self._present = PresentBatch()
         self._decoded_bytes = 0
         self._kept = 0
-        # The stream's, where one reads this claim.
+        # Shared with the stream's other claims if a stream reads this claim.
         self._slice = TimeSlice(handler_time or HandlerTime())
         self._ended = False
         self.taken_at: float | None = None
-        """When the handler was last given something, on trio's clock, if it has not come back for more since."""
+        """When the handler last received records, on trio's clock; None once it has asked for more."""
         self.waits_since = trio.current_time()
-        """Otherwise, since when it waits."""
-        # How long it was at work on it, until it asked for more.
+        """Since when the handler waits for records. Valid while `taken_at` is None."""
+        # The time that the handler has worked on this claim.
         self._work = Stopwatch()
         self.records_total = self.bytes_total = 0
-        """How many messages were laid ready for it, and how many bytes of record batches, as they travel."""
+        """Messages decoded for the handler, and bytes of record batches as fetched."""
         self.timestamps = ReadTimestamps()
-        """When the records that it was given were written."""
+        """Timestamps of the records that the handler received."""
         self.report = Report()
-        """What the handler says of its work on it, for `ConsumerGroup.status`: that it lands, and up to where."""
+        """The handler's report of its activity and its landed offset, for `ConsumerGroup.status`."""
         self._arrival = trio.Event()
-        # For a stream, which waits for several claims.
+        # A stream waits for several claims at once.
         self._on_arrival: Callable[[], None] = _nobody
 
     @property
@@ -96,91 +96,109 @@ class Claim:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Both, as one value: what `Session` and `ConsumerGroup` take."""
+        """Topic and partition as one value, as `Session` and `ConsumerGroup` take it."""
         return self._consumer.partition
 
     @property
     def topic_id(self) -> str:
-        """The id of the topic that is read, as 32 hex digits; empty where brokers have none (before KIP-516), or as
-        long as no metadata has told of it. A topic that is made again under the name fails the claim."""
+        """Id of the topic that is read, as 32 hex digits.
+
+        Empty where brokers have no topic ids (before KIP-516), or until metadata has the topic. A topic that is
+        recreated under the same name fails the claim.
+        """
         found = self._consumer.cursor.topic_id
         return "" if found is None else found.hex
 
     @property
     def initial_offset(self) -> int:
-        """The offset at which the claim began."""
+        """The start offset of the claim."""
         return self._initial_offset
 
     @property
     def position(self) -> int:
-        """The next offset the handler will be given; where it has read everything, the next one to be written."""
+        """Offset of the next message for the handler.
+
+        At the end of the log it is the offset of the next record to be written.
+        """
         return self._present.position(self._behind)
 
     @property
     def held_offsets(self) -> tuple[int, int]:
-        """The first and the last offset of what the handler was given last: a message, or a batch."""
+        """First and last offset that the handler received last: of one message, or of a batch."""
         return self._present.last_given or (self.position - 1, self.position - 1)
 
     @property
     def from_offset(self) -> int:
-        """Where the range of what comes next begins: the `MessageBatch.from_offset` of the next batch. So far it is the
-        `next_offset` of what came last, and what lies between it and `position` holds nothing to hand out; where it is
-        not, the position was moved, and records are missing."""
+        """Start of the offset range of the next batch: the `MessageBatch.from_offset` that it will have.
+
+        It equals the `next_offset` of the last batch as long as no position is reset; offsets between it and `position`
+        hold no message. If it differs, the position was reset, and records are missing.
+        """
         return self._present.from_offset(self._reached)
 
     @property
     def high_water_mark(self) -> int:
-        """The log's end as the last fetch told it, -1 before the first one. While nothing is fetched, since it is
-        paused or its handler takes nothing, it is looked up, about each ten seconds."""
+        """The log end as of the last fetch; -1 before the first one.
+
+        While the partition is paused or backpressured, it is looked up about every ten seconds instead.
+        """
         return self._consumer.high_water_mark
 
     @property
     def last_stable_offset(self) -> int:
-        """Where the first open transaction began, told as `high_water_mark` is, -1 where it is not known."""
+        """Start of the first open transaction, updated like `high_water_mark`; -1 where it is unknown."""
         return self._consumer.last_stable_offset
 
     @property
     def is_backpressured(self) -> bool:
-        """Whether the handler has taken nothing for so long (`Config.max_processing_time`) that no more is fetched."""
+        """True if fetching stopped because the handler took nothing for `Config.max_processing_time`."""
         return self._consumer.is_backpressured
 
     @property
     def is_paused(self) -> bool:
-        """Whether `ConsumerGroup.pause` or `pause_all` holds this partition back."""
+        """True while `ConsumerGroup.pause` or `pause_all` pauses this partition."""
         return self._consumer.is_paused
 
     @property
     def lag(self) -> int:
-        """How many offsets the position is behind the log's end (`high_water_mark`), -1 before the first fetch.
+        """Offsets between the position and the log end (`high_water_mark`); -1 before the first fetch.
 
         Under read_committed the log ends at its last stable offset.
         """
         return self.lag_of(self.position)
 
     def lag_of(self, offset: int) -> int:
-        """Return how many offsets `offset` is behind the log's end, as `lag`; -1 where either is not known."""
+        """Return the number of offsets between `offset` and the log end, as `lag` does; -1 where either is unknown."""
         committed_only = self._config.isolation_level == "read_committed" and self.last_stable_offset >= 0
         end = self.last_stable_offset if committed_only else self.high_water_mark
         return max(end - offset, 0) if end >= 0 and offset >= 0 else -1
 
     @property
     def has_ended(self) -> bool:
-        """Whether the session asks the claim to finish. For handlers that wait for something else meanwhile."""
+        """True once the claim has to stop. For handlers that also wait for something else."""
         return self._ended
 
     def __aiter__(self) -> ClaimMessages:
         return ClaimMessages(self)
 
     def batches(self) -> ClaimBatches:
-        """The messages as `MessageBatch`es: of one record batch of the log, or of as many as make thousands of them."""
+        """Return an iterator of `MessageBatch`es.
+
+        Each is one record batch, or several small ones joined into thousands of messages.
+        """
         return ClaimBatches(self)
 
     def hold(self, size: int) -> None:
-        """Count `size` bytes that the handler keeps of this claim towards `Config.fetch_buffer_bytes`, until `release`.
+        """Count bytes that the handler keeps of this claim towards `Config.fetch_buffer_bytes`, until `release`.
 
-        For a handler that collects what it takes: while it holds much, less of its partition is fetched, and in the end
-        nothing: `has_room` tells. What is held when the claim ends is given back by itself. Raises ValueError for less
-        than nothing.
+        For a handler that collects messages. The more it holds, the less of its partition is fetched, and finally
+        nothing; see `has_room`. Bytes still held when the claim stops are released automatically.
+
+        Args:
+            size: Number of bytes to add.
+
+        Raises:
+            ValueError: `size` is negative.
         """
         if size < 0:
             raise ValueError(f"{size} bytes: a size is at least 0")
@@ -190,23 +208,27 @@ class Claim:
 
     @property
     def has_room(self) -> bool:
-        """Whether more of this partition comes while the handler keeps what it does (`hold`).
+        """True if more of this partition is fetched while the handler keeps the bytes that it holds (`hold`).
 
-        For a handler that collects: ask after each `hold`, and when this is False, deal with what is held rather than
-        wait for more, which may not come before others release something. If all claims' handlers do so, none ever
-        waits for another one's bytes, once what was fetched before is taken. It may also become False by what others
-        hold, or when partitions come: who remembers it should ask again before it acts on it. True where nothing is
-        held.
+        For a handler that collects messages: check it after each `hold`. If it is False, process the held messages
+        instead of waiting for more, which may not come before another handler releases bytes. If all handlers do so,
+        none ever waits for another one's bytes once the buffered messages are taken. The value also changes when other
+        handlers hold bytes, or when partitions are assigned, so check it again right before acting on it. It is True
+        while nothing is held.
 
-        Together, handlers may keep each partition's even share of half of `Config.fetch_buffer_bytes`, and beyond that
-        an eighth of it, whoever takes it. What counts is what handlers keep. What was fetched and not
-        taken yet does not count: it is theirs to take without any room, so that nobody lands half a fetch only since
-        the other half is there already; nor does what is on its way. Pauses do not show in this.
+        Each partition may hold an even share of half of `Config.fetch_buffer_bytes`; one eighth more is shared by all,
+        first come, first served. Only held bytes count. Bytes that are buffered or on their way do not: the handler can
+        take buffered messages without any room, so it never flushes half a fetch because the other half has already
+        arrived. Pauses have no influence.
         """
         return self._consumer.share.may_keep_more
 
     def release(self, size: int) -> None:
-        """Count these bytes, which `hold` was told of, no longer. Raises ValueError for more than that."""
+        """Stop counting bytes that were passed to `hold`.
+
+        Raises:
+            ValueError: `size` is negative, or larger than what is held.
+        """
         if not 0 <= size <= self._kept:
             raise ValueError(f"{size} bytes: {self.topic_partition} holds {self._kept}")
         self._kept -= size
@@ -214,11 +236,11 @@ class Claim:
         self._consumer.on_change()
 
     def handler_seconds_until(self, now: float) -> float:
-        """How long its handler has been at work on it: from being given something to asking for more."""
+        """Return the seconds that the handler has worked on this claim: from receiving records to asking for more."""
         return self._work.seconds_until(now)
 
-    def _farewell(self) -> ClaimEnded:
-        """What observers are told at its end, when nothing of it is in a handler's hands any more."""
+    def _end_event(self) -> ClaimEnded:
+        """Return the claim's last event, once its handler holds nothing of it any more."""
         now, consumer = trio.current_time(), self._consumer
         consumer.goes_on()
         return ClaimEnded(
@@ -231,11 +253,15 @@ class Claim:
         )
 
     async def _advance(self, by_columns: bool = False) -> bool:
-        """Have a batch with messages left to take; False once the session ends. Waits for a time slice if need be."""
+        """Make a batch with untaken messages current.
+
+        Return False once the claim stops. Waits for a time slice if necessary.
+        """
         time_slice = self._slice
         time_slice.left -= self._present.count_taken()
         time_slice.take_back()
-        self._work.end(now := trio.current_time())  # fetching, decoding and others' slices are no work of the handler
+        # Fetching, decoding and the slices of other tasks are not the handler's work.
+        self._work.end(now := trio.current_time())
         may_take = not time_slice.is_over(now)
         while not self._ended:
             if not may_take:
@@ -252,10 +278,13 @@ class Claim:
         return False
 
     def _advance_nowait(self, by_columns: bool = False) -> bool:
-        """Have a batch with messages left to take, out of what has been fetched; False if there is none to be had.
+        """Make a batch with untaken messages current, from what is buffered. Return False if nothing is buffered.
 
-        `by_columns`: whoever asks takes all of it at once. Raises what fetching or decoding failed with, at this and
-        every later call.
+        Args:
+            by_columns: The caller takes the whole batch at once.
+
+        Raises:
+            SarameyaError: Fetching or decoding failed. Every later call raises it again.
         """
         present = self._present
         while not (self._ended or self.is_paused):
@@ -265,9 +294,9 @@ class Claim:
                 self.taken_at = now = trio.current_time()
                 self._work.begin(now)
                 return True
-            self._put_away()
+            self._drop_taken()
             if self._undecoded:
-                self._have(
+                self._make_current(
                     self._undecoded.next_columns(self._behind)
                     if by_columns
                     else self._undecoded.next_messages(self._behind)
@@ -275,27 +304,26 @@ class Claim:
                 continue
             self._fetched = records = self._consumer.receive_nowait()
             if records is None:
-                self._stand_at(self._consumer.cursor.position)
-                self._waits()
+                self._continue_at(self._consumer.cursor.position)
+                self._note_waiting()
                 return False
-            self._stand_at(records.position)
+            self._continue_at(records.position)
             self._undecoded.add(records)
-        self._waits()
+        self._note_waiting()
         return False
 
-    def _waits(self) -> None:
-        """The handler has nothing of this any more."""
+    def _note_waiting(self) -> None:
+        """Note that the handler waits for records of this claim."""
         if self.taken_at is not None:
             self.taken_at, self.waits_since = None, trio.current_time()
 
-    def _stand_at(self, position: int) -> None:
-        """Nothing is at hand, and reading goes on here: behind all that came, or where a position was moved to that its
-        log did not have, which may be lower."""
+    def _continue_at(self, position: int) -> None:
+        """Continue at `position` with nothing buffered: the end of all that was fetched, or a reset position."""
         if position != self._behind:
             self._behind = self._reached = position
 
-    def _put_away(self) -> None:
-        """What is at hand has been dealt with, if all of it is taken."""
+    def _drop_taken(self) -> None:
+        """Drop the current batch if all of it is taken, and release its bytes."""
         if self._present.is_taken:
             self._behind = self.position
             self._present.clear()
@@ -316,8 +344,8 @@ class Claim:
         self._arrival.set()
         self._on_arrival()
 
-    def _have(self, decoded: Decoded) -> None:
-        """These messages are next."""
+    def _make_current(self, decoded: Decoded) -> None:
+        """Make decoded messages the current batch."""
         messages, raws, behind, beside = decoded
         size = sum([raw.size_bytes for raw in raws])
         if messages:
@@ -341,13 +369,13 @@ class Claim:
         self.bytes_total += size
 
     def _take_rest(self) -> MessageBatch:
-        """What is left of the present batch."""
+        """Take all remaining messages of the current batch."""
         rest = self._present.take_rest()
         self._slice.left -= self._present.count_taken()
         return rest
 
     def _set_paused(self, paused: bool) -> None:
-        """Hold back everything from the next step of an iterator on, or go on exactly there."""
+        """Pause or resume the claim. A paused claim returns nothing from the next step of an iterator on."""
         if paused == self.is_paused:
             return
         if paused:
@@ -359,7 +387,7 @@ class Claim:
             self._consumer.resume()
 
     def _end(self) -> None:
-        """The session ends: iterators end at their next step, and what is buffered is dropped."""
+        """Stop the claim: its iterators end at their next step, and what is buffered is dropped."""
         self._behind, self._reached = self.position, self.from_offset
         self._ended = True
         self._present.drop()
@@ -372,8 +400,8 @@ class Claim:
 class ClaimMessages:
     """Messages of a claim, in order.
 
-    While there are any at hand, the handler has a time slice: after 1,000 messages, or before the first message that
-    begins 10 ms after the slice did, other tasks run.
+    While messages are buffered, the handler has a time slice. Other tasks run after 1,000 messages, or before the first
+    message that starts 10 ms after the slice did.
     """
 
     __slots__ = ("_claim", "_present", "_slice")
@@ -388,7 +416,7 @@ class ClaimMessages:
 
     async def __anext__(self) -> Message:
         if perf_counter() < self._slice.ends:
-            for message in self._present.left:  # of all ways to take one the fastest
+            for message in self._present.left:  # the fastest way to take one
                 return message
         if not await self._claim._advance():
             raise StopAsyncIteration
@@ -396,7 +424,7 @@ class ClaimMessages:
 
 
 class ClaimBatches:
-    """A claim's batches. `anext` is cancel-safe: a cancelled call takes nothing, and the next one goes on."""
+    """Batches of a claim. `anext` is cancel-safe: a cancelled call takes nothing, and the next call continues."""
 
     __slots__ = ("_claim",)
 

@@ -1,4 +1,4 @@
-"""One commit that any number of callers wait for: which marks it takes, and what each caller has to hear of it."""
+"""A commit that any number of callers wait for: the marks that it takes, and the error that each caller gets."""
 
 from __future__ import annotations
 
@@ -15,42 +15,46 @@ from sarameya.protocol.reactions import Reaction, Request, reaction_to
 from sarameya.protocol.subscription import LOOK_UPS
 
 Partitions = frozenset[TopicPartition] | None
-"""Some partitions; None: all of them."""
+"""A set of partitions; None means all of them."""
 
 
 @attrs.define(slots=True)
 class Round:
-    """Callers share it, and not each other's refusals: a handler may well cope with the one it has asked for."""
+    """A commit shared by its callers. Each caller gets only the refusals of partitions that it asked for."""
 
     done: trio.Event = attrs.field(factory=trio.Event)
     error: SarameyaError | None = None
-    """What broke it off."""
+    """The error that aborted the whole commit."""
     refused: dict[TopicPartition, KafkaError] = attrs.field(factory=dict)
     takes_all: bool = False
-    """Every mark goes out, whoever waits."""
+    """True if every mark is committed, whoever waits."""
     _waiters: list[Partitions] = attrs.field(factory=list)
     _left: list[Partitions] = attrs.field(factory=list)
     _unknown: Counter[TopicPartition] = attrs.field(factory=Counter)
-    """How often the coordinator has not known a partition's topic."""
+    """Number of responses in which the coordinator did not know the partition's topic."""
 
     def takes(self, partition: TopicPartition) -> bool:
-        """Whether this partition's mark goes out."""
+        """Return whether this partition's mark is committed in this round."""
         return self.takes_all or _is_in_any(partition, [*self._waiters, *self._left])
 
     def is_final(self, partition: TopicPartition, code: int) -> bool:
-        """Whether this answer is raised. A topic that the coordinator does not know is asked for a few times."""
+        """Return whether this error code is raised. A topic unknown to the coordinator is retried a few times."""
         if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             self._unknown[partition] += 1
             return self._unknown[partition] >= LOOK_UPS
         return reaction_to(Request.COMMIT, code) is Reaction.RAISE
 
     async def wait(self, partitions: Partitions) -> None:
-        """Take these marks too, and wait until it is done; raises what broke it off, or what was refused of these."""
+        """Take the marks of these partitions, too, and wait until the round is done.
+
+        Raises:
+            SarameyaError: The round was aborted, or one of these partitions was refused.
+        """
         self._waiters.append(partitions)
         try:
             await self.done.wait()
         except trio.Cancelled:
-            # The marks still go out, but for nobody.
+            # The marks are still committed, but no caller gets the result.
             self._waiters.remove(partitions)
             self._left.append(partitions)
             raise
@@ -58,8 +62,8 @@ class Round:
         if (failure := _as_one(self.error, refused)) is not None:
             raise failure
 
-    def unheard(self) -> SarameyaError | None:
-        """What is raised to nobody."""
+    def unreported_error(self) -> SarameyaError | None:
+        """Return the error that no caller waits for, or None."""
         refused = (error for partition, error in self.refused.items() if not _is_in_any(partition, self._waiters))
         return _as_one(None if self._waiters else self.error, refused)
 
@@ -73,7 +77,7 @@ def _is_in(partition: TopicPartition, partitions: Partitions) -> bool:
 
 
 def _as_one(error: SarameyaError | None, others: Iterable[SarameyaError]) -> SarameyaError | None:
-    """A fresh error that has the others for notes."""
+    """Return a fresh copy of the first error, with the others as notes."""
     errors = [error, *others] if error is not None else [*others]
     if not errors:
         return None

@@ -1,7 +1,7 @@
-"""A member of a group, as its user has it. Owns the group's lifetime; session after session is `sessions.py`'s.
+"""A member of a group, as its user holds it. Owns the group's lifetime; `sessions.py` runs session after session.
 
-Connections, metadata and the membership are shielded (`runtime.py`): when the code around `consume()` is cancelled,
-they go on until the session has cleaned up, committed and left, which is bounded by `close_timeout`.
+Connections, metadata and the membership are shielded (`runtime.py`). If the code around `consume()` is cancelled, they
+continue until the session has cleaned up, committed and left, which is bounded by `close_timeout`.
 """
 
 from __future__ import annotations
@@ -42,22 +42,33 @@ from sarameya.protocol.subscription import Wanted, checked
 from sarameya.status import GroupStatus
 
 _PASSES_A_SESSION_TIMEOUT = 20
-"""Passes of the scheduler that must fit into a session timeout: a heartbeat and its answer need about five of them."""
+"""Passes of the scheduler that must fit into a session timeout.
+
+A heartbeat and its response need about five of them.
+"""
 _LEAST_LEAVE_SECONDS = 1.0
-"""A leave is tried for this long even when the closing has used up its time."""
+"""The minimum time for a leave, even if closing has used up its own."""
 
 
 class ConsumerGroup(Pausing):
-    """A member of a consumer group (KIP-62 and its kin), for the length of an `async with`, which closes it.
+    """A member of a consumer group (KIP-62 and later), for the length of an `async with`, which closes it.
 
-    `bootstrap_servers` are HOST:PORT strings, or one string with commas between them. `observers` are called with
-    every event (see `sarameya.observe`).
-    `interceptors` look at messages, or change them, before the handler is given them (see `ConsumerInterceptor`).
-    `assignors`, best first, stand in for `Config.rebalance_strategies`: one's own among them. `transport` opens
-    streams, TCP unless given; `run_sync` runs assignors, in a worker thread unless given; `rng` jitters retries, and
-    with a seed makes them the same in every run; `wall_clock` (seconds since 1970) is what a start "so long ago" is
-    counted back from.
-    Making one does no I/O. Raises ConfigError for an address, a group id, assignors or interceptors that cannot be.
+    Creating one does no I/O.
+
+    Args:
+        bootstrap_servers: HOST:PORT strings, or one string with commas between them.
+        group_id: Id of the group.
+        config: Options; the defaults if None.
+        observers: Called with every event (see `sarameya.observe`).
+        interceptors: See or change messages before the handler receives them (see `ConsumerInterceptor`).
+        assignors: Used instead of `Config.rebalance_strategies`, best first; may be your own.
+        transport: Opens streams; TCP by default.
+        run_sync: Runs assignors; in a worker thread by default.
+        rng: Jitters retries. With a seed they are the same in every run.
+        wall_clock: Seconds since 1970. A start offset given as a duration counts back from it.
+
+    Raises:
+        ConfigError: An address, the group id, an assignor or an interceptor is invalid.
     """
 
     def __init__(
@@ -102,13 +113,17 @@ class ConsumerGroup(Pausing):
 
     @property
     def buffered_bytes(self) -> int:
-        """What has been fetched and not yet been dealt with, in bytes: at most `Config.fetch_buffer_bytes`, and one
-        record batch larger than was asked for from each broker."""
+        """Bytes that were fetched and are not processed yet.
+
+        At most `Config.fetch_buffer_bytes`, and for each broker one record batch larger than requested.
+        """
         return self._runtime.budget.held if self._runtime is not None else 0
 
     def status(self) -> GroupStatus:
-        """What this member is doing now, partition by partition. Cheap enough for each second; call it on the event
-        loop."""
+        """Return a snapshot of this member, partition by partition.
+
+        Cheap enough for every second. Call it on the event loop.
+        """
         runtime, member, sessions = self._runtime, self._member, self._sessions
         budget = (0, 0) if runtime is None else (runtime.budget.held, runtime.budget.capacity)
         blocked = None if self._monitor is None else self._monitor.last
@@ -124,7 +139,7 @@ class ConsumerGroup(Pausing):
 
     @property
     def meters(self) -> Meters:
-        """What this member has counted since it was made, as it goes on counting."""
+        """Counters of this member since its creation; they keep counting."""
         return self._meter.meters
 
     async def __aenter__(self) -> Self:
@@ -135,13 +150,13 @@ class ConsumerGroup(Pausing):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._end_consume()
-        # What the block raised goes on as it is: through the nursery it would come out in a group.
+        # Not passed to the nursery, which would wrap the block's exception in an ExceptionGroup.
         await self._lifetime.__aexit__(None, None, None)
 
     async def _end_consume(self) -> None:
         """Close the group, and wait until `consume()` has ended, which may run in a nursery outside of the block.
 
-        It still needs the connections: to commit, and to leave. Shielded, since it is bounded.
+        `consume()` still needs the connections to commit and to leave. Shielded, since it is bounded.
         """
         if not self._idle.is_set():
             self.close_nowait("the block of the group ended")
@@ -185,14 +200,25 @@ class ConsumerGroup(Pausing):
         *,
         pattern: re.Pattern[str] | None = None,
     ) -> None:
-        """Consume `topics`, or every topic whose whole name `pattern` matches (now or later, Kafka's own topics
-        aside), as a member of the group, session after session; returns after `close`.
+        """Consume as a member of the group, session after session. Returns after `close`.
 
-        Raises, when a session has ended in order and the group was left: an ExceptionGroup of ClaimErrors (and
-        of what setup or cleanup raised); GroupError where the coordinator refused this member for good;
-        ConnectError or UnknownTopicError where the cluster or a topic cannot be found at the start; ConfigError
-        for topics or streams that cannot be; AssignorError where an assignor fails; ProtocolError where the leader's
-        assignment is no assignment. Cancelling it ends the session in order too, within `close_timeout`.
+        An exception is raised after the session has ended in order and the group was left. Cancelling the call ends the
+        session in order, too, within `close_timeout`.
+
+        Args:
+            topics: Names of the topics to subscribe to.
+            handler: Called with each session and its claims.
+            pattern: Instead of `topics`: subscribe to every topic whose whole name matches, now or later, except
+                Kafka's own topics.
+
+        Raises:
+            ExceptionGroup: The ClaimErrors of the handler's tasks, and the exceptions of its other methods.
+            GroupError: The coordinator refused this member permanently.
+            ConnectError: The cluster was not reached at the start.
+            UnknownTopicError: A topic was not found at the start.
+            ConfigError: Topics or streams are invalid.
+            AssignorError: An assignor failed.
+            ProtocolError: The leader's assignment cannot be decoded.
         """
         runtime = self._runtime
         if runtime is None:
@@ -225,7 +251,7 @@ class ConsumerGroup(Pausing):
             self._idle.set()
 
     async def _connect(self, topics: Sequence[str], runtime: Runtime) -> None:
-        """Reach the cluster, and these topics; where others are subscribed to meanwhile those may come later."""
+        """Connect to the cluster, and fetch metadata of these topics. Topics subscribed to meanwhile may come later."""
         while True:
             with trio.CancelScope() as self._connecting:
                 await runtime.metadata.reach_cluster(topics)
@@ -241,12 +267,23 @@ class ConsumerGroup(Pausing):
     def subscribe(self, *, pattern: re.Pattern[str]) -> None: ...
 
     def subscribe(self, topics: Iterable[str] | None = None, *, pattern: re.Pattern[str] | None = None) -> None:
-        """Subscribe to other topics while `consume()` runs: the group is rejoined with them, and what is no longer
-        wanted is given up. A topic that does not exist is waited for. Raises ConfigError for topics that cannot be."""
+        """Subscribe to other topics while `consume()` runs.
+
+        The member rejoins the group with them; partitions of other topics are revoked. A topic that does not exist is
+        waited for.
+
+        Args:
+            topics: Names of the topics.
+            pattern: Instead of `topics`: matches whole names of topics.
+
+        Raises:
+            ConfigError: The topics are invalid.
+            RuntimeError: `consume()` is not running.
+        """
         self._resubscribe(checked(topics, pattern))
 
     def unsubscribe(self) -> None:
-        """Drop the subscription: the session ends in order, the group is left, `consume()` waits for `subscribe`."""
+        """Drop the subscription: the session ends in order, the member leaves, and `consume()` waits for a new one."""
         self._resubscribe(None)
 
     def _resubscribe(self, wanted: Wanted | None) -> None:
@@ -257,9 +294,10 @@ class ConsumerGroup(Pausing):
             self._connecting.cancel()
 
     def close_nowait(self, reason: str = "the group is closed") -> None:
-        """Ask `consume()` to end in order: stop fetching, drain, clean up, commit, leave. It then returns.
+        """Make `consume()` end in order: stop fetching, drain, clean up, commit, leave. It then returns.
 
-        The broker is told the `reason` (KIP-800), and logs it.
+        Args:
+            reason: Sent to the broker, which logs it (KIP-800).
         """
         self._closing = self._closing or CloseWanted(reason)
         if self._connecting is not None:
@@ -268,12 +306,12 @@ class ConsumerGroup(Pausing):
             self._member.notify(self._closing)
 
     async def close(self, reason: str = "the group is closed") -> None:
-        """`close_nowait`, then wait until `consume()` has ended."""
+        """Call `close_nowait`, then wait until `consume()` has ended."""
         self.close_nowait(reason)
         await self._idle.wait()
 
     async def _live(self, member: Member, handler: ConsumerGroupHandler, runtime: Runtime) -> None:
-        """Be a member: from the first join to the leave."""
+        """Run the membership, from the first join to the leave."""
         deadline, reason = trio.current_time(), "cancelled"
         sessions = Sessions(member, handler, runtime, self._pauses)
         membership: trio.CancelScope = await runtime.shielded.start(_run_scoped, member)

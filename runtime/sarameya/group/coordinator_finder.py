@@ -1,6 +1,6 @@
-"""Where a group's coordinator is, for who is no member of the group: looked up when wanted, forgotten when lost.
+"""Finds a group's coordinator for a consumer that is not a member: on demand, and again after it was lost.
 
-Commits go out under no generation, which a coordinator takes as long as the group has no members (Kafka's "simple
+Commits carry no generation. A coordinator accepts such commits while the group has no members (Kafka's "simple
 consumer").
 """
 
@@ -25,7 +25,7 @@ _NOBODY = Generation(NO_GENERATION, member_id="", protocol="")
 
 
 class CoordinatorFinder:
-    """The `Coordination` of an `OffsetManager` whose owner is no member."""
+    """The `Coordination` of an `OffsetManager` whose owner is not a member."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.client = CoordinatorClient(runtime.pool, runtime.group, _without_instance(runtime.config))
@@ -33,9 +33,12 @@ class CoordinatorFinder:
         self._node_id: int | None = None
 
     async def coordinator(self) -> int:
-        """The coordinator's node id; looks for it while none is known.
+        """Return the coordinator's node id. Look it up, with retries, while none is known.
 
-        Raises GroupAuthorizationError or GroupError where the cluster refuses to tell, RetriesExhaustedError.
+        Raises:
+            GroupAuthorizationError: The cluster does not let this client see the group.
+            GroupError: The cluster refuses the request for another reason.
+            RetriesExhaustedError: The options allow no further retry.
         """
         retries = Retries(
             f"coordinator of group {self._runtime.group}",
@@ -49,7 +52,7 @@ class CoordinatorFinder:
         return self._node_id
 
     async def _find(self) -> str | None:
-        """Ask once; why it has to be asked again, or None."""
+        """Send the request once. Return the reason to retry, or None."""
         runtime = self._runtime
         try:
             located = await self.client.find()
@@ -64,19 +67,19 @@ class CoordinatorFinder:
         raise kafka_error(located.code, f"coordinator of group {runtime.group!r}", GroupError)
 
     async def commit_generation(self) -> Generation:
-        """None in particular."""
+        """Return the empty generation, under which non-members commit."""
         return _NOBODY
 
     def is_settled(self, generation: Generation) -> bool:
-        """No rebalance of ours is ever under way."""
+        """Return True: a non-member never takes part in a rebalance."""
         return True
 
     def post(self, event: CommitRefused | CoordinatorLost) -> None:
-        """A lost coordinator is looked for when it is wanted next. A commit that is refused is its caller's affair."""
+        """Forget a lost coordinator; the next caller looks it up. A refused commit is raised to its caller."""
         if isinstance(event, CoordinatorLost) and event.coordinator == self._node_id:
             self._node_id = None
 
 
 def _without_instance(config: Config) -> Config:
-    """A static member's id has nothing to do here: commits under it would be that member's."""
+    """Remove the instance id of a static member: a commit under it would count as that member's."""
     return attrs.evolve(config, group_instance_id=None)

@@ -1,4 +1,4 @@
-"""What a user writes: a `ConsumerGroupHandler`. Owns no state; the loop in `consumer_group.py` calls it."""
+"""The interface that a user implements: `ConsumerGroupHandler`. It owns no state; the session calls it."""
 
 from __future__ import annotations
 
@@ -16,69 +16,75 @@ if TYPE_CHECKING:
 
 
 class ConsumerGroupHandler(ABC):
-    """The life of a session, for a user to fill in (sarama's ConsumerGroupHandler).
+    """Callbacks of a session, for the user to implement (sarama's ConsumerGroupHandler).
 
-    Order: `setup` once, `partitions_assigned` for what is assigned, `start_offset` once a partition, `consume_claim`
-    once a claim (each in a task of its own), `partitions_revoked` or `partitions_lost` for what is given up,
-    `cleanup` once, also when one of the others has failed. Everything a method raises ends the session in order and
-    is then raised by `ConsumerGroup.consume`, with its coordinates, also where `consume` is cancelled.
+    Order of calls: `setup` once; `partitions_assigned` with the assigned partitions; `start_offset` once for each
+    partition; `consume_claim` once for each claim, each in its own task; `partitions_revoked` or `partitions_lost` with
+    the revoked partitions; `cleanup` once, even after a failure. An exception from any method ends the session in
+    order. `ConsumerGroup.consume` then raises it with its coordinates, even if `consume` is cancelled.
 
     Under an eager assignor a session has one assignment. Under a cooperative one (KIP-429) it spans generations:
-    partitions come and go, and what is kept is read on without a pause.
+    partitions are added and revoked, and the others are read without interruption.
     """
 
     async def setup(self, session: Session) -> None:
-        """Called once a session, before any claim. Marks and `session.claims` may be used.
+        """Called once for each session, before any claim starts. Marks and `session.claims` may be used.
 
-        Where a rebalance begins meanwhile, this and `partitions_assigned` have the grace of claims
-        (`Config.claim_grace`); then they are cancelled, observers are told (`CallCancelled`), and the session ends.
+        If a rebalance begins meanwhile, `setup` and `partitions_assigned` may take as long as claims may
+        (`Config.claim_grace`). After that the call is cancelled, observers get `CallCancelled`, and the session ends.
         """
 
     async def partitions_assigned(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
-        """`partitions` are this member's from now on; their claims begin next. Not called for none."""
+        """Called with newly assigned partitions, before their claims start. Not called for an empty list."""
 
     async def partitions_revoked(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
-        """`partitions` are given up: their claims have ended, their last commit follows. Marks still count."""
+        """Called with revoked partitions, between the end of their claims and their last commit. Marks still count."""
 
     async def partitions_lost(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
-        """`partitions` are lost: others may read them already, and nothing of them can be committed any more."""
+        """Called with lost partitions: others may read them already, and their marks can no longer be committed."""
 
     @abstractmethod
     async def consume_claim(self, session: Session, claim: Claim) -> None:
-        """Read one partition until the claim ends: `async for message in claim`.
+        """Read one partition until its claim stops: `async for message in claim`.
 
-        The iterator ends when the session does; what happens after it must fit the grace
-        (`Config.claim_grace`), or it is cancelled. Returning earlier ends the session for all claims.
+        The iterator ends when the claim stops. Code after the loop may run for the rest of `Config.claim_grace` and is
+        then cancelled. Returning earlier ends the session for all claims.
         """
 
     async def cleanup(self, session: Session) -> None:
-        """Called once a session, after every claim has finished and before the last commit."""
+        """Called once for each session, after all claims have stopped and before the last commit."""
 
     async def start_offset(
         self, partition: TopicPartition, committed: CommittedOffset | None
     ) -> int | CommittedOffset | None:
-        """The offset to begin at, or None for the usual one: committed, else `Config.offset_initial`.
+        """Return a partition's start offset, or None for the default: the committed one, else `Config.offset_initial`.
 
-        For a sink whose own table knows better than Kafka's commit what has landed. Called for each
-        partition between `setup` and the claims. `committed` is None where the group has committed nothing.
+        For a sink whose table knows better than the group's committed offset which records it has. Called for each
+        partition after `setup` and before its claim starts.
 
-        A CommittedOffset says, besides, the leader epoch of what stands before it: then the leader is asked, before
-        anything is read, whether its log was cut below that (KIP-320), and if so `Config.offset_out_of_range` decides.
-        Nothing is committed by this: neither the offset nor its metadata. Marks go on from what the group has
-        committed; who begins before that, and wants it to move back, says so by `Session.reset_offset`. Metadata tells
-        that this handler's marks carry some: see `Session.mark_offset`.
+        Args:
+            partition: The partition to start.
+            committed: Its committed offset; None if the group has committed none.
+
+        Returns:
+            An offset, or a CommittedOffset, which also has the leader epoch of the record before it. The leader is then
+            asked whether its log was truncated below that offset (KIP-320); if so, `Config.offset_out_of_range`
+            decides. A CommittedOffset with metadata says that this handler's marks carry metadata: see
+            `Session.mark_offset`.
+
+            The offset is not committed, nor is its metadata. Marks move forward from the group's committed offset; to
+            start before it and to move it back, call `Session.reset_offset`.
         """
         return None
 
 
 class StreamHandler(ConsumerGroupHandler):
-    """A handler whose tasks read several claims each, merged into one feed: a stream.
+    """A handler whose tasks read several claims each, merged into one stream.
 
-    `streams` (a whole number of at least 1) is how many such tasks a member has; each begins after the first
-    assignment and lasts until the session ends, with whatever partitions it has at the time, also none. A new
-    session's partitions are dealt to the streams range-wise, in order; what begins later (added by a cooperative
-    assignor, or without a leader to say where) goes to whichever stream has the fewest. All else is as in
-    ConsumerGroupHandler.
+    Each member runs `streams` tasks (at least 1). A task starts after the first assignment and runs until the session
+    ends, with whatever partitions it has at the time, maybe none. The partitions of a new session are distributed over
+    the streams in ranges, in order. Partitions that are added later go to the stream with the fewest. Everything else
+    is as in ConsumerGroupHandler.
     """
 
     streams: int = 1
@@ -87,18 +93,22 @@ class StreamHandler(ConsumerGroupHandler):
     async def consume_stream(self, session: Session, stream: Stream) -> None:
         """Read the stream until it ends: `async for message in stream`, or `async for batch in stream.batches()`.
 
-        Asking for more tells that what came before has been dealt with: a partition that is given up to another
-        member is waited for until then (at most `Config.claim_grace`, or the task is cancelled and the session ends).
-        A handler that collects more than one message or batch deals with what it has of a partition in
-        `partitions_revoked`. The iterator ends when the session does; returning earlier ends the session.
+        Asking for more tells the session that the messages before are processed. Before a partition is revoked, the
+        session waits for that, at most for `Config.claim_grace`; then the task is cancelled, and the session ends. A
+        handler that collects several messages or batches processes those of a revoked partition in
+        `partitions_revoked`. The iterator ends with the session. Returning earlier ends the session.
         """
 
     @final
     async def consume_claim(self, session: Session, claim: Claim) -> None:
-        """Never called: claims are read through streams."""
+        """Raise NotImplementedError: claims are read through streams."""
         raise NotImplementedError("a StreamHandler reads through consume_stream")
 
     def _check(self) -> None:
-        """Raises ConfigError for what cannot be run as a stream."""
+        """Check the number of streams.
+
+        Raises:
+            ConfigError: `streams` is not an int of at least 1.
+        """
         if isinstance(self.streams, bool) or not isinstance(self.streams, int) or self.streams < 1:
             raise ConfigError("streams", self.streams, "must be a whole number of at least 1")

@@ -22,7 +22,11 @@ _METHODS = (
 
 
 def check_handler(handler: ConsumerGroupHandler) -> None:
-    """Refuse a handler that cannot be run. Raises ConfigError."""
+    """Refuse a handler that cannot be run.
+
+    Raises:
+        ConfigError: A method is not a coroutine function, or `streams` is invalid.
+    """
     check_async(handler, _METHODS)
     if isinstance(handler, StreamHandler):
         check_async(handler, ["consume_stream"])
@@ -70,7 +74,7 @@ def _why_not_async(method: Any) -> str | None:
         return None
     if inspect.isasyncgenfunction(function):
         return "it is an async generator; remove the `yield`"
-    if function.__code__.co_flags & inspect.CO_ITERABLE_COROUTINE:  # of `types.coroutine`
+    if function.__code__.co_flags & inspect.CO_ITERABLE_COROUTINE:  # decorated with `types.coroutine`
         return None
     if inspect.isgeneratorfunction(function) or _returns_constants(function.__code__):
         return "write `async def`"

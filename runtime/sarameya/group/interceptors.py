@@ -1,8 +1,8 @@
-"""What looks at messages, or changes them, on their way to the handler (KIP-42, sarama's ConsumerInterceptor): for
-tracing, decryption, headers of one's own, without the handler's knowing.
+"""Interceptors: see or change messages on their way to the handler (KIP-42, sarama's ConsumerInterceptor).
 
-Owns what interceptors may give back, and what becomes of one that raises. Claims call the chain, once for each batch
-that they decode; with no interceptors they do not.
+For tracing, decryption, or extra headers that the handler need not know of. This module checks what an interceptor
+returns, and handles its exceptions. A claim calls the chain once for each batch that it decodes; without interceptors
+there is no call.
 """
 
 from __future__ import annotations
@@ -24,39 +24,49 @@ Intercept = Callable[[MessageBatch], MessageBatch]
 
 
 class ConsumerInterceptor:
-    """A base for one's own: override `on_consume`, `on_commit`, or both.
+    """Base class of interceptors: override `on_consume`, `on_commit`, or both.
 
-    Both are called on the event loop, are not async, and must return soon: heartbeats wait meanwhile. Several are
-    called in the order in which they are given, each with what the one before it has made of the messages.
+    Both are plain functions, run on the event loop, and must return soon: heartbeats wait meanwhile. Several
+    interceptors are called in the given order, each with the messages that the one before it returned.
     """
 
     on_error: OnError = "raise"
-    """What becomes of an exception in `on_consume`. `raise`: an InterceptorError is raised where the claim is read,
-    which ends the session in order; the messages are the next ones still, and nothing of them is skipped. `skip`: they
-    are handed on as this interceptor was given them. Observers are told in either case (`InterceptorFailed`), with
-    `skip` once a change of each partition, not once a message."""
+    """The consequence of an exception in `on_consume`: `raise` or `skip`.
+
+    `raise`: an InterceptorError is raised where the claim is read, which ends the session in order. The position stays,
+    so no message is skipped. `skip`: the messages go on unchanged by this interceptor. Observers get
+    `InterceptorFailed` in either case; with `skip` once for each failing partition, not for each message.
+    """
 
     @property
     def name(self) -> str:
-        """What it is called in errors and events: its class's name."""
+        """The interceptor's name in errors and events: its class name."""
         return type(self).__name__
 
     def on_consume(self, batch: MessageBatch) -> Sequence[Message] | MessageBatch | None:
-        """Called with messages of one partition before the handler is given any of them: the record batch that comes
-        next, or some joined (for `batches()`). None: they stay as they are.
+        """Called with messages of one partition before the handler receives any of them.
 
-        What is given back stands in for them: a message for each, with its topic, partition and offset (for example
-        `message.replace(value=...)`), in the same order. None can be left out or added, which is an error: marks and
-        positions count offsets, so a message that is not wanted is the handler's to pass by.
+        The result replaces the batch: one message for each, with the same topic, partition and offset (for example
+        `message.replace(value=...)`), in the same order. Messages cannot be dropped or added, since marks and positions
+        count offsets; the handler itself ignores those that it does not want.
 
-        It is called before messages are handed out, not when: what the handler does not come to take before its
-        session ends, and what another one could not deal with, is seen again by whoever reads it next.
+        It is called when messages are decoded, not when the handler takes them. Messages that the handler does not take
+        before its session ends, or that another interceptor fails on, are passed again to the next reader.
+
+        Args:
+            batch: The next record batch, or several joined ones (for `batches()`).
+
+        Returns:
+            The messages for the handler; None to leave them unchanged.
         """
         return None
 
     def on_commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Called with what the coordinator has just taken. What this raises, observers are told, once a change; it has
-        no other consequence, whatever `on_error` says: the commit stands, and nobody waits here."""
+        """Called with the offsets that the coordinator has just committed.
+
+        An exception has no consequence, whatever `on_error` is: the commit stands. Observers get one
+        `InterceptorFailed` until a call succeeds again.
+        """
 
 
 class Interceptors:
@@ -66,12 +76,12 @@ class Interceptors:
         self._observer = observer
         self._consuming = [one for one in interceptors if _overrides(one, "on_consume")]
         self._committing = [one for one in interceptors if _overrides(one, "on_commit")]
-        # Who failed last time and is skipped: for a partition the messages that it has not seen; None: on_commit.
+        # Interceptors whose last call failed, and the number of messages skipped since. Partition None: on_commit.
         self._failing: dict[tuple[int, TopicPartition | None], int] = {}
 
     @property
     def consume(self) -> Intercept | None:
-        """What a claim does with each batch; None: nothing."""
+        """The function that a claim calls with each batch; None without interceptors."""
         return self._consume if self._consuming else None
 
     def _consume(self, batch: MessageBatch) -> MessageBatch:
@@ -79,7 +89,7 @@ class Interceptors:
             try:
                 given = interceptor.on_consume(batch)
                 made = batch if given is None else _replaced(batch, given)
-            except Exception as error:  # noqa: BLE001 - whatever it raises is told, and raised as ours or passed over
+            except Exception as error:  # noqa: BLE001 - any exception is reported, and raised as ours or skipped
                 self._failed(interceptor, batch, error)
             else:
                 self._worked(interceptor, batch.topic_partition)
@@ -98,11 +108,11 @@ class Interceptors:
         self._failing[key] = self._failing.get(key, 0) + len(batch)
 
     def committed(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Tell of a commit."""
+        """Pass committed offsets to the interceptors."""
         for interceptor in self._committing:
             try:
                 interceptor.on_commit(dict(offsets))
-            except Exception as error:  # noqa: BLE001 - told; the commit stands
+            except Exception as error:  # noqa: BLE001 - reported; the commit stands
                 key = (id(interceptor), None)
                 if key not in self._failing:
                     self._observer(InterceptorFailed(interceptor.name, "on_commit", None, None, repr(error), True))
@@ -117,7 +127,11 @@ class Interceptors:
 
 
 def _replaced(batch: MessageBatch, given: Sequence[Message] | MessageBatch) -> MessageBatch:
-    """The batch with the messages that were given back. Raises ValueError if they are not one for each of its own."""
+    """Return the batch with the messages that an interceptor returned.
+
+    Raises:
+        ValueError: They are not one message for each of the batch, at the same coordinates and in the same order.
+    """
     messages: Sequence[Message] = given.messages if isinstance(given, MessageBatch) else given
     if messages is batch.messages:
         return batch
@@ -146,7 +160,11 @@ def _difference(before: Sequence[tuple[str, int, int]], after: Sequence[tuple[st
 
 
 def check_interceptors(interceptors: Sequence[Any]) -> None:
-    """Raises ConfigError for what is no interceptor, or does not say what becomes of what it raises."""
+    """Check the types and the options of interceptors.
+
+    Raises:
+        ConfigError: One is not a ConsumerInterceptor, has an invalid `on_error`, or a coroutine function as a method.
+    """
     for interceptor in interceptors:
         if not isinstance(interceptor, ConsumerInterceptor):
             raise ConfigError("interceptors", interceptor, "must be ConsumerInterceptors")

@@ -1,4 +1,4 @@
-"""What a member does as the group's leader: it assigns, and watches for topics that change under the assignment."""
+"""The leader's part of a group: computes assignments, and watches the assigned topics for changes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,17 @@ T = TypeVar("T")
 
 
 class RunSync(Protocol):
-    """Runs a function beside the event loop: `trio.to_thread.run_sync`, or inline under virtual time."""
+    """Runs a function outside the event loop (`trio.to_thread.run_sync`), or inline under virtual time."""
 
     async def __call__(self, function: Callable[[], T], /) -> T: ...
 
 
 class Leader:
-    """Assigns when it is this member's turn. `watch` is what it has assigned from."""
+    """Computes assignments while this member leads the group.
+
+    Attributes:
+        watch: The partition counts that the last assignment was made from.
+    """
 
     def __init__(
         self,
@@ -44,13 +48,13 @@ class Leader:
         growth: Growth,
         look_up_timeout: float,
     ) -> None:
-        """`look_up_timeout`: seconds that an assignment may wait for fresh metadata."""
+        """Create a leader. An assignment may wait `look_up_timeout` seconds for fresh metadata."""
         self.watch = TopicWatch()
         self._group = group
         self._assignors = assignors
         self._metadata = metadata
         self._observer = observer
-        # However long retries may go on: a topic that nobody has must not keep the group from its other topics.
+        # Bounded, whatever the options say: a topic that does not exist must not keep the group from its other topics.
         self._backoff = attrs.evolve(backoff, max_attempts=LOOK_UPS, max_seconds=float("inf"))
         self._run_sync = run_sync
         self._growth = growth
@@ -58,46 +62,50 @@ class Leader:
         self._is_cooperative = all(RebalanceProtocol.COOPERATIVE in each.protocols for each in assignors.values())
 
     async def assign(self, command: Assign) -> Mapping[str, bytes]:
-        """Member id -> its assignment, encoded. Raises AssignorError where the assignor raises or assigns what cannot
-        be, ProtocolError for bytes of other members that are no subscription."""
+        """Return the encoded assignment of each member id.
+
+        Raises:
+            AssignorError: The assignor raised, or returned an invalid assignment.
+            ProtocolError: The chosen assignor is unknown, or a member's subscription cannot be decoded.
+        """
         assignor = self._assignors.get(command.generation.protocol)
         if assignor is None:
             raise ProtocolError(f"the coordinator chose the assignor {command.generation.protocol!r}, not one of ours")
         members = _subscriptions(command.members)
-        layouts = await self._dealt_layouts(members)
+        layouts = await self._watched_layouts(members)
 
-        def deal() -> dict[str, bytes]:
-            dealt = calling.assign(assignor, members, layouts, is_cooperative=self._is_cooperative)
+        def encoded_assignments() -> dict[str, bytes]:
+            assignments = calling.assign(assignor, members, layouts, is_cooperative=self._is_cooperative)
             return {
                 member_id: encode_assignment(assignment, self._user_data(assignor, member_id, assignment))
-                for member_id, assignment in dealt.items()
+                for member_id, assignment in assignments.items()
             }
 
-        # In a thread: a slow assignor must not keep the heartbeats of its own member waiting.
-        return await self._run_sync(deal)
+        # In a thread: a slow assignor must not delay the heartbeats of its own member.
+        return await self._run_sync(encoded_assignments)
 
     def _user_data(self, assignor: Assignor, member_id: str, assignment: Assignment) -> bytes | None:
         own = calling.assignment_user_data(assignor, member_id, assignment)
         return encode_user_data(own, filter(self._growth.is_new, topic_partitions(assignment)))
 
     async def supervise(self, members: Iterable[GroupMember]) -> None:
-        """The assignment stands, but this member leads: watch what it was dealt from (KIP-814)."""
-        await self._dealt_layouts(_subscriptions(members))
+        """Watch the assigned topics of an assignment that stands, though this member leads now (KIP-814)."""
+        await self._watched_layouts(_subscriptions(members))
 
-    async def _dealt_layouts(self, members: Mapping[str, Subscription]) -> dict[str, TopicLayout]:
+    async def _watched_layouts(self, members: Mapping[str, Subscription]) -> dict[str, TopicLayout]:
         topics = {topic for subscription in members.values() for topic in subscription.topics}
         layouts = await self._layouts(topics)
         self.watch.dealt_from({topic: layouts[topic].partitions if topic in layouts else 0 for topic in topics})
         return layouts
 
     async def _layouts(self, topics: set[str]) -> dict[str, TopicLayout]:
-        """Each topic's layout; one that is missing is looked up a few times before it is left out."""
+        """Return the layout of each topic. Look up a missing topic a few times before leaving it out."""
         # Other members may read topics that we have never looked up.
         self._metadata.follow(topics)
         retries = Retries(
             f"partitions to assign in group {self._group}", self._backoff, self._observer, kind="assignment"
         )
-        # All members wait for this. What is known must do where brokers do not answer; the watch sees what has changed.
+        # All members wait for this. If brokers do not answer, the known metadata must do; the watch detects changes.
         with trio.move_on_after(self._look_up_timeout):
             for _ in range(LOOK_UPS):
                 missing = (await self._metadata.refresh()).missing(topics)

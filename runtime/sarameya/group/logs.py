@@ -1,7 +1,7 @@
-"""What a session can tell of the logs of its partitions beside what their claims read: which topic they are, what the
-logs have, where leader epochs end. A handler asks before it says where to begin, and whenever it likes.
+"""Facts about the logs of a session's partitions: topic ids, offset ranges, and ends of leader epochs.
 
-Owns which topic was told to be the one of a name: it is the one that is read then, or the claim fails (KIP-516).
+A handler may ask before it returns a start offset, and at any later time. `Logs` pins the topic id that it returned for
+a name: that topic is read, or the claim fails (KIP-516).
 """
 
 from __future__ import annotations
@@ -28,22 +28,25 @@ class Logs:
         self._ids: dict[str, uuid.UUID] = {}
 
     async def reach(self, partitions: Iterable[TopicPartition]) -> None:
-        """Have metadata that tells of these topics, if it is to be had soon: who has been dealt one by its leader may
-        not have heard of it yet."""
+        """Fetch metadata of these topics if it is missing, within the request timeout.
+
+        A member may not have metadata yet of a topic that its leader has assigned to it.
+        """
         if not self._metadata.current.topics.keys() >= {partition.topic for partition in partitions}:
             with trio.move_on_after(self._patience):
                 await self._metadata.refresh()
 
     def keep(self, topics: Collection[str]) -> None:
-        """Only these are read; what comes to be read later is whatever it is then."""
+        """Keep the pinned ids of these topics only. A topic assigned later gets the id that it has then."""
         self._ids = {topic: topic_id for topic, topic_id in self._ids.items() if topic in topics}
 
     @property
     def cluster_id(self) -> str:
+        """Id of the cluster; empty where brokers have none."""
         return self._metadata.current.cluster_id
 
     def topic_id(self, topic: str) -> uuid.UUID | None:
-        """The topic that has this name, and from now on the same one; None where brokers do not tell."""
+        """Return the topic's id, and pin it; None where brokers do not report ids."""
         if topic not in self._ids:
             known = self._metadata.current.topics.get(topic)
             if known is None or known.topic_id is None:
@@ -52,9 +55,9 @@ class Logs:
         return self._ids[topic]
 
     async def ranges(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogRange]:
-        """As `OffsetLookup.log_ranges`."""
+        """Return the offset range of each log, as `OffsetLookup.log_ranges` does."""
         return await self._lookup.log_ranges(partitions)
 
     async def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """As `EpochLookup.find`."""
+        """Return the end of each leader epoch, as `EpochLookup.find` does."""
         return await self._epochs.find(epochs)

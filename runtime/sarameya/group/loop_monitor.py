@@ -1,7 +1,7 @@
-"""Reports an event loop that is blocked: heartbeats wait, and no task can report it meanwhile.
+"""Reports a blocked event loop: heartbeats wait, and no task of the loop can report it meanwhile.
 
-A thread watches the loop, and takes the stack of the blocking call while it lasts. It goes by the real clock: trio's
-clock may be virtual, and then stands still while a handler blocks.
+A thread watches the loop, and takes the stack of the blocking call while it runs. It uses the real clock: trio's clock
+may be virtual, and then stands still while a handler blocks.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import trio
 
 logger = logging.getLogger("sarameya")
 
-_LOOKS = 4
-"""Looks of the thread within the limit."""
+_CHECKS = 4
+"""Number of checks by the thread within the limit."""
 _TRIO = os.path.dirname(trio.__file__)
 _LIBRARIES = tuple(sysconfig.get_paths()[kind] for kind in ("stdlib", "purelib", "platlib"))
 _UNSEEN = "no stack: the process was stopped, or a call held the interpreter's lock"
@@ -30,24 +30,24 @@ _UNSEEN = "no stack: the process was stopped, or a call held the interpreter's l
 
 @attrs.frozen(slots=True)
 class Blockage:
-    """A time for which the event loop was blocked."""
+    """A time span in which the event loop was blocked."""
 
     seconds: float
     ended_at: float
     """On trio's clock."""
     where: str
-    """FILE:LINE in FUNCTION, of the innermost frame that is no library's."""
+    """FILE:LINE in FUNCTION of the innermost frame outside of libraries."""
     stack: str
     """As `traceback` formats it, outermost frame first."""
 
 
 class LoopMonitor(trio.abc.Instrument):
-    """Watches the event loop it is made on.
+    """Watches the event loop that it is created on.
 
     Args:
         limit: Seconds after which the loop counts as blocked.
-        report: Called on the event loop with each blockage, once it is over. A line of the log, with the stack, is
-            written while it lasts.
+        report: Called on the event loop with each blockage, once it is over. A log line with the stack is written while
+            it lasts.
     """
 
     def __init__(self, limit: float, report: Callable[[Blockage], None]) -> None:
@@ -56,9 +56,9 @@ class LoopMonitor(trio.abc.Instrument):
         self._token = trio.lowlevel.current_trio_token()
         self._loop_thread = threading.get_ident()
         self._stop = threading.Event()
-        # When the present pass began; None while the loop waits for I/O. The thread reads it.
+        # Start of the current pass of the scheduler; None while the loop waits for I/O. The thread reads it.
         self._running_since: float | None = perf_counter()
-        # Of the last pass that was found blocked: when it began, and where it stood. The thread writes it.
+        # The last blocked pass: its start, the blocking line, and the stack. The thread writes it.
         self._found: tuple[float, str, str] = (-1.0, "", "")
         self.last: Blockage | None = None
         """The last blockage that is over."""
@@ -85,22 +85,22 @@ class LoopMonitor(trio.abc.Instrument):
             found, where, stack = self._found
             if found != since:
                 where, stack = _UNSEEN, ""
-            # Between two passes nothing may be woken: a task does what follows from it.
-            self._token.run_sync_soon(self._tell, Blockage(seconds, trio.current_time(), where, stack))
+            # An instrument must not wake tasks between two passes, so a task reports it.
+            self._token.run_sync_soon(self._over, Blockage(seconds, trio.current_time(), where, stack))
 
-    def _tell(self, blockage: Blockage) -> None:
+    def _over(self, blockage: Blockage) -> None:
         self.last = blockage
         self._report(blockage)
 
     def _watch(self) -> None:
-        until_look = self._limit / _LOOKS
-        while not self._stop.wait(until_look):
-            until_look, since = self._limit / _LOOKS, self._running_since
+        until_check = self._limit / _CHECKS
+        while not self._stop.wait(until_check):
+            until_check, since = self._limit / _CHECKS, self._running_since
             if since is None or since == self._found[0]:
                 continue
             left = since + self._limit - perf_counter()
-            if left > 0:  # a blockage may be hardly longer than the limit
-                until_look = min(until_look, left)
+            if left > 0:  # check right at the limit: a blockage may be hardly longer
+                until_check = min(until_check, left)
                 continue
             frames = _frames_of(self._loop_thread)
             where, stack = _where(frames), "".join(frames.format())

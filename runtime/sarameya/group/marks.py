@@ -1,4 +1,4 @@
-"""Marking what has been dealt with: the same for a session of a group and for a consumer without one."""
+"""Marking messages as processed: the same for a session of a group and for a consumer without one."""
 
 from __future__ import annotations
 
@@ -10,36 +10,52 @@ from sarameya.protocol.offset_ledger import OffsetLedger
 
 
 class Marks(ABC):
-    """Marks go into a ledger, out of which commits are made; they are cheap and never wait."""
+    """Marks go into a ledger, from which commits are made. A mark is cheap and never waits."""
 
     def __init__(self, ledger: OffsetLedger) -> None:
         self._ledger = ledger
 
     def mark_message(self, message: Message, metadata: str = "") -> None:
-        """This message, and so everything before it in its partition, has been dealt with."""
+        """Mark this message, and everything before it in its partition, as processed."""
         self._mark(TopicPartition(message.topic, message.partition), message.offset + 1, metadata, message.leader_epoch)
 
     def mark_batch(self, batch: MessageBatch, metadata: str = "") -> None:
-        """This batch, and so everything before it in its partition, has been dealt with."""
+        """Mark this batch, and everything before it in its partition, as processed."""
         self._mark(batch.topic_partition, batch.next_offset, metadata, batch.leader_epoch)
 
     def mark_offset(self, topic: str, partition: int, offset: int, metadata: str = "") -> None:
-        """Everything before `offset`, the next one to read, has been dealt with. Marks only move forward.
+        """Mark everything before `offset` as processed. Marks only move forward.
 
-        `metadata` goes into the commit. A mark at the offset where the mark is already replaces it, and is committed,
-        unless it is empty or the same. Nothing else does: where the log no longer has the position and it is moved
-        (`Config.offset_out_of_range`), the mark goes along, but one with metadata does not go forward, since it would
-        stand beyond what its metadata tells of: who reads next comes to the same gap. Back it goes with its metadata.
+        A mark at the offset of the current mark replaces it, and is committed, unless its metadata is empty or
+        unchanged.
 
-        Raises ValueError for a partition that is not claimed here, or what is no offset.
+        When a position that the log does not have is reset (`Config.offset_out_of_range`), the mark follows. A mark
+        with metadata does not move forward with it, since it would lie beyond the offset that its metadata describes;
+        the next reader finds the same gap. It does move back, with its metadata.
+
+        Args:
+            topic: Name of the topic.
+            partition: Number of the partition.
+            offset: Offset of the next message to read.
+            metadata: Stored with the committed offset.
+
+        Raises:
+            ValueError: The partition is not claimed here, or `offset` is not an offset.
         """
         _check(offset)
         self._mark(TopicPartition(topic, partition), offset, metadata, NO_LEADER_EPOCH)
 
     def reset_offset(self, topic: str, partition: int, offset: int, metadata: str = "") -> None:
-        """Move a mark back, so that whoever reads next begins again at `offset`. Resets only move backward.
+        """Move a mark back, so that the next reader starts at `offset`. Resets only move backward.
 
-        Raises ValueError for a partition that is not claimed here, or what is no offset.
+        Args:
+            topic: Name of the topic.
+            partition: Number of the partition.
+            offset: Offset of the next message to read.
+            metadata: Stored with the committed offset.
+
+        Raises:
+            ValueError: The partition is not claimed here, or `offset` is not an offset.
         """
         target = TopicPartition(topic, partition)
         _check(offset)
@@ -56,7 +72,7 @@ class Marks(ABC):
 
     @abstractmethod
     def _not_claimed(self, partition: TopicPartition) -> ValueError:
-        """Why `partition` has no place in the ledger."""
+        """Return the error for a partition without a place in the ledger."""
 
 
 def _check(offset: object) -> None:

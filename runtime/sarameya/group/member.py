@@ -1,8 +1,8 @@
-"""The trio shell around the membership machine: carries out its commands, reports back, keeps its deadlines.
+"""The trio shell around the membership machine: carries out its commands, reports results, keeps its deadlines.
 
-One task owns the machine; everybody else talks to it by `post` and listens to `notices`. Each command runs in a
-task of its own and ends in exactly one event; dealing for a round that is over is cancelled. Decides nothing about the
-protocol; assigning is `leader.py`'s, and what is subscribed to `subscribed.py`'s.
+One task owns the machine. All others send events with `post` and receive `notices`. Each command runs in its own task
+and ends in exactly one event. An assignment for a round that is over is cancelled. This module decides nothing about
+the protocol; `leader.py` computes assignments, and `topic_subscription.py` has the subscription.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sarameya.config import Config
 from sarameya.errors import AssignorError, SarameyaError, UnsupportedVersionError
 from sarameya.group.leader import Leader, RunSync
 from sarameya.group.session_machine.messages import NewAssignment, Notice, SubscriptionChanged
-from sarameya.group.subscribed import Subscribed
+from sarameya.group.topic_subscription import TopicSubscription
 from sarameya.model import Assignment, Generation
 from sarameya.net.broker_pool import BrokerPool, Purpose
 from sarameya.net.coordinator import CoordinatorClient
@@ -62,7 +62,7 @@ from sarameya.status import GroupStatus
 
 
 class Member:
-    """One member of one group, while `run` runs."""
+    """A member of a group, for as long as `run` runs."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Member:
         self._leader = Leader(
             group, self._assignors, metadata, observer, backoff, run_sync, self.growth, look_up_timeout
         )
-        self._subscribed = Subscribed(
+        self._subscription = TopicSubscription(
             wanted,
             self._assignors,
             metadata,
@@ -112,37 +112,37 @@ class Member:
         self._stepped = trio.Event()
         self._session_timeout = config.session_timeout
         self._claimed: Assignment = {}
-        self._dealing = trio.CancelScope()
+        self._assigning = trio.CancelScope()
         self._since = trio.current_time()
 
     # -- for the group loop and the session ----------------------------------------------------------
 
     def post(self, event: Event) -> None:
-        """Tell the machine something; never blocks."""
+        """Send an event to the machine; never blocks."""
         self._send_event.send_nowait(event)
 
     def notify(self, notice: Notice) -> None:
-        """Put a notice of one's own among those of the machine."""
+        """Add a notice to those of the machine."""
         self._send_notice.send_nowait(notice)
 
     def subscribe(self, wanted: Wanted | None) -> None:
-        """Subscribe to something else, None for nothing. A member that is in the group rejoins it for that."""
-        self._subscribed.change(wanted)
+        """Subscribe to other topics; None for nothing. A member that is in the group rejoins it."""
+        self._subscription.change(wanted)
         self.notify(SubscriptionChanged())
-        self._look(self._metadata.current)
+        self._check_topics(self._metadata.current)
 
     @property
     def wanted(self) -> Wanted | None:
-        """What is subscribed to; None once the subscription was dropped."""
-        return self._subscribed.wanted
+        """The subscription; None once it was dropped."""
+        return self._subscription.wanted
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics subscribed to, as the newest metadata has them."""
-        return self._subscribed.topics
+        """The subscribed topics, according to the newest metadata."""
+        return self._subscription.topics
 
     def status(self) -> GroupStatus:
-        """Without partitions."""
+        """Return the member's status, without partitions."""
         machine, generation, now = self._machine, self._machine.generation, trio.current_time()
         return GroupStatus(
             group=self._group,
@@ -158,21 +158,25 @@ class Member:
         )
 
     async def coordinator(self) -> int | None:
-        """The node id of the group's coordinator; waits while none is known. None: the membership is over, and nobody
-        looks for it any more."""
+        """Return the coordinator's node id; wait while none is known. Return None once the membership is over."""
         while self._machine.coordinator is None and self._machine.state not in SILENT:
             await self._stepped.wait()
         return self._machine.coordinator
 
     async def commit_generation(self) -> Generation | None:
-        """The generation to commit under; waits between a join's answer and the sync's, when the coordinator takes
-        no commits. None: the membership is over."""
+        """Return the generation to commit under; None once the membership is over.
+
+        Waits between the responses to join and sync: the coordinator accepts no commits in between.
+        """
         while self._machine.state is State.COMPLETING_REBALANCE:
             await self._stepped.wait()
         return self._machine.generation if self._machine.state in COMMITTING else None
 
     def is_settled(self, generation: Generation) -> bool:
-        """Whether `generation` holds and no join is under way: then whoever refuses it has news for us."""
+        """Return whether `generation` is current and no join is under way.
+
+        Only then is a refusal of it news to the machine.
+        """
         machine = self._machine
         return machine.generation == generation and machine.state is not State.PREPARING_REBALANCE
 
@@ -180,7 +184,7 @@ class Member:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Drive the machine until cancelled."""
-        self._subscribed.follow()
+        self._subscription.follow()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch_topics)
             task_status.started()
@@ -195,7 +199,7 @@ class Member:
                 self._stepped = trio.Event()
 
     async def _next_event(self) -> Event | None:
-        """The next event, or None once the machine's deadline has come."""
+        """Return the next event, or None at the machine's deadline."""
         deadline = self._machine.next_deadline()
         with trio.CancelScope(deadline=math.inf if deadline is None else deadline):
             return await self._events.receive()
@@ -208,18 +212,18 @@ class Member:
             case SendJoin() | SendSync() | SendHeartbeat() | SendLeave():
                 assert self._machine.coordinator is not None
                 if isinstance(command, SendJoin):
-                    # What was dealt for the round before, and from what, no longer counts.
-                    self._dealing.cancel()
-                    self._dealing = trio.CancelScope()
+                    # The assignment for the round before, and its topics, no longer count.
+                    self._assigning.cancel()
+                    self._assigning = trio.CancelScope()
                 nursery.start_soon(self._exchange, command, self._machine.coordinator)
             case Assign():
-                nursery.start_soon(self._assign, command, self._dealing)
+                nursery.start_soon(self._assign, command, self._assigning)
             case Supervise(members=members):
-                nursery.start_soon(self._supervise, members, self._dealing)
+                nursery.start_soon(self._supervise, members, self._assigning)
             case Assigned():
                 self._take_over(command)
             case Left(taken=taken, reason=reason):
-                if taken:  # told here: whoever wanted it may not wait for it
+                if taken:  # reported here: the caller that wanted to leave may not wait for it
                     self._observer(GroupLeft(self._group, reason))
                 self.notify(command)
             case PrepareRebalance() | MembershipLost() | Fail():
@@ -228,8 +232,8 @@ class Member:
                 self._since = trio.current_time()
                 self._observer(MembershipChanged(self._group, before, after, cause, trigger))
             case RetryScheduled():
-                tried = command
-                self._observer(Retrying(tried.what, tried.attempt, tried.elapsed, tried.delay, tried.cause, tried.kind))
+                retry = command
+                self._observer(Retrying(retry.what, retry.attempt, retry.elapsed, retry.delay, retry.cause, retry.kind))
             case ForgetCoordinator():
                 pass  # `coordinator()` reads it from the machine
 
@@ -250,7 +254,7 @@ class Member:
             match command:
                 case SendJoin():
                     self._claimed = command.owned
-                    self.post(await self.client.join(node_id, command, await self._subscribed.for_join(command)))
+                    self.post(await self.client.join(node_id, command, await self._subscription.for_join(command)))
                 case SendSync():
                     self.post(await self.client.sync(node_id, command))
                 case SendHeartbeat():
@@ -263,33 +267,34 @@ class Member:
             # The coordinator may have a new address, or be another node.
             self._metadata.request_refresh()
             if isinstance(command, SendHeartbeat):
-                # A commit would wait there for a whole request timeout; it goes to the next coordinator.
+                # A commit on that connection would wait for a whole request timeout instead of going to the next
+                # coordinator.
                 self._pool.close_connection(node_id, Purpose.OFFSETS)
             self.post(RequestFailed(command.token, str(error)))
-        except Exception as error:  # noqa: BLE001 - a fault of ours: said, rather than a member that never joins
+        except Exception as error:  # noqa: BLE001 - a bug here must be raised, or the member would never join
             self.post(RequestImpossible(command.token, error))
 
     # -- topics and assignments ----------------------------------------------------------------------
 
     async def _watch_topics(self) -> None:
-        """Topics that grow, appear or vanish are dealt anew. A failed look-up is not a change."""
+        """Rebalance when topics grow, appear or vanish. A failed look-up does not count as a change."""
         while True:
-            self._look(await self._subscribed.next_metadata())
+            self._check_topics(await self._subscription.next_metadata())
 
-    def _look(self, metadata: ClusterMetadata) -> None:
-        """Is there a reason to rebalance? Asked whenever metadata comes, and after each assignment."""
-        self._subscribed.grow(metadata)
+    def _check_topics(self, metadata: ClusterMetadata) -> None:
+        """Request a rebalance if the topics have changed. Called with new metadata, and after each assignment."""
+        self._subscription.grow(metadata)
         generation = self._machine.generation
         if self._machine.state is not State.STABLE or generation is None:
             return
-        if (reason := self._subscribed.outdated(metadata, is_leader=generation.is_leader)) is not None:
+        if (reason := self._subscription.outdated(metadata, is_leader=generation.is_leader)) is not None:
             self.post(RebalanceWanted(reason))
 
     async def _assign(self, command: Assign, scope: trio.CancelScope) -> None:
         with scope:
             try:
                 assignments = await self._leader.assign(command)
-            except Exception as error:  # noqa: BLE001 - an assignor is the user's code; whatever it raises is fatal and said
+            except Exception as error:  # noqa: BLE001 - an assignor is the user's code; any exception is fatal
                 self.post(AssignmentFailed(command.token, error))
             else:
                 self.post(AssignmentMade(command.token, assignments))
@@ -309,11 +314,11 @@ class Member:
             if (assignor := self._assignors.get(generation.protocol)) is not None:
                 calling.on_assignment(assignor, assignment, user_data, generation.id)
             self.growth.tell(added)
-        except Exception as error:  # noqa: BLE001 - bytes of another member, or the user's assignor: fatal, and said
+        except Exception as error:  # noqa: BLE001 - bytes of another member, or the user's assignor: fatal
             self.notify(Fail(error))
             return
         if not generation.is_leader:
             self._leader.watch.dealt_from({})
         self.notify(NewAssignment(generation, assignment, self._claimed))
-        # What has changed since the leader looked is dealt anew at once.
-        self._look(self._metadata.current)
+        # Changes since the leader computed the assignment cause a rebalance at once.
+        self._check_topics(self._metadata.current)

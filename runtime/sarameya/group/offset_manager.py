@@ -1,8 +1,8 @@
-"""Commits: autocommit, `commit()`, and the last one of a session. The ledger is pure; this is its shell.
+"""Commits: autocommit, `commit()`, and the last commit of a session. The shell around the pure offset ledger.
 
-Commits go out one after the other, in order, each under the generation that holds when it is sent: a session may
-outlive a rebalance (KIP-429), and between the join's answer and the sync's commits are held. Callers of `commit()`
-share a round: whoever asks while one is under way waits for the next, which takes what was marked meanwhile.
+Commits are sent one after the other, each under the generation that is current when it is sent: a session may outlive a
+rebalance (KIP-429). Between the responses to join and sync no commit is sent. Callers of `commit()` share a round. A
+caller that comes while one is under way waits for the next round, which takes the marks made meanwhile.
 """
 
 from __future__ import annotations
@@ -38,48 +38,53 @@ from sarameya.protocol.reactions import Reaction, Request, reaction_to
 _IN_USE = (
     "the group is in use by subscribed members, and only they may commit; stop them, or read under another group id"
 )
-"""What it means that a group takes no commits of those who are no members."""
+"""Advice when a group accepts no commits of non-members."""
 
 _ENDS_MEMBERSHIP = frozenset({Reaction.FORGET_MEMBER, Reaction.DROP_GENERATION, Reaction.FATAL})
 
 
 class CommittedOffsets(Protocol):
-    """Who is asked for a group's commits, and given new ones: a `CoordinatorClient`."""
+    """Stores and returns a group's committed offsets: a `CoordinatorClient`."""
 
     async def commit(
         self, node_id: int, generation: int, member_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> dict[TopicPartition, int]:
-        """The code that each partition's commit was answered with."""
+        """Commit offsets. Return the error code of each partition."""
 
     async def fetch_offsets(self, node_id: int, partitions: Iterable[TopicPartition]) -> FetchedOffsets: ...
 
 
 class Coordination(Protocol):
-    """Who knows the coordinator, and under which generation it takes commits: a group's `Member`, or, where nobody
-    is a member, `CoordinatorFinder`."""
+    """Knows the coordinator and the generation to commit under.
+
+    A group's `Member`, or the `CoordinatorFinder` of a consumer that is not a member.
+    """
 
     @property
     def client(self) -> CommittedOffsets: ...
 
     async def coordinator(self) -> int | None:
-        """The coordinator's node id; waits while none is known. None: no longer a member."""
+        """Return the coordinator's node id; wait while none is known. Return None once the membership is over."""
 
     async def commit_generation(self) -> Generation | None:
-        """The generation to commit under; waits while the coordinator takes no commits. None: no longer a member."""
+        """Return the generation to commit under; None once the membership is over.
+
+        Waits while the coordinator accepts no commits.
+        """
 
     def is_settled(self, generation: Generation) -> bool:
-        """Whether `generation` is the present one and no rebalance is under way: then what refuses it is news."""
+        """Return whether `generation` is current and no rebalance is under way: then a refusal of it is news."""
 
     def post(self, event: CommitRefused | CoordinatorLost) -> None:
-        """Tell what a commit or a fetch found out."""
+        """Report a result of a commit or an offset fetch."""
 
 
 def _nobody(offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-    """Nobody is told of commits."""
+    """Ignore commits: no interceptor wants them."""
 
 
 class OffsetManager:
-    """Offsets of what is owned: what the group had committed, what the handler marks, what goes out."""
+    """Offsets of the owned partitions: committed, marked, and being committed."""
 
     def __init__(
         self,
@@ -90,7 +95,7 @@ class OffsetManager:
         backoff: Backoff,
         on_commit: Callable[[Mapping[TopicPartition, CommittedOffset]], None] = _nobody,
     ) -> None:
-        """`on_commit` is told what the coordinator has taken, whenever it has."""
+        """Create an offset manager. `on_commit` is called with offsets each time the coordinator has committed them."""
         self.ledger = OffsetLedger()
         self.group = group
         self._coordination = coordination
@@ -103,34 +108,43 @@ class OffsetManager:
         self._waiting = trio.CancelScope()
         self._waiting_since = 0.0
         self._is_over = False
-        # Which partitions' marks are on their way, and since when.
+        # Partitions of the commit that is under way, and its start.
         self._under_way: tuple[frozenset[TopicPartition], float] = (frozenset(), 0.0)
-        # Since when it was asked to take marks of which, and has taken none.
-        self._not_taken: dict[TopicPartition, float] = {}
+        # Start of the first commit that the coordinator has not accepted, for each partition.
+        self._not_accepted: dict[TopicPartition, float] = {}
 
     def uncommitted_since(self, partition: TopicPartition) -> float | None:
-        """Since when, on trio's clock, the coordinator has been asked to take this one's marks and has taken none, in
-        however many commits; None where it took the last one."""
-        return self._not_taken.get(partition)
+        """Return since when the coordinator has not accepted this partition's marks, on trio's clock.
+
+        Counts over several failed commits. None if it accepted the last one.
+        """
+        return self._not_accepted.get(partition)
 
     def committing_since(self, partition: TopicPartition) -> float | None:
-        """Since when, on trio's clock, the coordinator has been asked to take this one's mark; None where it is not."""
+        """Return since when a commit of this partition is under way, on trio's clock; None if none is."""
         partitions, since = self._under_way
         return since if partition in partitions else None
 
     async def fetch(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset | None]:
-        """`look_up`; and the ledger begins there, but for marks that are still to be committed."""
+        """Return the committed offsets, as `look_up` does, and start the ledger with them.
+
+        Uncommitted marks are kept.
+        """
         found = await self.look_up(partitions)
         self.ledger.add(found)
         for partition in found:
-            self._not_taken.pop(partition, None)
+            self._not_accepted.pop(partition, None)
         return found
 
     async def look_up(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset | None]:
-        """What the group has committed. Retries until it is known for all.
+        """Return the group's committed offsets; None for a partition without one. Retries until all are known.
 
-        An unstable or failed answer is asked again, never taken for "nothing committed". Raises KafkaError
-        for what no retry mends, RetriesExhaustedError, CommitError where the membership is over.
+        An unstable or failed response is retried, and never means "nothing committed".
+
+        Raises:
+            KafkaError: The coordinator returned an error that no retry can fix.
+            RetriesExhaustedError: The options allow no further retry.
+            CommitError: The membership is over.
         """
         wanted = tuple(partitions)
         found: dict[TopicPartition, CommittedOffset | None] = {}
@@ -142,7 +156,7 @@ class OffsetManager:
     async def _fetch_once(
         self, wanted: tuple[TopicPartition, ...], found: dict[TopicPartition, CommittedOffset | None]
     ) -> str | None:
-        """Ask once, filling `found`; why it has to be asked again, or None."""
+        """Send the request once, and fill `found`. Return the reason to retry, or None."""
         node_id = await self._coordination.coordinator()
         if node_id is None:
             raise self._too_late()
@@ -170,8 +184,10 @@ class OffsetManager:
         return ErrorCode.describe(code)
 
     async def run(self) -> None:
-        """Send the rounds that are asked for, and with autocommit one at the end of every interval in which marks
-        were made. Runs until cancelled."""
+        """Send requested rounds; with autocommit also one at the end of each interval with new marks.
+
+        Runs until cancelled.
+        """
         try:
             while True:
                 await self._due()
@@ -183,11 +199,11 @@ class OffsetManager:
             self._round.done.set()
 
     async def _due(self) -> None:
-        """Wait until a round must go out. Without anything to commit there is nothing to wake up for."""
+        """Wait until a round must be sent. Without anything to commit the task does not wake up."""
         with trio.CancelScope() as self._waiting:
             self._waiting_since = trio.current_time()
             if self._config.autocommit:
-                # In this order: a thread may mark at any time.
+                # Register first, then check: a thread may mark at any time.
                 self.ledger.tell_of_next_mark(partial(self._marked, trio.lowlevel.current_trio_token()))
                 if self.ledger.dirty():
                     self._wake_after_interval()
@@ -199,11 +215,14 @@ class OffsetManager:
     def _marked(self, token: trio.lowlevel.TrioToken) -> None:
         if trio.lowlevel.in_trio_run() and trio.lowlevel.current_trio_token() is token:
             self._wake_after_interval()
-        else:  # handlers may mark in a worker thread of theirs, and in a `trio.run` there
+        else:  # handlers may mark in a worker thread, or in a `trio.run` there
             token.run_sync_soon(self._wake_after_interval)
 
     def _wake_after_interval(self) -> None:
-        """Intervals are counted from the last round on, those included in which nobody woke up."""
+        """Wake up at the end of the current interval.
+
+        Intervals count from the last round, even if no task woke up for them.
+        """
         now, interval = trio.current_time(), self._config.autocommit_interval
         self._waiting.deadline = now + interval - (now - self._waiting_since) % interval
 
@@ -219,7 +238,7 @@ class OffsetManager:
         finally:
             self._under_way = (frozenset(), 0.0)
             this.done.set()
-        if (failure := this.unheard()) is not None:
+        if (failure := this.unreported_error()) is not None:
             self._observer(CommitFailed(self.group, "; ".join([str(failure), *getattr(failure, "__notes__", ())])))
 
     def _too_late(self) -> CommitError:
@@ -230,11 +249,14 @@ class OffsetManager:
         )
 
     async def commit(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Commit every mark made so far, or those of `partitions`, and wait until the coordinator has taken it.
+        """Commit every mark made so far, or those of `partitions`, and wait for the coordinator's response.
 
-        Raises CommitError where the membership or the session is over, TopicAuthorizationError or KafkaError where
-        the coordinator refused one of these; the others are committed all the same. During a cooperative rebalance it
-        may wait for the new generation.
+        During a cooperative rebalance this may wait for the new generation.
+
+        Raises:
+            CommitError: The membership or the session is over.
+            TopicAuthorizationError: The group may not commit for one of these topics. The others are committed.
+            KafkaError: The coordinator refused one of these partitions. The others are committed.
         """
         if self._is_over:
             raise self._too_late()
@@ -242,8 +264,10 @@ class OffsetManager:
         await self._round.wait(None if partitions is None else frozenset(partitions))
 
     def position_moved(self, move: Move) -> None:
-        """A position was not in its log: marks go on from where it was moved to, and where that moves the mark, whoever
-        begins next does not resolve it anew."""
+        """Move the mark along with a position that was reset, since the log did not have it.
+
+        With autocommit a moved mark is committed, so that the next owner does not have to reset the position again.
+        """
         moved = self.ledger.position_moved(
             move.partition, move.before, move.after, is_first=move.is_first, reach=move.reach
         )
@@ -251,39 +275,39 @@ class OffsetManager:
             self.commit_nowait()
 
     def commit_nowait(self) -> None:
-        """Ask for a commit of every mark that nobody waits for; if it fails, observers are told."""
+        """Commit every mark in the background. A failure is reported to observers."""
         self._round.takes_all = True
         self._wanted.set()
 
     async def _commit_dirty(self, this: Round) -> None:
-        """Commit the round's marks, and where it has to be tried again the newest ones, but for what is refused."""
+        """Commit the round's marks. A retry takes the newest marks, without those that were refused."""
         retries, began = self._retries("commit"), trio.current_time()
         while left := {
             tp: offset for tp, offset in self.ledger.dirty().items() if tp not in this.refused and this.takes(tp)
         }:
             self._under_way = (frozenset(left), began)
             for partition in left:
-                self._not_taken.setdefault(partition, began)
+                self._not_accepted.setdefault(partition, began)
             self._refuse_unsendable(left, this)
             if not left:
                 break
             codes, cause = await self._send_once(left)
-            taken = {tp: left[tp] for tp, code in codes.items() if code == 0}
-            for partition in taken:
-                self._not_taken.pop(partition, None)
-            if taken:
-                self.ledger.acknowledge(taken)
-                self._observer(Committed(self.group, {tp: offset.offset for tp, offset in taken.items()}))
-                self._on_commit(taken)
+            committed = {tp: left[tp] for tp, code in codes.items() if code == 0}
+            for partition in committed:
+                self._not_accepted.pop(partition, None)
+            if committed:
+                self.ledger.acknowledge(committed)
+                self._observer(Committed(self.group, {tp: offset.offset for tp, offset in committed.items()}))
+                self._on_commit(committed)
             for partition, code in codes.items():
                 if this.is_final(partition, code):
                     this.refused[partition] = kafka_error(code, f"commit of {partition} by group {self.group!r}")
-            if not left.keys() - taken.keys() - this.refused.keys():
-                break  # what has been marked meanwhile is the next round's
+            if not left.keys() - committed.keys() - this.refused.keys():
+                break  # marks made meanwhile belong to the next round
             await retries.wait(cause)
 
     def _refuse_unsendable(self, offsets: dict[TopicPartition, CommittedOffset], this: Round) -> None:
-        """Take out what no request can carry. In a request with the others it would fail all of them, for ever."""
+        """Remove offsets that no request can carry: one of them would fail a request with all others, forever."""
         for partition, offset in tuple(offsets.items()):
             if (fault := metadata_fault(offset.metadata)) is not None:
                 del offsets[partition]
@@ -293,7 +317,7 @@ class OffsetManager:
     async def _send_once(
         self, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> tuple[dict[TopicPartition, int], str]:
-        """Send one commit: the code of each partition that was answered, and why others must be sent again."""
+        """Send one commit. Return the code of each partition in the response, and the reason to retry the others."""
         generation = await self._coordination.commit_generation()
         node_id = await self._coordination.coordinator() if generation is not None else None
         if generation is None or node_id is None:
@@ -313,7 +337,7 @@ class OffsetManager:
             reaction = reaction_to(Request.COMMIT, code)
             if reaction in _ENDS_MEMBERSHIP:
                 if not self._coordination.is_settled(generation):
-                    break  # it crossed the group's next generation, under which it is sent again
+                    break  # a new generation has started meanwhile: retry under it
                 self._coordination.post(CommitRefused(generation.id, code))
                 raise self._refused(code, generation)
             if reaction is Reaction.FIND_COORDINATOR:
@@ -325,7 +349,7 @@ class OffsetManager:
             return CommitError(code, f"commit for group {self.group!r}, as no member of it", _IN_USE)
         if generation.id == NO_GENERATION:
             return kafka_error(code, f"commit for group {self.group!r}", CommitError)
-        # Whatever the code: what `consume` raises, where it is fatal, is the membership's.
+        # Always a CommitError: if the code is fatal, the membership raises it from `consume`.
         return CommitError(
             code,
             f"commit of group {self.group!r}, generation {generation.id}",

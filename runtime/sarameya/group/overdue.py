@@ -1,13 +1,13 @@
 """Handlers that have held the same records for too long.
 
-A handler holds a message or a batch from when it gets it until it asks for the next one. It is overdue once it has
-held the same records for `limit_of(config)` seconds, and meanwhile has marked nothing of the partition, has not moved
-its landed offset, and does not report what it does (`Claim.report`). So a handler that lands, retries or waits for
-room in an orderly way is not overdue, however long that takes; `/readyz` notices when nothing moves at all.
-See `test_stuck_handler_is_reported_once_with_offset_and_stack`.
+A handler holds a message or a batch from when it gets it until it asks for the next one. It is overdue once it has held
+the same records for `limit_of(config)` seconds, and meanwhile has marked nothing of the partition, has not moved its
+landed offset, and does not report what it does (`Claim.report`). So a handler that lands, retries or waits for room in
+an orderly way is not overdue, however long that takes; `/readyz` notices when nothing moves at all. See
+`test_stuck_handler_is_reported_once_with_offset_and_stack`.
 
-Nobody tells of each message, which would cost more than handing it out: all claims are looked at a few times within the
-limit. So `seconds` is at most one look too short.
+All claims are checked a few times within the limit: an event for each message would cost more than the message itself.
+So `seconds` may be too short by one check interval.
 """
 
 from __future__ import annotations
@@ -24,20 +24,22 @@ from sarameya.observe import HandlerOverdue, HandlerReturned, Observer
 from sarameya.status import OverdueHandler
 
 LEAST = 30.0
-"""Seconds after which a handler is overdue at the earliest."""
+"""The minimum of seconds after which a handler is overdue."""
 TIMES = 10
-"""The same, in times of `Config.max_processing_time`; the larger one counts."""
+"""The limit as a multiple of `Config.max_processing_time`; the larger one of the two counts."""
 _LOOKS = 10
-"""Within the limit."""
+"""Number of checks within the limit."""
 _CALM = 1.5
-"""Times the limit that a handler must not be overdue until that is reported as over. A handler that takes too long for
-each batch is reported once by this, and not at each batch."""
+"""Time without being overdue after which an overdue handler counts as recovered, in multiples of the limit.
+
+A handler that takes too long for each batch is therefore reported once, and not for each batch.
+"""
 _MOST_STACKS = 20
-"""Stacks that are kept at a time: each goes to the status page's process every second."""
+"""Maximum of stacks that are kept: each is sent to the status page's process every second."""
 
 
 def limit_of(config: Config) -> float:
-    """Return after how many seconds a handler is overdue."""
+    """Return the seconds after which a handler is overdue."""
     return max(LEAST, TIMES * config.max_processing_time)
 
 
@@ -55,7 +57,7 @@ class _Hold:
 
 
 class OverdueHandlers:
-    """The overdue handlers of one session. `look` decides; `run` looks again and again."""
+    """The overdue handlers of one session. `look` checks all claims once; `run` does so periodically."""
 
     def __init__(self, readers: Readers, offsets: OffsetManager, config: Config, observer: Observer) -> None:
         self._readers = readers
@@ -66,7 +68,7 @@ class OverdueHandlers:
         self._looked_at = trio.current_time()
 
     async def run(self) -> None:
-        """Look until cancelled, and once more then: claims that have ended by then are over."""
+        """Check until cancelled, and then once more: claims that have ended by then are no longer overdue."""
         try:
             while True:
                 await trio.sleep(self._limit / _LOOKS)
@@ -75,7 +77,7 @@ class OverdueHandlers:
             self.look(trio.current_time())
 
     def look(self, now: float) -> None:
-        """Look at all claims; report handlers that have become overdue, and those that are no longer."""
+        """Check all claims. Report handlers that have become overdue, and those that no longer are."""
         claims = self._readers.claims
         for claim in claims:
             if claim in self._holds or claim.taken_at is not None:
@@ -86,7 +88,7 @@ class OverdueHandlers:
         self._looked_at = now
 
     def of(self, claim: Claim, now: float) -> OverdueHandler | None:
-        """Return what the claim's handler has held for too long, None where it has not."""
+        """Return the records that the claim's handler has held for too long, or None."""
         hold = self._holds.get(claim)
         if hold is None or not hold.is_overdue or hold.pace != self._pace(claim):
             return None
@@ -98,7 +100,7 @@ class OverdueHandlers:
             assert claim.taken_at is not None
             hold = self._holds[claim] = _Hold(pace, claim.taken_at, *claim.held_offsets)
         elif hold.pace != pace:
-            # Of records that were taken before the last look, nobody knows when: the handler has come back meanwhile.
+            # The time is unknown for records that were taken before the last check: the handler asked for more since.
             is_new = claim.taken_at is not None and claim.taken_at >= self._looked_at
             hold.pace, hold.since = pace, claim.taken_at if is_new and claim.taken_at is not None else now
             hold.offset, hold.last_offset = claim.held_offsets

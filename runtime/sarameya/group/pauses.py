@@ -1,7 +1,7 @@
-"""Which partitions are paused: one `Pauses` a group, for as long as there is the group. Pure.
+"""The paused partitions of a group, for the group's whole lifetime. Pure.
 
-What is paused is the user's wish, not a session's state: it is kept whatever the group assigns to this member, and
-names partitions that are other members' now. Claims watch it, and hold back what they have.
+A pause is the user's wish, not a session's state. It holds whatever the group assigns to this member, and may name
+partitions that other members own. Claims watch it, and stop returning messages.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from sarameya.observe import Observer, PartitionsPaused, PartitionsResumed
 
 @attrs.frozen(slots=True)
 class Paused:
-    """The partitions that are held back: those `named` or, where `everything` is, all but those named.
+    """The paused partitions: those `named` or, if `everything` is set, all except those named.
 
-    `partition in paused` is the question to ask.
+    Check with `partition in paused`.
     """
 
     everything: bool = False
@@ -33,7 +33,7 @@ class Paused:
 
 
 class Watcher(Protocol):
-    """A claim, as far as pausing goes: told at once what it is, and whenever that changes."""
+    """A claim, as seen by `Pauses`. It is notified at once, and at each change."""
 
     @property
     def topic_partition(self) -> TopicPartition: ...
@@ -42,11 +42,11 @@ class Watcher(Protocol):
 
 
 class Pauses:
-    """What is paused, and who is told.
+    """The paused partitions, and the claims to notify.
 
-    `pause_all` covers what is assigned later, too. (sarama's PauseAll names what is assigned when it is called, and
-    a partition that comes for the first time is read.) `resume` after it makes exceptions: those go on, and all others
-    stay paused, also those still to come, until `resume_all`.
+    `pause_all` includes partitions that are assigned later. (sarama's PauseAll covers only those that are assigned when
+    it is called.) `resume` after it makes exceptions: those partitions are read, and all others stay paused until
+    `resume_all`, also those assigned later.
     """
 
     def __init__(self, group: str, observer: Observer) -> None:
@@ -58,42 +58,42 @@ class Pauses:
 
     @property
     def now(self) -> Paused:
-        """What is paused now."""
+        """The partitions that are paused now."""
         return self._now
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Pause these; those that are paused already stay so."""
+        """Pause these partitions. Those that are paused already stay so."""
         changed = sorted(partition for partition in _checked(partitions) if partition not in self._now)
         if changed:
             self._change(self._now.everything, self._now.named ^ frozenset(changed), changed)
             self._observer(PartitionsPaused(self._group, tuple(changed), everything=False))
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Resume these, whether they were paused by name or with everything."""
+        """Resume these partitions, whether they were paused by name or by `pause_all`."""
         changed = sorted(partition for partition in _checked(partitions) if partition in self._now)
         if changed:
             self._change(self._now.everything, self._now.named ^ frozenset(changed), changed)
             self._observer(PartitionsResumed(self._group, tuple(changed), everything=False))
 
     def pause_all(self) -> None:
-        """Pause every partition, those still to come included, and without exceptions."""
+        """Pause every partition without exceptions, also those assigned later."""
         if self._now != Paused(everything=True):
             self._change(True, frozenset(), tuple(self._watchers))
             self._observer(PartitionsPaused(self._group, (), everything=True))
 
     def resume_all(self) -> None:
-        """Nothing is paused any more."""
+        """Resume all partitions."""
         if self._now:
             self._change(False, frozenset(), tuple(self._watchers))
             self._observer(PartitionsResumed(self._group, (), everything=True))
 
     def watch(self, watcher: Watcher) -> None:
-        """Tell `watcher` whether its partition is paused, now and at each change."""
+        """Notify `watcher` whether its partition is paused, now and at each change."""
         self._watchers.setdefault(watcher.topic_partition, {})[watcher] = None
         watcher._set_paused(watcher.topic_partition in self._now)
 
     def unwatch(self, watcher: Watcher) -> None:
-        """Tell it no more."""
+        """Stop notifying `watcher`."""
         partition = watcher.topic_partition
         watchers = self._watchers.get(partition, {})
         watchers.pop(watcher, None)
@@ -101,7 +101,7 @@ class Pauses:
             self._watchers.pop(partition, None)
 
     def _change(self, everything: bool, named: frozenset[TopicPartition], touched: Iterable[TopicPartition]) -> None:
-        """Only those of `touched` partitions may have changed."""
+        """Set the pauses, and notify the watchers of `touched` partitions that have changed."""
         before, self._now = self._now, Paused(everything, named)
         for partition in touched:
             if (partition in before) != (partition in self._now):
@@ -110,38 +110,40 @@ class Pauses:
 
 
 class Pausing:
-    """The user's side of it, for who owns `_pauses` or was given it. Not async; call it on the event loop."""
+    """The user's methods, for a class that has `_pauses`. Not async; call them on the event loop."""
 
     _pauses: Pauses
 
     @property
     def paused(self) -> Paused:
-        """What is paused now: `partition in group.paused`."""
+        """The partitions that are paused now: `partition in group.paused`."""
         return self._pauses.now
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hold these partitions back: no more is fetched of them, and what is fetched already is kept.
+        """Pause partitions: no more is fetched of them, and what is buffered is kept.
 
-        Their claims hand out nothing more from their iterators' next step on, not even the rest of a batch; the
-        position stays, marks and commits go on as ever. Partitions that are not assigned here, now or any more, are
-        paused when they are. Raises TypeError for what is no TopicPartition.
+        Their claims return nothing from the next step of an iterator on, not even the rest of a batch. The position
+        stays; marks and commits continue as usual. A partition that is not assigned now is paused once it is.
+
+        Raises:
+            TypeError: One is not a TopicPartition.
         """
         self._pauses.pause(partitions)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Go on with these where they stopped. After `pause_all` they are exceptions: all others stay paused.
+        """Resume partitions where they stopped. After `pause_all` they are exceptions: all others stay paused.
 
-        What was fetched comes at once; more is asked for in the next fetch that goes to the partition's broker, so at
-        most `Config.fetch_max_wait` later.
+        Buffered messages come at once. The next fetch from the partition's broker includes it again, at most
+        `Config.fetch_max_wait` later.
         """
         self._pauses.resume(partitions)
 
     def pause_all(self) -> None:
-        """Hold back everything that is assigned, and that will be."""
+        """Pause all assigned partitions, and all that will be assigned."""
         self._pauses.pause_all()
 
     def resume_all(self) -> None:
-        """Go on with everything, however it was paused."""
+        """Resume all partitions, however they were paused."""
         self._pauses.resume_all()
 
 

@@ -1,7 +1,8 @@
-"""The batch that a claim's handler is being given, and how far it has come in it.
+"""The batch that a claim's handler is reading, and its position in that batch.
 
-To take a message is to advance the iterator `left`, and nothing else: it holds those that may be taken before the clock
-is looked at. So how many are taken is found out from what is left in it. A pause sets the batch aside as it stands.
+A message is taken by advancing the iterator `left`, and by nothing else. `left` holds the messages that may be taken
+before the next check of the clock, so the number of messages taken follows from what is left in it. A pause sets the
+batch aside unchanged.
 """
 
 from __future__ import annotations
@@ -16,35 +17,35 @@ from sarameya.model import Message
 
 
 class PresentBatch:
-    """One claim's, which may be none."""
+    """The current batch of one claim, maybe none."""
 
     __slots__ = ("_aside", "_batch", "_from", "_messages", "_until", "_whole_from", "left")
 
     def __init__(self) -> None:
         self._batch: MessageBatch | None = None
         self._messages: Sequence[Message] = ()
-        # Where the messages that are laid ready begin, and end.
+        # Index of the first message in `left`, and of the one after the last.
         self._from = self._until = 0
-        # The first of the messages that were taken all at once, as a batch.
+        # Offset of the first message, if messages were taken all at once as a batch; else -1.
         self._whole_from = -1
         self.left: Iterator[Message] = iter(())
-        """Messages that may be taken in the present time slice."""
-        # While paused: the batch, its messages, and how many of them are taken.
+        """Messages that may be taken in the current time slice."""
+        # While paused: the batch, its messages, and the number of messages taken.
         self._aside: tuple[MessageBatch | None, Sequence[Message], int] = (None, (), 0)
 
     @property
     def taken(self) -> int:
-        """How many of its messages are taken."""
+        """Number of messages taken from the batch."""
         return self._until - length_hint(self.left)
 
     @property
     def is_taken(self) -> bool:
-        """Whether there is nothing left to take, or no batch."""
+        """True if no message is left to take, or there is no batch."""
         return self._until - length_hint(self.left) >= len(self._messages)
 
     def position(self, behind: int) -> int:
-        """The next offset to be taken; `behind` where nothing is taken of it yet. Any thread may ask."""
-        # Each is read once, what is taken last: the claim may go on meanwhile.
+        """Return the offset of the next message; `behind` if none of the batch is taken yet. Any thread may call it."""
+        # Each attribute is read once, `taken` last: the claim may advance meanwhile.
         batch, messages = self._batch, self._messages
         taken = self.taken
         if batch is None or not taken:
@@ -54,7 +55,10 @@ class PresentBatch:
         return messages[taken - 1].offset + 1
 
     def from_offset(self, reached: int) -> int:
-        """Where the range of what comes next begins, of what is set aside, too; `reached` where there is no batch."""
+        """Return the start of the next offset range; `reached` if there is no batch.
+
+        A batch that is set aside counts.
+        """
         batch, messages, taken = (
             self._aside if self._aside[0] is not None else (self._batch, self._messages, self.taken)
         )
@@ -66,7 +70,7 @@ class PresentBatch:
 
     @property
     def last_given(self) -> tuple[int, int] | None:
-        """The offsets of the first and the last message that were taken last; None where no batch has any taken."""
+        """First and last offset that were taken last; None if no batch has any taken."""
         messages, taken = self._messages, self.taken
         if not 0 < taken <= len(messages):
             return None
@@ -74,16 +78,16 @@ class PresentBatch:
         return (last if self._whole_from < 0 else self._whole_from), last
 
     def begin(self, batch: MessageBatch) -> None:
-        """This one is next, all of it; nothing of it is laid ready."""
+        """Make a batch current. None of its messages may be taken before `lay_ready`."""
         self._batch, self._messages, self._whole_from = batch, batch.messages, -1
 
     def clear(self) -> None:
-        """There is none; what is set aside stays so."""
+        """Drop the batch. One that is set aside stays."""
         self._batch, self._messages = None, ()
         self._lay_nothing_ready(0)
 
     def lay_ready(self, most: int) -> None:
-        """Put at most `most` of the messages that are not taken into `left`, but at least one."""
+        """Put at most `most` untaken messages into `left`, but at least one."""
         taken = self._until - length_hint(self.left)
         self._whole_from = -1
         self._from, self._until = taken, min(taken + max(most, 1), len(self._messages))
@@ -91,12 +95,12 @@ class PresentBatch:
         self.left = iter(messages if isinstance(messages, list) else list(messages))
 
     def count_taken(self) -> int:
-        """How many have been taken since this was last counted."""
+        """Return the number of messages taken since the last call."""
         before, self._from = self._from, self._until - length_hint(self.left)
         return self._from - before
 
     def take_rest(self) -> MessageBatch:
-        """What is left of it, all of which is taken by this."""
+        """Take all remaining messages, and return them as a batch."""
         batch, taken = self._batch, self.taken
         assert batch is not None
         self._until = len(self._messages)
@@ -108,18 +112,18 @@ class PresentBatch:
         return attrs.evolve(batch, messages=rest, from_offset=begins)
 
     def set_aside(self) -> None:
-        """Hold it back as it stands."""
+        """Set the batch aside unchanged."""
         self._aside = (self._batch, self._messages, self.taken)
         self.clear()
 
     def take_up(self) -> None:
-        """Go on exactly there; nothing is laid ready."""
+        """Make the batch current again that was set aside. Its messages may be taken after `lay_ready`."""
         self._batch, self._messages, taken = self._aside
         self._lay_nothing_ready(taken)
         self._aside = (None, (), 0)
 
     def drop(self) -> None:
-        """Nothing of it is wanted any more, of what is set aside neither."""
+        """Drop the batch, and the one that is set aside."""
         self.clear()
         self._aside = (None, (), 0)
 

@@ -1,4 +1,4 @@
-"""The timestamp of the oldest record that was read and is not dealt with yet, kept batch by batch. Pure."""
+"""The timestamp of the oldest record that was read and is not processed yet, kept batch by batch. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import attrs
 
 _MOST = 512
-"""Runs of records that are kept apart."""
+"""Maximum of runs of records that are kept apart."""
 
 
 @attrs.define(slots=True)
@@ -16,24 +16,27 @@ class _Run:
     from_offset: int
     next_offset: int
     timestamp: int
-    """The first one, in milliseconds since 1970."""
+    """Timestamp of the first record, in milliseconds since 1970."""
 
 
 class ReadTimestamps:
-    """The first timestamp of each batch that a claim was given, until all of the batch is dealt with.
+    """The first timestamp of each batch that a claim's handler received, until all of the batch is processed.
 
-    Where very many batches are not dealt with, neighbours count as one, with the older one's timestamp.
+    If very many batches are unprocessed, neighbours are merged, with the older one's timestamp.
     """
 
     __slots__ = ("_runs", "_span")
 
     def __init__(self) -> None:
         self._runs: deque[_Run] = deque()
-        # So many offsets, at most, become one run.
+        # Maximum of offsets that are merged into one run.
         self._span = 0
 
     def add(self, from_offset: int, next_offset: int, timestamp: int) -> None:
-        """Add a batch. Batches that end behind its start are read anew, since the position was moved back."""
+        """Add a batch.
+
+        Batches that end after its start are dropped: they are read again, since the position was moved back.
+        """
         while self._runs and self._runs[-1].next_offset > from_offset:
             self._runs.pop()
         self._append([_Run(from_offset, next_offset, timestamp)])
@@ -51,9 +54,9 @@ class ReadTimestamps:
                 self._runs.append(run)
 
     def oldest(self, done: int) -> int | None:
-        """Return the first timestamp of the first batch that is not dealt with up to `done`; None where none is left.
+        """Return the first timestamp of the first batch that is not processed up to `done`; None if there is none.
 
-        -1 where its records have no timestamp.
+        -1 if its records have no timestamp.
         """
         while self._runs and self._runs[0].next_offset <= done:
             self._runs.popleft()

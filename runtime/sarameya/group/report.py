@@ -1,4 +1,4 @@
-"""What a handler says of its work on a claim, where more is to be seen of it than that it is at work."""
+"""A handler's report of its work on a claim, beyond the fact that it is working."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sarameya.status import Activity
 
 @attrs.frozen(slots=True)
 class Doing:
-    """What it is at, since when (on trio's clock), why, and for which time."""
+    """A handler's activity on one claim. `since` is on trio's clock."""
 
     activity: Activity
     since: float
@@ -23,18 +23,23 @@ class Doing:
 
 
 class Report:
-    """Of one claim: `Claim.report`. `ConsumerGroup.status` shows what stands here."""
+    """The report of one claim: `Claim.report`. `ConsumerGroup.status` shows it."""
 
     def __init__(self) -> None:
         self.landed = -1
-        """Up to where what was read is where it belongs: the next offset to be landed; -1 where that is not known."""
+        """Offset up to which records are stored at their destination (exclusive); -1 if unknown."""
         self.doing_now: Doing | None = None
 
     @contextmanager
     def doing(self, activity: Activity, reason: str = "", *, attempt: int = 0) -> Iterator[None]:
-        """For the length of a block: the partition's activity is this one, `Activity.LANDING` or another.
+        """Report an activity of the partition for the length of a block, such as `Activity.LANDING`.
 
-        Of several tasks at work on a claim, the last one that said so is seen.
+        If several tasks report at the same time, the last report is shown.
+
+        Args:
+            activity: Shown in the status.
+            reason: Shown beside it.
+            attempt: Number of the attempt, from 1; 0 if there is only one.
         """
         before, self.doing_now = self.doing_now, Doing(activity, trio.current_time(), reason, attempt)
         mine = self.doing_now

@@ -1,7 +1,7 @@
-"""What groups and consumers stand on: connections and metadata of one cluster, for the length of a block.
+"""The base of groups and consumers: connections and metadata of one cluster, for the length of a block.
 
-They run in a shielded task: when the code around the block is cancelled, they go on until it has been left, so that
-whoever ends there can still commit and say good-bye.
+Both run in a shielded task. If the code around the block is cancelled, they continue until the block is left, so that a
+session or a consumer can still commit and leave.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from sarameya.protocol.fetch.byte_budget import ByteBudget
 
 @attrs.frozen(slots=True)
 class Runtime:
-    """What every session of a group works with, and a consumer without one."""
+    """Shared objects of all sessions of a group, or of a consumer without a group."""
 
     group: str
-    """The group's id; empty where there is none."""
+    """Id of the group; empty if there is none."""
     config: Config
     pool: BrokerPool
     metadata: MetadataRefresher
     observer: Observer
     backoff: Backoff
     budget: ByteBudget
-    """For what all sessions together have fetched and not dealt with."""
+    """Byte budget for what is fetched and not processed, of all sessions together."""
     wall_clock: Callable[[], float]
-    """Seconds since 1970: what timestamps of messages are compared with. Timers go by trio's clock."""
+    """Seconds since 1970, for comparisons with timestamps of messages. Timers use trio's clock."""
     interceptors: Interceptors
     handler_time: HandlerTime
     shielded: trio.Nursery
-    """For tasks that go on until the end of the block, whoever is cancelled meanwhile."""
+    """For tasks that run until the end of the block, even if it is cancelled."""
 
 
 @asynccontextmanager
@@ -60,8 +60,25 @@ async def open_runtime(
     answered: Answered = nobody_asks,
     overload: float = math.inf,
 ) -> AsyncIterator[Runtime]:
-    """The runtime for one cluster; every task and connection of it ends with the block. No I/O until it is used, but
-    for files. `overload`: as for `HandlerTime`. Raises ConfigError for files that cannot be used."""
+    """Open the runtime of one cluster. All its tasks and connections end with the block.
+
+    Does no I/O until it is used, except for reading files.
+
+    Args:
+        group: Id of the group; empty for none.
+        bootstrap_servers: HOST:PORT strings, or one string with commas between them.
+        config: Options.
+        observer: Called with every event.
+        backoff: Delays between retries.
+        transport: Opens streams; TCP if None.
+        wall_clock: Seconds since 1970.
+        interceptors: See or change messages before the handler receives them.
+        answered: Called with the duration of each request.
+        overload: See `HandlerTime`.
+
+    Raises:
+        ConfigError: A file named by the options cannot be used.
+    """
     runtime: Runtime | None = None
     secure = await secured(transport or TcpTransport(), config, observer)
     chain = Interceptors(interceptors, observer)
@@ -94,7 +111,7 @@ async def open_runtime(
                 await trio.sleep_forever()
 
     async with trio.open_nursery() as nursery:
-        # Not `nursery.start`: a task that shields itself would outlive a cancelled start for ever.
+        # Not `nursery.start`: a task that shields itself would never end after a cancelled start.
         scope, ready = trio.CancelScope(shield=True), trio.Event()
         nursery.start_soon(run)
         try:

@@ -1,4 +1,4 @@
-"""What a handler holds while it is a member: who it is, what it claims, and where it marks its progress."""
+"""The handler's view of its membership: its identity, its claims, and the marks of its progress."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 
 class Session(Marks, Pausing):
-    """One session of one member (sarama's ConsumerGroupSession): from its assignment to the next rebalance or, under a
-    cooperative assignor, for as long as the membership lasts."""
+    """A session of a group member (sarama's ConsumerGroupSession).
+
+    It lasts from an assignment to the next rebalance or, under a cooperative assignor, as long as the membership.
+    """
 
     def __init__(
         self,
@@ -47,51 +49,63 @@ class Session(Marks, Pausing):
 
     @property
     def group(self) -> str:
-        """The group's id."""
+        """Id of the group."""
         return self._group
 
     @property
     def member_id(self) -> str:
-        """The id that the coordinator has given this member."""
+        """Member id, given by the coordinator."""
         return self._generation.member_id
 
     @property
     def generation(self) -> int:
-        """The generation's number, which fences commits. Under a cooperative assignor it moves on in a session."""
+        """Number of the generation, which fences commits. Under a cooperative assignor it changes within a session."""
         return self._generation.id
 
     @property
     def group_metadata(self) -> GroupMetadata:
-        """Who we are, for a transactional producer's `send_offsets_to_transaction` (KIP-447): ask anew each time."""
+        """The member's identity for a transactional producer's `send_offsets_to_transaction` (KIP-447).
+
+        Read it again for each transaction, since the generation changes.
+        """
         return GroupMetadata(self._group, self._generation.id, self._generation.member_id, self._group_instance_id)
 
     @property
     def claims(self) -> Mapping[str, tuple[int, ...]]:
-        """topic -> the partitions this member has, ascending."""
+        """Owned partitions of each topic, ascending."""
         return self._claims
 
     @property
     def is_lost(self) -> bool:
-        """Whether the membership is gone: others own the claims, and nothing can be committed any more."""
+        """True once the membership is lost: others own the claims, and nothing can be committed any more."""
         return self._outcome.lost
 
     async def commit(self) -> None:
-        """Commit all marks now. Raises CommitError, TopicAuthorizationError; see `Config.autocommit`."""
+        """Commit all marks now. See `Config.autocommit`.
+
+        Raises:
+            CommitError: The membership or the session is over.
+            TopicAuthorizationError: The group may not commit for a topic.
+            KafkaError: The coordinator refused a partition.
+        """
         await self._offsets.commit()
 
     # -- the logs ------------------------------------------------------------------------------------
 
     @property
     def cluster_id(self) -> str:
-        """The id of the cluster (KIP-78); empty where its brokers have none (before 0.10.1)."""
+        """Id of the cluster (KIP-78); empty if its brokers have none (before 0.10.1)."""
         return self._logs.cluster_id
 
     def topic_id(self, topic: str) -> str:
-        """The id of the topic that has this name, as 32 hex digits; empty where brokers have none (before KIP-516), or
-        cannot tell as the topic is just being deleted.
+        """Return the id of the topic with this name, as 32 hex digits.
 
-        It stays the same for as long as partitions of the topic are claimed here: one that is made again under its name
-        meanwhile is not read for it (TopicRecreatedError). Raises ValueError for a topic of which none is.
+        Empty if brokers have no ids (before KIP-516), or if the topic is just being deleted. The id stays the same
+        while partitions of the topic are claimed here: a topic that is recreated under the name meanwhile fails the
+        claim (TopicRecreatedError).
+
+        Raises:
+            ValueError: No partition of the topic is claimed.
         """
         if topic not in self._claims:
             raise ValueError(f"{topic} is not claimed in this session (claims: {dict(self._claims)})")
@@ -99,23 +113,32 @@ class Session(Marks, Pausing):
         return "" if found is None else found.hex
 
     async def log_ranges(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogRange]:
-        """What these logs have, asked of their leaders now: from the first offset that is still there to the next one
-        to be written, whatever the isolation level.
+        """Return the offset range of each log, from its leader: from the log start to the offset of its next record.
 
-        From `setup` on, also before claims begin. Waits for partitions without a leader; bound it with a cancel scope.
-        Raises ValueError for partitions that are not claimed in this session, TopicAuthorizationError,
-        RetriesExhaustedError where the options bound retries.
+        The isolation level has no influence. May be called from `setup` on, before claims start. Waits for partitions
+        without a leader; limit that with a cancel scope.
+
+        Raises:
+            ValueError: A partition is not claimed in this session.
+            TopicAuthorizationError: The client may not describe a topic.
+            RetriesExhaustedError: The options allow no further retry.
         """
         return await self._logs.ranges(self._claimed(partitions))
 
     async def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Where leader epochs end in the logs of who leads now (KIP-320): the offset behind the last record that was
-        written under an epoch or, where the log has none of that, under one before it.
+        """Return the end of each leader epoch in the current leader's log (KIP-320).
 
-        Who has read, or landed, records up to an offset beyond the end of their epoch has some that the log lost: it
-        was cut in an election. None where the end cannot be told: of epoch -1 (records of old formats have none), by a
-        broker before 2.3, or whose log knows nothing of the epoch, nor of one before it. Waits and raises as
-        `log_ranges`.
+        The end is the offset after the last record of this epoch or, if the log has none, of an earlier one. A reader
+        whose records of an epoch go beyond its end has records that the log lost: an election truncated it.
+
+        Waits and raises as `log_ranges` does.
+
+        Args:
+            epochs: A leader epoch for each partition.
+
+        Returns:
+            None if the end is unknown: the epoch is -1 (records of old formats have none), the broker is older than
+            2.3, or its log has neither the epoch nor an earlier one.
         """
         self._claimed(epochs)
         return await self._logs.epoch_ends(epochs)
@@ -128,15 +151,15 @@ class Session(Marks, Pausing):
         return wanted
 
     def tell(self, event: Event) -> None:
-        """Tell the group's observers of something that the handler has done, `Landed` or an event of its own."""
+        """Pass an event of the handler to the group's observers: `Landed`, or one of your own."""
         self._tell(event)
 
     def end(self, reason: str) -> None:
-        """Ask for the end of this session: claims finish, marks are committed, the group is joined anew."""
+        """Ask for the end of this session: claims stop, marks are committed, and the member rejoins."""
         self._end(reason)
 
     def _moved(self, generation: Generation, claims: Assignment) -> None:
-        """The group has moved on: a new generation, other claims."""
+        """Note a new generation and its claims."""
         self._generation, self._claims = generation, claims
 
     def _not_claimed(self, partition: TopicPartition) -> ValueError:

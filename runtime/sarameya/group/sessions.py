@@ -1,7 +1,7 @@
-"""The loop: join, session, rejoin, until closed or failed for good; and the leave behind it.
+"""The loop of a member: join, run a session, rejoin, until the group is closed or fails; then leave.
 
-Owns which session runs. What ends the membership outside of one, and what is to be waited for between two, is decided
-here; what a session does is `session_machine`'s.
+Owns the running session. Decides what ends the membership outside of a session, and how long to wait between two
+sessions. Inside of a session `session_machine` decides.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class Sessions:
         self._runner: SessionRunner | None = None
 
     def status(self) -> tuple[PartitionStatus, ...]:
-        """Of the partitions of the session that runs, if one does."""
+        """Return the status of the running session's partitions."""
         return () if self._runner is None else self._runner.status()
 
     async def run(self) -> SessionOutcome:
-        """Session after session, until one is the last; how that one ended."""
+        """Run one session after the other. Return the outcome of the last one."""
         member, short = self._member, 0
         if member.wanted is None and (last := await self._without_subscription(_DROPPED)) is not None:
             return last
@@ -75,7 +75,7 @@ class Sessions:
                         first = outcome.next
                     member.post(JoinWanted(outcome.reason))
                 case PrepareRebalance(reason=reason) | MembershipLost(reason=reason):
-                    member.post(JoinWanted(reason))  # nothing runs that would have to be given up first
+                    member.post(JoinWanted(reason))  # no session runs, so nothing has to be revoked first
                 case SubscriptionChanged() if member.wanted is None:
                     if (last := await self._without_subscription(_DROPPED)) is not None:
                         return last
@@ -94,9 +94,12 @@ class Sessions:
             self._runner = None
 
     async def _between_sessions(self, short: int, lasted: float, outcome: SessionOutcome) -> SessionOutcome | None:
-        """Wait where a rejoin at once would do harm, or nothing is subscribed to; the outcome if that is the end."""
+        """Wait if a rejoin at once would do harm, or nothing is subscribed.
+
+        Return the outcome if that ends the membership.
+        """
         if short > 1 and self._member.wanted is not None:
-            # A handler that returns at once, again and again, must not become a rebalance storm.
+            # A handler that returns at once, again and again, must not cause a rebalance storm.
             delay = self._runtime.backoff.delay(short - 1)
             self._runtime.observer(Retrying("session", short, lasted, delay, outcome.reason, kind="session"))
             if (last := await self._pause(delay, outcome)) is not None:
@@ -107,10 +110,10 @@ class Sessions:
         return None
 
     async def _without_subscription(self, reason: str) -> SessionOutcome | None:
-        """Leave the group, and wait until something is subscribed to again."""
+        """Leave the group, and wait for a new subscription. Return the outcome if the membership ends meanwhile."""
         member = self._member
         member.post(LeaveWanted(reason))
-        # A coordinator that does not answer is waited for as long as when the group is closed.
+        # The same limit for the coordinator's response as when the group is closed.
         with trio.move_on_after(self._config.close_timeout) as waiting:
             async for notice in member.notices:
                 if isinstance(notice, Left):
@@ -125,7 +128,10 @@ class Sessions:
         return None
 
     async def _pause(self, seconds: float, outcome: SessionOutcome) -> SessionOutcome | None:
-        """Wait, unless the group is closed, fails, or waits for us. What is assigned or lost meanwhile is noted."""
+        """Wait, unless the group is closed, fails, or rebalances.
+
+        Assignments and a lost membership are noted meanwhile.
+        """
         member = self._member
         with trio.move_on_after(seconds):
             async for notice in member.notices:
@@ -144,11 +150,11 @@ class Sessions:
         return None
 
     async def leave(self, reason: str) -> None:
-        """Leave the group and wait until the coordinator has taken note, as long as the caller's scope allows."""
+        """Leave the group, and wait for the coordinator's response as long as the caller's scope allows."""
         member = self._member
         with suppress(trio.WouldBlock):
             while True:
-                member.notices.receive_nowait()  # of before: a Fail among them says nothing of the leave
+                member.notices.receive_nowait()  # a Fail from before does not concern the leave
         member.post(LeaveWanted(reason))
         cause = _UNANSWERED
         try:
@@ -165,7 +171,7 @@ class Sessions:
         self._runtime.observer(LeaveFailed(self._runtime.group, cause))
 
     def _last_word(self, notice: Notice) -> SessionOutcome | None:
-        """The outcome, if `notice` ends the membership outside a session."""
+        """Return the outcome if `notice` ends the membership outside of a session."""
         match notice:
             case CloseWanted(reason=reason):
                 deadline = trio.current_time() + self._config.close_timeout

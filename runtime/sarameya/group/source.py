@@ -1,7 +1,7 @@
-"""What a session stands on, as far as it goes: who deals it its partitions, and where their records come from.
+"""The interfaces that a session depends on: who assigns its partitions, and where their records come from.
 
-A group's session is dealt to by its coordinator (`member.py`) and reads from brokers (`of_brokers`). Whoever tests a
-handler without any (`sarameya.testing.ClaimFeed`) gives it others; everything between these and the handler is the
+A group's session gets its assignment from a `Member`, and reads from brokers (`of_brokers`). A test of a handler
+without any (`sarameya.testing.ClaimFeed`) passes other implementations; everything between these and the handler is the
 same.
 """
 
@@ -34,7 +34,7 @@ from sarameya.protocol.subscription import Growth, Wanted
 
 
 class SessionMember(Coordination, Protocol):
-    """Who deals the session its partitions and takes them back: a group's `Member`."""
+    """Assigns partitions to the session and revokes them: a group's `Member`."""
 
     @property
     def growth(self) -> Growth: ...
@@ -49,11 +49,11 @@ class SessionMember(Coordination, Protocol):
     def wanted(self) -> Wanted | None: ...
 
     def post(self, event: Event) -> None:
-        """Tell what the session wants, or has found out."""
+        """Report what the session wants, or has noticed."""
 
 
-class Surroundings(Protocol):
-    """What of a `Runtime` a session itself works with."""
+class SessionRuntime(Protocol):
+    """The part of a `Runtime` that a session uses."""
 
     @property
     def group(self) -> str: ...
@@ -80,8 +80,8 @@ class Surroundings(Protocol):
     def wall_clock(self) -> Callable[[], float]: ...
 
 
-class Feeds(Protocol):
-    """Who reads the logs, and hands on what they have: a `Fetcher`."""
+class LogReader(Protocol):
+    """Reads the logs and passes records on: a `Fetcher`."""
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None: ...
 
@@ -104,7 +104,7 @@ class Feeds(Protocol):
 
 
 class LogFacts(Protocol):
-    """Who tells of the logs beside what is read of them: `Logs`."""
+    """Knows topic ids, offset ranges and leader epochs of the logs: `Logs`."""
 
     async def reach(self, partitions: Iterable[TopicPartition]) -> None: ...
 
@@ -122,19 +122,19 @@ class LogFacts(Protocol):
 
 @attrs.frozen(slots=True)
 class Source:
-    """Where one session reads."""
+    """The source of one session's records."""
 
     lookup: Lookup
-    feeds: Feeds
+    feeds: LogReader
     logs: LogFacts
 
 
 OpenSource = Callable[[OffsetManager], Source]
-"""Opens a session's source; told who keeps the marks that go along with positions."""
+"""Opens a session's source, given the owner of the marks that move with positions."""
 
 
 def of_brokers(runtime: Runtime) -> OpenSource:
-    """The source of a group's sessions."""
+    """Return a function that opens sources of a group's sessions."""
 
     def open_source(offsets: OffsetManager) -> Source:
         config, observer, backoff = runtime.config, runtime.observer, runtime.backoff

@@ -10,7 +10,7 @@ import trio
 
 _MOST_TASKS = 5
 _MOST_FRAMES = 16
-"""Of one task, the innermost ones."""
+"""Maximum of frames of one task; the innermost ones are kept."""
 
 
 def stack_of(task: trio.lowlevel.Task) -> str:

@@ -1,8 +1,8 @@
-"""Partitions of one's own choice, read without the group protocol (sarama's Consumer and its PartitionConsumers).
+"""Reads chosen partitions without the group protocol (sarama's Consumer and PartitionConsumer).
 
-Nobody is told, nothing is rebalanced, and nobody takes over what this process no longer reads. The user says what is
-read, and from where; a group's committed offsets can be used and kept all the same, as long as the group has no
-members. Fetching, claims, marks and commits are those of a group; `reading.py` has what goes on while it is open.
+There is no rebalance: other processes are not notified, and nobody takes over when this one stops. The user chooses the
+partitions and their start offsets. A group's committed offsets can be used and stored, as long as the group has no
+members. Fetching, claims, marks and commits are the same as in a group; `partition_reader.py` has the open partitions.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from sarameya.group.claim import Claim
 from sarameya.group.interceptors import ConsumerInterceptor, check_interceptors
 from sarameya.group.marks import Marks
 from sarameya.group.offset_manager import OffsetManager
+from sarameya.group.partition_reader import CLOSED, PartitionReader
 from sarameya.group.pauses import Pauses, Pausing
-from sarameya.group.reading import CLOSED, Reading
 from sarameya.group.runtime import Runtime, open_runtime
 from sarameya.group.start_offset import StartOffset, parse_start
 from sarameya.model import CommittedOffset, TopicPartition, is_offset
@@ -36,21 +36,36 @@ from sarameya.protocol.offset_ledger import OffsetLedger
 
 
 class Consumer(Marks, Pausing):
-    """Reads the partitions it is told to, for the length of an `async with`:
+    """Reads chosen partitions, for the length of an `async with`.
+
+    Example::
 
         async with Consumer(["localhost:9092"]) as consumer:
             async with consumer.consume_partition("orders", 0, "oldest") as claim:
                 async for message in claim:
                     ...
 
-    With a `group_id` partitions begin where the group has committed, unless told otherwise, and marks are committed
-    for the group: every `Config.autocommit_interval` and once more at the end (with `Config.autocommit`), and by
-    `commit`. A group takes such commits only while it has no members. What two consumers both read is read twice.
+    With a `group_id`, partitions start at the group's committed offsets by default, and marks are committed for the
+    group: every `Config.autocommit_interval` and at the end (with `Config.autocommit`), and by `commit`. A group
+    accepts such commits only while it has no members. Two consumers that read the same partition both get all its
+    messages.
 
-    The other arguments are those of `ConsumerGroup`; of the options, those of the membership do not matter here.
-    Making one does no I/O. Raises ConfigError for an address, a group id or interceptors that cannot be. Leaving the
-    block, in whatever way, ends all claims and makes the last commit, within `Config.close_timeout`; what that commit
-    fails with is raised, or told to observers (CommitFailed) where the block itself has failed.
+    Creating one does no I/O. Leaving the block, even by an exception, stops all claims and makes the last commit,
+    within `Config.close_timeout`. An error of that commit is raised, or reported to observers (CommitFailed) if the
+    block itself has failed.
+
+    Args:
+        bootstrap_servers: HOST:PORT strings, or one string with commas between them.
+        config: Options; those of the membership have no effect here.
+        group_id: Id of the group whose committed offsets are used; None for no group.
+        observers: Called with every event (see `sarameya.observe`).
+        interceptors: See or change messages before they are read (see `ConsumerInterceptor`).
+        transport: Opens streams; TCP by default.
+        rng: Jitters retries. With a seed they are the same in every run.
+        wall_clock: Seconds since 1970. A start offset given as a duration counts back from it.
+
+    Raises:
+        ConfigError: An address, the group id or an interceptor is invalid.
     """
 
     def __init__(
@@ -81,7 +96,7 @@ class Consumer(Marks, Pausing):
         self._pauses = Pauses(group_id or "", self._observer)
         self._lifetime = self._run()
         self._runtime: Runtime | None = None
-        self._reading: Reading | None = None
+        self._reading: PartitionReader | None = None
 
     # -- the lifetime -------------------------------------------------------------------------------
 
@@ -98,7 +113,7 @@ class Consumer(Marks, Pausing):
             failure = await reading.commit_last()
         finally:
             self._ledger = OffsetLedger()
-            # What the block raised goes on as it is: through the nursery it would come out in a group.
+            # Not passed to the nursery, which would wrap the block's exception in an ExceptionGroup.
             await self._lifetime.__aexit__(None, None, None)
         if failure is not None:
             if error is None:
@@ -117,7 +132,7 @@ class Consumer(Marks, Pausing):
             self._wall_clock,
             self._interceptors,
         ) as runtime:
-            reading, running = Reading(runtime, self._pauses), trio.Event()
+            reading, running = PartitionReader(runtime, self._pauses), trio.Event()
             runtime.shielded.start_soon(reading.run, running)
             await running.wait()
             self._runtime, self._reading = runtime, reading
@@ -129,29 +144,37 @@ class Consumer(Marks, Pausing):
                 self._runtime = None
 
     @property
-    def _opened(self) -> Reading:
+    def _opened(self) -> PartitionReader:
         if self._reading is None:
             raise RuntimeError(CLOSED)
         return self._reading
 
-    # -- what there is ------------------------------------------------------------------------------
+    # -- topics and offsets -------------------------------------------------------------------------
 
     async def topic_partitions(self, topic: str) -> tuple[TopicPartition, ...]:
-        """The topic's partitions, as the cluster tells them now.
+        """Return the topic's partitions, according to the cluster now.
 
-        Raises UnknownTopicError or ConnectError where the topic or the cluster is not found in
-        `Config.bootstrap_timeout` seconds, and TopicAuthorizationError.
+        Raises:
+            UnknownTopicError: The topic was not found within `Config.bootstrap_timeout` seconds.
+            ConnectError: The cluster was not reached within that time.
+            TopicAuthorizationError: The client may not describe the topic.
         """
         reading = self._opened
         with reading.calls.call():
             return await reading.partitions_of(topic)
 
     async def offsets(self, partitions: Iterable[TopicPartition], at: OffsetPolicy | int) -> dict[TopicPartition, int]:
-        """Where these logs begin (`oldest`), where they end (`newest`: the next offset to be written), or where the
-        first message stands whose timestamp is at least `at` (an aware datetime, or milliseconds since 1970) or at
-        least so long ago (a timedelta); the log's end if none is.
+        """Look up an offset in each log.
 
-        Waits for partitions without a leader; bound it with a cancel scope. Raises as `topic_partitions` does.
+        Waits for partitions without a leader; limit that with a cancel scope. Raises as `topic_partitions` does.
+
+        Args:
+            partitions: The logs to search.
+            at: `oldest` for the log start, `newest` for the offset of the next record, or a time: an aware datetime,
+                milliseconds since 1970, or a timedelta before now.
+
+        Returns:
+            For a time: the offset of the first message whose timestamp is at least that; the log end if there is none.
         """
         place, wanted, reading = _place(at), _checked(partitions), self._opened
         with reading.calls.call():
@@ -160,9 +183,12 @@ class Consumer(Marks, Pausing):
         return {partition: place.offset for partition, place in found.items()}
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
-        """What the group has committed, asked of its coordinator now.
+        """Return the group's committed offsets, from its coordinator; None for a partition without one.
 
-        Raises ConfigError without a `group_id`, GroupAuthorizationError, TopicAuthorizationError.
+        Raises:
+            ConfigError: There is no `group_id`.
+            GroupAuthorizationError: The client may not read the group.
+            TopicAuthorizationError: The client may not read a topic.
         """
         wanted, reading = _checked(partitions), self._opened
         with reading.calls.call():
@@ -172,20 +198,22 @@ class Consumer(Marks, Pausing):
 
     @property
     def claims(self) -> Mapping[TopicPartition, Claim]:
-        """What is being read."""
+        """The claims that are being read."""
         return dict(self._opened.claims)
 
     @property
     def buffered_bytes(self) -> int:
-        """What has been fetched and not yet been dealt with, in bytes: at most `Config.fetch_buffer_bytes`, and one
-        record batch larger than was asked for from each broker. 0 outside of the block."""
+        """Bytes that were fetched and are not processed yet; 0 outside of the block.
+
+        At most `Config.fetch_buffer_bytes`, and for each broker one record batch larger than requested.
+        """
         return self._runtime.budget.held if self._runtime is not None else 0
 
     @asynccontextmanager
     async def consume_partition(
         self, topic: str, partition: int, offset: StartOffset | None = None
     ) -> AsyncIterator[Claim]:
-        """Read one partition for the length of a block: `consume_partitions`, for one."""
+        """Read one partition for the length of a block. See `consume_partitions`."""
         async with self.consume_partitions([TopicPartition(topic, partition)], offset) as claims:
             (claim,) = claims.values()
             yield claim
@@ -196,20 +224,30 @@ class Consumer(Marks, Pausing):
         partitions: Iterable[TopicPartition] | Mapping[TopicPartition, StartOffset | None],
         offset: StartOffset | None = None,
     ) -> AsyncIterator[Mapping[TopicPartition, Claim]]:
-        """Read partitions for the length of a block, which is given a `Claim` for each.
+        """Read partitions for the length of a block, which gets a `Claim` for each.
 
-        Each begins at its own offset, if a mapping says one, else at `offset`: an int, `oldest`, `newest`, a time (an
-        aware datetime), so long ago (a timedelta), or `committed`, where the group's commit says, or
-        `Config.offset_initial` where there is none (which is then committed at once, so that it is not resolved anew).
-        `committed` is the default with a group id, `Config.offset_initial` without. Marks only move forward, from the
-        group's commit on: who begins before it, and wants it to move back, says so by `reset_offset`.
+        Marks only move forward, from the group's committed offset. To start before it and to move it back, call
+        `reset_offset`. At the end of the block the claims' iterators end; tasks that read them elsewhere are not
+        cancelled.
 
-        Raises UnknownTopicError for a topic or a partition that does not exist, ConnectError, ValueError for one
-        that is being read already and for what is no offset, CommitError where the group is in use, and
-        TopicAuthorizationError, GroupAuthorizationError, NoCommittedOffsetError where `Config.offset_initial` is to
-        decide and is `fail`. What goes wrong later (an offset outside of the log, a
-        corrupt record) is raised where that claim is read, and touches no other. At the end of the block the claims'
-        iterators end; whoever reads them elsewhere is not cancelled.
+        Args:
+            partitions: The partitions; as a mapping, with the start offset of each.
+            offset: Start offset of those without their own: an int, `oldest`, `newest`, a time (an aware datetime), a
+                duration before now (a timedelta), or `committed`. The last one means the group's committed offset or,
+                if there is none, `Config.offset_initial`, which is then committed at once. The default is `committed`
+                with a group id, else `Config.offset_initial`.
+
+        Raises:
+            UnknownTopicError: A topic or a partition does not exist.
+            ConnectError: The cluster was not reached.
+            ValueError: A partition is being read already, or a start offset is invalid.
+            CommitError: The group has members.
+            NoCommittedOffsetError: `Config.offset_initial` has to decide, and is `fail`.
+            TopicAuthorizationError: The client may not read a topic.
+            GroupAuthorizationError: The client may not use the group.
+
+        Later errors (an offset outside of the log, a corrupt record) are raised where the claim is read, and concern
+        that claim only.
         """
         chosen, reading = self._chosen(partitions, offset), self._opened
         with reading.calls.call():
@@ -244,23 +282,26 @@ class Consumer(Marks, Pausing):
         return chosen
 
     def end(self, claim: Claim) -> None:
-        """Read this partition no longer, ahead of its block's end: the claim's iterators end. Its marks are kept."""
+        """Stop reading this claim before the end of its block: its iterators end. Its marks are kept."""
         self._opened.end(claim)
 
     # -- committing ---------------------------------------------------------------------------------
 
     async def commit(self) -> None:
-        """Commit every mark made so far, and wait until the coordinator has taken it.
+        """Commit every mark made so far, and wait for the coordinator's response.
 
-        Raises CommitError where the group has members, who alone may commit then, GroupAuthorizationError,
-        TopicAuthorizationError or KafkaError where a partition was refused (the others are committed all the same),
-        ConfigError without a `group_id`.
+        Raises:
+            CommitError: The group has members; only they may commit.
+            GroupAuthorizationError: The client may not use the group.
+            TopicAuthorizationError: The client may not read a topic. The other partitions are committed.
+            KafkaError: The coordinator refused a partition. The others are committed.
+            ConfigError: There is no `group_id`.
         """
         reading = self._opened
         with reading.calls.call():
             await self._offsets(reading).commit()
 
-    def _offsets(self, reading: Reading) -> OffsetManager:
+    def _offsets(self, reading: PartitionReader) -> OffsetManager:
         if reading.offsets is None:
             raise _without_group()
         return reading.offsets
@@ -272,7 +313,11 @@ class Consumer(Marks, Pausing):
 
 
 def _checked(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """The same, each once. Raises TypeError for what is no TopicPartition."""
+    """Return the partitions without duplicates.
+
+    Raises:
+        TypeError: One is not a TopicPartition.
+    """
     wanted = list(dict.fromkeys(partitions))
     for partition in wanted:
         if not (isinstance(partition, tuple) and len(partition) == 2 and isinstance(partition[1], int)):
@@ -281,7 +326,11 @@ def _checked(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
 
 
 def _place(at: object) -> OffsetPolicy | int:
-    """The same, checked. Raises ValueError for what is no place in a log."""
+    """Return a checked place in a log.
+
+    Raises:
+        ValueError: `at` is not one.
+    """
     allowed = "must be 'oldest', 'newest', a time with its zone, a duration, or a time in milliseconds"
     if isinstance(at, int) and is_offset(at):
         return at

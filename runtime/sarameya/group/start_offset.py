@@ -1,4 +1,4 @@
-"""Start offsets: what a user, or a handler, may choose, and where a claim starts for it."""
+"""Start offsets: the choices of a user or a handler, and where a claim starts for each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sarameya.net.log_offsets import LogOffset
 from sarameya.offset_policy import OffsetPolicy, parse_policy
 
 StartOffset: TypeAlias = int | OffsetPolicy | Literal["committed"]
-"""Where to start: at an offset, where a policy says, or at the group's committed offset."""
+"""A start offset: an offset, a policy, or the group's committed offset."""
 
 
 @attrs.frozen(slots=True)

@@ -1,4 +1,4 @@
-"""One partition's status, put together from those who know: its claim, its feed, its broker, its marks."""
+"""The status of one partition, put together from its claim, its feed, its broker and its marks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sarameya.model import TopicPartition
 from sarameya.status import Activity, OverdueHandler, PartitionStatus
 
 _NOT_HELD_UP = (Activity.FETCHING, Activity.RETRYING, Activity.RESETTING)
-"""Activities that a handler, however long it holds records, is not the reason of."""
+"""Activities that a handler does not delay, however long it holds records."""
 
 
 def partition_status(
@@ -22,10 +22,15 @@ def partition_status(
     wall_clock: float,
     overdue: OverdueHandler | None,
 ) -> PartitionStatus:
-    """Return what is going on with a partition that is being read.
+    """Return the status of a partition that is being read.
 
-    `now` is on trio's clock, `wall_clock` in seconds since 1970, as records' timestamps are.
-    `overdue` is what the task that reads it has held for too long, of this partition or of another one.
+    Args:
+        claim: The partition's claim.
+        feeding: The state of its fetches.
+        offsets: Has its marked and committed offsets.
+        now: On trio's clock.
+        wall_clock: In seconds since 1970, as timestamps of records.
+        overdue: Records that its reading task has held for too long, of this partition or of another one.
     """
     doing = _doing(claim, feeding, offsets)
     consumer = claim._consumer
@@ -71,7 +76,7 @@ def _unlanded_seconds(claim: Claim, committed: int, wall_clock: float) -> float:
 
 
 def owned_status(partition: TopicPartition, offsets: OffsetManager, over_for: float | None) -> PartitionStatus:
-    """Of one that is assigned and not being read: not yet, or no more, for so many seconds."""
+    """Return the status of a partition that is assigned and not read: not yet, or since `over_for` seconds no more."""
     marked, committed = offsets.ledger.known(partition)
     return PartitionStatus(
         partition=partition,
@@ -83,17 +88,17 @@ def owned_status(partition: TopicPartition, offsets: OffsetManager, over_for: fl
 
 
 def _doing(claim: Claim, feeding: Feeding, offsets: OffsetManager) -> Doing:
-    consumer, told = claim._consumer, claim.report.doing_now
-    # What keeps its handler, where it says so.
-    why = "" if told is None else f"{told.activity} {told.reason}".rstrip()
+    consumer, reported = claim._consumer, claim.report.doing_now
+    # The reason for the delay, if the handler reports one.
+    why = "" if reported is None else f"{reported.activity} {reported.reason}".rstrip()
     if claim.has_ended:
         return Doing(Activity.GIVING_UP, consumer.stopped_at, why, 0)
     if consumer.is_paused:
         return Doing(Activity.PAUSED, consumer.stopped_at, "", 0)
     if consumer.is_backpressured:
         return Doing(Activity.BACKPRESSURED, consumer.stopped_at, why, 0)
-    if told is not None:
-        return told
+    if reported is not None:
+        return reported
     if (since := offsets.committing_since(claim.topic_partition)) is not None:
         return Doing(Activity.COMMITTING, since, "", 0)
     if claim.taken_at is not None:
@@ -102,6 +107,6 @@ def _doing(claim: Claim, feeding: Feeding, offsets: OffsetManager) -> Doing:
         return Doing(Activity.NO_ROOM, claim.waits_since, "", 0)
     since = max(feeding.since, claim.waits_since)
     attempt = feeding.attempt if feeding.activity is Activity.RETRYING else 0
-    # A broker that is asked less often is tried without a bound.
+    # Without `attempts` the broker is retried without limit, at longer intervals.
     attempts = claim._config.retry_max_attempts or 0 if attempt and consumer.source.attempts is not None else 0
     return Doing(feeding.activity, since, feeding.reason, attempt, attempts)

@@ -1,9 +1,9 @@
-"""Several claims as one feed, as a handler's task reads it: message by message, or batch by batch.
+"""Several claims merged into one stream, as a handler's task reads it: message by message, or batch by batch.
 
-What is merged are record batches, not messages: the claims that have something stand in a line, the first one's batch
-is handed out to its end, and it goes to the end of the line. Each claim keeps its own place in its log. Claims come
-and go while the feed is read; one that goes has gone once the handler has come back for more, since only then is what
-it had of it dealt with.
+Record batches are merged, not messages. Claims with messages form a queue: the batch of the first one is read to its
+end, then that claim goes to the end of the queue. Each claim keeps its own position. Claims are added and revoked while
+the stream is read. A revoked claim is removed when the handler asks for more, since only then its messages are
+processed.
 """
 
 from __future__ import annotations
@@ -23,21 +23,27 @@ from sarameya.model import Message, TopicPartition
 
 
 class Stream:
-    """The claims that one task of a `StreamHandler` reads. For that one task: it tells by asking for more that it is
-    done with what it was given.
+    """The claims that one task of a `StreamHandler` reads.
 
-    `on_gone` is told of a claim that was given up when the task has come back.
+    Only that task may read it: by asking for more, the task confirms that the messages before are processed.
+
+    Args:
+        index: Number of the stream, from 0.
+        on_revoked: Called with a revoked claim once the task has processed its messages.
+        handler_time: Shared by all reading tasks of the member.
     """
 
-    def __init__(self, index: int, on_gone: Callable[[Claim], None], handler_time: HandlerTime | None = None) -> None:
+    def __init__(
+        self, index: int, on_revoked: Callable[[Claim], None], handler_time: HandlerTime | None = None
+    ) -> None:
         self._index = index
-        self._on_gone = on_gone
+        self._on_revoked = on_revoked
         self._claims: dict[TopicPartition, Claim] = {}
         self._is_sorted = True
-        self._going: list[Claim] = []
-        # The claims that may have something, the next one first.
+        self._revoked: list[Claim] = []
+        # Claims that may have messages, the next one first.
         self._line: OrderedDict[Claim, None] = OrderedDict()
-        # Whose batch is being handed out; and whose messages, or error, the handler has.
+        # The claim whose batch is being read; and the claim whose messages, or error, the handler has.
         self._current: Claim | None = None
         self._held: Claim | None = None
         self._ended = False
@@ -47,13 +53,13 @@ class Stream:
 
     @property
     def index(self) -> int:
-        """Which of the handler's streams this is, from 0."""
+        """Number of this stream among the handler's, from 0."""
         return self._index
 
     @property
     def claims(self) -> Mapping[TopicPartition, Claim]:
-        """What this stream serves at the moment, by partition, ascending; it may be nothing."""
-        if not self._is_sorted:  # not for each that comes: there may be thousands
+        """The claims that this stream has now, by partition, ascending; maybe none."""
+        if not self._is_sorted:  # sorted on demand only: there may be thousands
             self._claims, self._is_sorted = dict(sorted(self._claims.items())), True
         return MappingProxyType(self._claims)
 
@@ -63,7 +69,7 @@ class Stream:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the session asks the stream to finish. For handlers that wait for something else meanwhile."""
+        """True once the stream has to end. For handlers that also wait for something else."""
         return self._ended
 
     def __str__(self) -> str:
@@ -74,11 +80,11 @@ class Stream:
         return StreamMessages(self)
 
     def batches(self) -> StreamBatches:
-        """The messages as `MessageBatch`es of one partition each, as `Claim.batches` gives them."""
+        """Return an iterator of `MessageBatch`es of one partition each, as `Claim.batches` does."""
         return StreamBatches(self)
 
     async def _advance(self, by_columns: bool = False) -> Claim | None:
-        """A claim with messages left to take; None once the session ends. Waits for a time slice if need be."""
+        """Return a claim with untaken messages; None once the session ends. Waits for a time slice if necessary."""
         self._steps += 1
         time_slice = self._slice
         if self._current is not None:
@@ -89,8 +95,8 @@ class Stream:
             self._held._work.end(now)
         may_take = not time_slice.is_over(now)
         while not self._ended:
-            while self._going:
-                self._drop(self._going.pop(0))
+            while self._revoked:
+                self._drop(self._revoked.pop(0))
             if not may_take:
                 if self._held is not None:
                     self._held._waits()
@@ -107,7 +113,7 @@ class Stream:
         return None
 
     def _pace(self) -> object:
-        """Changes with each message that is taken, of whatever claim: one that waits in the line is not stuck."""
+        """Return a value that changes with each message taken, of any claim: a claim that waits in line is no stall."""
         return self._current, self._current.position if self._current is not None else None, self._steps
 
     def _next(self, by_columns: bool) -> Claim | None:
@@ -115,12 +121,12 @@ class Stream:
         if current is not None and not current._present.is_taken and current._advance_nowait(by_columns):
             return current
         if current is not None:
-            current._waits()
+            current._note_waiting()
             if not current.is_paused:
-                current._put_away()  # its next turn may be far off
+                current._drop_taken()  # now, since the other claims in the queue come first
         while self._line:
             self._held = claim = next(iter(self._line))
-            self._line.move_to_end(claim)  # whatever comes of it, the others are next
+            self._line.move_to_end(claim)  # even if it fails, the others come next
             if claim._advance_nowait(by_columns):
                 return claim
             del self._line[claim]
@@ -135,12 +141,12 @@ class Stream:
         claim._on_arrival = partial(self._arrived, claim)
         self._arrived(claim)
 
-    def _give_up(self, claim: Claim) -> None:
-        """No more of this claim. It has gone once the handler comes back: at its next message, not its next batch."""
-        if claim in self._going:
+    def _revoke(self, claim: Claim) -> None:
+        """Stop a claim. It is removed when the handler asks for its next message, not only for its next batch."""
+        if claim in self._revoked:
             return
-        self._going.append(claim)
-        claim._end()  # which wakes whoever waits here
+        self._revoked.append(claim)
+        claim._end()  # wakes a task that waits in `_advance`
         if self._current is not None and self._current in self._line:
             self._line.move_to_end(self._current, last=False)  # the rest of its batch is next
         self._current = None
@@ -148,10 +154,10 @@ class Stream:
     def _drop(self, claim: Claim) -> None:
         del self._claims[claim.topic_partition]
         self._line.pop(claim, None)
-        self._on_gone(claim)
+        self._on_revoked(claim)
 
     def _end(self) -> None:
-        """The session ends: iterators end at their next step."""
+        """End the stream: its iterators end at their next step."""
         self._ended = True
         self._slice.interrupt()
         for claim in self._claims.values():
@@ -164,7 +170,7 @@ class Stream:
 
 
 class StreamMessages:
-    """A stream's messages, each partition's in order. Checkpoints are taken as by a claim's."""
+    """Messages of a stream, in order within each partition. Checkpoints are the same as in a claim."""
 
     __slots__ = ("_slice", "_stream")
 
@@ -187,7 +193,7 @@ class StreamMessages:
 
 
 class StreamBatches:
-    """A stream's batches. `anext` is cancel-safe: a cancelled call takes nothing, and the next one goes on."""
+    """Batches of a stream. `anext` is cancel-safe: a cancelled call takes nothing, and the next call continues."""
 
     __slots__ = ("_stream",)
 

@@ -1,22 +1,22 @@
 """Time slices: how long a handler runs before heartbeats and other tasks do.
 
 All handlers of a member share one event loop with its heartbeats, and a handler may compute or block between two
-messages. So a reading task gets a time slice: about 10 ms, or 1,000 messages. The clock is looked at before each
-message, and a handler that takes 0.1 s for one message gives way after that message.
+messages. So a reading task gets a time slice: about 10 ms, or 1,000 messages. The clock is checked before each message,
+and a handler that takes 0.1 s for one message yields after that message.
 
 `HandlerTime` keeps one time budget for all reading tasks of a member. In one pass of trio's scheduler handlers get one
-slice together; a task that comes too late waits in line and gets a later pass. Otherwise 16 partitions with a handler
-that blocks for 0.1 s would hold up a heartbeat by 1.6 s at each of the passes that it needs.
+slice together; a task that comes too late waits in line for a later pass. Otherwise 16 partitions with a handler that
+blocks for 0.1 s would delay a heartbeat by 1.6 s in each of the passes that it needs.
 
-The rules that keep the membership, with the test of each in `tests/group/test_time_slices.py` and, beside a broker in
+The rules that keep the membership, with the test of each in `tests/group/test_time_slices.py` and, with a broker in
 another process, `tests/integration/test_blocking_handlers.py`:
 
 - A handler has a slice already when it is called for a claim, before it asks for its first message. `start_offset`
   is called in slices, too.
-- A pass that took long is followed by several in which no handler is given anything: sending a heartbeat, and taking
-  its answer, are several passes each.
-- A handler may also block after an `await` of its own, when nobody can make it wait. So the number of tasks that have
-  something in hand is limited, as soon as a pass takes `overload` seconds.
+- After a long pass several passes follow in which no handler gets messages: sending a heartbeat, and receiving its
+  response, take several passes each.
+- A handler may also block after an `await` of its own, when nothing can make it wait. So the number of tasks that hold
+  messages is limited once a pass takes `overload` seconds.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _GROWTH = 1.5
 _LONGEST_GROWTH = 60.0
 """Seconds of growth: by then there is no limit any more."""
 _LOOK_SECONDS = 0.1
-"""Between two looks at a limit that has been reached: it grows with time."""
+"""Interval of checks while the limit is reached: it grows with time."""
 
 
 class HandlerTime(trio.abc.Instrument):
-    """The time of the event loop that the reading tasks of one member share.
+    """Shares the event loop's time between the reading tasks of one member.
 
     Args:
-        overload: Seconds that one pass of the scheduler may take before fewer tasks are given something at a time.
+        overload: Seconds that one pass of the scheduler may take before fewer tasks may hold messages at a time.
             Infinite for a reader without a membership to keep.
     """
 
@@ -54,7 +54,7 @@ class HandlerTime(trio.abc.Instrument):
         self._overload = overload
         self._pass_began = trio.current_time()
         self._last_pass = 0.0
-        # Those that wait for their turn, the next one first. None: that one has stopped to wait, and keeps its place.
+        # Tasks that wait for a slice, the next one first. None: a task that was cancelled, and keeps its place.
         self._line: dict[object, trio.Event | None] = {}
         self._first: object = None
         self._returned = trio.Event()
@@ -91,12 +91,12 @@ class HandlerTime(trio.abc.Instrument):
     # -- for time slices ------------------------------------------------------------------------------
 
     def give(self) -> None:
-        """Count one task more that has something in hand."""
+        """Count one more task that holds messages."""
         self._in_hand += 1
         self._most_in_hand = max(self._most_in_hand, self._in_hand)
 
     def take_back(self) -> None:
-        """Count one task less that has something in hand."""
+        """Count one task less that holds messages."""
         self._in_hand -= 1
         self._returned.set()
 
@@ -106,12 +106,12 @@ class HandlerTime(trio.abc.Instrument):
         return in_time and self._in_hand < self._limit_at(now) and self._first is None
 
     async def wait(self, who: object) -> None:
-        """Wait in line until it is the turn of `who` to begin a slice.
+        """Wait in line until `who` may begin a slice.
 
-        A cancelled wait keeps its place. Otherwise who reads with a time-out shorter than the line never gets to its
-        head (`test_reader_with_a_time_out_keeps_its_place_in_the_line`).
+        A cancelled wait keeps its place. Otherwise a task that reads with a time-out shorter than the line would never
+        get to its head (`test_reader_with_a_time_out_keeps_its_place_in_the_line`).
         """
-        # Another task may wait for the same slice: it has a place of its own.
+        # Another task may wait for the same slice; it gets its own place.
         place = who if self._line.get(who) is None else object()
         called = self._line[place] = trio.Event()
         self._call_next()
@@ -136,7 +136,7 @@ class HandlerTime(trio.abc.Instrument):
                 self._call_next()
 
     def leave(self, place: object) -> None:
-        """Give up a place in the line, if there is one."""
+        """Drop a place in the line, if there is one."""
         self._line.pop(place, None)
 
     def _call_next(self) -> None:
@@ -168,7 +168,7 @@ class _FirstSteps(trio.abc.Instrument):
 
 
 class TimeSlice:
-    """The time slices of one task that reads, one after the other."""
+    """The consecutive time slices of one reading task."""
 
     __slots__ = ("_began", "_gives", "_time", "_waiting", "ends", "left")
 
@@ -181,22 +181,22 @@ class TimeSlice:
         self.left = 0
         """Messages that may be taken before the slice is over."""
         self.ends = -math.inf
-        """When the slice is over, on the real clock. The trio clock is asked only then, since it costs more."""
+        """End of the slice on the real clock. Trio's clock is read only after that, since it costs more."""
 
     def give(self) -> None:
-        """Note that the task has something in hand, until `take_back`."""
+        """Note that the task holds messages, until `take_back`."""
         if not self._gives:
             self._gives = True
             self._time.give()
 
     def take_back(self) -> None:
-        """Note that the task has come back for more, or has ended."""
+        """Note that the task has asked for more, or has ended."""
         if self._gives:
             self._gives = False
             self._time.take_back()
 
     async def begin(self) -> None:
-        """Begin the first slice, with something in hand: a handler may block before it asks for its first message."""
+        """Begin the first slice, holding messages: a handler may block before it asks for its first message."""
         if self.begin_at_once(trio.current_time()) or await self.wait():
             self.give()
 
@@ -208,14 +208,14 @@ class TimeSlice:
         return True
 
     def begin_at_once(self, now: float) -> bool:
-        """Begin a slice, for a task that had waited for messages; False where it has to `wait` for its turn."""
+        """Begin a slice for a task that waited for messages. Return False if it has to `wait` in line."""
         if self._time.is_free(now):
             self._begin()
             return True
         return False
 
     async def wait(self) -> bool:
-        """Begin a slice when it is this task's turn. False, without a slice, after `interrupt`."""
+        """Begin a slice when this task is next. Return False, without a slice, after `interrupt`."""
         with trio.CancelScope() as scope:
             self._waiting.add(scope)
             try:
@@ -227,7 +227,7 @@ class TimeSlice:
         return False
 
     def interrupt(self) -> None:
-        """End all waits: the tasks are to finish, or to give up a partition, which needs no turn."""
+        """End all waits: the tasks have to end, or to stop a partition, and need no slice for that."""
         self._time.leave(self)
         for scope in self._waiting:
             scope.cancel()

@@ -28,7 +28,9 @@ from sarameya.protocol.records.compression import Codec
 
 
 class Producer:
-    """Sender of records, for the length of an `async with`:
+    """Sender of records, for the length of an `async with`.
+
+    Example::
 
         async with Producer(["localhost:9092"]) as producer:
             partition, offset = await producer.send("orders", b"value", key=b"key")

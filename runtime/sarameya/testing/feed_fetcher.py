@@ -42,7 +42,7 @@ class _FeedConsumer(PartitionConsumer):
 
 
 class FeedFetcher:
-    """The `Feeds` of a session with one claim."""
+    """The `LogReader` of a session with one claim."""
 
     def __init__(
         self,

@@ -20,8 +20,10 @@ def reader_failure(failed: ReaderFailed, generation: int) -> SarameyaError:
 
 
 def is_of_commits(error: Exception) -> bool:
-    """Return whether a commit of the handler came too late, and nothing else is wrong: its generation is over, which
-    is no failure of the handler."""
+    """Return whether a commit of the handler came too late, and nothing else is wrong.
+
+    Its generation is over, which is not a failure of the handler.
+    """
     if isinstance(error, ExceptionGroup):
         return all(is_of_commits(one) for one in error.exceptions)
     return isinstance(error, CommitError)

@@ -174,7 +174,7 @@ class SessionMachine:
         return self._take()
 
     def next_deadline(self) -> float | None:
-        """When `handle_timer` is to be called; None if only an event can move this on."""
+        """Return when to call `handle_timer`; None if only an event can cause a transition."""
         is_over = self._is_abandoned or self.state is State.ENDED
         return None if is_over or self.deadline.at in (math.inf, self._checked) else self.deadline.stuck_at
 
@@ -270,7 +270,7 @@ class SessionMachine:
                 self.job = Commit(is_last=False)
             case State.COMMITTING, CommitEnded(in_time=in_time):
                 if not in_time:
-                    self._commit_failed("the commit of what was given up was not answered by the deadline")
+                    self._commit_failed("the commit of revoked partitions was not answered by the deadline")
                 self._revoked(now)
             case State.RELEASING | State.CLEANING_UP | State.CLOSING, CallEnded() | CommitEnded():
                 self._next_of_shutdown()
@@ -309,7 +309,7 @@ class SessionMachine:
         """Join again if something was revoked, and start the new partitions."""
         assigned = topic_partitions(new.assignment)
         if has_revoked or diff(topic_partitions(new.claimed), assigned).revoked:
-            self._rejoin("partitions were given up")
+            self._rejoin("partitions were revoked")
         elif self._rebalance is not None:
             self._rejoin(self._rebalance.reason)
         if self._assignment is None and self._rebalance is None:

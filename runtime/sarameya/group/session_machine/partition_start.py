@@ -1,4 +1,4 @@
-"""The start of a partition, from top to bottom:
+"""The start of a partition, from top to bottom.
 
     committed offset -> handler.start_offset -> offset lookup, where neither says, and its commit -> claim
 
@@ -21,7 +21,7 @@ from sarameya.group.handler_methods import awaited
 from sarameya.group.offset_manager import OffsetManager
 from sarameya.group.session_machine.messages import CommittedOffsets
 from sarameya.group.session_machine.readers import Readers
-from sarameya.group.source import Source, Surroundings
+from sarameya.group.source import SessionRuntime, Source
 from sarameya.group.start_offset import Start, check_policies, handler_start
 from sarameya.group.time_slices import TimeSlice
 from sarameya.model import CommittedOffset, TopicPartition
@@ -51,7 +51,7 @@ class PartitionStarter:
 
     def __init__(
         self,
-        runtime: Surroundings,
+        runtime: SessionRuntime,
         source: Source,
         offsets: OffsetManager,
         handler: ConsumerGroupHandler,

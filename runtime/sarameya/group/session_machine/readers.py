@@ -121,7 +121,7 @@ class Readers(ABC):
         self._pauses.unwatch(claim)
         claim._end()  # where the task ended by itself, or was cancelled from outside: what it holds is given back
         read.ended.set()
-        self._observer(claim._farewell())
+        self._observer(claim._end_event())
 
 
 class ClaimReaders(Readers):
@@ -172,7 +172,7 @@ def _name(claim: Claim) -> str:
 
 
 class StreamReaders(Readers):
-    """A task for each stream, for as long as the session; the claims are dealt to them.
+    """A task for each stream, as long as the session; claims are distributed over them.
 
     A claim that is stopped has ended once its stream's task has come back for more. A task that does not come back in
     time is cancelled; since it reads other claims too, that ends the session.
@@ -190,12 +190,12 @@ class StreamReaders(Readers):
         super().__init__(report, observer, pauses)
         self._consume = consume
         self._streams = {Stream(index, self._dropped, handler_time): _Task() for index in range(count)}
-        self._dealt_to: dict[TopicPartition, Stream] = {}
+        self._stream_of: dict[TopicPartition, Stream] = {}
         self._has_started = False
         self._is_ending = False
 
     def holder(self, claim: Claim) -> Claim:
-        stream = self._dealt_to.get(claim.topic_partition)
+        stream = self._stream_of.get(claim.topic_partition)
         return claim if stream is None else stream._current or claim
 
     def tasks(self, partitions: Iterable[TopicPartition] | None) -> Mapping[str, trio.lowlevel.Task]:
@@ -209,7 +209,7 @@ class StreamReaders(Readers):
     def start(self, claims: Iterable[Claim]) -> None:
         """Deal out these claims; the first time, start every stream's task, also those that get none yet."""
         for stream, claim in self._deal(sorted(claims, key=lambda claim: claim.topic_partition)):
-            self._dealt_to[claim.topic_partition] = stream
+            self._stream_of[claim.topic_partition] = stream
             self._add(claim, self._streams[stream])
             stream._add(claim)
         if not self._has_started:
@@ -240,7 +240,7 @@ class StreamReaders(Readers):
         stopped = self._of(partitions)
         for read in stopped:
             read.by.hasten(grace_ends)
-            self._dealt_to[read.claim.topic_partition]._give_up(read.claim)
+            self._stream_of[read.claim.topic_partition]._revoke(read.claim)
         return [read.claim for read in stopped]
 
     async def _run(self, stream: Stream, by: _Task) -> None:
@@ -268,13 +268,13 @@ class StreamReaders(Readers):
         for partition in stream.claims:
             self._observer(ClaimCancelled(partition, grace))
         if not self._is_ending:
-            reason = f"{stream} was cancelled: it did not come back when a partition was given up"
+            reason = f"{stream} was cancelled: it did not ask for more when a partition was revoked"
             self._report(ReaderReturned(reason))
 
     def _dropped(self, claim: Claim) -> None:
         """Forget a claim of which no task has anything any more."""
-        stream = self._dealt_to.pop(claim.topic_partition)
-        if not (self._is_ending or stream._going):
+        stream = self._stream_of.pop(claim.topic_partition)
+        if not (self._is_ending or stream._revoked):
             by = self._streams[stream]
             by.stopped_at = by.scope.deadline = math.inf
         self._ended(claim)

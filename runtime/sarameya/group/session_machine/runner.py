@@ -63,7 +63,7 @@ from sarameya.group.session_machine.messages import (
 from sarameya.group.session_machine.partition_start import PartitionStarter, StartBatch
 from sarameya.group.session_machine.readers import open_readers, run_guarded
 from sarameya.group.session_machine.shutdown import Shutdown
-from sarameya.group.source import OpenSource, SessionMember, Surroundings
+from sarameya.group.source import OpenSource, SessionMember, SessionRuntime
 from sarameya.group.stacks import stack_of
 from sarameya.group.status import owned_status, partition_status
 from sarameya.model import by_topic
@@ -80,7 +80,7 @@ class SessionRunner:
         first: NewAssignment,
         member: SessionMember,
         handler: ConsumerGroupHandler,
-        runtime: Surroundings,
+        runtime: SessionRuntime,
         pauses: Pauses,
         open_source: OpenSource,
     ) -> None:

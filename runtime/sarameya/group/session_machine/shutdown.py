@@ -14,7 +14,7 @@ import trio
 from sarameya.errors import SarameyaError
 from sarameya.group.offset_manager import OffsetManager
 from sarameya.group.session_machine.deadline import RevocationDeadline, most_of
-from sarameya.group.source import Surroundings
+from sarameya.group.source import SessionRuntime
 from sarameya.observe import CommitFailed
 
 
@@ -25,7 +25,7 @@ class Shutdown:
         scope: For the last calls and the last commit; shielded from the cancellation of `consume()`.
     """
 
-    def __init__(self, deadline: RevocationDeadline, runtime: Surroundings, offsets: OffsetManager) -> None:
+    def __init__(self, deadline: RevocationDeadline, runtime: SessionRuntime, offsets: OffsetManager) -> None:
         self.scope = trio.CancelScope(shield=True)
         self._deadline = deadline
         self._runtime = runtime

@@ -56,8 +56,10 @@ class PageFeed:
         self._next = trio.Event()
 
     def render(self, known: int = NOTHING) -> tuple[str, int]:
-        """Return the document as JSON, and the number of its events. They are left out if the number is `known`
-        already."""
+        """Return the document as JSON, and the number of its events.
+
+        The events are left out if that number is `known`.
+        """
         state = self._state.text()
         if known == self._number:
             return state, known

@@ -1,5 +1,7 @@
-"""What a member is subscribed to: which topics that is now, what its join says of them, and whether what was dealt from
-them still holds. The rules are pure (`protocol/subscription.py`); here they meet the cluster's metadata."""
+"""The subscription of a member: its topics now, its content in a join, and whether the last assignment still fits.
+
+The rules are pure (`protocol/subscription.py`). This module applies them to the cluster's metadata.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,11 @@ from sarameya.protocol.rebalance import encode_subscription
 from sarameya.protocol.subscription import Growth, TopicWatch, Wanted, resolve
 
 _LOOK_AGAIN = 1.0
-"""Seconds between two looks for a topic that seems to be gone."""
+"""Seconds between two look-ups of a topic that seems to be deleted."""
 
 
-class Subscribed:
-    """The subscription of one member. `watch` has what the leader, if that is us, has dealt from."""
+class TopicSubscription:
+    """The subscription of one member. `watch` has the topics of the leader's last assignment, if this member leads."""
 
     def __init__(
         self,
@@ -32,7 +34,7 @@ class Subscribed:
         rack_id: str,
         look_up_timeout: float,
     ) -> None:
-        """`look_up_timeout`: seconds that a join may wait for fresh metadata."""
+        """Create a subscription. A join may wait `look_up_timeout` seconds for fresh metadata."""
         self.wanted: Wanted | None = wanted
         """None once the subscription was dropped."""
         self._assignors = assignors
@@ -41,13 +43,13 @@ class Subscribed:
         self._growth = growth
         self._rack_id = rack_id
         self._look_up_timeout = look_up_timeout
-        # The topics that the group knows us to want, and what they were made of.
+        # The topics of the last join, and the subscription that they were resolved from.
         self._joined_with: tuple[str, ...] = ()
         self._joined_for: Wanted | None = None
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics subscribed to, as the newest metadata has them."""
+        """The subscribed topics, according to the newest metadata."""
         return resolve(self.wanted, self._metadata.current) if self.wanted is not None else ()
 
     @property
@@ -55,23 +57,27 @@ class Subscribed:
         return self.wanted is not None and not isinstance(self.wanted, tuple)
 
     def change(self, wanted: Wanted | None) -> None:
-        """Subscribe to something else, None for nothing."""
+        """Subscribe to other topics; None for nothing."""
         self.wanted = wanted
         self.follow()
         self._metadata.request_refresh()
 
     def follow(self) -> None:
-        """Have the metadata tell of what is wanted."""
+        """Make the metadata refresher fetch the subscribed topics."""
         self._metadata.follow_all(self._has_pattern)
         if isinstance(self.wanted, tuple):
             self._metadata.follow(self.wanted)
         self.grow(self._metadata.current)
 
     async def for_join(self, join: SendJoin) -> list[tuple[str, bytes]]:
-        """(assignor name, encoded subscription) pairs, best first. Raises AssignorError where an assignor raises."""
+        """Return pairs of an assignor's name and an encoded subscription, best first.
+
+        Raises:
+            AssignorError: An assignor raised.
+        """
         if self._has_pattern:
-            # Metadata should be fresh before the join, or one rebalance follows the other. But the group waits for the
-            # join, and gives up who may still be reading: what is known must do then.
+            # Metadata should be fresh before the join, or another rebalance follows. But the group waits for the join,
+            # and removes members that join late: after the timeout the known metadata must do.
             with trio.move_on_after(self._look_up_timeout):
                 self.grow(await self._metadata.refresh())
         self._joined_with, self._joined_for = self.topics, self.wanted
@@ -92,7 +98,7 @@ class Subscribed:
         ]
 
     async def next_metadata(self) -> ClusterMetadata:
-        """The next metadata that comes; while a topic seems to be gone, that is soon."""
+        """Return the next metadata that arrives. While a topic seems to be deleted, request it soon."""
         while True:
             with trio.CancelScope() as scope:
                 if self._watch.doubts:
@@ -101,14 +107,14 @@ class Subscribed:
             self._metadata.request_refresh()
 
     def outdated(self, metadata: ClusterMetadata, *, is_leader: bool) -> str | None:
-        """Why what was dealt no longer fits these topics; None if it does."""
+        """Return why the last assignment no longer fits the topics; None if it does."""
         if self.wanted is None:
             return None
         topics = self.topics
         if topics == self._joined_with:
             self._joined_for = self.wanted
-        # What a pattern no longer matches may just not have been seen, unless the pattern is another one; the leader's
-        # watch decides that.
+        # A topic that the same pattern no longer matches may only be missing in this metadata; the leader's watch
+        # decides that.
         elif not self._has_pattern or self.wanted != self._joined_for or set(topics) - set(self._joined_with):
             return f"subscribed to {', '.join(topics)}"
         if is_leader and (changed := self._watch.changes(metadata)):
@@ -117,5 +123,5 @@ class Subscribed:
         return None
 
     def grow(self, metadata: ClusterMetadata) -> None:
-        """Take note of partitions that were added."""
+        """Note partitions that were added."""
         self._growth.look(metadata)

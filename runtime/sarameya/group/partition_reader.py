@@ -1,6 +1,6 @@
-"""What a consumer without a group protocol reads while it is open: its claims, where they begin, and how all ends.
+"""The partitions that a consumer without a group protocol reads: their claims, start offsets, and last commit.
 
-Owns the claims, the fetcher that feeds them and, with a group id, the offset manager. The user's side is
+Owns the claims, the fetcher that feeds them and, with a group id, the offset manager. The user's interface is
 `standalone.py`.
 """
 
@@ -30,7 +30,7 @@ from sarameya.offset_policy import OffsetPolicy, describe_policy
 CLOSED = "a Consumer works inside of its block only: `async with Consumer(...) as consumer`"
 
 
-class Reading:
+class PartitionReader:
     """Reads partitions while `run` runs, until `close`."""
 
     def __init__(self, runtime: Runtime, pauses: Pauses) -> None:
@@ -54,11 +54,11 @@ class Reading:
         )
         self._opening: set[TopicPartition] = set()
         self.calls = OpenCalls(CLOSED)
-        """Whatever is asked for and waits for it."""
+        """Calls of the user that are waiting for a result."""
         self._is_closed = False
 
     async def run(self, running: trio.Event) -> None:
-        """Feed the claims and send the commits; `running` is set when both can be asked for. Runs until cancelled."""
+        """Feed the claims and send commits until cancelled; `running` is set once both have started."""
         with self._runtime.pool.refusals(self._fail):
             async with trio.open_nursery() as nursery:
                 await nursery.start(self._fetcher.run)
@@ -67,17 +67,21 @@ class Reading:
                 running.set()
 
     def _fail(self, error: SarameyaError) -> None:
-        """Nothing more can be read."""
+        """Fail all claims: nothing more can be read."""
         for claim in self.claims.values():
             claim._consumer.fail(error)
 
     async def partitions_of(self, topic: str) -> tuple[TopicPartition, ...]:
-        """The topic's partitions, as the cluster tells them now."""
+        """Return the topic's partitions, according to the cluster now."""
         metadata = await self._runtime.metadata.reach_cluster((topic,))
         return tuple(TopicPartition(topic, number) for number in sorted(metadata.topics[topic].partitions))
 
     async def reach(self, partitions: Iterable[TopicPartition]) -> None:
-        """Have metadata that tells of these. Raises UnknownTopicError for a partition that its topic does not have."""
+        """Fetch metadata of these partitions.
+
+        Raises:
+            UnknownTopicError: A topic does not exist, or does not have the partition.
+        """
         metadata = await self._runtime.metadata.reach_cluster({partition.topic for partition in partitions})
         for partition in partitions:
             if metadata.partition(partition) is None:
@@ -86,7 +90,11 @@ class Reading:
                 raise UnknownTopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {partition}", advice)
 
     async def begin(self, chosen: Mapping[TopicPartition, StartOffset]) -> dict[TopicPartition, Claim]:
-        """Find out where each of these begins, and begin to read them. Raises ValueError for what is read already."""
+        """Find the start offsets of these partitions, and start to read them.
+
+        Raises:
+            ValueError: One is being read already.
+        """
         for partition in chosen:
             if partition in self.claims or partition in self._opening:
                 raise ValueError(f"{partition} is being read already; a second claim needs a Consumer of its own")
@@ -112,17 +120,17 @@ class Reading:
         return claims
 
     def end(self, claim: Claim) -> None:
-        """Read this one no longer, if it is still read: its iterators end."""
+        """Stop reading this claim, if it is still read: its iterators end."""
         if self.claims.get(claim.topic_partition) is claim:
             self._fetcher.release([claim._consumer])
             del self.claims[claim.topic_partition]
             self._pauses.unwatch(claim)
             claim._end()
             claim._slice.take_back()
-            self._runtime.observer(claim._farewell())
+            self._runtime.observer(claim._end_event())
 
     def close(self) -> None:
-        """End every claim, and whatever is still asked for."""
+        """Stop every claim, and abort waiting calls."""
         self._is_closed = True
         self.calls.close()
         self._fetcher.stop()
@@ -130,7 +138,7 @@ class Reading:
             self.end(claim)
 
     async def commit_last(self) -> SarameyaError | None:
-        """With autocommit, commit what is marked: shielded, within the close timeout. What it failed with."""
+        """Commit the marks, with autocommit: shielded, within the close timeout. Return the error, or None."""
         config, group = self._runtime.config, self._runtime.group
         if self.offsets is None or not config.autocommit:
             return None
@@ -146,21 +154,22 @@ class Reading:
 
 
 def _nobody_marks(what: Move | TopicPartition) -> None:
-    """Without a group there is no mark that would have to move with the position, or to be forgotten."""
+    """Do nothing: without a group there are no marks to move or to drop."""
 
 
 async def _find_starts(
     chosen: Mapping[TopicPartition, StartOffset], offsets: OffsetManager | None, lookup: Lookup, config: Config
 ) -> dict[TopicPartition, Start]:
-    """Return the start of each partition, as it was `chosen`. `offsets`' ledger has the group's commits then.
+    """Return the start of each partition according to its choice.
 
-    `committed` needs `offsets`. Where nothing is committed, `Config.offset_initial` decides, and is committed at once.
+    The ledger of `offsets` has the committed offsets afterwards. `committed` needs `offsets`. If nothing is committed,
+    `Config.offset_initial` decides, and its offset is committed at once.
 
     Raises:
         NoCommittedOffsetError: Nothing is committed, and `Config.offset_initial` is `fail`.
-        CommitError: The group takes no commits.
+        CommitError: The group accepts no commits.
     """
-    committed = await _take_up(offsets, chosen, config) if offsets is not None else {}
+    committed = await _committed_offsets(offsets, chosen, config) if offsets is not None else {}
     starts: dict[TopicPartition, Start] = {}
     policies: dict[TopicPartition, OffsetPolicy] = {}
     for partition, choice in chosen.items():
@@ -177,7 +186,7 @@ async def _find_starts(
         for partition, place in (await lookup.find(policies)).items():
             starts[partition] = Start.at(place, describe_policy(policies[partition]))
     if offsets is not None:
-        # So that the next start before the first mark does not resolve it anew and skip. Marks are the user's.
+        # Otherwise a restart before the first mark would look it up again, and skip records. A user's mark is kept.
         ledger = offsets.ledger
         new = [tp for tp in policies if chosen[tp] == "committed" and ledger.marked(tp) is None]
         for partition in new:
@@ -188,10 +197,10 @@ async def _find_starts(
     return {partition: starts[partition] for partition in chosen}
 
 
-async def _take_up(
+async def _committed_offsets(
     offsets: OffsetManager, partitions: Iterable[TopicPartition], config: Config
 ) -> Mapping[TopicPartition, CommittedOffset | None]:
-    """Return the committed offsets, after a commit of what is marked. The ledger starts with them."""
+    """Return the committed offsets, after committing the marks. The ledger starts with them."""
     if config.autocommit and (marked := offsets.ledger.dirty().keys() & set(partitions)):
         await offsets.commit(marked)
     return await offsets.fetch(partitions)
