@@ -2,6 +2,12 @@
 
 A separate module: every pytest run in an environment with Sarameya imports it, also for unrelated tests. So the package
 is imported only when one of its fixtures is used.
+
+A rule that is easily broken:
+
+- pytest-trio takes a virtual clock only from a test's own arguments; `usefixtures("autojump_clock")` runs in real time
+  without a warning. The fixtures therefore check the running clock, and refuse others
+  (`tests/testing/test_pytest_plugin.py`).
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ CLAIMS: Claims = {
         "architecture",
         {
             "": "modules_are_where_they_are_said_to_be layers_are_those_that_are_checked names_in_drawings_exist "
-            "names_in_drawings_exist names_in_drawings_exist"
+            "names_in_drawings_exist"
         },
     ),
     ("ARCHITECTURE", "mermaid"): ("tests/tools/test_diagrams.py::test_page_shows_the_tables_as_they_are",) * 3,

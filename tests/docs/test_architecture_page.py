@@ -1,4 +1,4 @@
-"""What ARCHITECTURE.md draws is there: modules, layers, and whatever a drawing names."""
+"""ARCHITECTURE.md is short, and names only modules, layers, classes and methods that exist. Rules name their tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from tests.docs.pages import PAGES, ROOT, blocks
+from tests.docs.pages import PAGES, ROOT, blocks, inline
 
 PAGE = PAGES["ARCHITECTURE"]
 WHERE, LAYERS, *DRAWINGS = blocks(PAGE, "")
@@ -21,6 +21,13 @@ METHODS = {
     for one in owner.body
     if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
 }
+
+LIMIT = 20_000
+"""Bytes. The page is read as a whole by whoever starts here; rules belong to their modules."""
+
+
+def test_page_is_short() -> None:
+    assert len(PAGE.encode()) <= LIMIT
 
 
 def test_modules_are_where_they_are_said_to_be() -> None:
@@ -78,3 +85,32 @@ def test_names_in_drawings_exist() -> None:
         for name in re.findall(r"\b(?:[A-Z][a-z]+){2,}\b", drawing):
             assert re.search(rf"\b{name}\b", SOURCE), name
     assert told > 6
+
+
+def test_names_in_sentences_and_tables_exist() -> None:
+    """The table of owners named three classes that were gone, before this test looked at it."""
+    checked = 0
+    for name in inline(PAGE):
+        if re.fullmatch(r"(?:[A-Z][a-z]+)+", name) or re.fullmatch(r"[A-Z][A-Za-z]+\.[A-Z]+", name):
+            assert all(re.search(rf"\b{part}\b", SOURCE) for part in name.split(".")), name
+        elif re.fullmatch(r"[\w./]+\.py|[a-z_/]+/", name) and "<" not in name:
+            base = ROOT if name.startswith("tests/") else None
+            found = [path for root in PACKAGES for path in root.glob(f"**/{name.rstrip('/')}")]
+            assert (base and (base / name).exists()) or found, name
+        else:
+            continue
+        checked += 1
+    assert checked > 60
+
+
+def test_tests_that_docstrings_name_exist() -> None:
+    """A rule in a module's docstring names the test that keeps it."""
+    named = 0
+    for module in MODULES:
+        text = module.read_text(encoding="utf-8")
+        for file, test in re.findall(r"\btests/([\w/]+\.py)(?:::(test_\w+))?", text):
+            path = ROOT / "tests" / file
+            assert path.exists(), f"{module}: tests/{file}"
+            assert not test or re.search(rf"\bdef {test}\b", path.read_text(encoding="utf-8")), f"{module}: {test}"
+            named += bool(test)
+    assert named > 30

@@ -6,6 +6,11 @@ A file holds the dead letters of one attempt to append a link. Its name is a dig
 same letters written again replace themselves, and no others: another owner of the partition may have rejected more
 records, or fewer, and must not replace the files of this one. A file is written under a hidden name, synced, and
 renamed, so readers of the directory (Spark, pyarrow, DuckDB) see only complete files.
+
+A rule that is easily broken:
+
+- A file of dead letters replaces a file of the same letters, and no other. Test:
+  `tests/handlers/landing/test_dead_letters.py::test_same_letters_replace_themselves_and_others_do_not`.
 """
 
 from __future__ import annotations

@@ -6,6 +6,16 @@
 A manifest is put only if none of its number exists: a complete, synced temporary file gets its name by `link(2)`, which
 fails if the name is taken. This is the compare-and-swap of a chain. It holds on local and mounted POSIX file systems.
 The loser gets an error, but does not depend on it: `since` returns the winner. Blocking; no Spark.
+
+Rules that are easily broken:
+
+- A manifest is put after its files, and the directories that name them, are on the disk. A file gets its final name
+  after its manifest. So whoever sees a manifest can publish its files, and nobody sees a row before its link. Test:
+  `tests/handlers/landing/test_manifests.py::test_manifest_is_on_the_disk_before_it_has_its_name`.
+- Files that a link may name are not removed because its put has failed. Only a response says that the name does not
+  exist and never will; without one (`UnansweredError`) a later sweep decides. Tests:
+  `tests/handlers/landing/test_files.py::test_name_said_to_be_taken_that_is_not_seen_is_unanswered`,
+  `tests/handlers/spark/parquet/test_table.py::test_landing_whose_manifest_comes_to_be_after_it_was_given_up_keeps_its_files`.
 """
 
 from __future__ import annotations

@@ -5,6 +5,11 @@ leader names as nearer: at the start, and again whenever a broker returns it (le
 partitions continue meanwhile. The leader of a partition without one is searched for with backoff, visibly to observers.
 A new leader first confirms the records that were read (`epoch_checks.py`). `resets.py` handles positions that are not
 in the log.
+
+A rule that is easily broken:
+
+- Fetching stops before feeds are closed (`Fetcher.stop` unsubscribes first), so that no response on its way is
+  delivered to a closed feed.
 """
 
 from __future__ import annotations

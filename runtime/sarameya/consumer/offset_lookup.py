@@ -2,6 +2,13 @@
 
 Retries until the results are known; `net.log_offsets` sends the requests. Each leader has a task of its own, which also
 retries. A leader that hangs, or has moved, does not delay the partitions of others.
+
+Rules that are easily broken:
+
+- For a timestamp the log end is requested first, so that records written meanwhile are not skipped. Test:
+  `tests/group/test_offset_policies.py::test_message_written_while_a_time_is_looked_up_is_not_skipped`.
+- Each leader is retried on its own. Test:
+  `tests/consumer/test_offset_lookup.py::test_broker_that_hangs_costs_the_partitions_of_others_nothing`.
 """
 
 from __future__ import annotations

@@ -3,6 +3,13 @@
 There are two causes. The broker answers that the offset is out of range (retention has overtaken it, or the log ends
 before it), or the log was truncated below it (KIP-320). This module owns the new position, the event and the typed
 error. The broker consumer detects the faults, the fetcher reads on, and the receiver of `on_reset` corrects the marks.
+
+A rule that is easily broken:
+
+- A position that the policy has moved goes into the offset ledger, also if it moved back. Otherwise no later mark
+  counts, and a rejoin resolves the position again. Tests:
+  `tests/group/test_resilience.py::test_reset_position_is_committed_so_that_a_rejoin_skips_nothing`,
+  `tests/consumer/test_resets.py::test_position_that_the_policy_chose_is_committed`.
 """
 
 from __future__ import annotations

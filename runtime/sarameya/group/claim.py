@@ -8,6 +8,11 @@ A paused claim returns nothing. The rest of its current batch is set aside, so a
 message. Buffered messages are returned without a checkpoint, except between time slices (`time_slices.py`).
 
 Decoding is in `protocol/fetch/undecoded.py`; counting the messages taken from the current batch in `present_batch.py`.
+
+A rule that is easily broken:
+
+- Iterators are classes, not async generators. A generator dies of its first cancellation, and trio warns of one that is
+  left by `break`. Test: `tests/consumer/test_fetching.py::test_iteration_can_be_left_and_taken_up_again`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,13 @@
 
 Connections, metadata and the membership are shielded (`runtime.py`). If the code around `consume()` is cancelled, they
 continue until the session has cleaned up, committed and left, which is bounded by `close_timeout`.
+
+Rules that are easily broken:
+
+- Exceptions of the user's block are not wrapped into an ExceptionGroup: the nursery is hidden from the block. The same
+  holds for `EmbeddedCluster`. Test: `tests/group/test_standalone.py::test_what_the_block_raises_comes_out_as_it_is`.
+- A failure while `consume()` is cancelled is raised beside the cancellation. Test:
+  `tests/group/test_overlapping_endings.py::test_what_fails_in_a_session_that_is_cancelled_is_raised`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,11 @@
 
 Both run in a shielded task. If the code around the block is cancelled, they continue until the block is left, so that a
 session or a consumer can still commit and leave.
+
+A rule that is easily broken:
+
+- A task that shields itself is not started by `nursery.start`: if the start is cancelled, trio leaves the task in the
+  old nursery and waits for it forever (`tests/group/test_cancellation.py`).
 """
 
 from __future__ import annotations

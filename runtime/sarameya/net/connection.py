@@ -5,6 +5,12 @@ deadlines. If possible without waiting, a request is sent in the caller's own st
 other task runs. A connection ends for good at its first transport or protocol error, or at a request's deadline:
 responses come in order, so all behind a late one are late, too. Every waiting caller then gets the typed cause.
 Reconnecting is the pool's.
+
+A rule that is easily broken:
+
+- A broker answers the requests of a connection in order. A held join therefore blocks every request behind it, and a
+  late response makes all behind it late: the connection is closed. Test:
+  `tests/net/test_connection.py::test_late_answer_ends_the_connection_with_a_timeout`.
 """
 
 from __future__ import annotations

@@ -10,6 +10,11 @@ the same sequence until its outcome is known:
 
 An abandoned batch (timeout, or nobody waits any more) may be stored or not, or may be stored later. The producer's
 epoch then rises, so that brokers refuse it if it has not arrived by then (KIP-360).
+
+A rule that is easily broken:
+
+- A batch that was sent never changes under its sequence number. Test:
+  `tests/producer/test_outbox.py::test_unanswered_batch_goes_out_again_after_a_while_byte_by_byte`.
 """
 
 from __future__ import annotations

@@ -8,6 +8,18 @@ If a position was moved back, since its log no longer has it, marks for messages
 dirty until exactly the mark that was sent is acknowledged. It stays dirty if the mark moves while the request is
 pending. It also stays dirty if the mark returns to the committed offset after a request without a response, since the
 coordinator may have stored that one.
+
+Rules that are easily broken:
+
+- A position moved forward marks everything before it as processed, since the log has deleted it. A position moved back
+  holds marks for messages handed out earlier at the new position. Tests:
+  `tests/protocol/test_offset_ledger.py::test_moved_position_takes_the_mark_along_where_nothing_is_skipped`,
+  `tests/protocol/test_offset_ledger.py::test_marks_for_what_was_handed_out_before_go_no_further_than_the_new_position`.
+- A commit without a response may have been stored. Test:
+  `tests/protocol/test_offset_ledger.py::test_reset_to_what_was_committed_before_a_commit_without_an_answer_is_dirty`.
+- No reset moves a commit beyond a mark with metadata. A mark at the same offset replaces it. Tests:
+  `tests/protocol/test_offset_ledger.py::test_position_moved_forward_leaves_a_mark_with_metadata_where_it_is`,
+  `tests/protocol/test_offset_ledger.py::test_mark_where_the_mark_is_replaces_its_metadata_and_nothing_else`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""The meaning of an exception that a task of the handler has raised. Pure."""
+"""The meaning of an exception that a task of the handler has raised. Pure.
+
+A rule that is easily broken:
+
+- A CommitError that leaves `consume_claim`, `setup` or `cleanup` is no failure of the handler. Its generation is over:
+  the session ends as lost, and the group rejoins (`tests/group/test_reactions.py`).
+"""
 
 from __future__ import annotations
 

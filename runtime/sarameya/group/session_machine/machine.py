@@ -18,6 +18,13 @@ Rules that are easily broken, kept by `tests/model/test_session_model.py` and `t
 - The first reason to end stands. A later one can only bring the deadline nearer, or lose the membership.
 - `setup` and `cleanup` come in pairs, whatever fails between them. Nothing starts once the session ends.
 - A lost session commits nothing.
+- A JoinWanted answers one rebalance: the machine posts it in one place (`_rejoin`), names the generation that it
+  answers, and drops a pending rebalance when it posts. A second one in the next generation would cost the group another
+  round.
+- A member joins again after partitions were revoked, also after those that its last join claimed and the assignment
+  leaves out: until then the leader withholds them from all others (KIP-429).
+- A rebalance that cannot be answered at once hastens the work in progress. If the session ends first, the next join
+  answers it (`tests/group/test_waiting_rebalances.py`).
 """
 
 from __future__ import annotations

@@ -5,6 +5,15 @@
 Partitions that are assigned together are a batch, which starts in a task of its own: each partition as soon as its
 offset is known, none waits for another one's leader. The handler's answers are kept until the partition has started or
 is revoked, since `start_offset` may take longer than the group rests.
+
+Rules that are easily broken:
+
+- A start offset that was looked up is committed at once. Otherwise a rejoin before the first mark would resolve
+  `newest` again, and skip the messages in between. Tests:
+  `tests/group/test_session.py::test_resolved_newest_start_is_committed_before_any_mark`,
+  `tests/group/test_late_news.py::test_start_that_was_resolved_is_not_resolved_anew_though_its_commit_had_no_answer`.
+- A failed fetch of committed offsets is retried. It never counts as "nothing committed". Test:
+  `tests/group/test_offset_fetch.py::test_offset_fetch_that_is_lost_is_asked_again`.
 """
 
 from __future__ import annotations

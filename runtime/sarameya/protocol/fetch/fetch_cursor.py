@@ -4,6 +4,16 @@ The position advances from batch headers, before anything is decoded. It is alwa
 1, also after empty, compacted and control-only batches. `take` converts one partition's part of a fetch response to an
 outcome, and the shells carry it out. `judge` does the same for a leader's answer about the end of a leader epoch
 (KIP-320).
+
+Rules that are easily broken:
+
+- A response counts for a partition only if the position is still the one that was requested. A partition that was
+  revoked and started elsewhere meanwhile must not be moved by it. Test:
+  `tests/protocol/test_fetch_cursor.py::test_answer_to_another_position_is_out_of_date`.
+- A position that was looked up, or moved back, has the leader epoch that came with it. Without one, a log that is
+  truncated below it before anything was read, and grows over it, would be read on as if nothing had happened. Tests:
+  `tests/consumer/test_truncated_logs.py::test_log_that_is_cut_again_before_anything_was_read_loses_nothing`,
+  `tests/consumer/test_offset_lookup.py::test_leader_tells_an_epoch_with_the_offset_and_is_not_to_be_asked_about_it`.
 """
 
 from __future__ import annotations

@@ -4,6 +4,12 @@ The broker remembers the requested partitions, so a request names only those tha
 partitions do not travel. An absent partition is unchanged, on both sides. A request names the partitions that it drops
 as forgotten. The last response decides about the session. If the broker keeps none (too many sessions, or an old
 broker), each request names everything. If one is lost, the next request names everything and starts another.
+
+A rule that is easily broken:
+
+- A partition that is dropped and wanted again unchanged is not named. Only a response to a request that named
+  everything can have left one out. Test:
+  `tests/protocol/test_fetch_session.py::test_partition_that_is_dropped_and_wanted_again_unchanged_is_not_mentioned`.
 """
 
 from __future__ import annotations

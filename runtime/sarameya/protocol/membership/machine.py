@@ -19,6 +19,14 @@ Rules that are easily broken (each has a test):
   may have started right after it.
 - A member that fails stops first and then leaves: otherwise the group would wait for its session timeout.
 - A static member does not leave (KIP-345): a restart within its session timeout moves no partitions.
+- A member id that comes with an error is not ours. A coordinator that has moved names one that the new coordinator
+  never stored; a static member that took it over would fence itself. Test:
+  `tests/protocol/test_membership.py::test_member_id_in_a_refusal_is_not_taken_over`.
+- Owned partitions carry the generation that was synced, not the one last joined: a failed sync leaves the older claim.
+  Test:
+  `tests/protocol/test_membership.py::test_join_again_after_a_sync_in_vain_owns_since_the_generation_that_was_synced`.
+- A leave overtakes a join that the coordinator holds, over a connection of its own (`Purpose.LEAVE`). Test:
+  `tests/protocol/test_membership.py::test_leave_overtakes_a_join_that_is_held`.
 """
 
 from __future__ import annotations

@@ -7,6 +7,14 @@ becomes a RecordError that names topic, partition and offset.
 
 `split` reads batch headers only. `decode` converts one batch to messages, `decode_columns` converts it to columns, and
 `build` makes a batch (v2, KIP-98).
+
+Rules that are easily broken:
+
+- Record batches are views of one buffer for each partition (`RawBatch.log`), which lives as long as the last of them.
+  Test: `tests/protocol/test_records.py::test_batches_share_the_bytes_that_they_are_in`.
+- The compiled decoder reads varints up to 20 bytes beyond its buffer's end. `_uncompressed` provides these bytes; where
+  the decoder stops shows whether it has used them. Test:
+  `tests/protocol/test_records.py::test_decoder_given_hostile_bytes_before_a_page_it_may_not_read_does_not_read_it`.
 """
 
 from __future__ import annotations

@@ -4,6 +4,12 @@ Only the end of one record tells where the next one starts. An AwkwardForth mach
 for reading columns out of binary formats, which checks its own bounds. numpy then checks all results at once. If
 anything is unusual the walk returns None, and `batch_codec` reads batch by batch and reports the error. Needs
 awkward-cpp, numpy and pyarrow (`sarameya[spark]`).
+
+A rule that is easily broken:
+
+- The walk and `batch_codec` must agree on every batch. Tests:
+  `tests/protocol/test_column_reader.py::test_columns_of_any_batches_are_their_messages`,
+  `tests/protocol/test_column_reader.py::test_what_is_wrong_with_mutated_batches_is_what_is_wrong_one_by_one`.
 """
 
 from __future__ import annotations

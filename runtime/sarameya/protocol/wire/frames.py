@@ -3,6 +3,12 @@
 A frame is its size (int32) and as many bytes. The owner of the stream receives into `get_buffer()` and calls
 `buffer_updated` with the number of bytes received (the methods of asyncio's BufferedProtocol). Large responses are
 therefore copied only once, from the kernel, before they are decoded.
+
+A rule that is easily broken:
+
+- The bytes of a partition are copied once out of the frame buffer, which the next response uses again: a slow partition
+  does not keep the bytes of others, and no new pages are allocated. Test:
+  `tests/protocol/test_frames.py::test_buffer_is_used_again_as_long_as_frames_fill_half_of_it_and_let_go_then`.
 """
 
 from __future__ import annotations
