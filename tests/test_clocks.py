@@ -33,7 +33,7 @@ WALL_CLOCK = {
     "runtime/sarameya/telemetry/otel_metrics.py": {"time.time"},
     # Dates links, Delta's commits and dead letters.
     "handlers/sarameya_handlers/spark/lander.py": {"time.time_ns"},
-    "handlers/sarameya_handlers/spark/delta/adopting.py": {"time.time_ns"},
+    "handlers/sarameya_handlers/spark/delta/direct_commits.py": {"time.time_ns"},
     "handlers/sarameya_handlers/landing/dead_letter_files.py": {"time.time"},
     # Files and links have dates of the wall clock's: how old is what was left lying?
     "handlers/sarameya_handlers/spark/sink.py": {"time.time"},

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from bench.growth.chains import ROWS, history
 from sarameya.arrow import kafka_schema
 from sarameya_handlers.landing.links import Link
-from sarameya_handlers.spark.delta.commits import Mark, app_id
+from sarameya_handlers.spark.delta.commits import CommitMark, app_id
 from sarameya_handlers.spark.delta.log import commit_file
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _commit(link: Link, version: int, name: str) -> str:
         "isolationLevel": "Serializable",
         "isBlindAppend": True,
         "operationMetrics": {"numFiles": "1", "numOutputRows": str(ROWS), "numOutputBytes": "20000"},
-        "userMetadata": Mark(link, version - 1, 0).to_json(),
+        "userMetadata": CommitMark(link, version - 1, 0).to_json(),
         "engineInfo": "bench",
     }
     txn = {"appId": app_id(link.key), "version": link.number, "lastUpdated": now}

@@ -11,7 +11,7 @@ import attrs
 
 from sarameya_handlers.landing.links import ChainKey
 from sarameya_handlers.landing.manifests import Manifests
-from sarameya_handlers.spark.delta.commits import Mark
+from sarameya_handlers.spark.delta.commits import CommitMark
 
 SINK = "sarameya"
 
@@ -48,7 +48,7 @@ class _Delta:
         while (commit := self.place / "_delta_log" / f"{self._version:020d}.json").exists():
             for line in commit.read_text(encoding="utf-8").splitlines():
                 told = json.loads(line).get("commitInfo")
-                if told and (mark := Mark.from_json(told.get("userMetadata"))):
+                if told and (mark := CommitMark.from_json(told.get("userMetadata"))):
                     self._ends[mark.link.key] = mark.link.to_offset
             self._version += 1
         return [self._ends.get(key, 0) for key in self.keys]

@@ -1,4 +1,4 @@
-"""Delta tables without Spark: their landings are commits of an `Adopter`'s, and what a table asks Spark for is known.
+"""Delta tables without Spark: a `DirectCommitter` commits to them, and what Spark would say of the table is known.
 
 Such a table has no lease, since no Spark commits to it: several processes may.
 """
@@ -16,12 +16,12 @@ import pyarrow.parquet as pq
 
 from sarameya_handlers.landing.files import make_directory, put_if_absent
 from sarameya_handlers.spark.delta import leftovers
-from sarameya_handlers.spark.delta.adopting import Adopter
-from sarameya_handlers.spark.delta.checks import Detail
+from sarameya_handlers.spark.delta.checks import TableDetail
+from sarameya_handlers.spark.delta.commit_rules import CommitRules
+from sarameya_handlers.spark.delta.direct_commits import DirectCommitter
 from sarameya_handlers.spark.delta.log import commit_file
-from sarameya_handlers.spark.delta.rows import records, writing
+from sarameya_handlers.spark.delta.row_files import record_columns, rows_directory
 from sarameya_handlers.spark.delta.table import DeltaTable
-from sarameya_handlers.spark.delta.terms import Terms
 from sarameya_handlers.spark.tables.columns import struct
 from sarameya_handlers.spark.tables.row_count import RowCount
 from sarameya_handlers.spark.tables.table import Landing, Leftover
@@ -37,13 +37,13 @@ _NEVER = 1 << 62
 
 @attrs.frozen
 class Frame:
-    """Rows as a landing has staged them: to be written, as far as a table can tell."""
+    """RowFile as a landing has staged them: to be written, as far as a table can tell."""
 
     staged: Path
 
     @property
     def schema(self) -> Any:
-        return struct(records())
+        return struct(record_columns())
 
 
 @attrs.frozen
@@ -83,14 +83,14 @@ class AdoptedDelta(DeltaTable):
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self._root = root
-        self._detail = Detail(location=f"file://{root}")
+        self._detail = TableDetail(location=f"file://{root}")
         self._staging = root / "_sarameya" / "staging"
-        self._adopter = Adopter(root)
+        self._committer = DirectCommitter(root)
         self._log.is_at(root)
 
     def open(self, spark: Any) -> None:
         make_directory(self.staging)
-        make_directory(writing(self._root))
+        make_directory(rows_directory(self._root))
         made = "\n".join(json.dumps(action, separators=(",", ":")) for action in _MADE)
         put_if_absent(commit_file(self._root, 0), made.encode())
 
@@ -118,11 +118,11 @@ class AdoptedDelta(DeltaTable):
     def remove(self, spark: Any, leftover: Leftover) -> None:
         leftovers.remove(leftover, self._root, self.staging)
 
-    def _find(self, spark: Any) -> None:
+    def _load_detail(self, spark: Any) -> None:
         pass
 
-    def _ask(self, spark: Any) -> Terms:
-        return Terms(columns=records(), checkpoint_interval=_NEVER)
+    def _load_rules(self, spark: Any) -> CommitRules:
+        return CommitRules(columns=record_columns(), checkpoint_interval=_NEVER)
 
     def _transactions(self, spark: Any) -> Mapping[str, int]:  # type: ignore[override]
         return {}

@@ -12,7 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from sarameya_handlers import ParquetTable
-from sarameya_handlers.spark.delta import rows
+from sarameya_handlers.spark.delta import row_files
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Shape, Table
 from tests.conformance.adoptions import AdoptedDelta, Written, write_each
@@ -45,7 +45,7 @@ KINDS = {
 
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kind:
-    monkeypatch.setattr(rows, "write_each", write_each)
+    monkeypatch.setattr(row_files, "write_each", write_each)
     return KINDS[request.param]
 
 

@@ -16,8 +16,8 @@ from sarameya_handlers.landing.errors import ChainError, ForgottenChainError
 from sarameya_handlers.landing.links import Link, Origin
 from sarameya_handlers.landing.starting import Begin, Log, begin
 from sarameya_handlers.spark.delta.checks import KEPT_BY_DEFAULT
+from sarameya_handlers.spark.delta.commit_rules import CommitRules
 from sarameya_handlers.spark.delta.growth import LONG_LOG, LONG_SINCE_CHECKPOINT
-from sarameya_handlers.spark.delta.terms import Terms
 from sarameya_handlers.spark.iceberg.catalog import _DEFAULT_AGE_MS, SHORTEST_RETENTION
 from sarameya_handlers.spark.iceberg.look import MANY_SNAPSHOTS
 from sarameya_handlers.spark.sink_options import LAYOUT, OTHERS, PLAIN
@@ -109,7 +109,7 @@ def test_figures_are_the_code_s() -> None:
     assert "is refused after fifteen seconds" in PLAIN_TEXT
     assert ORPHAN_ENDS_WITHIN == 15
     assert "one commit in a hundred (or as `delta.checkpointInterval` says)" in PLAIN_TEXT
-    assert Terms(columns=()).checkpoint_interval == 100
+    assert CommitRules(columns=()).checkpoint_interval == 100
 
 
 def test_what_is_shown_is_what_the_tests_do() -> None:

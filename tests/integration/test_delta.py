@@ -14,7 +14,7 @@ from pyspark.sql.types import StringType
 
 from sarameya import HandlerError
 from sarameya_handlers.landing.links import Kind, check_chain
-from sarameya_handlers.spark.delta.commits import Mark
+from sarameya_handlers.spark.delta.commits import CommitMark
 from sarameya_handlers.spark.delta.log import DeltaLog
 from sarameya_handlers.spark.delta.table import DeltaTable
 from sarameya_handlers.spark.engines.classic import ClassicDriver
@@ -344,7 +344,7 @@ def test_mark_of_a_commit_says_what_its_writer_knew(spark: SparkSession, table: 
     land(spark, table, link(1, 0, 1))
     land(spark, table, link(2, 1, 2))
     told = [row.userMetadata for row in spark.sql(f"DESCRIBE HISTORY delta.`{root}`").collect()]
-    marks = [Mark.from_json(text) for text in told]
+    marks = [CommitMark.from_json(text) for text in told]
     # Spark is told what was known before the table was made.
     seen = -1 if is_connect(spark) else 0
     assert [mark and (mark.link.number, mark.seen, mark.term) for mark in marks] == [(2, 1, 0), (1, seen, 0), None]

@@ -15,8 +15,8 @@ from sarameya_handlers.landing.errors import BrokenChainError, ForgottenChainErr
 from sarameya_handlers.landing.links import Link
 from sarameya_handlers.spark.delta.commits import app_id
 from sarameya_handlers.spark.delta.log import DeltaLog
+from sarameya_handlers.spark.delta.spark_writer import SparkWriter
 from sarameya_handlers.spark.delta.table import DeltaTable
-from sarameya_handlers.spark.delta.writing import Writer
 from sarameya_handlers.spark.errors import LandingError
 from tests.integration.delta_stage import attempt, land, link
 from tests.integration.lake_stage import KEY, OTHER, classic, found, rows, rows_of
@@ -252,13 +252,13 @@ def test_parquet_file_that_is_being_written_is_no_other_table(spark: SparkSessio
 def test_table_created_between_two_looks_of_a_start_is_opened(
     spark: SparkSession, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parquet_columns = Writer.parquet_columns
+    parquet_columns = SparkWriter.parquet_columns
 
-    def created_meanwhile(writer: Writer, spark: SparkSession, place: Path | None) -> list[str] | None:
+    def created_meanwhile(writer: SparkWriter, spark: SparkSession, place: Path | None) -> list[str] | None:
         spark.range(3).write.format("delta").save(str(root))
         return parquet_columns(writer, spark, place)
 
-    monkeypatch.setattr(Writer, "parquet_columns", created_meanwhile)
+    monkeypatch.setattr(SparkWriter, "parquet_columns", created_meanwhile)
     table = DeltaTable(root)
     table.open(spark)
     assert table.read(spark).count() == 3

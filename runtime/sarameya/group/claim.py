@@ -270,7 +270,7 @@ class Claim:
         may_take = not time_slice.is_over(now)
         while not self._ended:
             if not may_take:
-                self._waits()
+                self._note_waiting()
                 may_take = await time_slice.wait()
             elif self._advance_nowait(by_columns):
                 time_slice.give()

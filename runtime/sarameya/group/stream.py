@@ -99,7 +99,7 @@ class Stream:
                 self._drop(self._revoked.pop(0))
             if not may_take:
                 if self._held is not None:
-                    self._held._waits()
+                    self._held._note_waiting()
                 may_take = await time_slice.wait()
             elif (claim := self._next(by_columns)) is not None:
                 self._current = claim

@@ -10,7 +10,7 @@ import pytest
 from bench.landing_day.looking import SINK, looking
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
 from sarameya_handlers.landing.manifests import Manifest, Manifests
-from sarameya_handlers.spark.delta.commits import Mark
+from sarameya_handlers.spark.delta.commits import CommitMark
 
 
 def link(partition: int, number: int, to_offset: int) -> Link:
@@ -32,7 +32,7 @@ def land(kind: str, place: Path, *links: Link) -> None:
             continue
         log = place / "_delta_log"
         log.mkdir(parents=True, exist_ok=True)
-        for metadata in (None, Mark(one, seen=0, term=0).to_json()):
+        for metadata in (None, CommitMark(one, seen=0, term=0).to_json()):
             info = {"commitInfo": {"operation": "WRITE", **({"userMetadata": metadata} if metadata else {})}}
             version = len(list(log.iterdir()))
             (log / f"{version:020}.json").write_text(f'{json.dumps(info)}\n{{"add": {{"path": "p"}}}}\n')

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from sarameya import CommittedOffset, HandlerError
 from sarameya_handlers import SparkSink
 from sarameya_handlers.landing.links import ChainKey, Link
-from sarameya_handlers.spark.delta import writing
+from sarameya_handlers.spark.delta import spark_writer
 from sarameya_handlers.spark.engines.engine import Engine
 from sarameya_handlers.spark.shaping import staged
 from sarameya_handlers.spark.tables import foreach_batch
@@ -259,5 +259,5 @@ def count_fakes(monkeypatch: pytest.MonkeyPatch) -> None:
     def readable(spark: Any, landing: Any) -> None: ...
 
     monkeypatch.setattr(RowCount, "of", FakeRowCount)
-    for module in (staged, foreach_batch, writing):
+    for module in (staged, foreach_batch, spark_writer):
         monkeypatch.setattr(module, "require_readable", readable)

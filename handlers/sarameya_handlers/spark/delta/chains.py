@@ -1,6 +1,6 @@
-"""Chains in the history of a Delta table, read from its newest commit backwards as far as is needed. Pure.
+"""Chains in the history of a Delta table, read from its newest commit backwards as far as needed. Pure.
 
-What a RESTORE has undone does not count: of `0 1 2 3 4 RESTORE(to 2)` there remain 0, 1 and 2, and the commit itself.
+Commits that a RESTORE undid do not count: of `0 1 2 3 4 RESTORE(to 2)`, versions 0, 1, 2 and the RESTORE itself remain.
 """
 
 from __future__ import annotations
@@ -12,63 +12,63 @@ import attrs
 
 from sarameya_handlers.landing.errors import BrokenChainError, RewoundTableError
 from sarameya_handlers.landing.links import ChainKey, Link
-from sarameya_handlers.spark.delta.commits import Commit, Mark
+from sarameya_handlers.spark.delta.commits import CommitMark, DeltaCommit
 
 LAST = 1 << 62
-"""In the place of a number: the last link is enough."""
+"""Value for `since` that asks for the last link only."""
 
 
 @attrs.define(slots=True)
-class Found:
-    """What the history says of one chain."""
+class ChainHistory:
+    """Links of one chain, as found in the history."""
 
     links: list[Link] = attrs.field(factory=list)
-    """In order; contiguous by their number as far as the chain is sound."""
+    """In order. Their numbers are contiguous if the chain is sound."""
     seen: int = -1
-    """The table's newest version when this was read; -1 where there was no table."""
+    """The table's newest version when this was read; -1 if there was no table."""
     term: int = 0
-    """That in which the next link is to be written."""
+    """Term in which the next link must be written."""
     is_whole: bool = False
-    """Whether the history was there from the table's beginning, or as far as was asked for."""
+    """True if the history reached back to the table's first commit, or as far as requested."""
 
 
 @attrs.frozen(slots=True, kw_only=True)
 class Summary:
-    """Where all chains ended as of one commit: a search need not go back beyond it.
+    """The end of every chain as of one commit. A search need not go back further.
 
-    A function of the log up to that commit, which never changes. So any owner may write it, and it counts wherever the
-    log has that very commit.
+    It depends only on the log up to that commit, which never changes. So any owner may write it, and it is valid
+    wherever the log has exactly that commit.
     """
 
-    last: Commit
-    """The newest commit that it covers."""
-    marks: tuple[Mark, ...]
-    """The last link of each chain, as its commit marks it."""
+    last: DeltaCommit
+    """The newest commit that the summary covers."""
+    marks: tuple[CommitMark, ...]
+    """The last link of each chain, as its commit records it."""
     restored: int = 0
-    """The newest RESTORE that was not undone by another one; 0 for none."""
+    """Version of the newest RESTORE that no other RESTORE undid; 0 for none."""
     is_whole: bool = False
-    """Whether it goes back to the table's first commit: a chain that is not in it had not begun."""
+    """True if the summary goes back to the table's first commit: a chain not in it has no link yet."""
 
     @cached_property
-    def by_key(self) -> dict[ChainKey, Mark]:
+    def by_key(self) -> dict[ChainKey, CommitMark]:
         return {mark.link.key: mark for mark in self.marks}
 
 
 def search(
-    commits: Iterable[Commit], since: Mapping[ChainKey, int], summary: Summary | None = None
-) -> dict[ChainKey, Found]:
-    """Return of each of these chains the links from that number on.
+    commits: Iterable[DeltaCommit], since: Mapping[ChainKey, int], summary: Summary | None = None
+) -> dict[ChainKey, ChainHistory]:
+    """Return the links of each given chain, starting at the given number.
 
     Args:
-        commits: All that there are, from the newest one backwards. No more are taken than are needed.
-        since: The number of each chain's first link that is wanted, or LAST.
-        summary: Taken for all that lies before it, where that is enough.
+        commits: The history from its newest commit backwards. Read only as far as needed.
+        since: Number of the first wanted link of each chain, or LAST.
+        summary: Replaces all commits that it covers, if it says enough.
 
     Raises:
         RewoundTableError: The table was restored to a time, not to a version.
-        BrokenChainError: The links are no chain, or a link landed in ignorance of a RESTORE.
+        BrokenChainError: The links do not form a chain, or a link was written in ignorance of a RESTORE.
     """
-    search = _Search(since)
+    search = _HistorySearch(since)
     for commit in live(commits):
         if search.is_over(commit.version):
             break
@@ -79,16 +79,21 @@ def search(
     return search.result()
 
 
-def summarized(commits: Iterable[Commit], before: Summary | None = None) -> Summary | None:
-    """Return the summary of these commits, from the newest one backwards, and of those in `before`.
+def summarize(commits: Iterable[DeltaCommit], before: Summary | None = None) -> Summary | None:
+    """Return the summary of these commits, from the newest one backwards; None if there are none.
 
-    None where there are none. Raises as `search` does, for any chain.
+    Args:
+        commits: The history from its newest commit backwards.
+        before: An older summary. It replaces the commits that it covers.
+
+    Raises:
+        RewoundTableError, BrokenChainError: As `search` does, for any chain.
     """
-    search = _Search({}, others=LAST)
-    last: Commit | None = None
+    search = _HistorySearch({}, others=LAST)
+    last: DeltaCommit | None = None
     for commit in live(commits):
         if last is None and not (commit.mark or commit.stamp):
-            continue  # another table may have the same
+            continue  # without a mark or a stamp, a commit of another table may be equal to it
         last = last or commit
         if before is not None and commit == before.last:
             search.end_with(before)
@@ -97,16 +102,16 @@ def summarized(commits: Iterable[Commit], before: Summary | None = None) -> Summ
     return None if last is None else search.summary(last)
 
 
-def everything(commits: Iterable[Commit]) -> dict[ChainKey, Found]:
-    """Every chain that there is, with all of its links that the history has. Raises as `search` does."""
-    search = _Search({}, others=0)
+def search_all(commits: Iterable[DeltaCommit]) -> dict[ChainKey, ChainHistory]:
+    """Return every chain with all of its links in the history. Raises as `search` does."""
+    search = _HistorySearch({}, others=0)
     for commit in live(commits):
         search.take(commit)
     return search.result()
 
 
-def live(commits: Iterable[Commit]) -> Iterator[Commit]:
-    """Those that no later RESTORE has undone, from the newest one backwards, as they are given."""
+def live(commits: Iterable[DeltaCommit]) -> Iterator[DeltaCommit]:
+    """Yield the commits that no later RESTORE has undone, in the given order (newest first)."""
     undone_above: int | None = None
     for commit in commits:
         if undone_above is not None and commit.version > undone_above:
@@ -122,39 +127,39 @@ def live(commits: Iterable[Commit]) -> Iterator[Commit]:
 
 
 @attrs.define(slots=True)
-class _Chain:
-    """A search for one chain."""
+class _ChainSearch:
+    """State of the search for one chain."""
 
     since: int
-    found: Found
+    found: ChainHistory
     checked_down_to: int = LAST
-    """As far back as this a RESTORE would mean that a link was written in ignorance of it."""
+    """A RESTORE above this version would mean that its link was written in ignorance of it."""
     has_enough: bool = False
-    last: Mark | None = None
+    last: CommitMark | None = None
 
     def is_over(self, version: int) -> bool:
         return self.has_enough and version <= self.checked_down_to
 
     def is_enough(self, number: int) -> bool:
-        """Whether no link before the one of this number is wanted."""
+        """Return whether no link before this number is wanted."""
         return self.since == LAST or number <= max(self.since, 1)
 
 
-class _Search:
-    """A search for these chains, and for all `others` from that number on, if one is given."""
+class _HistorySearch:
+    """A search for the given chains and, if `others` is given, for all others from that number on."""
 
     def __init__(self, since: Mapping[ChainKey, int], *, others: int | None = None) -> None:
         self._others = others
-        self._chains = {key: _Chain(number, Found()) for key, number in since.items()}
+        self._chains = {key: _ChainSearch(number, ChainHistory()) for key, number in since.items()}
         self._newest = -1
         self._oldest = -1
         self._restored = 0
 
     def is_over(self, version: int) -> bool:
-        """Whether commits from this version backwards have nothing to say any more."""
+        """Return whether commits from this version backwards cannot change the result."""
         return all(chain.is_over(version) for chain in self._chains.values())
 
-    def take(self, commit: Commit) -> None:
+    def take(self, commit: DeltaCommit) -> None:
         if self._newest < 0:
             self._newest = commit.version
         self._oldest = commit.version
@@ -165,14 +170,14 @@ class _Search:
             self._take_mark(commit.mark)
 
     def may_end_with(self, summary: Summary) -> bool:
-        """Whether the last links of chains, which it has, are all that is still wanted."""
+        """Return whether the summary's last links are all that is still wanted."""
         wanted = ((key, chain) for key, chain in self._chains.items() if not chain.has_enough)
         return all(
             key not in summary.by_key or chain.is_enough(summary.by_key[key].link.number) for key, chain in wanted
         )
 
     def end_with(self, summary: Summary) -> None:
-        """Take the summary for all commits from its newest one backwards."""
+        """Finish the search with the summary in place of the commits that it covers."""
         if self._newest < 0:
             self._newest = summary.last.version
         self._oldest = 0 if summary.is_whole else summary.last.version
@@ -182,7 +187,7 @@ class _Search:
         for mark in summary.marks:
             self._take_mark(mark)
 
-    def result(self) -> dict[ChainKey, Found]:
+    def result(self) -> dict[ChainKey, ChainHistory]:
         for chain in self._chains.values():
             found = chain.found
             found.seen = self._newest
@@ -191,8 +196,8 @@ class _Search:
                 found.term = self._restored
         return {key: chain.found for key, chain in self._chains.items()}
 
-    def summary(self, last: Commit) -> Summary:
-        """Of all that was taken, whose newest is `last`."""
+    def summary(self, last: DeltaCommit) -> Summary:
+        """Return the summary of all commits taken so far, the newest of which is `last`."""
         return Summary(
             last=last,
             marks=tuple(chain.last for chain in self._chains.values() if chain.last is not None),
@@ -208,14 +213,14 @@ class _Search:
                     "that did not know: stop all members, and restore the table once more"
                 )
 
-    def _take_mark(self, mark: Mark) -> None:
+    def _take_mark(self, mark: CommitMark) -> None:
         key = mark.link.key
         if self._others is not None and key not in self._chains:
-            self._chains[key] = _Chain(self._others, Found())
+            self._chains[key] = _ChainSearch(self._others, ChainHistory())
         if (chain := self._chains.get(key)) is not None and not chain.has_enough:
             self._take_link(chain, mark)
 
-    def _take_link(self, chain: _Chain, mark: Mark) -> None:
+    def _take_link(self, chain: _ChainSearch, mark: CommitMark) -> None:
         found = chain.found
         if not found.links:
             found.term = max(mark.term, self._restored)

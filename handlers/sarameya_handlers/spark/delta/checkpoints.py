@@ -1,6 +1,6 @@
-"""The last checkpoint of a Delta log, read from its files: which version it is of, and what it says of transactions.
+"""The last checkpoint of a Delta log: its version, and the transactions that it records.
 
-A log may have a checkpoint of another kind (V2), or none that is found here: then others have to be asked.
+A checkpoint may be of another kind (V2), or missing. Callers then have to ask Spark.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sarameya_handlers.spark.delta.commits import APP_PREFIX
 
 _TXN = b'{"txn":'
 _FEW_COMMITS = 10_000
-"""Commits behind the last checkpoint that are read one by one."""
+"""Most commits after the last checkpoint that are read one by one."""
 
 
 class _Last(msgspec.Struct):
@@ -25,15 +25,17 @@ class _Last(msgspec.Struct):
 
 
 def checkpointed(log: Path) -> int | None:
-    """Return the version of the last checkpoint of the log in this directory; None where that is not told."""
+    """Return the version of the log's last checkpoint; None if it is unknown."""
     last = _last(log)
     return None if last is None else last.version
 
 
 def transactions_in(log: Path, newest: int) -> dict[str, int] | None:
-    """Return our `txn` versions, by appId, by the last checkpoint and the commits behind it up to `newest`.
+    """Return our `txn` versions by appId, read from the last checkpoint and the commits after it; None if that fails.
 
-    None where they cannot be told so.
+    Args:
+        log: The table's `_delta_log`.
+        newest: The last commit to read.
     """
     import pyarrow as pa
 
@@ -44,7 +46,7 @@ def transactions_in(log: Path, newest: int) -> dict[str, int] | None:
         found = dict(txn for file in _files(log, last) for txn in _in_checkpoint(file))
         for version in range(last.version + 1, newest + 1):
             found.update(_in_commit(log / f"{version:020d}.json"))
-    except (FileNotFoundError, pa.ArrowException):  # of another kind, cleaned up meanwhile, or torn
+    except (FileNotFoundError, pa.ArrowException):  # another kind of checkpoint, cleaned up meanwhile, or torn
         return None
     return found
 
@@ -68,7 +70,7 @@ def _in_checkpoint(file: Path) -> list[tuple[str, int]]:
     import pyarrow.parquet as pq
 
     with file.open("rb") as opened:
-        # No other columns: they have a row for each file of the table.
+        # Only these columns: the others have one row for each file of the table.
         found = pq.ParquetFile(opened).read(columns=["txn.appId", "txn.version"])
     if not found.num_columns:
         return []

@@ -1,5 +1,7 @@
-"""What a Delta table, its store and the Spark that lands in it must be like, so that chains are exact. Raises
-HandlerError that says what is wrong, and the way out."""
+"""Requirements on a Delta table, its store and the Spark session, without which chains would not be exact.
+
+Each failed check raises HandlerError, which says what is wrong and what to do.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 KEPT_BY_DEFAULT = 30 * 24 * 3600.0
-"""Seconds for which Delta keeps its history (delta.logRetentionDuration)."""
+"""Seconds for which Delta keeps its history by default (delta.logRetentionDuration)."""
 
 _RETENTION = "delta.logRetentionDuration"
 _TXN_RETENTION = "delta.setTransactionRetentionDuration"
@@ -27,7 +29,7 @@ _COMMIT_INFO = "spark.databricks.delta.commitInfo.enabled"
 _S3 = ("s3", "s3a", "s3n")
 _MULTI_DRIVER_STORE = "S3DynamoDBLogStore"
 _PUT_IF_ABSENT = ("abfs", "abfss", "adl", "gs", "hdfs", "viewfs", "wasb", "wasbs")
-"""Schemes whose log store, the one that Delta takes by itself, puts a commit only where there is none."""
+"""Schemes whose default log store puts a commit only if it is absent."""
 _ONE_DRIVER_STORES = ("LocalLogStore", "S3SingleDriverLogStore")
 _COMMITS_ELSEWHERE = ("catalogManaged", "catalogOwned-preview", "coordinatedCommits-preview")
 
@@ -43,8 +45,8 @@ _UNITS = {
 
 
 @attrs.frozen(slots=True, kw_only=True)
-class Detail:
-    """What `DESCRIBE DETAIL` says of a Delta table."""
+class TableDetail:
+    """A Delta table as `DESCRIBE DETAIL` reports it."""
 
     location: str
     partition_columns: tuple[str, ...] = ()
@@ -52,8 +54,16 @@ class Detail:
     properties: dict[str, str] = attrs.field(factory=dict)
 
     @classmethod
-    def ask(cls, spark: SparkSession, table: str) -> Self | None:
-        """Of the table of this name in SQL; None if there is none. Raises HandlerError where it is not Delta's."""
+    def load(cls, spark: SparkSession, table: str) -> Self | None:
+        """Load the detail of a table; None if there is no such table.
+
+        Args:
+            spark: The session.
+            table: The table's name in SQL.
+
+        Raises:
+            HandlerError: The table is not a Delta table, or Spark has no Delta Lake.
+        """
         try:
             row: Any = spark.sql(f"DESCRIBE DETAIL {table}").collect()[0]
         except Exception as error:
@@ -78,7 +88,7 @@ class Detail:
 
     @property
     def named_directories(self) -> tuple[str, ...]:
-        """Partition columns whose values name directories; none where Delta, or an object store, has other names."""
+        """Partition columns whose values name directories; none if Delta, or an object store, uses other names."""
         properties = self.properties
         is_random = properties.get("delta.randomizeFilePrefixes", "false").lower() == "true"
         is_mapped = properties.get("delta.columnMapping.mode", "none").lower() != "none"
@@ -95,7 +105,11 @@ _NO_DELTA = (
 
 
 def seconds_of(interval: str) -> float:
-    """Of an interval as Delta's properties have it: "interval 30 days", "interval 1 week 2 days"."""
+    """Return the seconds of an interval in Delta's notation: "interval 30 days", "interval 1 week 2 days".
+
+    Raises:
+        HandlerError: It has an unknown unit.
+    """
     parts = re.findall(r"(-?\d+)\s+([a-z]+?)s?\b", interval.lower())
     try:
         return sum(int(count) * _UNITS[unit] for count, unit in parts)
@@ -104,14 +118,20 @@ def seconds_of(interval: str) -> float:
 
 
 def check_session(spark: SparkSession) -> None:
-    """Raise HandlerError unless Spark has Delta Lake, and writes what links are told by."""
+    """Raise HandlerError unless Spark has Delta Lake and writes the commit metadata that records links."""
     DELTA.require(spark)
     if (spark.conf.get(_COMMIT_INFO, None) or "true").lower() == "false":
         raise HandlerError(f"{_COMMIT_INFO} is false, and links are told by it: leave it alone in the sink's Spark")
 
 
 def check_store(spark: SparkSession, location: str, *, single_driver: bool) -> None:
-    """Whether commits of several Spark drivers to this place are atomic; where one driver commits, they are."""
+    """Raise HandlerError unless commits of several Spark drivers to this location are atomic.
+
+    Args:
+        spark: The session.
+        location: The table's location.
+        single_driver: True if only one driver commits: then any store will do.
+    """
     if single_driver:
         return
     scheme = scheme_of(location)
@@ -134,8 +154,8 @@ def check_store(spark: SparkSession, location: str, *, single_driver: bool) -> N
         )
 
 
-def check_detail(name: str, detail: Detail, layout: Layout) -> None:
-    """Whether chains can be kept in this table, and whether it is laid out as it is to be."""
+def check_detail(name: str, detail: TableDetail, layout: Layout) -> None:
+    """Raise HandlerError if chains cannot be kept in this table, or its partitioning differs from the layout's."""
     if _TXN_RETENTION in detail.properties:
         raise HandlerError(
             f"{name} has {_TXN_RETENTION} = {detail.properties[_TXN_RETENTION]!r}: what keeps records from landing "
@@ -155,13 +175,13 @@ def check_detail(name: str, detail: Detail, layout: Layout) -> None:
 
 
 def scheme_of(location: str) -> str:
-    """Of a location as Spark writes it; a path without one is a file's."""
+    """Return the scheme of a location as Spark writes it; "file" for a path without one."""
     match = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):", location)
     return match[1].lower() if match else "file"
 
 
 def _log_store(setting: Callable[[str], str | None], scheme: str) -> str:
-    """The class that was chosen to write this scheme's commits; empty where Delta chooses."""
+    """Return the class configured to write this scheme's commits; empty if Delta chooses."""
     for name in (f"spark.delta.logStore.{scheme}.impl", "spark.delta.logStore.class"):
         if chosen := setting(name):
             return chosen

@@ -1,16 +1,16 @@
-"""What a commit of a Delta table says of a chain: how it is written, and how it is read back. Pure.
+"""How a Delta commit records a link, and how it is read back. Pure.
 
     txn            appId   sarameya:<sink>/<topic>/<partition>     each part percent-encoded
-                   version the link's number; above it the term, where the table has been restored
+                   version the link's number; above it the term, if the table has been restored
     userMetadata   {"sarameya": {"link": {...}, "seen": 41, "term": 0}}
 
-Both are in the commit that adds the rows. `txn` is the compare-and-swap: Delta takes a version only above the one that
-it has of this appId, and refuses a commit beside which another one has changed it. It says no more than the number;
-what the link is, the metadata say.
+The commit that adds the rows has both. `txn` is the compare-and-swap: Delta accepts only a version above the last one
+of this appId, and refuses a commit if another one changed it concurrently. It holds only the number; the metadata
+describe the link.
 
-RESTORE brings back rows, but never a smaller `txn`. So a chain that goes on after it does so in a new *term*, named by
-the version of that commit, and each of its numbers is above all of older terms. `seen` is the newest version that the
-writer knew: a link that was written in ignorance of a RESTORE shows.
+RESTORE brings back rows, but never lowers a `txn`. So a chain that continues after a RESTORE does so in a new *term*,
+named by the version of the RESTORE, and each of its numbers is above all of older rules. `seen` is the newest version
+that the writer knew: it reveals a link that was written in ignorance of a RESTORE.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _UNKNOWN = -1
 
 
 def app_id(key: ChainKey) -> str:
-    """The `txn` appId of a chain."""
+    """Return the `txn` appId of a chain."""
     return f"{APP_PREFIX}{quote(key.sink, safe='')}/{quote(key.topic, safe='')}/{key.partition}"
 
 
 def key_of(app: str) -> ChainKey | None:
-    """The chain of an appId; None for anybody else's."""
+    """Return the chain of an appId; None if the appId is not ours."""
     if not app.startswith(APP_PREFIX):
         return None
     match app.removeprefix(APP_PREFIX).split("/"):
@@ -49,18 +49,18 @@ def key_of(app: str) -> ChainKey | None:
 
 
 def txn_version(term: int, number: int) -> int:
-    """The `txn` version of a link."""
+    """Return the `txn` version of a link."""
     return term << _NUMBER_BITS | number
 
 
 def number_of(version: int) -> int:
-    """The link's number that a `txn` version says."""
+    """Return the link number in a `txn` version."""
     return version & (1 << _NUMBER_BITS) - 1
 
 
 @attrs.frozen(slots=True)
-class Mark:
-    """What a commit's metadata say: the link, the newest version that its writer knew (-1: no table), its term."""
+class CommitMark:
+    """A link as a commit's metadata record it, with its term and the newest version that its writer knew (-1: none)."""
 
     link: Link
     seen: int
@@ -71,31 +71,35 @@ class Mark:
 
     @classmethod
     def from_json(cls, text: str | None) -> Self | None:
-        """None for metadata of others. Raises BrokenChainError for such as only `to_json` makes, and did not."""
+        """Parse a commit's metadata; None if they are not ours.
+
+        Raises:
+            BrokenChainError: They claim to be ours, but do not describe a link.
+        """
         if not text or f'"{_TAG}"' not in text:
             return None
         try:
-            told: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
+            decoded: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
         except msgspec.MsgspecError:
             return None
-        if _TAG not in told:
+        if _TAG not in decoded:
             return None
         try:
-            return msgspec.convert(told[_TAG], type=cls)
+            return msgspec.convert(decoded[_TAG], type=cls)
         except msgspec.MsgspecError as error:
             raise BrokenChainError(f"a commit's metadata are no link: {error}: {text[:200]}") from error
 
 
 @attrs.frozen(slots=True)
-class Commit:
+class DeltaCommit:
     """One version of the table, as far as chains are concerned."""
 
     version: int
     stamp: str
-    """Tells it from another commit of the same version, of a table made anew; empty if its writer says none."""
-    mark: Mark | None = None
+    """Distinguishes commits of the same version, if the table was recreated; empty if the writer recorded none."""
+    mark: CommitMark | None = None
     restores: int | None = None
-    """The version that it brought back; None if it is no RESTORE, -1 if it does not say which."""
+    """The version that it restored; None if it is not a RESTORE, -1 if it does not say which."""
 
     @classmethod
     def of(
@@ -108,8 +112,8 @@ class Commit:
         metrics: Mapping[str, Any],
         metadata: str | None,
     ) -> Self:
-        """From what `DESCRIBE HISTORY` says, or the `commitInfo` of a commit's file, which is the same."""
-        mark = Mark.from_json(metadata)
+        """Build a commit from a row of `DESCRIBE HISTORY`, or from the equal `commitInfo` of a commit's file."""
+        mark = CommitMark.from_json(metadata)
         if mark is not None:
             mark = attrs.evolve(mark, link=_counted(mark.link, metrics))
         restores = _number(parameters.get("version")) if operation == RESTORE else None
@@ -117,7 +121,7 @@ class Commit:
 
 
 def _counted(link: Link, metrics: Mapping[str, Any]) -> Link:
-    """The link with what Delta has counted while it wrote."""
+    """Return the link with the rows and bytes that Delta counted while it wrote."""
     if link.kind is not Kind.RECORDS:
         return link
     return attrs.evolve(
@@ -125,6 +129,6 @@ def _counted(link: Link, metrics: Mapping[str, Any]) -> Link:
     )
 
 
-def _number(told: Any) -> int:
-    text = str(told).strip('"')
+def _number(value: Any) -> int:
+    text = str(value).strip('"')
     return int(text) if text.isdecimal() else _UNKNOWN

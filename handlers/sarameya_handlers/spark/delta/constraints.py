@@ -1,6 +1,6 @@
-"""What a Delta table requires of each row, out of its schema and its properties. Pure: no Spark session.
+"""Conditions that a Delta table requires of each row, from its schema and its properties. Pure: no Spark session.
 
-Not told of here: lengths of char and varchar, what generated columns are to hold.
+Not covered: lengths of char and varchar, and the values of generated columns.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _INVARIANTS = "delta.invariants"
 
 
 def requirements(schema: StructType, properties: Mapping[str, str]) -> Iterator[Requirement]:
-    """As Delta's own writer has them, to which a field of a struct that is null is null, too."""
+    """Yield the requirements as Delta's own writer applies them: a field of a null struct counts as null."""
     yield from not_null(schema, spares_null_structs=False)
     for name, condition in properties.items():
         if name.startswith(_CHECK):

@@ -1,4 +1,4 @@
-"""What Delta's errors say, whether they come as py4j's, pyspark's own or Spark Connect's: told by their conditions."""
+"""Delta's errors, recognized by their conditions, whether py4j, pyspark or Spark Connect raised them."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _OVERTAKEN = re.compile("DELTA_CONCURRENT_[A-Z_]+|DELTA_(METADATA|PROTOCOL)_CHAN
 
 
 def condition_of(error: BaseException) -> str:
-    """Spark's name for what went wrong ("DELTA_METADATA_MISMATCH"), as far as it has one; else an empty string."""
+    """Return Spark's name of the error condition ("DELTA_METADATA_MISMATCH"); empty if it has none."""
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001  an error of Java asks a JVM for its text, which may be gone
+    except Exception:  # noqa: BLE001  a Java error asks its JVM for the text, and the JVM may be gone
         return ""
     match = _CONDITION.search(text)
     return match[1] if match else ""
 
 
 def is_missing(error: BaseException) -> bool:
-    """Whether there is no such table (yet), or no such file."""
+    """Return whether the table, or a file of it, does not exist (yet)."""
     return condition_of(error) in _MISSING
 
 
 def is_overtaken(error: BaseException) -> bool:
-    """Whether another commit came first: whose that was, and whether ours came too, is for the table to say."""
+    """Return whether another commit came first. Only the table knows whose, and whether ours succeeded too."""
     return _OVERTAKEN.fullmatch(condition_of(error)) is not None

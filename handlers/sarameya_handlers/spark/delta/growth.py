@@ -1,4 +1,4 @@
-"""How long a Delta log has become, where it slows every start, and what to run. Reads names of files only."""
+"""Warn when a Delta log has grown so long that it slows every start. Reads file names only."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from sarameya_handlers.landing.numbered import last_number
 from sarameya_handlers.spark.delta.checkpoints import checkpointed
 
 LONG_LOG = 100_000
-"""Commits that a log keeps, above which a service warns."""
+"""Commits in a log above which a service warns."""
 LONG_SINCE_CHECKPOINT = 10_000
-"""Commits behind the last checkpoint, above which a service warns."""
+"""Commits after the last checkpoint above which a service warns."""
 
 
 def growth_of(log: Path, newest: int, table: str) -> str:
-    """Return what has grown too long in the log in this directory, and what to do; empty where nothing has.
+    """Return what has grown too long in a log and what to do about it; empty if nothing has.
 
     Args:
         log: The table's `_delta_log`.

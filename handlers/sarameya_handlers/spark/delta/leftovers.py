@@ -1,9 +1,9 @@
-"""What landings that did not win, or did not end, have left behind in a Delta table's directory, which is mounted here.
+"""Files in a Delta table's directory, mounted here, that lost or unfinished attempts left behind.
 
-A data file is left behind if no commit that the log still has ever named it, and the table of today does not. Files are
-listed before the log is read: one that a landing commits meanwhile is named by then. They are told by name alone, in
-which Delta's writers put a UUID: the log has paths with percent-escapes, Spark tells them without, and directories of
-partitions have some of their own.
+A data file is a leftover if no commit still in the log ever named it, and the table of today does not. Files are listed
+before the log is read, so a file that is committed meanwhile is named by then. Files are compared by name alone, which
+contains a UUID from Delta's writers: the log writes paths with percent-escapes, Spark returns them without, and
+directories of partitions have escapes of their own.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import msgspec
 from sarameya import HandlerError
 from sarameya_handlers.landing.files import TEMPORARY
 from sarameya_handlers.spark.delta.place import hidden
-from sarameya_handlers.spark.delta.rows import writing
+from sarameya_handlers.spark.delta.row_files import rows_directory
 from sarameya_handlers.spark.tables.table import Leftover
 
 _STAGED = re.compile(r"[0-9a-f]{32}\.parquet|probe-[0-9a-f]{32}\.parquet")
 _DATA = re.compile(r"part-.*\.parquet")
 OTHERS_MAY_TAKE = 24 * 3600.0
-"""Seconds after which a file that no commit names is nobody's: an OPTIMIZE or a MERGE commits its files at its end."""
+"""Seconds after which an unnamed data file is abandoned: OPTIMIZE and MERGE commit their files at their end."""
 _NAMES_A_FILE = (b'{"add":', b'{"remove":')
 
 
@@ -34,16 +34,22 @@ class _File(msgspec.Struct):
 
 
 class _Action(msgspec.Struct):
-    """Of a commit, what names files."""
+    """The actions of a commit that name files."""
 
     add: _File | None = None
     remove: _File | None = None
 
 
 def leftovers(root: Path, current: Callable[[], Iterable[str]], staging: Path) -> list[Leftover]:
-    """`current` gives the files of the table as it is now, as Spark names them."""
+    """List the leftovers below a table's root.
+
+    Args:
+        root: The table's directory.
+        current: Returns the files of the table as it is now, as Spark names them.
+        staging: The directory of staged files.
+    """
     staged = [(path, "a staged file") for path in _entries(staging) if _STAGED.fullmatch(path.name)]
-    written = [(path, "data of a landing that has not won") for path in _entries(writing(root))]
+    written = [(path, "data of a landing that has not won") for path in _entries(rows_directory(root))]
     unput = [(path, "a commit that was not made") for path in _entries(root / "_delta_log") if _is_unput(path, root)]
     unkept = [(path, "a summary of the log") for path in _entries(hidden(root)) if _is_unput(path, root)]
     listed = [(path, "a data file that no version of the table names") for path in _data_files(root)]
@@ -56,11 +62,11 @@ def leftovers(root: Path, current: Callable[[], Iterable[str]], staging: Path) -
 
 
 def remove(leftover: Leftover, root: Path | None, staging: Path | None) -> None:
-    """Raises HandlerError for what cannot be one."""
+    """Remove a leftover. Raises HandlerError if it cannot be one of this table's."""
     path = Path(leftover.name)
     is_staged = staging is not None and path.parent == staging and _STAGED.fullmatch(path.name)
     is_data = root is not None and root in path.parents and _DATA.fullmatch(path.name)
-    is_written = root is not None and path.parent == writing(root)
+    is_written = root is not None and path.parent == rows_directory(root)
     if not (is_staged or is_data or is_written or _is_unput(path, root)):
         raise HandlerError(f"{path} is no leftover of this table")
     if path.is_dir():
@@ -75,7 +81,7 @@ def _is_unput(path: Path, root: Path | None) -> bool:
 
 
 def _data_files(directory: Path) -> Iterator[Path]:
-    """Also in the directories of partitions; what is hidden is not the table's, but for such as are called so."""
+    """Yield data files, also of partitions. Skips hidden directories, except partition directories that start alike."""
     for path in _entries(directory):
         if path.is_dir():
             if not path.name.startswith(("_", ".")) or "=" in path.name:
@@ -108,6 +114,6 @@ def _named_in_log(root: Path) -> set[str]:
 
 
 def _names(path: str) -> tuple[str, str]:
-    """A file's name, whether it was told with percent-escapes or without."""
+    """Return a file's name as given, and with percent-escapes decoded."""
     name = path.rpartition("/")[2]
     return name, unquote(name)

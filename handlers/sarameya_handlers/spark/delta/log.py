@@ -1,8 +1,8 @@
-"""The history of a Delta table, from its newest commit backwards: by SQL, or from the log's files where we see them.
+"""The history of a Delta table, newest commit first: by SQL, or from the log's files if they are visible here.
 
-SQL (`DESCRIBE HISTORY`) works wherever Spark is, and takes 150 ms and more of it; it always begins with the newest
-commit, so it is asked for few at first, and then for many. A commit's file is read in 20 µs, by whoever shares a file
-system with the table. What was read once is kept: only what is newer is read again.
+SQL (`DESCRIBE HISTORY`) works with any Spark and takes 150 ms or more. It always starts at the newest commit, so the
+first query asks for few commits and later ones for many. A process that shares the table's file system reads a commit's
+file in 20 µs instead. Commits read once are cached: later calls read only newer ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sarameya_handlers.landing.errors import BrokenChainError
 from sarameya_handlers.landing.files import is_there
 from sarameya_handlers.landing.numbered import last_number
 from sarameya_handlers.spark.delta.checkpoints import checkpointed, transactions_in
-from sarameya_handlers.spark.delta.commits import APP_PREFIX, Commit
+from sarameya_handlers.spark.delta.commits import APP_PREFIX, DeltaCommit
 from sarameya_handlers.spark.delta.errors import is_missing
 
 if TYPE_CHECKING:
@@ -29,51 +29,59 @@ if TYPE_CHECKING:
 _FIRST_PAGE = 64
 _PAGES_GROW = 16
 _KEPT = 20_000
-"""Commits that are kept in memory at most, a few hundred bytes each."""
+"""Most commits cached in memory, a few hundred bytes each."""
 _ABOVE_ALL = 1 << 62
 _COMMIT_FILE = re.compile(r"\d{20}\.json")
 _COMMIT_INFO = '{"commitInfo":'
 
 
 class DeltaLog:
-    """`table` is its name in SQL. Used by several threads at once: what is kept is replaced, never changed."""
+    """The history of one table. Thread-safe: the cache is replaced, never changed.
+
+    Args:
+        table: The table's name in SQL.
+    """
 
     def __init__(self, table: str) -> None:
         self._table = table
         self.directory: Path | None = None
-        """Where the log is read from; None while it is read by SQL."""
-        self._kept: tuple[Commit, ...] = ()
+        """Directory from which the log is read; None while it is read by SQL."""
+        self._kept: tuple[DeltaCommit, ...] = ()
 
     def is_at(self, root: Path) -> None:
-        """Read the log of the table below this directory from now on, which is the one that Spark sees."""
+        """Read the log below this directory from now on. Spark must see the same directory."""
         self.directory = root / "_delta_log"
 
-    def commits(self, spark: SparkSession) -> Iterator[Commit]:
-        """From the newest one backwards, as long as there are any; none where there is no table."""
+    def commits(self, spark: SparkSession) -> Iterator[DeltaCommit]:
+        """Yield all commits, newest first; none if there is no table."""
         kept = self._kept = self._renewed(spark)
         yield from kept
         if kept and kept[-1].version == 0:
             return
-        older: list[Commit] = []
+        older: list[DeltaCommit] = []
         try:
             for commit in self._read(spark, kept):
                 if len(kept) + len(older) < _KEPT:
                     older.append(commit)
                 yield commit
         finally:
-            # Also where the caller has had enough.
+            # Also if the caller stops early.
             self._kept = (*kept, *older)
 
     def newest(self, spark: SparkSession) -> int:
-        """The table's newest version; -1 where there is no table."""
+        """Return the table's newest version; -1 if there is no table."""
         self._kept = kept = self._renewed(spark)
         return kept[0].version if kept else next((commit.version for commit in self._read(spark, ())), -1)
 
     def transactions(self, spark: SparkSession, location: str) -> dict[str, int]:
-        """Return the `txn` version of each chain, by appId. It outlives the history.
+        """Return the `txn` version of each chain, by appId. Transactions outlive the history.
 
-        Read from the last checkpoint on, where the log is a directory that we see, and that is one of the usual kind;
-        else by Spark, in the whole log of the table at `location`.
+        Reads the last checkpoint and the commits after it, if the log is visible here and the checkpoint is of the
+        usual kind. Otherwise Spark reads the whole log.
+
+        Args:
+            spark: The session.
+            location: The table's location.
         """
         if self.directory is not None:
             found = transactions_in(self.directory, self.newest(spark))
@@ -81,10 +89,10 @@ class DeltaLog:
                 return found
         return _transactions_by_spark(spark, location)
 
-    def _renewed(self, spark: SparkSession) -> tuple[Commit, ...]:
-        """What is kept, with all that has been committed since; nothing of a table that is not there any more."""
+    def _renewed(self, spark: SparkSession) -> tuple[DeltaCommit, ...]:
+        """Return the cache with all newer commits in front; empty if its table is gone."""
         kept = self._kept
-        newer: list[Commit] = []
+        newer: list[DeltaCommit] = []
         for commit in self._read(spark, ()) if kept else ():
             if commit == kept[0]:
                 return (*newer, *kept)[:_KEPT]
@@ -93,13 +101,13 @@ class DeltaLog:
             newer.append(commit)
         return tuple(newer)
 
-    def _read(self, spark: SparkSession, after: tuple[Commit, ...]) -> Iterator[Commit]:
-        """All commits, or those that come after (so, are older than) these."""
+    def _read(self, spark: SparkSession, after: tuple[DeltaCommit, ...]) -> Iterator[DeltaCommit]:
+        """Yield all commits, or only those older than the given ones."""
         if self.directory is not None:
             return self._files(self.directory, after)
         return self._pages(spark, after)
 
-    def _pages(self, spark: SparkSession, after: tuple[Commit, ...]) -> Iterator[Commit]:
+    def _pages(self, spark: SparkSession, after: tuple[DeltaCommit, ...]) -> Iterator[DeltaCommit]:
         limit, below = _FIRST_PAGE, _ABOVE_ALL
         if after:
             below = after[-1].version
@@ -119,7 +127,7 @@ class DeltaLog:
                 return
             limit *= _PAGES_GROW
 
-    def _files(self, directory: Path, after: tuple[Commit, ...]) -> Iterator[Commit]:
+    def _files(self, directory: Path, after: tuple[DeltaCommit, ...]) -> Iterator[DeltaCommit]:
         version = after[-1].version - 1 if after else self._newest(directory)
         while version >= 0:
             try:
@@ -130,8 +138,8 @@ class DeltaLog:
             version -= 1
 
     def _newest(self, directory: Path) -> int:
-        """The newest version; -1 where there is no table."""
-        kept = self._kept  # of other threads', too
+        """Return the newest version; -1 if there is no table."""
+        kept = self._kept  # other threads may have filled it
         if kept and _has(directory, kept[0].version):
             return last_number(partial(_has, directory), kept[0].version)
         for known in (checkpointed(directory), 0):
@@ -145,8 +153,8 @@ class DeltaLog:
         return int(max(names)[:20]) if names else -1
 
 
-def _of_row(row: Any) -> Commit:
-    return Commit.of(
+def _of_row(row: Any) -> DeltaCommit:
+    return DeltaCommit.of(
         row.version,
         stamp=str(row.timestamp),
         operation=row.operation or "",
@@ -156,20 +164,20 @@ def _of_row(row: Any) -> Commit:
     )
 
 
-def _of_file(path: Path, version: int) -> Commit:
-    told = _commit_info(path)
-    return Commit.of(
+def _of_file(path: Path, version: int) -> DeltaCommit:
+    info = _commit_info(path)
+    return DeltaCommit.of(
         version,
-        stamp=str(told.get("timestamp", "")),
-        operation=told.get("operation") or "",
-        parameters=told.get("operationParameters") or {},
-        metrics=told.get("operationMetrics") or {},
-        metadata=told.get("userMetadata"),
+        stamp=str(info.get("timestamp", "")),
+        operation=info.get("operation") or "",
+        parameters=info.get("operationParameters") or {},
+        metrics=info.get("operationMetrics") or {},
+        metadata=info.get("userMetadata"),
     )
 
 
 def _commit_info(path: Path) -> dict[str, Any]:
-    """Of a commit's file, in which it stands first, as a rule. Some writers leave it out."""
+    """Return the `commitInfo` of a commit's file, usually its first line; empty if the writer left it out."""
     with path.open(encoding="utf-8") as lines:
         for line in lines:
             if line.startswith(_COMMIT_INFO):
@@ -181,7 +189,7 @@ def _commit_info(path: Path) -> dict[str, Any]:
 
 
 def commit_file(root: Path, version: int) -> Path:
-    """Of a table's version."""
+    """Return the path of a version's commit file."""
     return root / "_delta_log" / _file_name(version)
 
 
@@ -194,7 +202,7 @@ def _has(directory: Path, version: int) -> bool:
 
 
 def _transactions_by_spark(spark: SparkSession, location: str) -> dict[str, int]:
-    """A job of Spark's over the whole log. Each of its files says what was newest once, and versions only rise."""
+    """Read the whole log with Spark. Each file holds what was newest at its time, and versions only rise."""
     newest: dict[str, int] = {}
     log = f"{location.rstrip('/')}/_delta_log"
     for read in (_json_txns, _checkpoint_txns):

@@ -1,4 +1,4 @@
-"""Where a Delta table is: a path or a name in a catalog; and what of it is a directory that this process sees, too."""
+"""Location of a Delta table: a path or a name in a catalog, and the directory that this process can see of it."""
 
 from __future__ import annotations
 
@@ -14,19 +14,28 @@ from sarameya import ConfigError
 
 _PART = re.compile(r"[^\W\d]\w*|`[^`]+`")
 _HIDDEN = "_sarameya"
-"""Delta leaves alone what begins with an underscore; VACUUM, too."""
+"""Delta, VACUUM included, ignores names that start with an underscore."""
 
 
 @attrs.frozen(slots=True)
 class Place:
-    """A table's place: `location` for one that is named by its path, `table` for a catalog's."""
+    """A table's location.
+
+    Attributes:
+        location: URL of a table that is named by its path; else empty.
+        table: Quoted name of a catalog's table; else empty.
+    """
 
     location: str = ""
     table: str = ""
 
     @classmethod
     def of(cls, text: object) -> Self:
-        """Raises ConfigError. A path without a scheme is a local one."""
+        """Parse a table's name or path. A path without a scheme is a local one.
+
+        Raises:
+            ConfigError: It is neither a path nor a name.
+        """
         if isinstance(text, os.PathLike):
             text = os.fspath(text)
         if not isinstance(text, str) or not text:
@@ -49,25 +58,25 @@ class Place:
 
     @property
     def sql(self) -> str:
-        """In SQL."""
+        """The table's name in SQL."""
         return self.table or f"delta.`{self.location.replace('`', '``')}`"
 
     @property
     def file_name(self) -> str:
-        """For a directory of this table's own."""
+        """Name for a directory that belongs to this table."""
         return quote(str(self), safe="").lstrip(".")
 
 
 def local_root(location: str) -> Path | None:
-    """The directory of a `file:` location; None for any other."""
+    """Return the directory of a `file:` location; None for any other."""
     return Path(_path(location)) if location.startswith("file:") else None
 
 
 def _path(location: str) -> str:
-    """Of a `file:` location. Hadoop knows no percent-escapes in it."""
+    """Return the path of a `file:` location, unchanged: Hadoop does not decode percent-escapes in it."""
     return location.removeprefix("file:").removeprefix("//")
 
 
 def hidden(root: Path) -> Path:
-    """The directory below a table's root in which Sarameya keeps what is no table's."""
+    """Return the directory below a table's root for Sarameya's own files."""
     return root / _HIDDEN

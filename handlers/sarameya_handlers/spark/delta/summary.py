@@ -1,10 +1,10 @@
-"""A Delta log that is searched as far back as its summary, however long it is.
+"""Searches in a Delta log that stay fast however long the log is, by a summary.
 
-    <root>/_sarameya/heads.json      where all chains ended as of one commit of the log (chains.Summary)
+    <root>/_sarameya/heads.json      the end of every chain as of one commit of the log (chains.Summary)
 
-A chain in which nothing has landed for long, or never, would be looked for through the whole log. So each few hundred
-commits whoever lands writes down what the log says up to then. Whoever reads it looks whether the log has the very
-commit that it ends with, and reads the log itself where not: only time depends on the file.
+Without it, a search for a chain with no recent link, or none at all, would read the whole log. So a sink writes a
+summary of the log every few hundred commits. A reader checks that the log has exactly the summary's last commit, and
+reads the log itself otherwise: the file affects only the time taken.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import msgspec
 from sarameya_handlers.landing.errors import ChainError
 from sarameya_handlers.landing.files import put_over
 from sarameya_handlers.landing.links import ChainKey
-from sarameya_handlers.spark.delta.chains import Found, Summary, search, summarized
-from sarameya_handlers.spark.delta.commits import Commit
+from sarameya_handlers.spark.delta.chains import ChainHistory, Summary, search, summarize
+from sarameya_handlers.spark.delta.commits import DeltaCommit
 from sarameya_handlers.spark.delta.log import DeltaLog
 
 if TYPE_CHECKING:
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("sarameya.spark")
 
-RENEWED_EACH = 256
+RENEWAL_INTERVAL = 256
 """Commits from one summary to the next."""
 _FAR = 2_000
-"""Commits that a search reads before the log is summarized first."""
+"""Commits that a search reads before it renews the summary first."""
 _QUICKLY_READ = 20_000
-"""Commits since the last summary that are read from files only in order to renew it."""
+"""Most commits since the last summary that are read from files only to renew it."""
 _QUICKLY_ASKED = 1_000
-"""The same, of a log that Spark is asked for."""
+"""The same limit for a log that is read by SQL."""
 
 
 class SummarizedLog:
-    """Searches in one table's log. Used by several threads at once: the summary is replaced, never changed."""
+    """Searches in one table's log. Thread-safe: the summary is replaced, never changed."""
 
     def __init__(self, log: DeltaLog) -> None:
         self._log = log
@@ -49,24 +49,24 @@ class SummarizedLog:
         """The newest version when a renewal was last tried."""
 
     def is_kept_in(self, file: Path) -> None:
-        """Take over the summary in this file, if it is one, and write there from now on."""
+        """Load the summary from this file, if it has one, and write it there from now on."""
         self._file = file
         self._summary = _read(file)
 
-    def search(self, spark: SparkSession, since: Mapping[ChainKey, int]) -> dict[ChainKey, Found]:
-        """Return of each of these chains the links from that number on. Raises as `chains.search` does."""
+    def search(self, spark: SparkSession, since: Mapping[ChainKey, int]) -> dict[ChainKey, ChainHistory]:
+        """Return the links of each given chain, starting at the given number. Raises as `chains.search` does."""
         found = self._search_near(spark, since)
         if found is None:
             self._renew(spark)
             return search(self._log.commits(spark), since, self._summary)
         newest = max((chain.seen for chain in found.values()), default=-1)
         before = max(self._tried, self._summary.last.version if self._summary else -1)
-        if RENEWED_EACH <= newest - before <= (_QUICKLY_READ if self._log.directory else _QUICKLY_ASKED):
+        if RENEWAL_INTERVAL <= newest - before <= (_QUICKLY_READ if self._log.directory else _QUICKLY_ASKED):
             self._renew(spark)
         return found
 
-    def _search_near(self, spark: SparkSession, since: Mapping[ChainKey, int]) -> dict[ChainKey, Found] | None:
-        """Return None where the search goes far back."""
+    def _search_near(self, spark: SparkSession, since: Mapping[ChainKey, int]) -> dict[ChainKey, ChainHistory] | None:
+        """Search as far as is quick. Return None if the search would go further back."""
         try:
             return search(_near(self._log.commits(spark)), since, self._summary)
         except _FarError:
@@ -74,9 +74,9 @@ class SummarizedLog:
 
     def _renew(self, spark: SparkSession) -> None:
         try:
-            summary = summarized(self._log.commits(spark), self._summary)
+            summary = summarize(self._log.commits(spark), self._summary)
         except ChainError as error:
-            # Of another chain, perhaps: whoever lands in that one is told.
+            # Perhaps another chain is broken; the sink that lands in it reports the error.
             logger.debug("the log is not summarized: %s", error)
             self._tried = self._log.newest(spark)
             return
@@ -89,10 +89,10 @@ class SummarizedLog:
 
 
 class _FarError(Exception):
-    """A search goes far back."""
+    """The search would go far back."""
 
 
-def _near(commits: Iterable[Commit]) -> Iterator[Commit]:
+def _near(commits: Iterable[DeltaCommit]) -> Iterator[DeltaCommit]:
     for count, commit in enumerate(commits):
         if count == _FAR:
             raise _FarError

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Origin
-from sarameya_handlers.spark.delta.commits import Commit, Mark
+from sarameya_handlers.spark.delta.commits import CommitMark, DeltaCommit
 
 KEY = ChainKey("sink", "orders", 0)
 OTHER = ChainKey("sink", "orders", 1)
@@ -37,7 +37,7 @@ def link(number: int, key: ChainKey = KEY, **changes: Any) -> Link:
 class History:
     """A table's commits. Each method commits; `landed` as a writer does that knows all there is."""
 
-    commits: list[Commit] = attrs.field(factory=list)
+    commits: list[DeltaCommit] = attrs.field(factory=list)
     """Newest first."""
 
     @property
@@ -50,17 +50,17 @@ class History:
             self._commit()
 
     def landed(self, number: int, key: ChainKey = KEY, *, seen: int | None = None, term: int = 0) -> None:
-        self._commit(mark=Mark(link(number, key), self.newest if seen is None else seen, term))
+        self._commit(mark=CommitMark(link(number, key), self.newest if seen is None else seen, term))
 
     def restored(self, version: int) -> None:
         self._commit(restores=version)
 
     def _commit(self, **what: Any) -> None:
         version = self.newest + 1
-        self.commits.insert(0, Commit(version, f"stamp {version}", **what))
+        self.commits.insert(0, DeltaCommit(version, f"stamp {version}", **what))
 
 
-def info(commit: Commit) -> dict[str, Any]:
+def info(commit: DeltaCommit) -> dict[str, Any]:
     """The `commitInfo` of a commit's file."""
     told: dict[str, Any] = {"timestamp": 1000 + commit.version, "operation": "WRITE", "operationParameters": {}}
     if commit.restores is not None:
@@ -72,7 +72,7 @@ def info(commit: Commit) -> dict[str, Any]:
     return told
 
 
-def write_log(root: Path, commits: Sequence[Commit]) -> None:
+def write_log(root: Path, commits: Sequence[DeltaCommit]) -> None:
     """These commits as files of a table's log."""
     log = root / "_delta_log"
     log.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def write_log(root: Path, commits: Sequence[Commit]) -> None:
 class FakeHistorySpark:
     """Answers `DESCRIBE HISTORY`, and counts what it is asked for in `limits`."""
 
-    def __init__(self, commits: Sequence[Commit]) -> None:
+    def __init__(self, commits: Sequence[DeltaCommit]) -> None:
         self.commits = commits
         self.limits: list[int] = []
         self.error: Exception | None = None

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from sarameya_handlers.landing.errors import BrokenChainError, RewoundTableError
 from sarameya_handlers.landing.links import ChainKey
-from sarameya_handlers.spark.delta.chains import LAST, Found, everything, live, search
-from sarameya_handlers.spark.delta.commits import Commit
+from sarameya_handlers.spark.delta.chains import LAST, ChainHistory, live, search, search_all
+from sarameya_handlers.spark.delta.commits import DeltaCommit
 from tests.handlers.spark.delta.kit import KEY, OTHER, History
 
 
-def numbers(found: Found) -> list[int]:
+def numbers(found: ChainHistory) -> list[int]:
     return [link.number for link in found.links]
 
 
@@ -23,7 +23,7 @@ def looked_at(history: History, since: dict[ChainKey, int]) -> int:
     """How many commits a search takes."""
     taken = 0
 
-    def counted() -> Iterator[Commit]:
+    def counted() -> Iterator[DeltaCommit]:
         nonlocal taken
         for commit in history.commits:
             taken += 1
@@ -68,7 +68,7 @@ def test_chain_that_has_not_begun_is_known_not_to_have(history: History) -> None
     (none,) = found.values()
     assert none.links == []
     assert none.is_whole
-    assert search([], {KEY: LAST})[KEY] == Found(links=[], seen=-1, term=0, is_whole=True)
+    assert search([], {KEY: LAST})[KEY] == ChainHistory(links=[], seen=-1, term=0, is_whole=True)
 
 
 def test_history_that_was_cleaned_up_does_not_prove_that_a_chain_has_not_begun(history: History) -> None:
@@ -119,7 +119,7 @@ def test_link_of_a_member_that_did_not_know_of_the_restore_is_refused(history: H
         with pytest.raises(BrokenChainError, match="by a member that did not know"):
             search(history.commits, {KEY: since})
     with pytest.raises(BrokenChainError):
-        everything(history.commits)
+        search_all(history.commits)
     assert numbers(search(history.commits, {OTHER: 1})[OTHER]) == [1]
 
 
@@ -138,10 +138,10 @@ def test_restore_to_a_time_is_refused(history: History) -> None:
 
 
 def test_everything_finds_every_chain(history: History) -> None:
-    found = everything(history.commits)
+    found = search_all(history.commits)
     assert {key: numbers(chain) for key, chain in found.items()} == {KEY: [1, 2, 3], OTHER: [1, 2, 3]}
     history.restored(1)
-    assert {key: numbers(chain) for key, chain in everything(history.commits).items()} == {KEY: [1]}
+    assert {key: numbers(chain) for key, chain in search_all(history.commits).items()} == {KEY: [1]}
 
 
 @given(st.lists(st.sampled_from(["land", "land other", "other", "restore"]), max_size=30), st.randoms())
@@ -166,6 +166,6 @@ def test_chains_are_those_of_a_table_that_keeps_a_copy_of_each_version(actions: 
             now.setdefault(key, []).append(number)
         states.append(now)
     wanted = {key: links for key, links in states[-1].items() if links}
-    assert {key: numbers(found) for key, found in everything(history.commits).items()} == wanted
+    assert {key: numbers(found) for key, found in search_all(history.commits).items()} == wanted
     for key, links in wanted.items():
         assert numbers(search(history.commits, {key: 1})[key]) == links

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sarameya import HandlerError
-from sarameya_handlers.spark.delta.checks import Detail, check_detail, check_session, check_store, seconds_of
+from sarameya_handlers.spark.delta.checks import TableDetail, check_detail, check_session, check_store, seconds_of
 from sarameya_handlers.spark.tables.table import Layout
 
 DAY = 24 * 3600.0
@@ -44,7 +44,7 @@ def spark(**settings: str) -> Any:
 
 def test_detail_of_a_table_is_what_delta_says() -> None:
     told = row(partitionColumns=["day"], tableFeatures=["appendOnly"], properties={"a": "b"})
-    assert Detail.ask(FakeSpark(told), "t") == Detail(  # type: ignore[arg-type]
+    assert TableDetail.load(FakeSpark(told), "t") == TableDetail(  # type: ignore[arg-type]
         location="file:/data/t", partition_columns=("day",), features=("appendOnly",), properties={"a": "b"}
     )
 
@@ -57,23 +57,23 @@ def test_detail_of_a_table_is_what_delta_says() -> None:
     ],
 )
 def test_detail_of_no_table_is_none(said: str) -> None:
-    assert Detail.ask(FakeSpark(RuntimeError(said)), "t") is None  # type: ignore[arg-type]
+    assert TableDetail.load(FakeSpark(RuntimeError(said)), "t") is None  # type: ignore[arg-type]
 
 
 def test_spark_without_delta_is_told_what_it_lacks() -> None:
     error = RuntimeError("[PARSE_SYNTAX_ERROR] Syntax error at or near 'DETAIL'")
     with pytest.raises(HandlerError, match=r"(?s)io\.delta:delta-spark.*DeltaSparkSessionExtension"):
-        Detail.ask(FakeSpark(error), "t")  # type: ignore[arg-type]
+        TableDetail.load(FakeSpark(error), "t")  # type: ignore[arg-type]
 
 
 def test_other_errors_are_let_through() -> None:
     with pytest.raises(RuntimeError, match="no room"):
-        Detail.ask(FakeSpark(RuntimeError("no room")), "t")  # type: ignore[arg-type]
+        TableDetail.load(FakeSpark(RuntimeError("no room")), "t")  # type: ignore[arg-type]
 
 
 def test_table_of_another_format_is_refused() -> None:
     with pytest.raises(HandlerError, match="format parquet"):
-        Detail.ask(FakeSpark(row(format="parquet")), "t")  # type: ignore[arg-type]
+        TableDetail.load(FakeSpark(row(format="parquet")), "t")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,8 @@ def test_interval_of_months_is_refused_by_name() -> None:
 
 
 def test_history_is_kept_for_thirty_days_unless_the_table_says_otherwise() -> None:
-    assert Detail(location="").kept_for == 30 * DAY
-    assert Detail(location="", properties={"delta.logRetentionDuration": "interval 2 days"}).kept_for == 2 * DAY
+    assert TableDetail(location="").kept_for == 30 * DAY
+    assert TableDetail(location="", properties={"delta.logRetentionDuration": "interval 2 days"}).kept_for == 2 * DAY
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_history_is_kept_for_thirty_days_unless_the_table_says_otherwise() -> No
 )
 def test_table_that_will_not_do_is_refused(detail: dict[str, Any], layout: dict[str, Any], told: str) -> None:
     with pytest.raises(HandlerError, match=told):
-        check_detail("delta:t", Detail(location="", **detail), Layout(**layout))
+        check_detail("delta:t", TableDetail(location="", **detail), Layout(**layout))
 
 
 @pytest.mark.parametrize(
@@ -128,12 +128,12 @@ def test_table_that_will_not_do_is_refused(detail: dict[str, Any], layout: dict[
 def test_fault_57_directories_are_named_by_values_on_file_systems_only(
     location: str, properties: dict[str, str], named: tuple[str, ...]
 ) -> None:
-    detail = Detail(location=location, partition_columns=("city",), properties=properties)
+    detail = TableDetail(location=location, partition_columns=("city",), properties=properties)
     assert detail.named_directories == named
 
 
 def test_table_that_will_do_is_taken() -> None:
-    detail = Detail(location="", partition_columns=("Day",), features=("deletionVectors", "columnMapping"))
+    detail = TableDetail(location="", partition_columns=("Day",), features=("deletionVectors", "columnMapping"))
     check_detail("delta:t", detail, Layout(partition_by=("day",)))
     check_detail("delta:t", detail, Layout())
 

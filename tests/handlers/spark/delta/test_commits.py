@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from sarameya_handlers.landing.errors import BrokenChainError
 from sarameya_handlers.landing.links import ChainKey
-from sarameya_handlers.spark.delta.commits import Commit, Mark, app_id, key_of, number_of, txn_version
+from sarameya_handlers.spark.delta.commits import CommitMark, DeltaCommit, app_id, key_of, number_of, txn_version
 from tests.handlers.spark.delta.kit import GAP, KEY, link
 
 WRITTEN = {"numOutputRows": "7", "numOutputBytes": "512", "numFiles": "1"}
 
 
-def commit(metadata: str | None = None, operation: str = "WRITE", **what: object) -> Commit:
+def commit(metadata: str | None = None, operation: str = "WRITE", **what: object) -> DeltaCommit:
     told = {"parameters": {"mode": "Append"}, "metrics": WRITTEN, **what}
-    return Commit.of(4, stamp="now", operation=operation, metadata=metadata, **told)  # type: ignore[arg-type]
+    return DeltaCommit.of(4, stamp="now", operation=operation, metadata=metadata, **told)  # type: ignore[arg-type]
 
 
 @given(st.text(min_size=1), st.text(min_size=1), st.integers(0, 10**6))
@@ -41,34 +41,34 @@ def test_txn_version_is_the_number_and_above_all_of_older_terms() -> None:
 
 
 def test_mark_is_read_back() -> None:
-    mark = Mark(link(3), seen=17, term=5)
-    assert Mark.from_json(mark.to_json()) == mark
+    mark = CommitMark(link(3), seen=17, term=5)
+    assert CommitMark.from_json(mark.to_json()) == mark
 
 
 @pytest.mark.parametrize("text", [None, "", "nightly load", "{}", '{"sarameya', '["sarameya"]', '{"app": "sarameya"}'])
 def test_metadata_of_others_are_no_mark(text: str | None) -> None:
-    assert Mark.from_json(text) is None
+    assert CommitMark.from_json(text) is None
 
 
 def test_metadata_that_only_look_like_a_mark_are_refused() -> None:
     with pytest.raises(BrokenChainError, match="no link"):
-        Mark.from_json('{"sarameya": {"link": {}}}')
+        CommitMark.from_json('{"sarameya": {"link": {}}}')
 
 
 def test_commit_tells_what_delta_has_counted() -> None:
-    found = commit(Mark(link(1), -1, 0).to_json())
+    found = commit(CommitMark(link(1), -1, 0).to_json())
     assert found.mark is not None
     assert (found.mark.link.rows, found.mark.link.size_bytes) == (7, 512)
 
 
 def test_commit_whose_metrics_are_switched_off_has_unknown_rows() -> None:
-    found = commit(Mark(link(1), -1, 0).to_json(), metrics={})
+    found = commit(CommitMark(link(1), -1, 0).to_json(), metrics={})
     assert found.mark is not None
     assert (found.mark.link.rows, found.mark.link.size_bytes) == (-1, -1)
 
 
 def test_gap_has_no_rows_whatever_was_counted() -> None:
-    found = commit(Mark(link(2, **GAP), -1, 0).to_json())
+    found = commit(CommitMark(link(2, **GAP), -1, 0).to_json())
     assert found.mark is not None
     assert found.mark.link.rows == 0
 
@@ -88,5 +88,5 @@ def test_restore_says_which_version_it_brought_back(parameters: dict[str, object
 
 
 def test_commit_of_others_says_nothing() -> None:
-    assert commit(operation="OPTIMIZE", parameters={"version": "3"}) == Commit(4, "now")
-    assert commit(Mark(link(1, KEY), -1, 0).to_json(), operation="CREATE TABLE").mark is not None
+    assert commit(operation="OPTIMIZE", parameters={"version": "3"}) == DeltaCommit(4, "now")
+    assert commit(CommitMark(link(1, KEY), -1, 0).to_json(), operation="CREATE TABLE").mark is not None

@@ -20,12 +20,12 @@ from sarameya_handlers.spark.delta import chains
 from sarameya_handlers.spark.delta import growth as growth_module
 from sarameya_handlers.spark.delta import log as log_module
 from sarameya_handlers.spark.delta import summary as summary_module
-from sarameya_handlers.spark.delta.chains import LAST, Found
+from sarameya_handlers.spark.delta.chains import LAST, ChainHistory
 from sarameya_handlers.spark.delta.checkpoints import transactions_in
-from sarameya_handlers.spark.delta.commits import Commit, Mark
+from sarameya_handlers.spark.delta.commits import CommitMark, DeltaCommit
 from sarameya_handlers.spark.delta.growth import growth_of
 from sarameya_handlers.spark.delta.log import DeltaLog, commit_file
-from sarameya_handlers.spark.delta.summary import RENEWED_EACH, SummarizedLog
+from sarameya_handlers.spark.delta.summary import RENEWAL_INTERVAL, SummarizedLog
 from tests.handlers.file_calls import FileCalls
 from tests.handlers.spark.delta.kit import KEY, OTHER, FakeHistorySpark, History, link, write_log
 
@@ -44,7 +44,7 @@ def short_memories(monkeypatch: pytest.MonkeyPatch) -> None:
 def table(root: Path, count: int, *, checkpoint: bool = True) -> History:
     """A log in which one chain has landed once, long ago, and another one in every commit since."""
     links = [link(1, OTHER), *(link(number) for number in range(1, count))]
-    commits = [Commit(at, f"stamp {at}", mark=Mark(one, at - 1, 0)) for at, one in enumerate(links)]
+    commits = [DeltaCommit(at, f"stamp {at}", mark=CommitMark(one, at - 1, 0)) for at, one in enumerate(links)]
     history = History(commits[::-1])
     write_log(root, history.commits)
     (root / "_sarameya").mkdir()
@@ -66,16 +66,16 @@ def write_checkpoint(root: Path, version: int, txns: dict[str, int]) -> None:
 def opened(root: Path) -> SummarizedLog:
     log = DeltaLog("t")
     log.is_at(root)
-    summarized = SummarizedLog(log)
-    summarized.is_kept_in(root / "_sarameya" / "heads.json")
-    return summarized
+    summarize = SummarizedLog(log)
+    summarize.is_kept_in(root / "_sarameya" / "heads.json")
+    return summarize
 
 
-def numbers(found: dict[ChainKey, Found]) -> dict[ChainKey, int]:
+def numbers(found: dict[ChainKey, ChainHistory]) -> dict[ChainKey, int]:
     return {key: chain.links[-1].number for key, chain in found.items() if chain.links}
 
 
-def heads(log: SummarizedLog, *keys: ChainKey) -> dict[ChainKey, Found]:
+def heads(log: SummarizedLog, *keys: ChainKey) -> dict[ChainKey, ChainHistory]:
     return log.search(NO_SPARK, dict.fromkeys(keys, LAST))
 
 
@@ -144,15 +144,17 @@ def test_summary_is_renewed_as_the_log_goes_on(tmp_path: Path) -> None:
     heads(log, KEY)
     file = tmp_path / "_sarameya" / "heads.json"
     assert not file.exists(), "a young log is read in no time"
-    for number in range(10, RENEWED_EACH + 20):
+    for number in range(10, RENEWAL_INTERVAL + 20):
         history.landed(number)
         write_log(tmp_path, history.commits[:1])
         heads(log, KEY)
-    assert json.loads(file.read_text())["last"]["version"] >= RENEWED_EACH - 1
+    assert json.loads(file.read_text())["last"]["version"] >= RENEWAL_INTERVAL - 1
 
 
 def test_long_history_is_not_asked_of_spark_only_to_summarize_it() -> None:
-    history = History([Commit(at, f"stamp {at}", mark=Mark(link(at + 1), at - 1, 0)) for at in range(5000)][::-1])
+    history = History(
+        [DeltaCommit(at, f"stamp {at}", mark=CommitMark(link(at + 1), at - 1, 0)) for at in range(5000)][::-1]
+    )
     spark: Any = FakeHistorySpark(history.commits)
     found = SummarizedLog(DeltaLog("t")).search(spark, {KEY: LAST})
     assert numbers(found) == {KEY: 5000}
@@ -162,7 +164,7 @@ def test_long_history_is_not_asked_of_spark_only_to_summarize_it() -> None:
 def test_summary_of_a_table_that_was_made_anew_does_not_count(tmp_path: Path) -> None:
     table(tmp_path, SHORT)
     heads(opened(tmp_path), KEY, NEW)
-    anew = [Commit(at, "", mark=Mark(link(at + 1, NEW), at - 1, 0)) for at in range(SHORT)]
+    anew = [DeltaCommit(at, "", mark=CommitMark(link(at + 1, NEW), at - 1, 0)) for at in range(SHORT)]
     write_log(tmp_path, anew)
     assert numbers(heads(opened(tmp_path), KEY, OTHER, NEW)) == {NEW: SHORT}
 
@@ -185,7 +187,7 @@ def test_summary_that_cannot_be_written_costs_time_only(tmp_path: Path) -> None:
 
 def test_summary_ends_with_a_commit_that_is_like_no_other() -> None:
     history = table_of_strangers()
-    summary = chains.summarized(history.commits)
+    summary = chains.summarize(history.commits)
     assert summary is not None
     assert summary.last.version == 1
 
@@ -195,7 +197,7 @@ def table_of_strangers() -> History:
     history = History()
     history.landed(1)
     history.landed(2)
-    nameless = [Commit(version, "") for version in (3, 2)]
+    nameless = [DeltaCommit(version, "") for version in (3, 2)]
     return History([*nameless, *history.commits])
 
 
@@ -317,14 +319,14 @@ def test_search_with_any_summary_finds_what_it_finds_without(seed: int) -> None:
             history = random_history(random)
             at = random.randrange(len(history.commits) + 1)
             earlier = random.randrange(at, len(history.commits) + 1)
-            before = chains.summarized(history.commits[earlier:])
-            summary = chains.summarized(history.commits[at:], before)
+            before = chains.summarize(history.commits[earlier:])
+            summary = chains.summarize(history.commits[at:], before)
         except ChainError:
             continue
         if summary is None:
             continue
         since = {key: random.choice((LAST, 1, 3)) for key in random.sample((KEY, OTHER, NEW), random.randrange(1, 4))}
-        assert chains.summarized(history.commits[at:]) == summary
+        assert chains.summarize(history.commits[at:]) == summary
         stored = msgspec.json.decode(msgspec.json.encode(summary), type=chains.Summary)
         with_it = outcome(partial(chains.search, history.commits, since, stored))
         without = outcome(partial(chains.search, history.commits, since))

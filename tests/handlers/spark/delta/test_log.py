@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from sarameya_handlers.landing.errors import BrokenChainError
-from sarameya_handlers.spark.delta.commits import Commit
+from sarameya_handlers.spark.delta.commits import DeltaCommit
 from sarameya_handlers.spark.delta.log import DeltaLog
 from tests.handlers.spark.delta.kit import KEY, FakeHistorySpark, History, write_log
 
@@ -26,11 +26,11 @@ def history(count: int) -> History:
     return made
 
 
-def versions(commits: list[Commit]) -> list[int]:
+def versions(commits: list[DeltaCommit]) -> list[int]:
     return [commit.version for commit in commits]
 
 
-def marks(commits: list[Commit]) -> list[object]:
+def marks(commits: list[DeltaCommit]) -> list[object]:
     return [commit.mark and commit.mark.link.number for commit in commits]
 
 

@@ -14,15 +14,15 @@ import pytest
 
 from sarameya import HandlerError
 from sarameya_handlers.landing.links import ChainKey, Link
-from sarameya_handlers.spark.delta.commits import Mark
+from sarameya_handlers.spark.delta.commit_rules import CommitRules
+from sarameya_handlers.spark.delta.commits import CommitMark
 from sarameya_handlers.spark.delta.log import commit_file
-from sarameya_handlers.spark.delta.rows import records
+from sarameya_handlers.spark.delta.row_files import record_columns
 from sarameya_handlers.spark.delta.table import DeltaTable
-from sarameya_handlers.spark.delta.terms import Terms
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Landing, Phase
 from tests.conformance.adoptions import AdoptedDelta
-from tests.handlers.spark.delta.adopted import staged
+from tests.handlers.spark.delta.direct_commit_process import staged
 from tests.handlers.spark.delta.kit import FakeHistorySpark, History, link
 
 NO_SPARK: Any = None
@@ -78,17 +78,17 @@ def test_landing_that_nobody_wants_any_more_is_not_appended(tmp_path: Path) -> N
 class Sparks(AdoptedDelta):
     """What is left to Spark becomes a commit like any other, and is told of."""
 
-    def __init__(self, root: Path, terms: Terms) -> None:
+    def __init__(self, root: Path, rules: CommitRules) -> None:
         super().__init__(root)
-        self._terms_told = terms
+        self._terms_told = rules
         self.by_spark: list[int] = []
 
-    def _ask(self, spark: Any) -> Terms:
+    def _load_rules(self, spark: Any) -> CommitRules:
         return self._terms_told
 
     def _append(self, spark: Any, landing: Landing, shape: Any, ready: Any) -> None:
         known = self._search(spark, {landing.link.key: 1})[landing.link.key]
-        mark = Mark(landing.link, known.seen, known.term)
+        mark = CommitMark(landing.link, known.seen, known.term)
         told = {"timestamp": 1, "operation": "WRITE", "userMetadata": mark.to_json()}
         version = known.seen + 1
         commit_file(self.staging.parents[1], version).write_text(
@@ -99,7 +99,7 @@ class Sparks(AdoptedDelta):
 
 def test_of_a_flush_only_the_commit_with_the_checkpoint_is_sparks(tmp_path: Path) -> None:
     """Those behind it are our own again."""
-    table = Sparks(tmp_path, Terms(columns=records(), checkpoint_interval=5))
+    table = Sparks(tmp_path, CommitRules(columns=record_columns(), checkpoint_interval=5))
     table.open(NO_SPARK)
     keys = [ChainKey("sink", "orders", partition) for partition in range(7)]
     landings = [staged(tmp_path, attrs.evolve(link(1), key=key, attempt=uuid4().hex)) for key in keys]
@@ -109,14 +109,14 @@ def test_of_a_flush_only_the_commit_with_the_checkpoint_is_sparks(tmp_path: Path
 
 
 def test_chain_of_which_the_log_has_nothing_any_more_is_sparks_to_refuse(tmp_path: Path) -> None:
-    table = Sparks(tmp_path, Terms(columns=records()))
+    table = Sparks(tmp_path, CommitRules(columns=record_columns()))
     table.open(NO_SPARK)
     ours, other = link(1), attrs.evolve(link(1), key=ChainKey("sink", "orders", 9), attempt=uuid4().hex)
     for one in (ours, other):
         table.land(NO_SPARK, [staged(tmp_path, one)], Shaping(), lambda phase, landings: None)
     for version in (0, 1):
         commit_file(tmp_path, version).unlink()
-    anew = Sparks(tmp_path, Terms(columns=records()))
+    anew = Sparks(tmp_path, CommitRules(columns=record_columns()))
     anew._log.is_at(tmp_path)
     again = staged(tmp_path, attrs.evolve(ours, attempt=uuid4().hex))
     anew.land(NO_SPARK, [again], Shaping(), lambda phase, landings: None)

@@ -20,14 +20,14 @@ from sarameya_handlers import LandingError
 from sarameya_handlers.landing.errors import BrokenChainError
 from sarameya_handlers.landing.files import UnansweredError
 from sarameya_handlers.landing.links import Kind
-from sarameya_handlers.spark.delta import adopting
-from sarameya_handlers.spark.delta.adopting import Adopter, Adoption, lock_of
-from sarameya_handlers.spark.delta.commits import Mark, app_id, txn_version
+from sarameya_handlers.spark.delta import direct_commits
+from sarameya_handlers.spark.delta.commit_rules import CommitRules
+from sarameya_handlers.spark.delta.commits import CommitMark, app_id, txn_version
+from sarameya_handlers.spark.delta.direct_commits import CommitOutcome, DirectCommitter, commit_lock
 from sarameya_handlers.spark.delta.log import commit_file
-from sarameya_handlers.spark.delta.rows import Rows, records
-from sarameya_handlers.spark.delta.terms import Terms
+from sarameya_handlers.spark.delta.row_files import RowFile, record_columns
 from sarameya_handlers.spark.tables.table import Landing
-from tests.handlers.spark.delta.adopted import (
+from tests.handlers.spark.delta.direct_commit_process import (
     adopt,
     as_staged,
     chain,
@@ -53,7 +53,7 @@ def test_links_and_their_rows_are_read_back(root: Path) -> None:
     first, gap, second = link(1), link(2, kind=Kind.GAP, reason="gone", rows=0), link(3)
     for one in (first, gap, second):
         landing = Landing(link=one, staged=None) if one.kind is Kind.GAP else staged(root, one)
-        assert adopt(root, landing) is Adoption.MADE
+        assert adopt(root, landing) is CommitOutcome.MADE
     found = chain(root)
     assert [(one.number, one.attempt, one.rows) for one in found.links] == [
         (1, first.attempt, 10),
@@ -72,7 +72,7 @@ def test_links_and_their_rows_are_read_back(root: Path) -> None:
 def test_link_that_the_table_has_is_not_tried(root: Path) -> None:
     adopt(root, staged(root, link(1)))
     late = staged(root, link(1, attempt="f" * 32))
-    assert adopt(root, late) is Adoption.LOST
+    assert adopt(root, late) is CommitOutcome.LOST
     assert [one.attempt for one in chain(root).links] == [link(1).attempt]
     assert offsets(root) == list(range(10))
     assert len([*root.glob("part-*")]) == 1, "nothing is left of it"
@@ -81,7 +81,7 @@ def test_link_that_the_table_has_is_not_tried(root: Path) -> None:
 def test_number_of_a_later_term_is_above_all_of_older_ones(root: Path) -> None:
     again = link(2)
     adopt(root, staged(root, link(1)))
-    adopt(root, staged(root, again), read=lambda: Mark(again, 1, 4))
+    adopt(root, staged(root, again), read_mark=lambda: CommitMark(again, 1, 4))
     txn = json.loads(commit_file(root, 2).read_text().splitlines()[1])["txn"]
     assert txn["version"] == txn_version(4, 2)
 
@@ -93,10 +93,10 @@ def test_of_two_that_looked_at_the_same_time_one_wins(root: Path) -> None:
 
     def overtaken() -> None:
         if not any(one.number == 2 for one in chain(root).links):
-            assert adopt(root, staged(root, theirs)) is Adoption.MADE
+            assert adopt(root, staged(root, theirs)) is CommitOutcome.MADE
 
     late = staged(root, mine)
-    assert adopt(root, late, read=lambda: read_mark(log, mine), ready=overtaken) is Adoption.LOST
+    assert adopt(root, late, read_mark=lambda: read_mark(log, mine), on_ready=overtaken) is CommitOutcome.LOST
     assert [one.attempt for one in chain(root).links] == [link(1).attempt, theirs.attempt]
     assert offsets(root) == list(range(20))
     assert len([*root.glob("part-*")]) == 2
@@ -111,7 +111,7 @@ def test_commits_of_others_in_between_do_not_matter(root: Path) -> None:
                 commit(root, version, {"txn": {"appId": "x", "version": version}})
         told.append(True)
 
-    assert adopt(root, staged(root, link(1)), ready=others) is Adoption.MADE
+    assert adopt(root, staged(root, link(1)), on_ready=others) is CommitOutcome.MADE
     assert len(told) == 2
     found = chain(root)
     assert [one.number for one in found.links] == [1]
@@ -129,14 +129,14 @@ def test_restore_in_between_is_known_to_the_link(root: Path) -> None:
 
     late = link(3)
     with pytest.raises(AssertionError):  # `read_mark`'s: link 2 is gone
-        adopt(root, staged(root, late), ready=restore)
+        adopt(root, staged(root, late), on_ready=restore)
     assert [one.number for one in chain(root).links] == [1]
     assert not commit_file(root, 4).exists()
 
 
 def test_processes_that_race_for_links_each_win_some_and_none_is_there_twice(root: Path) -> None:
     links = 300
-    command = [sys.executable, "-m", "tests.handlers.spark.delta.adopted", str(root), str(links)]
+    command = [sys.executable, "-m", "tests.handlers.spark.delta.direct_commit_process", str(root), str(links)]
     racers = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     said = [racer.communicate(timeout=300)[0].splitlines() for racer in racers]
     assert [racer.returncode for racer in racers] == [0, 0]
@@ -162,80 +162,80 @@ def test_processes_that_race_for_links_each_win_some_and_none_is_there_twice(roo
 class Asked:
     """An adopter of one table, and how often it asks whether that is plain."""
 
-    def __init__(self, root: Path, *answers: Terms | None) -> None:
+    def __init__(self, root: Path, *answers: CommitRules | None) -> None:
         self._root = root
-        self._adopter = Adopter(root)
+        self._committer = DirectCommitter(root)
         self._answers = list(answers)
         self.count = 0
 
-    def land(self, number: int) -> Adoption:
+    def land(self, number: int) -> CommitOutcome:
         one, log = link(number), log_of(self._root)
         landing = staged(self._root, one)
         rows, read = as_staged(landing), partial(read_mark, log, one)
-        return self._adopter.append(landing, rows, read=read, ask=self._ask, ready=lambda: None)
+        return self._committer.append(landing, rows, read_mark=read, load_rules=self._load_rules, on_ready=lambda: None)
 
-    def _ask(self) -> Terms | None:
+    def _load_rules(self) -> CommitRules | None:
         self.count += 1
         return self._answers.pop(0)
 
 
 def test_table_that_asks_for_more_is_left_to_spark_as_long_as_it_does(root: Path) -> None:
     asked = Asked(root, plain(), None, plain())
-    assert [asked.land(1), asked.land(2)] == [Adoption.MADE] * 2
+    assert [asked.land(1), asked.land(2)] == [CommitOutcome.MADE] * 2
     assert asked.count == 1
     commit(root, 3, {"metaData": {"id": "any", "configuration": {"delta.constraints.few": "offset < 5"}}})
-    assert [asked.land(3), asked.land(3)] == [Adoption.SPARKS] * 2
+    assert [asked.land(3), asked.land(3)] == [CommitOutcome.LEFT_TO_SPARK] * 2
     assert asked.count == 2
     assert len([*root.glob("part-*")]) == 2, "nothing is left of it"
     commit(root, 4, {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}})
-    assert asked.land(3) is Adoption.MADE
+    assert asked.land(3) is CommitOutcome.MADE
 
 
 def test_table_is_asked_again_where_commits_have_been_cleaned_up_since(root: Path) -> None:
     asked, seen = list[int](), iter((1, 4))
-    adopter, one = Adopter(root), link(1)
+    adopter, one = DirectCommitter(root), link(1)
 
-    def ask() -> Terms:
+    def load() -> CommitRules:
         asked.append(1)
         return plain()
 
     for _ in range(2):  # versions 2 and 5; of 3 and 4 there is nothing
         landing = staged(root, attrs.evolve(one, attempt=uuid4().hex))
-        mark, rows = Mark(landing.link, next(seen), 0), as_staged(landing)
-        said = adopter.append(landing, rows, read=lambda mark=mark: mark, ask=ask, ready=lambda: None)  # type: ignore[misc]
-        assert said is Adoption.MADE
+        mark, rows = CommitMark(landing.link, next(seen), 0), as_staged(landing)
+        said = adopter.append(landing, rows, read_mark=lambda mark=mark: mark, load_rules=load, on_ready=lambda: None)  # type: ignore[misc]
+        assert said is CommitOutcome.MADE
     assert len(asked) == 2
 
 
 def test_commit_with_which_spark_writes_a_checkpoint_is_sparks(root: Path) -> None:
     for number in (1, 2):
-        assert adopt(root, staged(root, link(number)), ask=partial(plain, 3)) is Adoption.MADE
-    assert adopt(root, staged(root, link(3)), ask=partial(plain, 3)) is Adoption.SPARKS
+        assert adopt(root, staged(root, link(number)), load_rules=partial(plain, 3)) is CommitOutcome.MADE
+    assert adopt(root, staged(root, link(3)), load_rules=partial(plain, 3)) is CommitOutcome.LEFT_TO_SPARK
     commit(root, 3)
-    assert adopt(root, staged(root, link(3)), ask=partial(plain, 3)) is Adoption.MADE
+    assert adopt(root, staged(root, link(3)), load_rules=partial(plain, 3)) is CommitOutcome.MADE
 
 
 def test_rows_of_other_columns_than_the_table_has_by_now_are_sparks(root: Path) -> None:
     landing = staged(root, link(1))
     other = {"type": "struct", "fields": [{"name": "offset", "type": "integer", "nullable": True, "metadata": {}}]}
-    assert adopt(root, landing, ask=lambda: Terms(columns=other)) is Adoption.SPARKS
+    assert adopt(root, landing, load_rules=lambda: CommitRules(columns=other)) is CommitOutcome.LEFT_TO_SPARK
     assert [*root.glob("part-*")] == []
     gap = Landing(link=link(1, kind=Kind.GAP, reason="gone", rows=0), staged=None)
-    assert adopt(root, gap, ask=lambda: Terms(columns=other)) is Adoption.MADE, "it has none"
+    assert adopt(root, gap, load_rules=lambda: CommitRules(columns=other)) is CommitOutcome.MADE, "it has none"
 
 
 def test_file_that_spark_has_written_is_moved_and_keeps_its_packing_in_its_name(root: Path) -> None:
     landing = staged(root, link(1))
     assert landing.staged is not None
     written = landing.staged.rename(landing.staged.with_name("part-00000-0.c000.zstd.parquet"))
-    said = Adopter(root).append(
+    said = DirectCommitter(root).append(
         attrs.evolve(landing, staged=root / "gone"),
-        Rows(written, records()),
-        read=partial(read_mark, log_of(root), landing.link),
-        ask=plain,
-        ready=lambda: None,
+        RowFile(written, record_columns()),
+        read_mark=partial(read_mark, log_of(root), landing.link),
+        load_rules=plain,
+        on_ready=lambda: None,
     )
-    assert said is Adoption.MADE
+    assert said is CommitOutcome.MADE
     assert not written.exists()
     assert [file.name[-18:] for file in root.glob("part-*")] == ["-c000.zstd.parquet"]
     assert offsets(root) == list(range(10))
@@ -243,13 +243,15 @@ def test_file_that_spark_has_written_is_moved_and_keeps_its_packing_in_its_name(
 
 def test_link_of_which_the_log_cannot_tell_is_sparks(root: Path) -> None:
     """Its transactions outlive the history."""
-    assert adopt(root, staged(root, link(1)), read=lambda: Adoption.SPARKS) is Adoption.SPARKS
+    assert (
+        adopt(root, staged(root, link(1)), read_mark=lambda: CommitOutcome.LEFT_TO_SPARK) is CommitOutcome.LEFT_TO_SPARK
+    )
     assert [*root.glob("part-*")] == []
 
 
 def test_table_that_is_gone_is_sparks_to_make(root: Path) -> None:
     commit_file(root, 0).unlink()
-    assert adopt(root, staged(root, link(1))) is Adoption.SPARKS
+    assert adopt(root, staged(root, link(1))) is CommitOutcome.LEFT_TO_SPARK
     assert [*(root / "_delta_log").iterdir()] == []
 
 
@@ -262,7 +264,7 @@ def test_nothing_is_left_of_a_landing_that_nobody_wants_any_more(root: Path) -> 
 
     landing = staged(root, link(1))
     with pytest.raises(BrokenChainError):
-        adopt(root, landing, ready=unwanted)
+        adopt(root, landing, on_ready=unwanted)
     assert chain(root).links == []
     assert [*root.glob("part-*")] == []
     assert landing.staged is not None
@@ -278,7 +280,7 @@ def test_file_stays_where_it_is_not_known_whether_a_commit_names_it(
     def fail(*_: object) -> bool:
         raise kind(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(adopting, "put_if_absent", fail)
+    monkeypatch.setattr(direct_commits, "put_if_absent", fail)
     with pytest.raises(kind):
         adopt(root, staged(root, link(1)))
     assert len([*root.glob("part-*")]) == (0 if is_known else 1)
@@ -288,13 +290,13 @@ def test_file_stays_where_it_is_not_known_whether_a_commit_names_it(
 def test_landing_that_is_swept_while_it_sleeps_before_its_commit_is_not_committed(
     root: Path, monkeypatch: pytest.MonkeyPatch, swept: str
 ) -> None:
-    owner, name = (adopting, "_require") if swept == "part-*" else (os, "link")
+    owner, name = (direct_commits, "_require") if swept == "part-*" else (os, "link")
     real = getattr(owner, name)
     slept = False
 
     def asleep(*arguments: Any) -> None:
         nonlocal slept
-        if owner is adopting or "_delta_log" in str(arguments[1]):
+        if owner is direct_commits or "_delta_log" in str(arguments[1]):
             slept = True
             for path in root.glob(swept):
                 path.unlink()
@@ -313,7 +315,7 @@ def test_disk_that_fails_before_the_commit_leaves_nothing(root: Path, monkeypatc
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(adopting, "sync", fail)
+    monkeypatch.setattr(direct_commits, "sync", fail)
     with pytest.raises(OSError, match="No space"):
         adopt(root, staged(root, link(1)))
     assert [*root.glob("part-*")] == []
@@ -322,5 +324,5 @@ def test_disk_that_fails_before_the_commit_leaves_nothing(root: Path, monkeypatc
 def test_a_table_has_one_lock_by_whatever_path(tmp_path: Path) -> None:
     (tmp_path / "table").mkdir()
     (tmp_path / "alias").symlink_to(tmp_path / "table")
-    assert lock_of(tmp_path / "table") is lock_of(tmp_path / "alias")
-    assert lock_of(tmp_path / "table") is not lock_of(tmp_path / "other")
+    assert commit_lock(tmp_path / "table") is commit_lock(tmp_path / "alias")
+    assert commit_lock(tmp_path / "table") is not commit_lock(tmp_path / "other")

@@ -1,4 +1,4 @@
-"""What a Delta commit says of a Parquet file that it adds."""
+"""Size and statistics of a Parquet file, as the Delta commit that adds it records them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,22 @@ import attrs
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TEXT = 32
-"""Characters of a text that statistics have, as Delta's own have."""
+"""Number of characters that statistics keep of a text, as in Delta's own."""
 _LAST = "\U0010ffff"
-"""No character is greater."""
+"""The greatest character."""
 _MILLISECOND = 1000
-"""In microseconds: so exact are timestamps in statistics; a least one is rounded down, a greatest one up."""
+"""In microseconds: the precision of timestamps in statistics. Minimums are rounded down, maximums up."""
 
 
 @attrs.frozen(slots=True)
-class Facts:
-    """`size` in bytes; `statistics` in JSON, as the Delta protocol has them (Per-file Statistics)."""
+class FileStatistics:
+    """Statistics of one file.
+
+    Attributes:
+        rows: Number of rows.
+        size: Size in bytes.
+        statistics: JSON, as the Delta protocol defines it (Per-file Statistics).
+    """
 
     rows: int
     size: int
@@ -28,8 +34,13 @@ class Facts:
 
     @classmethod
     def of(cls, file: Path, indexed: int) -> Self:
-        """Of flat columns among the first `indexed` (all of them, if -1): the least and greatest value and how many are
-        null, as far as the file's footer says. Of binary columns Delta has no values."""
+        """Return the statistics of a file from its footer.
+
+        Args:
+            file: A Parquet file.
+            indexed: Number of columns that get minimum, maximum and null count; -1 for all. Nested columns get none.
+                Delta has no minimum and maximum for binary columns.
+        """
         import pyarrow.parquet as pq
 
         footer = pq.read_metadata(file)
@@ -47,16 +58,16 @@ class Facts:
             span = _span([chunk for chunk in chunks if chunk.num_values], schema.logical_type.type)
             if span is not None:
                 least[schema.name], greatest[schema.name] = span
-        told = {"numRecords": footer.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
-        return cls(footer.num_rows, file.stat().st_size, json.dumps(told, separators=(",", ":")))
+        statistics = {"numRecords": footer.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
+        return cls(footer.num_rows, file.stat().st_size, json.dumps(statistics, separators=(",", ":")))
 
 
-NONE = Facts(0, 0, "")
-"""Of no file."""
+NO_FILE = FileStatistics(0, 0, "")
+"""Statistics of a commit that adds no file."""
 
 
 def _span(chunks: list[Any], logical: str) -> tuple[Any, Any] | None:
-    """Of chunks that have values; None for none, for what has no order in Delta, and what the footer leaves out."""
+    """Return minimum and maximum over the chunks; None if the footer lacks them, or Delta does not order the type."""
     if not chunks or not all(chunk.has_min_max for chunk in chunks):
         return None
     if logical == "TIMESTAMP":
@@ -69,14 +80,14 @@ def _span(chunks: list[Any], logical: str) -> tuple[Any, Any] | None:
         return _text(chunks)
     if logical == "DATE":
         return _dates(chunks)
-    # A boolean is an int, too, to Python; it has no span in Delta.
+    # In Python a boolean is an int, too; Delta keeps no minimum and maximum for it.
     if logical == "INT" or (logical == "NONE" and type(chunks[0].min) is int):
         return min(chunk.min for chunk in chunks), max(chunk.max for chunk in chunks)
     return None
 
 
 def _text(chunks: list[Any]) -> tuple[str, str] | None:
-    """A long text's beginning, which is no greater; of a greatest one with what is greater than all that may follow."""
+    """Return the shortened minimum and maximum. A shortened maximum must end with a character that nothing exceeds."""
     try:
         low, high = min(chunk.min for chunk in chunks), max(chunk.max for chunk in chunks)
     except UnicodeDecodeError:  # Spark's strings may be any bytes

@@ -1,4 +1,4 @@
-"""A Delta table is created, and appended to: one landing, one commit."""
+"""Creating a Delta table and appending to it by Spark: one attempt, one commit."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from sarameya import HandlerError
-from sarameya_handlers.spark.delta.checks import Detail
-from sarameya_handlers.spark.delta.commits import Mark, app_id, txn_version
+from sarameya_handlers.spark.delta.checks import TableDetail
+from sarameya_handlers.spark.delta.commits import CommitMark, app_id, txn_version
 from sarameya_handlers.spark.delta.constraints import requirements
 from sarameya_handlers.spark.delta.errors import condition_of, is_missing, is_overtaken
 from sarameya_handlers.spark.delta.place import Place
@@ -40,20 +40,24 @@ _TOO_OLD = ("DELTA_VERSION_NOT_FOUND", "DELTA_FILE_NOT_FOUND", "DELTA_FILE_NOT_F
 
 
 @attrs.frozen(slots=True)
-class Writer:
-    """Writes one table."""
+class SparkWriter:
+    """Writes to one table through Spark."""
 
     place: Place
     layout: Layout
 
     def rows(self, spark: SparkSession, version: int | None = None) -> DataFrame:
-        """What the table holds, now or as of a version. Raises HandlerError for a version that it does not keep."""
+        """Return the rows of the table, now or as of a version.
+
+        Raises:
+            HandlerError: The table does not keep that version.
+        """
         read = spark.read.format("delta")
         if version is None:
             return self._read(read)
         try:
             frame = self._read(read.option("versionAsOf", version))
-            _ = frame.schema  # a client of Spark Connect has not asked before
+            _ = frame.schema  # with Spark Connect, nothing was sent to the server before
         except Exception as error:
             if condition_of(error) in _TOO_OLD:
                 raise HandlerError(f"{self.place} has no version {version}: {cause_of(error)}") from error
@@ -67,8 +71,8 @@ class Writer:
         """Return the columns of a Parquet file in the table's place; None if there is none with rows in it.
 
         Args:
-            spark: Asked where `root` is None. Spark logs an error with its stack where there is no such directory.
-            root: The directory, if it is one of this machine's that Spark sees, too.
+            spark: Used if `root` is None. Spark logs an error with its stack if there is no such directory.
+            root: The directory, if it is on this machine and Spark sees the same one.
         """
         return _columns_here(root) if root is not None else self._columns_there(spark)
 
@@ -81,11 +85,11 @@ class Writer:
             raise
 
     def create(self, spark: SparkSession, landing: Landing, shape: Shape, staging: Path) -> None:
-        """Create the table with the columns of this landing's rows; unless somebody else has just done so."""
+        """Create the table with the columns of these rows, unless another process has just done so."""
         with _with_records(landing, staging) as some:
             frame = shape.frame(spark, some)
             require_partition_columns(frame, self.layout.partition_by)
-            # Not CREATE TABLE, to which a directory with anything in it is a table that exists.
+            # Not CREATE TABLE: it treats a directory with any file in it as an existing table.
             writer = frame.limit(0).write.format("delta").mode("ignore").partitionBy(*self.layout.partition_by)
             try:
                 _save(writer, self.place)
@@ -94,25 +98,27 @@ class Writer:
                     raise
                 logger.info("%s was created by somebody else meanwhile", self.place)
 
-    def append(self, spark: SparkSession, landing: Landing, shape: Shape, mark: Mark, detail: Detail) -> None:
-        """One commit, with as many rows as the landing has, and its link. A return does not say that it came to be."""
+    def append(
+        self, spark: SparkSession, landing: Landing, shape: Shape, mark: CommitMark, detail: TableDetail
+    ) -> None:
+        """Make one commit with the attempt's rows and link. Returning does not prove that it is in the table."""
         table, partitioned_by = self.rows(spark), detail.partition_columns
         if landing.staged is None:
             frame = table.limit(0)
         else:
-            require_readable(spark, landing)  # the job that reads them is the commit
-            frame = self.fitted(shape.frame(spark, landing), table.schema)
+            require_readable(spark, landing)  # here, since the job that reads the records is the commit
+            frame = self.conform(shape.frame(spark, landing), table.schema)
             if partitioned_by:
                 require_utc(spark, frame, partitioned_by)
                 rules = list(directory_rules(frame.schema, detail.named_directories))
                 require_few_partitions(frame, partitioned_by, self.layout.max_partitions, rules)
-        # One task: one file, or one for each of the table's partitions. A landing is no larger than a file should be.
+        # One task: one file, or one for each table partition. A batch is no larger than a file should be.
         writer = frame.coalesce(1).write.format("delta").mode("append").partitionBy(*partitioned_by)
         options = {
             "txnAppId": app_id(landing.link.key),
             "txnVersion": str(txn_version(mark.term, landing.link.number)),
             "userMetadata": mark.to_json(),
-            # Said in each case: a setting of the session's would evolve schemas that are not to be.
+            # Always set: a setting of the session could evolve schemas that must not change.
             "mergeSchema": str(self.layout.evolve_schema).lower(),
         }
         try:
@@ -122,14 +128,14 @@ class Writer:
                 raise
             logger.info("%s: another commit came first (%s)", landing, condition_of(error))
 
-    def evaluator(self, spark: SparkSession, detail: Detail) -> Evaluate:
-        """Return what does all that `append` does to rows of the table as it is, but for the commit."""
+    def evaluator(self, spark: SparkSession, detail: TableDetail) -> Evaluate:
+        """Return a function that does to rows all that `append` does, except for the commit."""
         schema = self.rows(spark).schema
         required = [*requirements(schema, detail.properties), *directory_rules(schema, detail.named_directories)]
-        return lambda frame: to_nowhere(checked(self.fitted(frame, schema), required))
+        return lambda frame: to_nowhere(checked(self.conform(frame, schema), required))
 
-    def fitted(self, frame: DataFrame, table: StructType) -> DataFrame:
-        """What rows are made before they are written. Raises SchemaMismatchError."""
+    def conform(self, frame: DataFrame, table: StructType) -> DataFrame:
+        """Convert rows to the table's columns. Raises SchemaMismatchError."""
         compare(frame.schema, table).require(str(self.place), evolve_schema=self.layout.evolve_schema)
         return conform(frame, table)
 
@@ -137,7 +143,7 @@ class Writer:
 def _columns_here(root: Path) -> list[str] | None:
     """Return the columns of some Parquet file that readers of this directory see; None if there is none.
 
-    A file that another process is still writing has no footer yet, and is passed over.
+    Skips a file that another process is still writing: it has no footer yet.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -161,7 +167,7 @@ def _save(writer: DataFrameWriter, place: Place) -> None:
 
 @contextmanager
 def _with_records(landing: Landing, staging: Path) -> Iterator[Landing]:
-    """The landing with a staged file, which has no records where it brings none: for the columns of its rows."""
+    """Yield the attempt with a staged file. One without records gets an empty file, for the columns of its rows."""
     if landing.staged is not None:
         yield landing
         return

@@ -16,8 +16,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from sarameya_handlers.spark.delta.checks import Detail
-from sarameya_handlers.spark.delta.terms import Terms
+from sarameya_handlers.spark.delta.checks import TableDetail
+from sarameya_handlers.spark.delta.commit_rules import CommitRules
 
 OFFSET, TOPIC = StructField("offset", LongType()), StructField("topic", StringType())
 
@@ -27,13 +27,13 @@ def columns(*fields: StructField) -> dict[str, Any]:
     return told
 
 
-def terms(*fields: StructField, **detail: Any) -> Terms | None:
+def rules(*fields: StructField, **detail: Any) -> CommitRules | None:
     plain: dict[str, Any] = {"location": "file:///t", "features": ("appendOnly", "invariants")}
-    return Terms.of(Detail(**{**plain, **detail}), columns(*(fields or (OFFSET, TOPIC))))
+    return CommitRules.of(TableDetail(**{**plain, **detail}), columns(*(fields or (OFFSET, TOPIC))))
 
 
-def told(**properties: str) -> Terms:
-    made = terms(properties={name.replace("_", "."): text for name, text in properties.items()})
+def told(**properties: str) -> CommitRules:
+    made = rules(properties={name.replace("_", "."): text for name, text in properties.items()})
     assert made is not None
     return made
 
@@ -64,7 +64,7 @@ def inside(field: StructField) -> StructField:
     ids=["partitions", "feature", "constraint", "checkpoints all the time", "hook"],
 )
 def test_of_such_a_table_each_commit_is_sparks(detail: dict[str, Any]) -> None:
-    assert terms(**detail) is None
+    assert rules(**detail) is None
 
 
 @pytest.mark.parametrize("at", [lambda field: field, inside], ids=["on top", "inside"])
@@ -79,11 +79,11 @@ def test_of_such_a_table_each_commit_is_sparks(detail: dict[str, Any]) -> None:
     ids=["not null", "invariant", "varchar", "void"],
 )
 def test_of_a_table_with_such_a_column_too(field: StructField, at: Any) -> None:
-    assert terms(TOPIC, at(field)) is None
+    assert rules(TOPIC, at(field)) is None
 
 
 def test_comment_asks_nothing() -> None:
-    assert terms(TOPIC, StructField("offset", LongType(), metadata={"comment": "Kafka's"})) is not None
+    assert rules(TOPIC, StructField("offset", LongType(), metadata={"comment": "Kafka's"})) is not None
 
 
 NESTED = StructType([StructField("city", StringType())])
@@ -102,11 +102,11 @@ NESTED = StructType([StructField("city", StringType())])
     ids=["another order", "fewer", "without nulls", "more", "another case", "another type"],
 )
 def test_rows_are_the_tables_as_they_are_where_names_and_types_are(rows: list[StructField], are_taken: bool) -> None:
-    assert told().take(columns(*rows)) == are_taken
+    assert told().accepts(columns(*rows)) == are_taken
 
 
 @pytest.mark.parametrize(("inner", "are_taken"), [(NESTED, True), (StructType([TOPIC]), False)])
 def test_so_it_is_within_structs(inner: DataType, are_taken: bool) -> None:
-    table = terms(StructField("place", NESTED))
+    table = rules(StructField("place", NESTED))
     assert table is not None
-    assert table.take(columns(StructField("place", inner))) == are_taken
+    assert table.accepts(columns(StructField("place", inner))) == are_taken

@@ -1,7 +1,7 @@
 """Delta tables in which records are landed without Spark: made, landed in, read, and raced for.
 
-`python -m tests.handlers.spark.delta.adopted ROOT LINKS` tries that many links of one chain, one after the other, as
-one of several processes; it says in a line what has become of each.
+`python -m tests.handlers.spark.delta.direct_commit_process ROOT LINKS` tries that many links of one chain in turn,
+as one of several processes. It prints the outcome of each on one line.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import pyarrow.parquet as pq
 from bench.land.landed import files
 from sarameya.arrow import kafka_schema
 from sarameya_handlers.landing.links import Link
-from sarameya_handlers.spark.delta.adopting import Adopter, Adoption
-from sarameya_handlers.spark.delta.chains import LAST, Found, search
-from sarameya_handlers.spark.delta.commits import Mark
+from sarameya_handlers.spark.delta.chains import LAST, ChainHistory, search
+from sarameya_handlers.spark.delta.commit_rules import CommitRules
+from sarameya_handlers.spark.delta.commits import CommitMark
+from sarameya_handlers.spark.delta.direct_commits import CommitOutcome, DirectCommitter
 from sarameya_handlers.spark.delta.log import DeltaLog, commit_file
-from sarameya_handlers.spark.delta.rows import Rows, records
-from sarameya_handlers.spark.delta.terms import Terms
+from sarameya_handlers.spark.delta.row_files import RowFile, record_columns
 from sarameya_handlers.spark.tables.table import Landing
 from tests.handlers.spark.delta.kit import KEY, link
 
@@ -34,9 +34,9 @@ OFTEN = 1_000_000
 """Commits between two checkpoints, which are Spark's to write."""
 
 
-def plain(checkpoint_interval: int = OFTEN) -> Terms:
+def plain(checkpoint_interval: int = OFTEN) -> CommitRules:
     """Those of a table of records."""
-    return Terms(columns=records(), checkpoint_interval=checkpoint_interval)
+    return CommitRules(columns=record_columns(), checkpoint_interval=checkpoint_interval)
 
 
 def create(root: Path) -> Path:
@@ -79,32 +79,32 @@ def log_of(root: Path) -> DeltaLog:
     return log
 
 
-def chain(root: Path) -> Found:
+def chain(root: Path) -> ChainHistory:
     """What the log says of all links of KEY's."""
     return search(log_of(root).commits(NO_SPARK), {KEY: 1})[KEY]
 
 
-def read_mark(log: DeltaLog, of: Link) -> Mark | Adoption:
+def read_mark(log: DeltaLog, of: Link) -> CommitMark | CommitOutcome:
     """As a table reads it."""
     known = search(log.commits(NO_SPARK), {of.key: LAST})[of.key]
     last = known.links[-1].number if known.links else 0
     assert of.number <= last + 1
-    return Adoption.LOST if of.number <= last else Mark(of, known.seen, known.term)
+    return CommitOutcome.LOST if of.number <= last else CommitMark(of, known.seen, known.term)
 
 
-def adopt(root: Path, landing: Landing, **options: Any) -> Adoption:
+def adopt(root: Path, landing: Landing, **options: Any) -> CommitOutcome:
     """With a log that is read as it is, of a table that is plain."""
     callables: dict[str, Any] = {
-        "read": partial(read_mark, log_of(root), landing.link),
-        "ask": plain,
-        "ready": lambda: None,
+        "read_mark": partial(read_mark, log_of(root), landing.link),
+        "load_rules": plain,
+        "on_ready": lambda: None,
         **options,
     }
-    return Adopter(root).append(landing, as_staged(landing), **callables)
+    return DirectCommitter(root).append(landing, as_staged(landing), **callables)
 
 
-def as_staged(landing: Landing) -> Rows | None:
-    return None if landing.staged is None else Rows(landing.staged, records())
+def as_staged(landing: Landing) -> RowFile | None:
+    return None if landing.staged is None else RowFile(landing.staged, record_columns())
 
 
 def offsets(root: Path) -> list[int]:
@@ -114,7 +114,7 @@ def offsets(root: Path) -> list[int]:
 
 
 def main(root: Path, links: int) -> None:
-    log, adopter = log_of(root), Adopter(root)
+    log, adopter = log_of(root), DirectCommitter(root)
     while True:
         known = search(log.commits(NO_SPARK), {KEY: LAST})[KEY]
         last = known.links[-1].number if known.links else 0
@@ -123,7 +123,7 @@ def main(root: Path, links: int) -> None:
         mine = link(last + 1, attempt=uuid4().hex)
         landing = staged(root, mine)
         read = partial(read_mark, log, mine)
-        said = adopter.append(landing, as_staged(landing), read=read, ask=plain, ready=lambda: None)
+        said = adopter.append(landing, as_staged(landing), read_mark=read, load_rules=plain, on_ready=lambda: None)
         assert landing.staged is not None
         landing.staged.unlink()
         print(mine.number, mine.attempt, said.name, flush=True)

@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sarameya_handlers.spark.delta.file_facts import Facts
-from tests.handlers.spark.delta.adopted import staged
+from sarameya_handlers.spark.delta.file_statistics import FileStatistics
+from tests.handlers.spark.delta.direct_commit_process import staged
 from tests.handlers.spark.delta.kit import link
 
 
 def told(tmp_path: Path, **columns: list[object]) -> dict[str, dict[str, object]]:
     landing = staged(tmp_path, link(1), **columns)
     assert landing.staged is not None
-    facts: dict[str, dict[str, object]] = json.loads(Facts.of(landing.staged, 32).statistics)
+    facts: dict[str, dict[str, object]] = json.loads(FileStatistics.of(landing.staged, 32).statistics)
     return facts
 
 
@@ -55,7 +55,7 @@ def of_rows(tmp_path: Path, indexed: int = 32, **columns: object) -> dict[str, d
     """Of a file with such columns."""
     file = tmp_path / "rows.parquet"
     pq.write_table(pa.table(columns), file)
-    facts: dict[str, dict[str, object]] = json.loads(Facts.of(file, indexed).statistics)
+    facts: dict[str, dict[str, object]] = json.loads(FileStatistics.of(file, indexed).statistics)
     return facts
 
 
