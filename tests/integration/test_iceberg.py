@@ -11,7 +11,7 @@ from sarameya import HandlerError
 from sarameya.arrow import kafka_schema
 from sarameya_handlers.landing.links import Kind, check_chain
 from sarameya_handlers.spark.errors import LandingError
-from sarameya_handlers.spark.iceberg import publishing
+from sarameya_handlers.spark.iceberg import write_audit_publish
 from sarameya_handlers.spark.iceberg.table import IcebergTable
 from sarameya_handlers.spark.shaping.errors import SchemaMismatchError, TooManyPartitionsError
 from sarameya_handlers.spark.shaping.shaping import Shaping
@@ -127,15 +127,15 @@ def test_two_that_looked_at_the_same_time_are_told_apart_by_iceberg_itself(
     first = link(1, 0, 5)
     land(spark, table, first)
     other = IcebergTable(name)
-    turn = publishing._turn
+    turn = write_audit_publish._next_snapshot
 
     def meanwhile(look: object, landing: Landing, *, plain: bool) -> int | None:
         my_turn = turn(look, landing, plain=plain)  # type: ignore[arg-type]
-        monkeypatch.setattr(publishing, "_turn", turn)
+        monkeypatch.setattr(write_audit_publish, "_next_snapshot", turn)
         land(spark, other, theirs)
         return my_turn
 
-    monkeypatch.setattr(publishing, "_turn", meanwhile)
+    monkeypatch.setattr(write_audit_publish, "_next_snapshot", meanwhile)
     other.open(spark)
     with pytest.raises(Exception, match="Duplicate request to cherry pick wap id"):
         land(spark, table, mine)

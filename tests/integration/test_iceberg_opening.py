@@ -14,7 +14,7 @@ from sarameya import HandlerError
 from sarameya_handlers.landing.errors import BrokenChainError
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.iceberg.catalog import CREATED_WITH
-from sarameya_handlers.spark.iceberg.marks import marks_in
+from sarameya_handlers.spark.iceberg.marks import chain_marks
 from sarameya_handlers.spark.iceberg.table import IcebergTable
 from sarameya_handlers.spark.tables.settings import changed
 from sarameya_handlers.spark.tables.table import Layout
@@ -48,7 +48,7 @@ def test_table_is_created_by_the_first_landing_and_audits_what_is_written(spark:
     land(spark, table, link(1, 0, 2))
     properties = {row[0]: row[1] for row in spark.sql(f"SHOW TBLPROPERTIES {name}").collect()}
     assert properties.items() >= CREATED_WITH.items()
-    assert [(mark.number, mark.is_rest) for mark in marks_in(properties)[KEY]] == [(1, False)]
+    assert [(mark.number, mark.is_rest) for mark in chain_marks(properties)[KEY]] == [(1, False)]
     assert table.restate_after == 5 * 24 * 3600 / 4
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from sarameya import HandlerError
 from sarameya_handlers.landing.errors import ForgottenChainError
-from sarameya_handlers.spark.iceberg import publishing
-from sarameya_handlers.spark.iceberg.marks import marks_in
+from sarameya_handlers.spark.iceberg import write_audit_publish
+from sarameya_handlers.spark.iceberg.marks import chain_marks
 from sarameya_handlers.spark.iceberg.table import IcebergTable
 from sarameya_handlers.spark.tables.table import Phase
 from tests.integration.iceberg_stage import age, land, link, new_name
@@ -115,16 +115,16 @@ def test_owner_that_slept_while_it_gave_a_chain_up_has_nobody_begin_where_it_end
     land(spark, table, first)
     owner = IcebergTable(name)
     owner.open(spark)
-    write = publishing.set_properties
+    write = write_audit_publish.set_properties
 
     def sleep_and_write(*arguments: Any) -> None:
         with monkeypatch.context() as awake:
-            awake.setattr(publishing, "set_properties", write)
+            awake.setattr(write_audit_publish, "set_properties", write)
             land(spark, owner, second)
         write(*arguments)
 
     with monkeypatch.context() as asleep:
-        asleep.setattr(publishing, "set_properties", sleep_and_write)
+        asleep.setattr(write_audit_publish, "set_properties", sleep_and_write)
         table.rest(spark, [first])
     for n in (1, 2):
         land(spark, table, link(n, n, n + 1, key=OTHER))
@@ -141,7 +141,7 @@ def test_chain_is_said_to_end_by_who_has_landed_its_head_and_tried_nothing_behin
 
     def is_stated() -> bool:
         properties = {row[0]: row[1] for row in spark.sql(f"SHOW TBLPROPERTIES {name}").collect()}
-        return marks_in(properties)[KEY][-1].is_rest
+        return chain_marks(properties)[KEY][-1].is_rest
 
     def unanswered(*_: Any, **__: Any) -> None:
         raise ConnectionResetError
@@ -151,7 +151,7 @@ def test_chain_is_said_to_end_by_who_has_landed_its_head_and_tried_nothing_behin
     IcebergTable(name).rest(spark, [first])
     assert not is_stated()
     with monkeypatch.context() as lost, suppress(ConnectionResetError):
-        lost.setattr(publishing, "publish", unanswered)
+        lost.setattr(write_audit_publish, "publish", unanswered)
         land(spark, table, link(2, 5, 8))
     table.rest(spark, [first])
     assert not is_stated()

@@ -241,7 +241,7 @@ async def test_landing_that_touches_too_many_partitions_of_the_table_stops_befor
     def written(*_: object) -> None:
         raise AssertionError("it was written")
 
-    monkeypatch.setattr("sarameya_handlers.spark.parquet.writing.write_each", written)
+    monkeypatch.setattr("sarameya_handlers.spark.parquet.file_writer.write_each", written)
     table = ParquetTable(tmp_path / "orders", layout=Layout(partition_by=("day",), max_partitions=3))
     session = FakeSession()
     spread = lambda frame: frame.selectExpr("offset", "offset as day")  # noqa: E731

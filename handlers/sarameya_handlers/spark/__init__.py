@@ -13,7 +13,7 @@ from sarameya_handlers.spark.delta.table import DeltaTable
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.iceberg.table import IcebergTable
 from sarameya_handlers.spark.options import SparkOptions
-from sarameya_handlers.spark.parquet.reading import landed_files, read_landing
+from sarameya_handlers.spark.parquet.reader import landed_files, read_landing
 from sarameya_handlers.spark.parquet.table import ParquetTable
 from sarameya_handlers.spark.shaping.partitions import with_event_date
 from sarameya_handlers.spark.sink import SparkSink

@@ -1,9 +1,9 @@
-"""Iceberg tables: a link is a snapshot that is staged, audited and published.
+"""Iceberg tables: each link is a snapshot that is staged, audited and published.
 
-table.py     the table                                   publishing.py   staging and publishing
-history.py   how links are kept in snapshots, and what makes that a compare-and-swap (pure)
-look.py      looking at a table, and where its chains end
-marks.py     what a table's properties say of chains, for when its history has forgotten them (pure)
-schema.py    columns and partitions, in Iceberg's SQL (pure)
-catalog.py   which catalogs and tables will do           leftovers.py what is left behind
+table.py                the table                       write_audit_publish.py   staging and publishing of snapshots
+history.py              links in snapshots, and why publishing is a compare-and-swap (pure)
+table_state.py          a table's properties and snapshots at one moment
+marks.py                chains in the table's properties, for when snapshots have expired (pure)
+schema.py               columns and partitions in Iceberg's SQL (pure)
+catalog.py              catalogs and tables that are refused            leftovers.py   files of attempts that lost
 """

@@ -1,6 +1,6 @@
-"""Whether an Iceberg catalog and its table can be landed in exactly once, and what to do where they cannot.
+"""Names, catalogs and retention of Iceberg tables: refuses those in which exactly once cannot be guaranteed.
 
-Judges Spark's settings and a table's properties, which others look up.
+Judges Spark's settings and a table's properties, which the caller reads.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ SNAPSHOT_AGE = "history.expire.max-snapshot-age-ms"
 
 CREATED_WITH = {
     WAP_ENABLED: "true",
-    # Else each commit leaves a file of metadata behind for good, and a landing makes two commits.
+    # Otherwise each commit leaves a metadata file behind for good, and each link makes two commits.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
-    # Members commit beside each other; who loses four times in a row gives up by default.
+    # Members commit concurrently; by default a commit fails after it has lost four times in a row.
     "commit.retry.num-retries": "20",
 }
-"""The properties of a table that a landing creates."""
+"""Properties of a table that the sink creates."""
 
 SHORTEST_RETENTION = 3600.0
-"""Seconds that snapshots have to be kept for at least: no member may sleep for so long in the middle of a landing, and
-wake to publish it."""
-RESTATED_IN = 4
-"""How many times an idle chain is re-stated while a snapshot is kept."""
+"""Shortest accepted retention of snapshots, in seconds. No member may sleep for so long between staging and publishing
+a link, and then publish it."""
+RESTATED_PER_RETENTION = 4
+"""Times that an idle chain's head is rewritten while a snapshot is kept."""
 
 _DEFAULT_AGE_MS = 5 * 24 * 3600 * 1000
 _ATOMIC_RENAME = ("hdfs", "viewfs")
@@ -46,13 +46,13 @@ _PART = re.compile(r"\w+|`(?:[^`]|``)+`")
 
 @attrs.frozen(slots=True)
 class TableName:
-    """A table's name in Spark, `catalog.db.table`, and ways to write it."""
+    """A table's name in Spark, `catalog.db.table`, in its various notations."""
 
     parts: tuple[str, ...]
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Raises ConfigError unless it names a catalog, a namespace and a table."""
+        """Parse a name. Raises ConfigError unless it has a catalog, a namespace and a table."""
         found = _PART.findall(text) if isinstance(text, str) else []
         if len(found) < 3 or ".".join(found) != text:
             raise ConfigError(
@@ -79,11 +79,11 @@ class TableName:
 
     @property
     def in_catalog(self) -> str:
-        """What the catalog's procedures take for it, as a literal."""
+        """The name as the catalog's procedures take it, a literal."""
         return literal(".".join(map(quoted, self.parts[1:])))
 
     def metadata(self, table: str) -> str:
-        """One of its metadata tables."""
+        """Return the name of one of its metadata tables."""
         return f"{self.sql}.{quoted(table)}"
 
     def procedure(self, name: str) -> str:
@@ -92,17 +92,24 @@ class TableName:
 
 @attrs.frozen(slots=True)
 class Catalog:
-    """What Spark's settings say of a catalog."""
+    """A catalog as Spark's settings describe it."""
 
     kind: str
-    """`hadoop`, `hive`, `rest`, ... or the class that implements it."""
+    """`hadoop`, `hive`, `rest`, ..., or the class that implements it."""
     warehouse: str | None
     is_cached: bool
 
     @classmethod
     def of(cls, name: str, setting: Callable[[str], str | None]) -> Self:
-        """By what `setting` says of Spark's properties. Raises HandlerError for a catalog that is none of Iceberg's,
-        or does not commit atomically."""
+        """Read a catalog from Spark's properties.
+
+        Args:
+            name: The catalog's name.
+            setting: Returns the value of a Spark property.
+
+        Raises:
+            HandlerError: It is not an Iceberg catalog, or its commits are not atomic.
+        """
         prefix = f"spark.sql.catalog.{name}"
         implementation = setting(prefix)
         if not implementation or not implementation.startswith("org.apache.iceberg.spark."):
@@ -123,7 +130,7 @@ class Catalog:
 
     @property
     def takes_one_driver(self) -> bool:
-        """Whether its commits are atomic within one JVM only."""
+        """True if its commits are atomic only within one JVM."""
         return self.kind == "hadoop" and self.warehouse is not None
 
     def _scheme(self, setting: Callable[[str], str | None]) -> str:
@@ -131,18 +138,23 @@ class Catalog:
         return scheme or urlsplit(setting("spark.hadoop.fs.defaultFS") or "").scheme or "file"
 
     def _local(self, setting: Callable[[str], str | None]) -> str | None:
-        """The warehouse as a directory of this machine; None where it is none."""
+        """Return the warehouse if it is a directory on this machine, else None."""
         if not self.warehouse or self._scheme(setting) != "file":
             return None
         path = urlsplit(self.warehouse).path if "://" in self.warehouse else self.warehouse.removeprefix("file:")
-        # Hadoop has one that is relative begin where the JVM was started, which is here where that is ours.
+        # Hadoop resolves a relative path where the JVM was started. Our own JVM starts in this directory.
         return os.path.abspath(path)
 
 
 def retention(properties: Mapping[str, str], main_keeps: int | None) -> float:
-    """Seconds that a table's snapshots are kept for, by its properties and what its main branch says (milliseconds).
+    """Return how many seconds a table keeps its snapshots.
 
-    Raises HandlerError where that is too short.
+    Args:
+        properties: The table's properties.
+        main_keeps: Retention of the main branch in milliseconds, if it has its own.
+
+    Raises:
+        HandlerError: The retention is too short.
     """
     keeps = int(properties.get(SNAPSHOT_AGE, _DEFAULT_AGE_MS))
     if keeps < SHORTEST_RETENTION * 1000:
@@ -160,10 +172,17 @@ def retention(properties: Mapping[str, str], main_keeps: int | None) -> float:
 
 
 def take_driver_lease(file: Path) -> None:
-    """Make this process's driver the only one that commits, on this machine. Raises HandlerError where another does.
+    """Make this process's driver the only one on this machine that commits.
 
-    A Hadoop catalog on a local file system looks whether a version is there, and then renames over it: two drivers that
-    do so at once lose a commit, and leave a table whose checksums are wrong. Within one JVM Iceberg prevents that.
+    A Hadoop catalog on a local file system checks for a version's file and then renames over it. Two drivers that do
+    this at the same time lose a commit, and leave a table with wrong checksums. Within one JVM, Iceberg prevents that.
+
+    Args:
+        file: The lease.
+
+    Raises:
+        LandingError: Another process holds the lease.
+        HandlerError: The lease cannot be written.
     """
     take_lease(
         file,

@@ -1,18 +1,18 @@
-"""What an Iceberg table's snapshots say of its chains. Pure: rows of its `snapshots` in, links out; no Spark.
+"""Links in the snapshots of an Iceberg table. Pure: rows of its `snapshots` in, links out; no Spark.
 
 A link is a snapshot that was written, audited and published (Iceberg's write-audit-publish). It is *staged* first: no
-branch leads to it; its summary has the wap id `sarameya/<sink>/<topic>/<partition>/<number>`, and the link. Then it is
-*published*, by a cherry-pick into main. Where nothing else was committed meanwhile, main moves on to the staged
-snapshot itself; else a new one is made, whose summary repeats the wap id (`published-wap-id`), names the staged one
-(`source-snapshot-id`), and has nothing of the link.
+branch leads to it, and its summary has the wap id `sarameya/<sink>/<topic>/<partition>/<number>` and the link. Then it
+is *published* by a cherry-pick into main. If nothing else was committed meanwhile, main moves to the staged snapshot
+itself. Otherwise Iceberg makes a new one, whose summary repeats the wap id (`published-wap-id`), names the staged one
+(`source-snapshot-id`), and lacks the link.
 
-Iceberg does not publish a wap id that a snapshot in main's ancestry bears, and looks again each time it tries its
-commit anew: that is the compare-and-swap. It rests on the ancestry being there. So an owner publishes link n only while
-the chain's newest link there is n - 1, and looks for that after it has staged: whoever stages a link when its number
-has been used and forgotten does not find its predecessor. What is left is one that looks, and then sleeps until
-the number has been used *and* expired: snapshots expire by age, the staged one is older than what was published after
-it, and goes with it or before. (Only where main was moved on to a snapshot that had been staged a moment earlier may
-the order be another: an expiry would have to fall between these two, and the sleeper to outlive it.)
+Iceberg refuses to publish a wap id that a snapshot in main's ancestry already has, and checks again on each retry of
+the commit: that is the compare-and-swap. It needs the ancestry. So an owner publishes link n only while the chain's
+newest link there is n - 1, and checks this after it has staged: an owner that stages a number which was used and has
+expired does not find its predecessor. One case is left: an owner checks, and then sleeps until the number has been used
+*and* expired. Snapshots expire by age, and the staged one is older than the one published after it, so it expires with
+it or before. (Only if main moved to a snapshot that had been staged a moment earlier can the order be different: an
+expiry would have to fall between these two, and the sleeper to outlive it.)
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sarameya_handlers.landing.errors import BrokenChainError
 from sarameya_handlers.landing.links import ChainKey, Kind, Link
 
 LINK_PROPERTY = "sarameya.link"
-"""Of a staged snapshot's summary: the link, as JSON. Lower case, as Spark makes of a write option's name."""
+"""Property of a staged snapshot's summary: the link as JSON. Lower case, as Spark makes a write option's name."""
 
 COLUMNS = (
     "snapshot_id",
@@ -41,15 +41,15 @@ COLUMNS = (
     "summary['added-records']",
     "summary['added-files-size']",
 )
-"""What is asked of a table's `snapshots`, in the order of `Snapshot`'s fields."""
+"""Columns read from a table's `snapshots`, in the order of `Snapshot`'s fields."""
 
 _PREFIX = "sarameya"
 _CLOCKS_DIFFER = 120_000
-"""Milliseconds. A snapshot's time is that of its writer's clock; for one minute Iceberg itself makes allowance."""
+"""Milliseconds. A snapshot's time is from its writer's clock; Iceberg itself tolerates one minute."""
 
 
 def wap_id(key: ChainKey, number: int) -> str:
-    """What nobody may publish twice."""
+    """Return the wap id of a link, which can be published only once."""
     return f"{_PREFIX}/{chain_name(key)}/{number}"
 
 
@@ -57,18 +57,18 @@ def chain_name(key: ChainKey) -> str:
     return f"{quote(key.sink, safe='')}/{quote(key.topic, safe='')}/{key.partition}"
 
 
-def named_chain(name: str) -> ChainKey:
-    """Of whose name that is. Raises ValueError."""
+def parse_chain_name(name: str) -> ChainKey:
+    """Return the chain of a name. Raises ValueError."""
     sink, topic, partition = name.split("/")
     return ChainKey(unquote(sink), unquote(topic), int(partition))
 
 
-def _told(wap: str | None) -> tuple[ChainKey, int] | None:
-    """The link whose wap id that is; None for what others have published."""
+def _parse_wap_id(wap: str | None) -> tuple[ChainKey, int] | None:
+    """Return chain and number of a wap id; None if it is not ours."""
     prefix, _, rest = (wap or "").partition("/")
     name, _, number = rest.rpartition("/")
     try:
-        return (named_chain(name), int(number)) if prefix == _PREFIX else None
+        return (parse_chain_name(name), int(number)) if prefix == _PREFIX else None
     except ValueError:
         return None
 
@@ -90,15 +90,15 @@ class Snapshot:
 
     @classmethod
     def of(cls, row: Sequence[Any]) -> Self:
-        """From the values of COLUMNS."""
+        """Build a snapshot from the values of COLUMNS."""
         numbers = (None if value is None else int(value) for value in (row[5], row[7], row[8]))
         source, rows, size = numbers
         return cls(row[0], row[1], row[2], row[3], row[4], source, row[6], rows or 0, size or 0)
 
 
 @attrs.frozen(slots=True)
-class Appended:
-    """A link that main's ancestry has. `link` is None where its snapshot is there, and what it said has expired."""
+class AppendedLink:
+    """A link in main's ancestry; `link` is None if the snapshot that described it has expired."""
 
     key: ChainKey
     number: int
@@ -107,63 +107,63 @@ class Appended:
 
 @attrs.frozen(slots=True)
 class History:
-    """Snapshots of a table, as many as are known, and the one that main stands at; None for a table that is new."""
+    """The known snapshots of a table, and the one at which main stands; None for a new table."""
 
     snapshots: Mapping[int, Snapshot] = attrs.field(factory=dict)
     current: int | None = None
 
     def with_more(self, rows: Iterable[Sequence[Any]], current: int | None) -> History:
-        """What is known after some have been looked up anew."""
+        """Return the history with newly read snapshots added."""
         more = {snapshot.snapshot_id: snapshot for snapshot in map(Snapshot.of, rows)}
         return History({**self.snapshots, **more}, current)
 
     def at(self, snapshot_id: int) -> History:
-        """As if main stood there."""
+        """Return the history as if main stood at this snapshot."""
         return History(self.snapshots, snapshot_id)
 
     @property
     def newest(self) -> int:
-        """Whatever was committed after this time (milliseconds since 1970) may not be known."""
+        """Time in milliseconds since 1970. Snapshots committed later may be unknown."""
         return max((one.committed for one in self.snapshots.values()), default=0) - _CLOCKS_DIFFER
 
     def main(self) -> Iterator[Snapshot]:
-        """From the current one back, as far as they are known."""
+        """Yield main's ancestry from the current snapshot backwards, as far as it is known."""
         at = self.current
         while at is not None and (snapshot := self.snapshots.get(at)) is not None:
             yield snapshot
             at = snapshot.parent_id
 
     def reaches(self, snapshot_id: int | None) -> bool:
-        """Whether main's ancestry is known back to that snapshot, or to the table's first one."""
+        """Return whether main's ancestry is known back to that snapshot, or to the table's first one."""
         return any(snapshot.snapshot_id == snapshot_id or snapshot.parent_id is None for snapshot in self.main())
 
     @cached_property
     def is_whole(self) -> bool:
-        """Whether main's ancestry is known back to the table's first snapshot."""
+        """True if main's ancestry is known back to the table's first snapshot."""
         oldest = None
         for snapshot in self.main():
             oldest = snapshot
         return oldest.parent_id is None if oldest else self.current is None
 
     def keys(self) -> set[ChainKey]:
-        """The chains that have a link in main's ancestry."""
-        return {told[0] for one in self.main() if (told := _told(one.staged or one.published))}
+        """Return the chains with a link in main's ancestry."""
+        return {parsed[0] for one in self.main() if (parsed := _parse_wap_id(one.staged or one.published))}
 
-    def appended(self, keys: Collection[ChainKey]) -> Iterator[Appended]:
-        """All links of these chains in main's ancestry, the newest first. Raises BrokenChainError."""
+    def appended(self, keys: Collection[ChainKey]) -> Iterator[AppendedLink]:
+        """Yield the links of these chains in main's ancestry, newest first. Raises BrokenChainError."""
         for snapshot in self.main():
-            if (told := _told(snapshot.staged or snapshot.published)) is not None:
-                if told[0] in keys:
-                    yield self._appended(snapshot, *told)
+            if (parsed := _parse_wap_id(snapshot.staged or snapshot.published)) is not None:
+                if parsed[0] in keys:
+                    yield self._appended(snapshot, *parsed)
             elif snapshot.link is not None and (link := Link.from_json(snapshot.link)).key in keys:
                 raise BrokenChainError(
                     f"{link} was appended by snapshot {snapshot.snapshot_id} without being audited: somebody has set "
                     "write.wap.enabled to false"
                 )
 
-    def newest_of(self, keys: Iterable[ChainKey]) -> dict[ChainKey, Appended]:
-        """Each of these chains' newest link, of those that have one in main's ancestry. Raises BrokenChainError."""
-        wanted, found = set(keys), dict[ChainKey, Appended]()
+    def newest_of(self, keys: Iterable[ChainKey]) -> dict[ChainKey, AppendedLink]:
+        """Return the newest link of each chain that has one in main's ancestry. Raises BrokenChainError."""
+        wanted, found = set(keys), dict[ChainKey, AppendedLink]()
         for appended in self.appended(wanted) if wanted else ():
             wanted.remove(appended.key)
             found[appended.key] = appended
@@ -172,7 +172,7 @@ class History:
         return found
 
     def links(self, key: ChainKey, since: int) -> list[Link]:
-        """This chain's links from number `since` on, in order, as far back as all is known of each."""
+        """Return a chain's links from number `since` on, in order, as far back as each is fully known."""
         found: list[Link] = []
         for appended in self.appended({key}):
             if appended.number < since or appended.link is None:
@@ -181,7 +181,7 @@ class History:
         return found[::-1]
 
     def all_links(self, keys: Iterable[ChainKey]) -> dict[ChainKey, list[Link]]:
-        """The same of all these chains, from number 1 on."""
+        """Return the links of all these chains from number 1 on, as `links` does."""
         found: dict[ChainKey, list[Link]] = {key: [] for key in keys}
         ended: set[ChainKey] = set()
         for appended in self.appended(found):
@@ -192,29 +192,29 @@ class History:
         return {key: links[::-1] for key, links in found.items()}
 
     def staged(self, link: Link) -> Snapshot | None:
-        """The snapshot that was staged for this very try."""
+        """Return the snapshot that was staged for exactly this attempt."""
         wap = wap_id(link.key, link.number)
         of_number = (one for one in self.snapshots.values() if one.staged == wap and one.link)
         return next((one for one in of_number if Link.from_json(one.link or "").attempt == link.attempt), None)
 
     def unpublished(self) -> list[tuple[Snapshot, ChainKey, int]]:
-        """What was staged, is not in main's ancestry, and is not what something there was made of."""
-        told = {one.snapshot_id: told for one in self.snapshots.values() if (told := _told(one.staged))}
+        """Return staged snapshots that are neither in main's ancestry nor the source of a snapshot there."""
+        parsed = {one.snapshot_id: parsed for one in self.snapshots.values() if (parsed := _parse_wap_id(one.staged))}
         used = {one.snapshot_id for one in self.main()} | {one.source for one in self.snapshots.values()}
-        return [(self.snapshots[staged], *told[staged]) for staged in told if staged not in used]
+        return [(self.snapshots[staged], *parsed[staged]) for staged in parsed if staged not in used]
 
-    def _appended(self, snapshot: Snapshot, key: ChainKey, number: int) -> Appended:
+    def _appended(self, snapshot: Snapshot, key: ChainKey, number: int) -> AppendedLink:
         text = snapshot.link
         if text is None and snapshot.source is not None and (source := self.snapshots.get(snapshot.source)):
             text = source.link
         if text is None:
-            return Appended(key, number, None)
+            return AppendedLink(key, number, None)
         link = Link.from_json(text)
         if (link.key, link.number) != (key, number):
             raise BrokenChainError(
                 f"snapshot {snapshot.snapshot_id} was published as link {number} of {key}, and says that it is {link}"
             )
         has_rows = link.kind is Kind.RECORDS
-        return Appended(
+        return AppendedLink(
             key, number, attrs.evolve(link, rows=snapshot.rows if has_rows else 0, size_bytes=snapshot.size_bytes)
         )

@@ -1,5 +1,7 @@
-"""What landings leave behind in an Iceberg table: snapshots that were staged and never published, files that no
-snapshot names, staged files. Found for the audit, and removed one by one."""
+"""Leftovers of an Iceberg table: snapshots staged and never published, files without a snapshot, staged files.
+
+The audit lists them, and removes them one by one.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from uuid import uuid4
 
 from sarameya import HandlerError
 from sarameya_handlers.spark.iceberg.catalog import TableName
-from sarameya_handlers.spark.iceberg.look import Look
+from sarameya_handlers.spark.iceberg.table_state import TableState
 from sarameya_handlers.spark.shaping.expressions import literal
 from sarameya_handlers.spark.tables.table import Leftover
 
@@ -22,11 +24,11 @@ if TYPE_CHECKING:
 
 _SNAPSHOT = "snapshot "
 _OLD_ENOUGH = 24 * 3600 + 60
-"""Seconds. Of younger files Iceberg does not say that they are orphans: they may be on their way."""
+"""Seconds. Iceberg does not list younger files as orphans: they may still be committed."""
 
 
-def leftovers(spark: SparkSession, name: TableName, look: Look, staging: Path | None) -> Iterator[Leftover]:
-    for snapshot, key, number in look.history.unpublished():
+def leftovers(spark: SparkSession, name: TableName, state: TableState, staging: Path | None) -> Iterator[Leftover]:
+    for snapshot, key, number in state.history.unpublished():
         yield Leftover(
             name=f"{_SNAPSHOT}{snapshot.snapshot_id}",
             size_bytes=snapshot.size_bytes,
@@ -42,28 +44,28 @@ def leftovers(spark: SparkSession, name: TableName, look: Look, staging: Path | 
             yield Leftover(name=str(path), size_bytes=stat[0], changed=stat[1], what="a staged file")
 
 
-def remove(spark: SparkSession, name: TableName, look: Look, staging: Path | None, leftover: Leftover) -> None:
+def remove(spark: SparkSession, name: TableName, state: TableState, staging: Path | None, leftover: Leftover) -> None:
     if leftover.name.startswith(_SNAPSHOT):
-        _expire(spark, name, look, leftover.name.removeprefix(_SNAPSHOT))
+        _expire(spark, name, state, leftover.name.removeprefix(_SNAPSHOT))
     elif staging and staging in Path(leftover.name).parents:
         Path(leftover.name).unlink(missing_ok=True)
     else:
         _remove_orphan(spark, name, leftover)
 
 
-def _expire(spark: SparkSession, name: TableName, look: Look, snapshot_id: str) -> None:
-    """Take it out of the table, and its files where nothing else names them. Nobody can publish it then."""
-    if all(str(snapshot.snapshot_id) != snapshot_id for snapshot, _, _ in look.history.unpublished()):
-        if snapshot_id.isdecimal() and int(snapshot_id) not in look.history.snapshots:
+def _expire(spark: SparkSession, name: TableName, state: TableState, snapshot_id: str) -> None:
+    """Expire a snapshot, and delete files that no other snapshot names. It cannot be published afterwards."""
+    if all(str(snapshot.snapshot_id) != snapshot_id for snapshot, _, _ in state.history.unpublished()):
+        if snapshot_id.isdecimal() and int(snapshot_id) not in state.history.snapshots:
             return
         raise HandlerError(f"snapshot {snapshot_id} of {name} is no leftover: it was published, or is not a sink's")
-    # A time before all snapshots: else those that are old enough would go along.
+    # A time before all snapshots: otherwise those that are old enough would be expired, too.
     arguments = f"snapshot_ids => array({snapshot_id}), older_than => timestamp_seconds(0)"
     spark.sql(f"CALL {name.procedure('expire_snapshots')}(table => {name.in_catalog}, {arguments})").collect()
 
 
 def _remove_orphan(spark: SparkSession, name: TableName, leftover: Leftover) -> None:
-    """By Iceberg, which looks once more whether any snapshot names it."""
+    """Let Iceberg remove the file: it checks once more that no snapshot names it."""
     described = spark.sql(f"DESCRIBE TABLE EXTENDED {name.sql}").collect()
     location = next(row[1] for row in described if row[0] == "Location")
     if Path(urlsplit(location).path) not in Path(urlsplit(leftover.name).path).parents:
@@ -73,7 +75,7 @@ def _remove_orphan(spark: SparkSession, name: TableName, leftover: Leftover) -> 
     spark.sql(f"CREATE TEMPORARY VIEW {view} AS SELECT {file}")
     try:
         before = time.time() - _OLD_ENOUGH
-        # Else only names that begin as the table's location does, which may be written in another way.
+        # Otherwise Iceberg considers only names that start with the table's location, which has several notations.
         _orphans(
             spark, name, f"file_list_view => '{view}', location => '', older_than => timestamp_seconds({before:.0f})"
         )
@@ -87,7 +89,7 @@ def _orphans(spark: SparkSession, name: TableName, arguments: str) -> list[tuple
 
 
 def _stat(path: Path) -> tuple[int, float] | None:
-    """A file's size and age, if it is one of this machine's."""
+    """Return a file's size and modification time, if it is on this machine."""
     with suppress(OSError):
         stat = path.stat()
         return stat.st_size, stat.st_mtime

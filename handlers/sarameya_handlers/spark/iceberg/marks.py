@@ -1,14 +1,15 @@
-"""What an Iceberg table's properties say of its chains, for when its history says nothing any more. Pure.
+"""Marks of chains in an Iceberg table's properties, for when its snapshots have expired. Pure.
 
     sarameya.chain.<chain>.<n>        begun <term>    link n is about to be published: the first one of an owner's term
-    sarameya.chain.<chain>.<n>.rest   <link>          link n was the last one when its owner gave the chain up in order
+    sarameya.chain.<chain>.<n>.rest   <link>          link n was the last when its owner gave up the partition in order
 
-Properties are written without a swap: an owner that has looked may sleep, and write what others have long gone beyond.
-So a mark has its number in its name and takes no other's place, the highest one of a chain counts, and whoever goes on
-behind a link puts a mark with a higher number before it publishes: a late word of that link counts for nothing then.
+Properties are written without a compare-and-swap: an owner may read them, sleep, and write values that are long out of
+date. So a mark has its number in its name and replaces no other, and the highest one of a chain counts. An owner that
+continues after a link sets a mark with a higher number before it publishes, so that a late mark for that link has no
+effect.
 
-Names of chains, and links, are in hexadecimal: Spark shows no property that it takes for a secret, or for an address,
-and would take a topic called orders-hourly for one ("url").
+Names of chains, and links, are in hexadecimal: Spark hides properties whose names look like a secret or an address,
+and would hide a topic called orders-hourly ("url").
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ import attrs
 
 from sarameya_handlers.landing.errors import BrokenChainError
 from sarameya_handlers.landing.links import ChainKey, Link
-from sarameya_handlers.spark.iceberg.history import chain_name, named_chain
+from sarameya_handlers.spark.iceberg.history import chain_name, parse_chain_name
 
 _NAME = re.compile(r"sarameya\.chain\.((?:[0-9a-f]{2})+)\.(\d+)(\.rest)?")
 
 
 @attrs.frozen(slots=True, order=True)
-class Mark:
-    """In the order in which they count: of one number the word of who has given the chain up comes last."""
+class ChainMark:
+    """A mark. Marks are ordered by their weight: of one number, the resting owner's mark comes last."""
 
     key: ChainKey
     number: int
@@ -38,7 +39,7 @@ class Mark:
 
     @classmethod
     def begun(cls, key: ChainKey, number: int, term: str) -> Self:
-        """`term` is an owner's own, for as long as it has the chain."""
+        """Return the mark of an owner's first link. `term` is unique to the owner, for as long as it has the chain."""
         return cls(key, number, False, f"begun {term}")
 
     @classmethod
@@ -51,7 +52,7 @@ class Mark:
         return f"sarameya.chain.{chain}.{self.number}{'.rest' if self.is_rest else ''}"
 
     def head(self) -> Link | None:
-        """The last link, where it tells. Raises BrokenChainError."""
+        """Return the last link, if the mark has it. Raises BrokenChainError."""
         if not self.is_rest:
             return None
         try:
@@ -60,19 +61,22 @@ class Mark:
             raise BrokenChainError(f"{self.key}: the table's property of it is no link: {self.value}") from error
 
 
-def marks_in(properties: Mapping[str, str]) -> dict[ChainKey, list[Mark]]:
-    """Each marked chain's, the one that counts last."""
-    found: defaultdict[ChainKey, list[Mark]] = defaultdict(list)
+def chain_marks(properties: Mapping[str, str]) -> dict[ChainKey, list[ChainMark]]:
+    """Return the marks of each chain, the one that counts last."""
+    found: defaultdict[ChainKey, list[ChainMark]] = defaultdict(list)
     for name, value in properties.items():
         if match := _NAME.fullmatch(name):
-            key = named_chain(bytes.fromhex(match[1]).decode())
-            found[key].append(Mark(key, int(match[2]), match[3] is not None, value))
+            key = parse_chain_name(bytes.fromhex(match[1]).decode())
+            found[key].append(ChainMark(key, int(match[2]), match[3] is not None, value))
     return {key: sorted(marks) for key, marks in found.items()}
 
 
-def overtaken(marks: Mapping[ChainKey, Iterable[Mark]], by: Iterable[Mark]) -> list[Mark]:
-    """Those that say nothing any more once these are put, of what was there when the chain's end was looked for: what
-    is lower, and what is of a future that a restored table does not have. The next link may be somebody's already."""
+def superseded(marks: Mapping[ChainKey, Iterable[ChainMark]], by: Iterable[ChainMark]) -> list[ChainMark]:
+    """Return the marks that become obsolete once the marks `by` are set.
+
+    Obsolete are lower ones, and those of a future that a restored table does not have. The mark of the next link stays:
+    it may already be another owner's.
+    """
     return [
         mark
         for newer in by

@@ -1,4 +1,4 @@
-"""A DataFrame's columns as Iceberg's SQL has them: to create a table, to add to it, to count what it partitions by."""
+"""A DataFrame's columns in Iceberg's SQL: to create a table, to add columns, to count partitions."""
 
 from __future__ import annotations
 
@@ -21,22 +21,24 @@ _NAMES = {"year": "years", "month": "months", "day": "days", "hour": "hours", "d
 def create_table(
     name: TableName, schema: StructType, partition_by: Sequence[str], properties: Mapping[str, str]
 ) -> str:
-    """The statement. Columns may be null, whatever those of this frame may be."""
+    """Return the CREATE TABLE statement. All columns are nullable, whatever the frame's are."""
     columns = ", ".join(f"{quoted(field.name)} {type_name(field.dataType)}" for field in schema.fields)
     partitioned = f" PARTITIONED BY ({', '.join(map(_partition, partition_by))})" if partition_by else ""
-    said = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
-    return f"CREATE TABLE IF NOT EXISTS {name.sql} ({columns}) USING iceberg{partitioned} TBLPROPERTIES ({said})"
+    assignments = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
+    return f"CREATE TABLE IF NOT EXISTS {name.sql} ({columns}) USING iceberg{partitioned} TBLPROPERTIES ({assignments})"
 
 
 def missing_columns(rows: DataType, table: DataType, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
-    """The columns and fields of `rows` that the table lacks: each its quoted path, and its type. A struct that is
-    missing is one of these, with all that is in it."""
+    """Yield the columns and fields of `rows` that the table lacks, as quoted path and type.
+
+    A missing struct is one of these, with all of its fields.
+    """
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if isinstance(rows, StructType) and isinstance(table, StructType):
-        there = {field.name.lower(): field for field in table.fields}
+        existing = {field.name.lower(): field for field in table.fields}
         for field in rows.fields:
-            if (same := there.get(field.name.lower())) is None:
+            if (same := existing.get(field.name.lower())) is None:
                 yield ".".join(map(quoted, (*path, field.name))), type_name(field.dataType)
             else:
                 yield from missing_columns(field.dataType, same.dataType, (*path, same.name))
@@ -47,17 +49,17 @@ def missing_columns(rows: DataType, table: DataType, path: tuple[str, ...] = ())
 
 
 def partition_values(name: TableName, partition_by: Sequence[str]) -> list[str]:
-    """What a table so partitioned tells rows apart by, as expressions of Spark's SQL."""
+    """Return the SQL expressions whose values are a table's partitions."""
     return [_value(name, one.strip()) for one in partition_by]
 
 
 def partitioning(described: Sequence[Sequence[str | None]]) -> tuple[str, ...]:
-    """What a table is partitioned by, out of the rows of its `DESCRIBE TABLE`."""
+    """Return a table's partitioning from the rows of its `DESCRIBE TABLE`."""
     parts: list[str] = []
     section = ""
     for column, kind, *_ in described:
         if column and column.startswith("# "):
-            # Behind "# Partition Information" another such line repeats the titles of the columns.
+            # After "# Partition Information" another such line repeats the column titles.
             section = section if column == "# col_name" else column
         elif not column:
             section = ""
@@ -69,7 +71,7 @@ def partitioning(described: Sequence[Sequence[str | None]]) -> tuple[str, ...]:
 
 
 def same_partitioning(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether two ways to write it say the same."""
+    """Return whether two notations of a partitioning mean the same."""
     return [_plain(part) for part in one] == [_plain(part) for part in other]
 
 
@@ -89,5 +91,5 @@ def _value(name: TableName, part: str) -> str:
     match = _TRANSFORM.fullmatch(part)
     if match is None:
         return part if part.startswith("`") else quoted(part)
-    said = match[1].lower()
-    return f"{name.procedure(_NAMES.get(said, said))}({match[2]})"
+    transform = match[1].lower()
+    return f"{name.procedure(_NAMES.get(transform, transform))}({match[2]})"

@@ -1,8 +1,8 @@
-"""A directory of Parquet files: a link is a manifest that names its files.
+"""A directory of Parquet files: each link is a manifest that names its files.
 
-table.py     the table                                   writing.py   a landing's files, by Spark or as they were staged
-reading.py   the rows of links                           leftovers.py what is left behind
-schema.py    the columns that the directory has, and what is made to fit them
+table.py       the table                              file_writer.py   files of a link, by Spark or as they were staged
+reader.py      the rows of links                      leftovers.py     files of attempts that lost or did not end
+schema.py      the directory's columns, and how rows are made to match them
 
-Chains, manifests and data files themselves are `landing/`'s, which knows no Spark.
+Chains, manifests and data files are in `landing/`, which knows no Spark.
 """

@@ -1,5 +1,6 @@
-"""What landings leave behind in a directory: staged files, data of attempts that have not won, manifests and schemas
-that were not put, and what a compaction has replaced. Found for the audit, and removed one by one."""
+"""Leftovers in a directory: staged files, data of lost attempts, manifests and schemas that were not put, and files
+that a compaction has replaced. The audit lists them, and removes them one by one.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from sarameya_handlers.spark.tables.table import Leftover
 def leftovers(files: DataFiles, staging: Path) -> Sequence[Leftover]:
     if not is_there(files.hidden):
         return []
-    # Of those that are linked only a head may still be here: whoever appends the next one publishes it first.
+    # Only a head's files may still be here: whoever appends the next link publishes them first.
     linked = {head.link.attempt for key in files.manifests.chains() if (head := files.manifests.head(key))}
     linked |= {compaction.attempt for compaction in files.compactions.all()}
     found = [

@@ -1,10 +1,10 @@
-"""The schema of a landed directory: what lands there is held against it, and made to fit before it is written.
+"""Schema of a landed directory. Rows are compared with it and converted to it before they are written.
 
-    newest ─► compare ─► (columns that are new, where they may be) ─► write ─► put the next one ─► link
+    newest ─► compare ─► (new columns, if allowed) ─► write ─► put the next schema ─► link
 
-A schema is put once there are rows that have it, so that what fails to be written leaves none behind, and before they
-are linked, so that the newest has each column of what has landed. A member that finds its number taken meanwhile goes
-on where its rows fit what it finds, and lands them again where they do not.
+A schema is put after rows with it have been written, so a failed write leaves none behind. It is put before they are
+linked, so the newest schema has each column of all landed rows. A member that finds its schema number taken meanwhile
+continues if its rows match the schema it finds, and otherwise writes them again.
 """
 
 from __future__ import annotations
@@ -26,44 +26,50 @@ from sarameya_handlers.spark.tables.table import Landing, Layout
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_SPARKS_OWN = b"org.apache.spark.sql.parquet.row.metadata"
-"""Where a file that Spark has written says what its columns are."""
+_SPARK_METADATA = b"org.apache.spark.sql.parquet.row.metadata"
+"""Key under which a file written by Spark records its columns."""
 
 
 class SchemaMovedError(LandingError):
-    """Somebody else has given the directory other columns while these rows were written."""
+    """Another member has changed the directory's columns while these rows were written."""
 
     passes = True
 
 
 @attrs.frozen(slots=True)
-class Fit:
-    """The columns that rows are written with: those of the directory's schema `number`, or, with `is_new`, those that
-    the next one is to have. Number 0 is none."""
+class WriteSchema:
+    """Columns with which rows are written.
+
+    Attributes:
+        number: Number of the directory's schema; 0 for none.
+        columns: The columns.
+        is_new: True if the columns are those of the next schema, which is not put yet.
+        is_staged: True if staged files match unchanged. All staged files of a process have the same columns.
+    """
 
     number: int
     columns: Columns
     is_new: bool
     is_staged: bool = False
-    """Whether staged files were found to fit as they are, which all of a process have the same columns."""
 
 
 class DirectorySchema:
-    """The schema of one directory; `name` is the table's."""
+    """The schema of one directory. `name` is the table's name."""
 
     def __init__(self, files: DataFiles, name: str, layout: Layout) -> None:
         self._files = files
         self._name = name
         self._layout = layout
-        self._staged: Fit | None = None
-        """What staged files are known to fit, for good: a directory's columns stay."""
+        self._staged: WriteSchema | None = None
+        """Columns that staged files are known to match, for good: a directory's columns are never removed."""
         self._is_empty = False
-        """Whether it was found that nothing has landed here without a schema: it need not be looked for again."""
+        """True if nothing landed here before schemas existed: no need to check again."""
 
-    def fit(self, frames: Sequence[DataFrame]) -> tuple[list[DataFrame], Fit]:
-        """These rows as the directory wants them, all with the same columns. No job of Spark's.
+    def conform(self, frames: Sequence[DataFrame]) -> tuple[list[DataFrame], WriteSchema]:
+        """Convert these rows to the directory's columns, all alike. Runs no Spark job.
 
-        Raises SchemaMismatchError for what differs.
+        Raises:
+            SchemaMismatchError: They differ in a way that is not allowed.
         """
         from sarameya_handlers.spark.shaping.conforming import conform
         from sarameya_handlers.spark.shaping.schemas import by_name, compare
@@ -86,10 +92,12 @@ class DirectorySchema:
             columns = merged(columns, rows)
         assert columns is not None, "there are frames"
         wanted = struct(columns)
-        return [conform(frame, wanted) for frame in frames], Fit(number, columns, number == 0 or columns != table)
+        return [conform(frame, wanted) for frame in frames], WriteSchema(
+            number, columns, number == 0 or columns != table
+        )
 
-    def adopted(self, landing: Landing) -> Fit | None:
-        """What the staged file of a landing fits as it is; None where Spark has to make its rows fit, or cannot."""
+    def match_staged(self, landing: Landing) -> WriteSchema | None:
+        """Return the columns that an attempt's staged file matches unchanged; None if Spark has to convert its rows."""
         import pyarrow.parquet as pq
 
         if self._staged is not None:
@@ -97,22 +105,22 @@ class DirectorySchema:
         rows = of_arrow(pq.read_schema(landing.staged))
         number, table = self._newest()
         if table is None:
-            return Fit(0, rows, is_new=True, is_staged=True)
-        return Fit(number, table, is_new=number == 0, is_staged=True) if holds(table, rows) else None
+            return WriteSchema(0, rows, is_new=True, is_staged=True)
+        return WriteSchema(number, table, is_new=number == 0, is_staged=True) if holds(table, rows) else None
 
-    def keep(self, fit: Fit) -> None:
-        """Have the directory's schema be what rows were written with. Raises SchemaMovedError, and OSError."""
-        if fit.is_new and not self._files.schemas.put(Schema(fit.number + 1, _text(fit.columns))):
+    def put(self, schema: WriteSchema) -> None:
+        """Put the schema with which rows were written, if it is new. Raises SchemaMovedError, OSError."""
+        if schema.is_new and not self._files.schemas.put(Schema(schema.number + 1, _text(schema.columns))):
             _, table = self._newest()
-            if not holds(table, fit.columns):
+            if not holds(table, schema.columns):
                 raise SchemaMovedError(
                     f"{self._name}: its schema was changed by another member while rows were written"
                 )
-        if fit.is_staged:
-            self._staged = attrs.evolve(fit, is_new=False)
+        if schema.is_staged:
+            self._staged = attrs.evolve(schema, is_new=False)
 
     def _newest(self) -> tuple[int, Columns | None]:
-        """Of a directory that has landed when there were no schemas, what some of its newest rows have, as number 0."""
+        """Return number and columns of the newest schema. A directory older than schemas has number 0."""
         if (newest := self._files.schemas.newest()) is not None:
             return newest.number, columns_of(self._files, newest)
         if self._is_empty:
@@ -122,34 +130,34 @@ class DirectorySchema:
         return 0, None if place is None else _columns_in(place)
 
     def _partition_columns(self, rows: Columns) -> dict[str, Any]:
-        """Files do not have those, directories are named by their values: their types are the rows'."""
+        """Return the partition columns of these rows. Files lack them, since directories are named by their values."""
         wanted = {column.lower() for column in self._layout.partition_by}
         return {"type": "struct", "fields": [field for field in rows["fields"] if field["name"].lower() in wanted]}
 
 
 def newest_columns(files: DataFiles) -> Columns | None:
-    """The columns of a directory; None where it has no schema. Raises LandingError for one that cannot be read."""
+    """Return a directory's columns; None if it has no schema. Raises LandingError if the schema cannot be read."""
     newest = files.schemas.newest()
     return None if newest is None else columns_of(files, newest)
 
 
 def columns_of(files: DataFiles, schema: Schema) -> Columns:
     try:
-        told = json.loads(schema.text)
-        if told["type"] == "struct" and isinstance(told["fields"], list):
-            return nullable(told)  # type: ignore[no-any-return]
+        columns = json.loads(schema.text)
+        if columns["type"] == "struct" and isinstance(columns["fields"], list):
+            return nullable(columns)  # type: ignore[no-any-return]
     except (ValueError, TypeError, LookupError) as error:
         raise LandingError(f"{files.schemas.path(schema.number)} is no schema of Spark's: {error!r}") from error
     raise LandingError(f"{files.schemas.path(schema.number)} is no schema of Spark's: it is no struct")
 
 
 def _text(columns: Columns) -> str:
-    """As `StructType.json` has it."""
+    """Return the columns as `StructType.json` writes them."""
     return json.dumps(columns, separators=(",", ":"), sort_keys=True)
 
 
 def _data_file(files: DataFiles) -> Path | None:
-    """A file of some chain's head, else of what landed before, or of a compaction."""
+    """Return a file of some chain's head, or else of an earlier link or a compaction."""
     heads = [head for key in files.manifests.chains() if (head := files.manifests.head(key))]
     for head in heads:
         for file in files.publish_link(head).files:
@@ -165,5 +173,5 @@ def _columns_in(file: Path) -> Columns:
     import pyarrow.parquet as pq
 
     footer = pq.read_metadata(file)
-    told = (footer.metadata or {}).get(_SPARKS_OWN)
-    return nullable(json.loads(told)) if told else of_arrow(footer.schema.to_arrow_schema())
+    columns = (footer.metadata or {}).get(_SPARK_METADATA)
+    return nullable(json.loads(columns)) if columns else of_arrow(footer.schema.to_arrow_schema())

@@ -1,20 +1,20 @@
-"""A directory of Parquet files as a `Table`: chains are manifests, put only where there is none.
+"""A directory of Parquet files as a `Table`: chains are manifests, each put only if it is absent.
 
     landing/orders/
         part-orders-0-<from>-<to>-<attempt>.parquet     what readers see
-        event_date=2026-11-22/part-...                  where it is partitioned by columns
+        event_date=2026-11-22/part-...                  if the table is partitioned
         _sarameya/links/...                             the chains (landing/manifests.py)
-        _sarameya/schemas/...                           what columns the rows have (schema.py)
-        _sarameya/staging/<attempt>.parquet             on its way into Spark
-        _sarameya/landing/<attempt>/...                 written; the rows of a link once its manifest is there
+        _sarameya/schemas/...                           the columns of the rows (schema.py)
+        _sarameya/staging/<attempt>.parquet             records on their way into Spark
+        _sarameya/landing/<attempt>/...                 rows written; they belong to a link once its manifest exists
 
-A link's manifest names its files. They are written out of sight, brought to the disk, and given their final names once
-the manifest is there: by whoever put it, or by the chain's next owner, who begins with that (landing/data_files.py). So
-a reader of the plain directory sees rows of links only, of the last one perhaps not all for a moment; `read_landing`
-sees them all at once.
+A link's manifest names its files. They are written where no reader looks, synced to disk, and moved to their final
+names once the manifest exists: by its writer, or by the chain's next owner, who starts with that
+(landing/data_files.py). So a reader of the plain directory sees only rows of links, but for a moment perhaps not all of
+the last one; `read_landing` sees them all at once.
 
 Spark never writes into the directory itself: writers that append to one directory share Spark's `_temporary/0` there,
-and whoever commits first deletes the others' files. What is below `_sarameya` Spark, pyarrow and Hive take for hidden.
+and the first to commit deletes the others' files. Spark, pyarrow and Hive ignore everything below `_sarameya`.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from sarameya_handlers.landing.files import UnansweredError, names_are_given_onc
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.landing.manifests import DataFile, Manifest
 from sarameya_handlers.spark.errors import LandingError, of_directory
-from sarameya_handlers.spark.parquet import leftovers, writing
-from sarameya_handlers.spark.parquet.reading import batches, read_landing
-from sarameya_handlers.spark.parquet.schema import DirectorySchema, Fit
+from sarameya_handlers.spark.parquet import file_writer, leftovers
+from sarameya_handlers.spark.parquet.reader import batches, read_landing
+from sarameya_handlers.spark.parquet.schema import DirectorySchema, WriteSchema
 from sarameya_handlers.spark.shaping.partitions import directory_rules
 from sarameya_handlers.spark.shaping.staged import require_all_read
 from sarameya_handlers.spark.tables.evaluating import Evaluate, checked, to_nowhere
@@ -50,10 +50,14 @@ if TYPE_CHECKING:
 
 
 class ParquetTable(Table):
-    """Lands in a directory of the local (or a mounted) file system, which is made if it is not there.
+    """Lands in a directory of a local or mounted file system, and creates it if it does not exist.
 
-    Exactly once, on a file system whose `link(2)` is atomic and fails where the name is taken: local ones, and NFS.
-    Object stores have no such thing behind a path: land there as Delta or Iceberg.
+    Exactly once on a file system whose `link(2)` is atomic and fails if the name exists: local ones, and NFS. Object
+    stores offer no such thing behind a path: use Delta or Iceberg there.
+
+    Args:
+        path: The directory.
+        layout: Partitioning and schema evolution.
     """
 
     landings_a_job = TOGETHER
@@ -77,7 +81,7 @@ class ParquetTable(Table):
         self._manifests = self._files.manifests
         self._schema = DirectorySchema(self._files, self.name, self._layout)
         self._is_prepared = False
-        """Whether this process lands here, and publishes what others have left. An audit only looks."""
+        """True if this process lands here, and so publishes what others left. An audit only reads."""
 
     def __repr__(self) -> str:
         return f"ParquetTable({str(self._root)!r})"
@@ -88,7 +92,7 @@ class ParquetTable(Table):
 
     @property
     def path(self) -> Path:
-        """Where readers look: `read_landing(spark, table.path)`, or `spark.read.parquet(str(table.path))`."""
+        """Directory for readers: `read_landing(spark, table.path)`, or `spark.read.parquet(str(table.path))`."""
         return self._root
 
     @property
@@ -105,7 +109,7 @@ class ParquetTable(Table):
             HandlerError: The directory cannot be landed in.
             LandingError: It cannot be landed in now, which may pass.
         """
-        with self._telling_of_the_directory():
+        with self._directory_errors():
             for directory in (self.staging, self._files.writing, self._files.hidden / "links"):
                 directory.mkdir(parents=True, exist_ok=True)
             if not names_are_given_once(self._files.writing):
@@ -124,7 +128,7 @@ class ParquetTable(Table):
         check_writes(spark, self._files.writing)
 
     @contextmanager
-    def _telling_of_the_directory(self) -> Iterator[None]:
+    def _directory_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -141,14 +145,16 @@ class ParquetTable(Table):
     def land(self, spark: SparkSession, landings: Sequence[Landing], shape: Shape, checkpoint: Checkpoint) -> None:
         untried = list(landings)
         try:
-            fit = self._write(spark, [landing for landing in landings if landing.staged], shape)
-            files = {landing.link.attempt: writing.settle(self._files, landing, self._layout) for landing in landings}
+            schema = self._write(spark, [landing for landing in landings if landing.staged], shape)
+            files = {
+                landing.link.attempt: file_writer.sync_files(self._files, landing, self._layout) for landing in landings
+            }
             if shape.is_plain:
                 for landing in landings:
-                    writing.check_rows(landing, files[landing.link.attempt])
+                    file_writer.check_rows(landing, files[landing.link.attempt])
             checkpoint(Phase.WRITTEN, landings)
-            if fit is not None and any(files.values()):
-                self._schema.keep(fit)
+            if schema is not None and any(files.values()):
+                self._schema.put(schema)
             while untried:
                 manifest = self._manifest(untried[0], files[untried[0].link.attempt])
                 untried.pop(0)
@@ -164,7 +170,7 @@ class ParquetTable(Table):
         return list(self._files.unpublished())
 
     def recover(self, spark: SparkSession | None = None) -> None:
-        with self._telling_of_the_directory():
+        with self._directory_errors():
             self._files.publish_all()
 
     def keys(self, spark: SparkSession) -> Sequence[ChainKey]:
@@ -192,29 +198,29 @@ class ParquetTable(Table):
 
     # -- writing -------------------------------------------------------------------------------------
 
-    def _write(self, spark: SparkSession, landings: Sequence[Landing], shape: Shape) -> Fit | None:
-        """Have files of these landings' rows, and what they were found to fit; None where there are no landings."""
+    def _write(self, spark: SparkSession, landings: Sequence[Landing], shape: Shape) -> WriteSchema | None:
+        """Write files with these attempts' rows. Return the schema of the rows; None without attempts."""
         if not landings:
             return None
-        if self.adopts(shape) and (fit := self._schema.adopted(landings[0])) is not None:
+        if self.adopts(shape) and (schema := self._schema.match_staged(landings[0])) is not None:
             for landing in landings:
-                writing.adopt(self._files, landing)
-            return fit
-        fit = writing.write(spark, self._files, landings, shape, self._layout, self._schema)
+                file_writer.adopt(self._files, landing)
+            return schema
+        schema = file_writer.write(spark, self._files, landings, shape, self._layout, self._schema)
         require_all_read(spark, landings)
-        return fit
+        return schema
 
     def _manifest(self, landing: Landing, files: tuple[DataFile, ...]) -> Manifest:
         rows, size = sum(file.rows for file in files), sum(file.size for file in files)
         return Manifest(attrs.evolve(landing.link, rows=rows, size_bytes=size), files)
 
     def _link(self, manifest: Manifest) -> None:
-        """Put a manifest, and its files in their places. Delete the files only if the chain is known not to name them.
+        """Put a manifest and publish its files. Delete the files only if the chain is known not to name them.
 
         Raises:
-            UnansweredError: The manifest may be there, or appear later. Whoever sees it publishes its files.
-            LandingError: A sweep took it for an abandoned one.
-            OSError: The manifest was refused, or its files are not all in their places yet.
+            UnansweredError: The manifest may exist, or appear later. Whoever sees it publishes its files.
+            LandingError: A sweep removed the files as abandoned.
+            OSError: The manifest was refused, or its files are not all published yet.
         """
         link = manifest.link
         refusal: OSError | None = None
@@ -224,7 +230,7 @@ class ParquetTable(Table):
             raise
         except OSError as error:
             refusal = error
-        # What is there counts, not what the call returned: of a call that was sent twice the second one fails.
+        # The manifest found counts, not what the call returned: a request that was sent twice fails the second time.
         winner = self._manifests.get(link.key, link.number)
         if winner is not None and winner.link.attempt == link.attempt:
             self._files.publish_link(winner)

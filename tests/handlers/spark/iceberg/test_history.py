@@ -7,13 +7,13 @@ import pytest
 
 from sarameya_handlers.landing.errors import BrokenChainError
 from sarameya_handlers.landing.links import Kind
-from sarameya_handlers.spark.iceberg.history import Appended, History, chain_name, named_chain, wap_id
+from sarameya_handlers.spark.iceberg.history import AppendedLink, History, chain_name, parse_chain_name, wap_id
 from tests.handlers.spark.iceberg.kit import KEY, OTHER, FakeMetadata, link
 
 
 def test_wap_id_tells_the_chain_and_the_number_whatever_a_sink_is_called() -> None:
     assert wap_id(KEY, 7) == "sarameya/sink/orders/0/7"
-    assert named_chain(chain_name(OTHER)) == OTHER
+    assert parse_chain_name(chain_name(OTHER)) == OTHER
     assert wap_id(OTHER, 1).count("/") == 4
 
 
@@ -99,7 +99,7 @@ def test_link_that_was_copied_and_whose_source_has_expired_is_known_by_its_numbe
     table.commit()
     table.pick(staged)
     table.expire([staged])
-    assert table.history().newest_of([KEY]) == {KEY: Appended(KEY, 2, None)}
+    assert table.history().newest_of([KEY]) == {KEY: AppendedLink(KEY, 2, None)}
     assert table.history().links(KEY, 1) == []
     after = link(3)
     table.land(after)

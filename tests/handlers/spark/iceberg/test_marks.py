@@ -9,54 +9,59 @@ import pytest
 
 from sarameya_handlers.landing.errors import BrokenChainError
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
-from sarameya_handlers.spark.iceberg.marks import Mark, marks_in, overtaken
+from sarameya_handlers.spark.iceberg.marks import ChainMark, chain_marks, superseded
 from tests.handlers.spark.iceberg.kit import KEY, OTHER, link
 
 
-def put(*marks: Mark) -> dict[str, str]:
+def put(*marks: ChainMark) -> dict[str, str]:
     return {mark.name: mark.value for mark in marks}
 
 
 def test_highest_mark_counts_in_whichever_order_they_were_put() -> None:
-    marks = [Mark.begun(KEY, 3, "a"), Mark.rest(link(9)), Mark.begun(KEY, 10, "b"), Mark.begun(KEY, 9, "c")]
+    marks = [
+        ChainMark.begun(KEY, 3, "a"),
+        ChainMark.rest(link(9)),
+        ChainMark.begun(KEY, 10, "b"),
+        ChainMark.begun(KEY, 9, "c"),
+    ]
     for order in permutations(marks):
-        assert marks_in(put(*order)) == {KEY: [marks[0], marks[3], marks[1], marks[2]]}
+        assert chain_marks(put(*order)) == {KEY: [marks[0], marks[3], marks[1], marks[2]]}
 
 
 def test_word_of_who_has_given_a_chain_up_tells_its_head() -> None:
     head = link(9, key=OTHER)
-    [[begun, rest]] = marks_in(put(Mark.rest(head), Mark.begun(OTHER, 9, "a"))).values()
+    [[begun, rest]] = chain_marks(put(ChainMark.rest(head), ChainMark.begun(OTHER, 9, "a"))).values()
     assert (begun.head(), rest.head()) == (None, head)
 
 
 def test_word_that_cannot_be_read_breaks_the_chain() -> None:
-    [[mark]] = marks_in({Mark.rest(link(9)).name: "7b"}).values()
+    [[mark]] = chain_marks({ChainMark.rest(link(9)).name: "7b"}).values()
     with pytest.raises(BrokenChainError):
         mark.head()
-    [[mark]] = marks_in({Mark.rest(link(9)).name: "begun"}).values()
+    [[mark]] = chain_marks({ChainMark.rest(link(9)).name: "begun"}).values()
     with pytest.raises(BrokenChainError, match="the table's property of it is no link: begun"):
         mark.head()
 
 
 def test_properties_of_others_are_no_marks() -> None:
-    assert marks_in({"owner": "me", "sarameya.chain.zz.1": "begun x", "sarameya.chain.00": "x"}) == {}
+    assert chain_marks({"owner": "me", "sarameya.chain.zz.1": "begun x", "sarameya.chain.00": "x"}) == {}
 
 
 @pytest.mark.parametrize(
     ("put_now", "gone"),
     [
-        (Mark.begun(KEY, 6, "b"), ["3", "5", "5.rest", "7", "8.rest"]),
-        (Mark.rest(link(5)), ["3", "5", "7", "8.rest"]),
-        (Mark.rest(link(8)), ["3", "5", "5.rest", "6", "7"]),
-        (Mark.begun(KEY, 9, "b"), ["3", "5", "5.rest", "6", "7", "8.rest"]),
+        (ChainMark.begun(KEY, 6, "b"), ["3", "5", "5.rest", "7", "8.rest"]),
+        (ChainMark.rest(link(5)), ["3", "5", "7", "8.rest"]),
+        (ChainMark.rest(link(8)), ["3", "5", "5.rest", "6", "7"]),
+        (ChainMark.begun(KEY, 9, "b"), ["3", "5", "5.rest", "6", "7", "8.rest"]),
     ],
 )
-def test_what_was_seen_goes_but_for_the_next_link_that_may_be_somebody_s(put_now: Mark, gone: list[str]) -> None:
+def test_what_was_seen_goes_but_for_the_next_link_that_may_be_somebody_s(put_now: ChainMark, gone: list[str]) -> None:
     """Higher ones are of a future that is no more: the chain's end was looked for in the same table."""
-    seen = [Mark.begun(KEY, number, "a") for number in (3, 5, 6, 7)] + [Mark.rest(link(n)) for n in (5, 8)]
-    there = marks_in(put(*seen, Mark.begun(OTHER, 1, "a")))
-    prefix = Mark.begun(KEY, 1, "a").name.removesuffix("1")
-    assert sorted(mark.name.removeprefix(prefix) for mark in overtaken(there, [put_now])) == sorted(gone)
+    seen = [ChainMark.begun(KEY, number, "a") for number in (3, 5, 6, 7)] + [ChainMark.rest(link(n)) for n in (5, 8)]
+    there = chain_marks(put(*seen, ChainMark.begun(OTHER, 1, "a")))
+    prefix = ChainMark.begun(KEY, 1, "a").name.removesuffix("1")
+    assert sorted(mark.name.removeprefix(prefix) for mark in superseded(there, [put_now])) == sorted(gone)
 
 
 @pytest.mark.parametrize("name", ["orders-hourly", "password", "access.key", "s3cret-token"])
@@ -66,5 +71,5 @@ def test_nothing_that_spark_would_not_show_is_in_a_mark(name: str) -> None:
     key = ChainKey(name, name, 0)
     told = Link(key=key, number=1, from_offset=0, to_offset=1, attempt=name, origin=Origin(group=name))
     assert hidden.search(f"{name}, {told.to_json()}")
-    for mark in (Mark.begun(key, 1, "0123456789abcdef"), Mark.rest(told)):
+    for mark in (ChainMark.begun(key, 1, "0123456789abcdef"), ChainMark.rest(told)):
         assert not hidden.search(f"{mark.name} = {mark.value}")

@@ -1,6 +1,6 @@
-"""Landing in an Iceberg table: each link's rows are staged as a snapshot that nobody sees, and published in their turn.
+"""Writing to an Iceberg table: each link's rows are staged as an invisible snapshot, then published.
 
-The session's `spark.wap.id` is what makes an append a staged one; it is ours while the call lasts.
+The session's `spark.wap.id` makes an append a staged one. It is set only while the call lasts.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.iceberg.catalog import CREATED_WITH, WAP_ID, TableName
 from sarameya_handlers.spark.iceberg.history import LINK_PROPERTY, wap_id
-from sarameya_handlers.spark.iceberg.look import Look, exists, refresh
-from sarameya_handlers.spark.iceberg.marks import Mark, overtaken
+from sarameya_handlers.spark.iceberg.marks import ChainMark, superseded
 from sarameya_handlers.spark.iceberg.schema import create_table, missing_columns, partition_values
+from sarameya_handlers.spark.iceberg.table_state import TableState, exists, refresh
 from sarameya_handlers.spark.shaping.conforming import conform
 from sarameya_handlers.spark.shaping.expressions import literal, quoted
 from sarameya_handlers.spark.shaping.partitions import require_few_partitions
@@ -33,20 +33,24 @@ if TYPE_CHECKING:
 
 
 _EVOLUTIONS = 3
-"""How often columns are added for one landing: others may be adding theirs."""
+"""Attempts to add columns for one link: other members may be adding theirs."""
 
 
 def stage(spark: SparkSession, name: TableName, link: Link, frame: DataFrame) -> None:
-    """Write the rows, and commit a snapshot with them that no branch leads to."""
+    """Write the rows, and commit them as a snapshot to which no branch leads."""
     with changed(spark, {WAP_ID: wap_id(link.key, link.number)}):
         frame.writeTo(name.sql).option(f"snapshot-property.{LINK_PROPERTY}", link.to_json()).append()
 
 
-def fitted(
+def conform_rows(
     spark: SparkSession, name: TableName, frame: DataFrame, partitioned_by: Sequence[str], layout: Layout
 ) -> DataFrame:
-    """These rows as the table wants them, which may get columns for it. Raises ShapeError where they do not go
-    together, or go into too many partitions."""
+    """Convert rows to the table's columns. May add columns to the table.
+
+    Raises:
+        ShapeError: The columns do not match, or the rows fall into too many partitions.
+        LandingError: Other members keep adding columns.
+    """
     for _ in range(_EVOLUTIONS):
         table = spark.table(name.sql).schema
         compare(frame.schema, table).require(str(name), evolve_schema=layout.evolve_schema)
@@ -58,7 +62,7 @@ def fitted(
         raise LandingError(f"{name}: columns are being added to it by others, again and again")
     frame = conform(frame, table)
     if not partitioned_by:
-        # One task: one file. A landing is no larger than a file should be.
+        # One task: one file. A batch is no larger than a file should be.
         return frame.coalesce(1)
     values = zip(partition_values(name, partitioned_by), partitioned_by, strict=True)
     parts = frame.selectExpr(*(f"{value} AS {quoted(part)}" for value, part in values))
@@ -67,7 +71,7 @@ def fitted(
 
 
 def evaluator(spark: SparkSession, name: TableName, layout: Layout) -> Evaluate:
-    """Of rows that are fitted and required as by an append, but for columns that it would add."""
+    """Return a function that does to rows what an append does, except that it adds no columns."""
     table = spark.table(name.sql).schema
     required = list(not_null(table, spares_null_structs=True))
 
@@ -81,7 +85,7 @@ def evaluator(spark: SparkSession, name: TableName, layout: Layout) -> Evaluate:
 def _add_columns(spark: SparkSession, name: TableName, missing: Sequence[tuple[str, str]]) -> None:
     from pyspark.errors import AnalysisException
 
-    # Somebody else may have added them meanwhile: what is missing then is looked up again.
+    # Another member may have added them meanwhile: the next round checks what is still missing.
     with suppress(AnalysisException):
         columns = ", ".join(f"{path} {kind}" for path, kind in missing)
         spark.sql(f"ALTER TABLE {name.sql} ADD COLUMNS ({columns})")
@@ -89,19 +93,19 @@ def _add_columns(spark: SparkSession, name: TableName, missing: Sequence[tuple[s
 
 
 def create(spark: SparkSession, name: TableName, columns: StructType, layout: Layout) -> None:
-    """Create the table, unless somebody else has just done so."""
+    """Create the table, unless another process has just done so."""
     try:
         if not spark.catalog.databaseExists(name.namespace):
             spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {name.namespace}")
         spark.sql(create_table(name, columns, layout.partition_by, CREATED_WITH))
     except Exception:
-        # Catalogs have many words for it.
+        # Each catalog raises an error of its own for a table that exists.
         if not exists(spark, name):
             raise
 
 
 def columns_without_rows(spark: SparkSession, landing: Landing, shape: Shape, staging: Path) -> StructType:
-    """The columns that rows of a sink would have, of one whose first link brings none."""
+    """Return the columns of a sink's rows, although its first link has none."""
     import pyarrow.parquet as pq
 
     from sarameya.arrow import kafka_schema
@@ -117,43 +121,52 @@ def columns_without_rows(spark: SparkSession, landing: Landing, shape: Shape, st
 def publish(
     spark: SparkSession,
     name: TableName,
-    look: Look,
+    state: TableState,
     landings: Sequence[Landing],
     terms: Mapping[ChainKey, str],
     *,
     plain: bool,
 ) -> list[Exception]:
-    """Publish those of the staged links whose turn it is; what went wrong with each of the others.
+    """Publish those of the staged links that are next in their chains. Return the errors of the others.
 
-    `terms` are what this owner marks these chains with for as long as it has them, and nobody else does.
+    Args:
+        spark: The session.
+        name: The table's name.
+        state: The table's state, read after the links were staged.
+        landings: The attempts.
+        terms: The term with which this owner marks each chain, for as long as it owns it. Unique to the owner.
+        plain: True if the rows are the records as they were staged.
     """
     failures: list[Exception] = []
-    turns: dict[int, Link] = {}
+    ready: dict[int, Link] = {}
     for landing in landings:
         try:
-            if (snapshot_id := _turn(look, landing, plain=plain)) is not None:
-                turns[snapshot_id] = landing.link
-        except Exception as error:  # noqa: BLE001 - it is the one landing's, and told
+            if (snapshot_id := _next_snapshot(state, landing, plain=plain)) is not None:
+                ready[snapshot_id] = landing.link
+        except Exception as error:  # noqa: BLE001 - it concerns this attempt only, and is returned
             failures.append(error)
-    begun = [Mark.begun(link.key, link.number, terms[link.key]) for link in turns.values()]
-    mark_chains(spark, name, look, [mark for mark in begun if not _is_ours(look, mark)])
-    for snapshot_id in turns:
+    begun = [ChainMark.begun(link.key, link.number, terms[link.key]) for link in ready.values()]
+    mark_chains(spark, name, state, [mark for mark in begun if not _is_ours(state, mark)])
+    for snapshot_id in ready:
         try:
             arguments = f"table => {name.in_catalog}, snapshot_id => {snapshot_id}"
             spark.sql(f"CALL {name.procedure('cherrypick_snapshot')}({arguments})").collect()
-        except Exception as error:  # noqa: BLE001 - as above; somebody else's link, mostly
+        except Exception as error:  # noqa: BLE001 - as above; usually another owner's link
             failures.append(error)
     return failures
 
 
-def _turn(look: Look, landing: Landing, *, plain: bool) -> int | None:
-    """The snapshot that was staged for this landing, if it is its turn; None if the link is somebody else's already.
+def _next_snapshot(state: TableState, landing: Landing, *, plain: bool) -> int | None:
+    """Return the snapshot staged for this attempt, if the link is next; None if another owner has appended it.
 
-    Looked at after it was staged: `iceberg_history.py` says why.
+    `state` was read after the snapshot was staged; history.py says why.
+
+    Raises:
+        LandingError: The snapshot is gone, lacks rows, or the link before it is missing.
     """
     link = landing.link
-    number = look.number(link.key)
-    snapshot = look.history.staged(link)
+    number = state.number(link.key)
+    snapshot = state.history.staged(link)
     if snapshot is None:
         raise LandingError(f"{link}: what was staged for it is not in the table any more")
     if plain and landing.staged and snapshot.rows != landing.records:
@@ -163,21 +176,21 @@ def _turn(look: Look, landing: Landing, *, plain: bool) -> int | None:
     return snapshot.snapshot_id if number == link.number - 1 else None
 
 
-def _is_ours(look: Look, mark: Mark) -> bool:
-    """Whether the mark of the chain that counts was put in the same term."""
-    marks = look.marks.get(mark.key)
+def _is_ours(state: TableState, mark: ChainMark) -> bool:
+    """Return whether the chain's last mark was set in the same term."""
+    marks = state.marks.get(mark.key)
     return marks is not None and marks[-1].value == mark.value
 
 
-def mark_chains(spark: SparkSession, name: TableName, look: Look, marks: Sequence[Mark]) -> None:
-    """Put these marks, and remove what they have overtaken of those that were looked at."""
+def mark_chains(spark: SparkSession, name: TableName, state: TableState, marks: Sequence[ChainMark]) -> None:
+    """Set these marks, and remove those that they make obsolete."""
     set_properties(spark, name, {mark.name: mark.value for mark in marks})
-    if gone := overtaken(look.marks, marks):
-        names = ", ".join(literal(mark.name) for mark in gone)
+    if obsolete := superseded(state.marks, marks):
+        names = ", ".join(literal(mark.name) for mark in obsolete)
         spark.sql(f"ALTER TABLE {name.sql} UNSET TBLPROPERTIES IF EXISTS ({names})")
 
 
 def set_properties(spark: SparkSession, name: TableName, properties: Mapping[str, str]) -> None:
     if properties:
-        said = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
-        spark.sql(f"ALTER TABLE {name.sql} SET TBLPROPERTIES ({said})")
+        assignments = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
+        spark.sql(f"ALTER TABLE {name.sql} SET TBLPROPERTIES ({assignments})")

@@ -1,4 +1,4 @@
-"""A landing's files: written by Spark, or the staged file as it is, and brought to the disk out of readers' sight."""
+"""Files of a link: written by Spark, or the staged file unchanged, and synced to disk where no reader looks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sarameya_handlers.landing.data_files import DataFiles
 from sarameya_handlers.landing.links import Link
 from sarameya_handlers.landing.manifests import DataFile
 from sarameya_handlers.spark.errors import LandingError
-from sarameya_handlers.spark.parquet.schema import DirectorySchema, Fit
+from sarameya_handlers.spark.parquet.schema import DirectorySchema, WriteSchema
 from sarameya_handlers.spark.shaping.errors import TooManyPartitionsError
 from sarameya_handlers.spark.shaping.partitions import (
     directory_rules,
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _TOPIC_IN_NAME = 100
-"""A topic may have 249 characters, a file name 255; the attempt alone makes the name unique."""
+"""A topic may have 249 characters, a file name 255. The attempt alone makes the name unique."""
 
 
 def adopt(files: DataFiles, landing: Landing) -> None:
-    """The staged file becomes the link's."""
+    """Make the staged file the link's file."""
     if landing.staged:
         directory = files.directory(landing.link.attempt)
         directory.mkdir()
@@ -44,26 +44,29 @@ def write(
     shape: Shape,
     layout: Layout,
     schema: DirectorySchema,
-) -> Fit:
-    """One job a topic, one file a landing (and a partition of the table): several tasks of one could not be told apart.
+) -> WriteSchema:
+    """Write one file per attempt (and table partition), with one job per topic. Several tasks could not be told apart.
 
-    Before anything is written it is known that the rows fit `schema` and, with a job more where the table is
-    partitioned, that no landing touches too many of its partitions. Raises ShapeError.
+    Checks before writing that the rows match `schema`. If the table is partitioned, another job checks that no attempt
+    touches too many partitions.
+
+    Raises:
+        ShapeError: One of the checks failed.
     """
     topics = [list(those) for _, those in groupby(sorted(landings, key=_topic), key=_topic)]
     shaped = [frame for of_topic in topics for frame in shape.frames(spark, of_topic)]
     for frame in shaped:
         require_partition_columns(frame, layout.partition_by)
-    fitted, fit = schema.fit(shaped)
-    _require_few_partitions(fitted, layout)
-    left = iter(fitted)
+    conformed, written_schema = schema.conform(shaped)
+    _require_few_partitions(conformed, layout)
+    left = iter(conformed)
     for of_topic in topics:
         write_each(spark, files.writing, of_topic, list(islice(left, len(of_topic))), layout.partition_by)
-    return fit
+    return written_schema
 
 
 def _require_few_partitions(frames: Sequence[DataFrame], layout: Layout) -> None:
-    """Asked of all together first, with one job: seldom do many landings touch more than one of them may."""
+    """Check all attempts together first, with one job: rarely do many together touch more partitions than one may."""
     if not layout.partition_by:
         return
     together = reduce(lambda one, other: one.union(other), frames)
@@ -75,8 +78,8 @@ def _require_few_partitions(frames: Sequence[DataFrame], layout: Layout) -> None
             require_few_partitions(frame, layout.partition_by, layout.max_partitions, rules)
 
 
-def settle(files: DataFiles, landing: Landing, layout: Layout) -> tuple[DataFile, ...]:
-    """What was written of a landing, brought to the disk."""
+def sync_files(files: DataFiles, landing: Landing, layout: Layout) -> tuple[DataFile, ...]:
+    """Sync the written files of an attempt to disk. Return them."""
     settled = files.settle(landing.link.attempt, partial(_file_name, landing.link), _row_count)
     if len({Path(file.name).parent for file in settled}) > layout.max_partitions:
         raise LandingError(
@@ -87,7 +90,7 @@ def settle(files: DataFiles, landing: Landing, layout: Layout) -> tuple[DataFile
 
 
 def check_rows(landing: Landing, files: Iterable[DataFile]) -> None:
-    """Raises LandingError where these files have not a row for each record."""
+    """Raise LandingError unless these files have one row per record."""
     if (rows := sum(file.rows for file in files)) != landing.records:
         raise LandingError(f"{landing}: {rows} rows were written of {landing.records} records")
 

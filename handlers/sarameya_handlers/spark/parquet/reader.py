@@ -1,4 +1,4 @@
-"""The rows of a landed directory."""
+"""Reading the rows of a landed directory."""
 
 from __future__ import annotations
 
@@ -23,45 +23,51 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-_TRIES = 10
-"""Looks at a directory whose files move each time while Spark looks for them."""
+_ATTEMPTS = 10
+"""Attempts to list a directory whose files move each time while Spark lists them."""
 
 
 def read_landing(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame:
-    """The rows of a directory that a `ParquetTable` has landed in: those of links, each link's whole or not at all.
+    """Return the rows of a directory written by a `ParquetTable`: all rows of each link, or none.
 
-    They have the columns of the directory's newest schema, which are null in rows that landed before they were added.
-    Raises HandlerError where nothing has landed, or files are moved all the time.
+    They have the columns of the directory's newest schema. A column is null in rows that landed before it was added.
+
+    Args:
+        spark: The session.
+        path: The table's directory.
+
+    Raises:
+        HandlerError: Nothing has landed there, or files keep moving.
     """
     root = Path(os.fspath(path)).absolute()
     landed = DataFiles(root)
-    for _ in range(_TRIES):
+    for _ in range(_ATTEMPTS):
         files = [place for _, place in landed.live()]
         if not files:
             raise HandlerError(f"nothing has landed in {root}")
         reader = spark.read.option("basePath", spark_path(root)).option(*NAMED_IN_UTC)
-        # Looked for last: then it has each column of these files. Without it Spark takes what one of them has.
+        # Read last: then it has each column of these files. Without a schema, Spark takes the columns of one file.
         if (columns := newest_columns(landed)) is not None:
             reader = reader.schema(struct(columns))
         try:
             frame = reader.parquet(*map(spark_path, files))
-            # Spark looks twice, and leaves out without a word what was there the first time only.
+            # Spark lists files twice, and silently leaves out those that it found only the first time.
             if len(frame.inputFiles()) == len(files):
                 return frame
         except Exception as error:
             if "[PATH_NOT_FOUND]" not in (text_of(error) or ""):
                 raise
     raise HandlerError(
-        f"files of {root} were moved {_TRIES} times while they were looked for: is it compacted in a loop?"
+        f"files of {root} were moved {_ATTEMPTS} times while they were looked for: is it compacted in a loop?"
     )
 
 
 def landed_files(path: str | os.PathLike[str]) -> list[str]:
     """Return the files that hold the rows of a directory that a `ParquetTable` lands in: each row once.
 
-    For readers other than Spark, also while the directory is compacted. A file may move before it is read, and readers
-    then raise that it is not there: call again. Columns are those of each file. Spark may leave a
-    file out instead of raising: use `read_landing`.
+    For readers other than Spark, also while the directory is compacted. A file may move before it is read; if a reader
+    raises that it does not exist, call again. Each file has its own columns. Spark may skip a file instead of raising:
+    use `read_landing` for it.
 
     Args:
         path: The table's directory.
@@ -73,12 +79,14 @@ def landed_files(path: str | os.PathLike[str]) -> list[str]:
 
 
 def batches(files: DataFiles, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Files that no link names are among them: readers of the plain directory see those, too. Columns that were added
-    later are null, but for those that no file has, only the names of directories."""
+    """Yield record batches of all files, also of those that no link names, since plain readers see them, too.
+
+    Columns that were added later are null in older files. Columns stored only in directory names are left out.
+    """
     import pyarrow as pa
 
     places = _places(files)
-    # Behind them, as above.
+    # After the files, as above.
     types = arrow_types(newest_columns(files) or {"fields": []})
     for name, place in sorted(places.items()):
         with _opened(files, name, place) as file:
@@ -95,22 +103,23 @@ def batches(files: DataFiles, columns: Sequence[str]) -> Iterator[pa.RecordBatch
 
 
 def _places(files: DataFiles) -> dict[str, Path]:
-    """Every file of links, and every other that readers of the plain directory see, by name: where it is."""
-    # In this order: a file that is published meanwhile is found in one place or in the other, and counted once.
+    """Return the place of every file of a link, and of every other that plain readers see, by name."""
+    # In this order: a file that is published meanwhile is found in one place or the other, and counted once.
     seen = [Path(name) for name in names_below(files.root) if name.endswith(".parquet")]
     places = {file.name: place for file, place in files.live()}
-    # What a compaction has replaced goes before its own files come; one that has died in between goes by its word.
+    # A compaction removes what it replaces before it adds its own files. If it died in between, its list of replaced
+    # files still says which ones do not count.
     replaced = {name: compaction for compaction in files.compactions.all() for name in compaction.replaced}
     for path in seen:
         by = replaced.get(str(path))
-        is_going = by is not None and (is_there(files.directory(by.attempt)) or not is_there(files.root / path))
-        if not (_is_hidden(path) or is_going):
+        is_replaced = by is not None and (is_there(files.directory(by.attempt)) or not is_there(files.root / path))
+        if not (_is_hidden(path) or is_replaced):
             places.setdefault(str(path), files.root / path)
     return places
 
 
 def _opened(files: DataFiles, name: str, place: Path) -> pq.ParquetFile:
-    """Also one that has been published since, or replaced."""
+    """Open a file, even if it has been published or replaced since it was listed."""
     import pyarrow.parquet as pq
 
     for path in (place, files.root / name):
@@ -121,5 +130,5 @@ def _opened(files: DataFiles, name: str, place: Path) -> pq.ParquetFile:
 
 
 def _is_hidden(path: Path) -> bool:
-    """Whether readers of the plain directory pass over this path below it."""
+    """Return whether plain readers skip this path below the directory."""
     return any(part.startswith(("_", ".")) for part in path.parts)

@@ -12,9 +12,9 @@ from sarameya_handlers.landing.errors import BrokenChainError, ForgottenChainErr
 from sarameya_handlers.landing.links import Link
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.iceberg.catalog import TableName
-from sarameya_handlers.spark.iceberg.look import Look
-from sarameya_handlers.spark.iceberg.marks import Mark
-from sarameya_handlers.spark.iceberg.publishing import publish
+from sarameya_handlers.spark.iceberg.marks import ChainMark
+from sarameya_handlers.spark.iceberg.table_state import TableState
+from sarameya_handlers.spark.iceberg.write_audit_publish import publish
 from sarameya_handlers.spark.tables.table import Landing
 from tests.handlers.spark.iceberg.kit import KEY, OTHER, FakeMetadata, link
 
@@ -54,11 +54,11 @@ class Table:
 
     def publish(self, *links: Link, plain: bool = True, records: int = 10) -> list[Exception]:
         landings = [Landing(link=one, staged=Path("staged"), records=records) for one in links]
-        look = Look(self.properties, self.metadata.history())
+        look = TableState(self.properties, self.metadata.history())
         spark: Any = self.spark
         return publish(spark, NAME, look, landings, {KEY: TERM, OTHER: TERM}, plain=plain)
 
-    def mark(self, *marks: Mark) -> None:
+    def mark(self, *marks: ChainMark) -> None:
         self.properties |= {mark.name: mark.value for mark in marks}
 
 
@@ -69,7 +69,7 @@ def table() -> Table:
 
 def test_link_whose_turn_it_is_is_published(table: Table) -> None:
     table.metadata.land(link(1))
-    table.mark(Mark.begun(KEY, 1, TERM))
+    table.mark(ChainMark.begun(KEY, 1, TERM))
     mine = link(2)
     staged = table.metadata.stage(mine)
     assert table.publish(mine) == []
@@ -84,7 +84,8 @@ def test_chains_that_begin_are_written_down_before_their_first_links_are_publish
     assert table.publish(*firsts) == []
     assert table.spark.said[0] == (
         f"{ALTER} SET TBLPROPERTIES "
-        f"('{Mark.begun(KEY, 1, TERM).name}' = 'begun {TERM}', '{Mark.begun(OTHER, 1, TERM).name}' = 'begun {TERM}')"
+        f"('{ChainMark.begun(KEY, 1, TERM).name}' = 'begun {TERM}', "
+        f"'{ChainMark.begun(OTHER, 1, TERM).name}' = 'begun {TERM}')"
     )
     assert table.spark.picked == staged
 
@@ -92,23 +93,24 @@ def test_chains_that_begin_are_written_down_before_their_first_links_are_publish
 def test_chain_that_was_given_up_is_written_down_as_begun_again(table: Table) -> None:
     head, mine = link(1), link(2)
     table.metadata.land(head)
-    table.mark(Mark.begun(KEY, 1, TERM), Mark.rest(head))
+    table.mark(ChainMark.begun(KEY, 1, TERM), ChainMark.rest(head))
     table.metadata.stage(mine)
     table.publish(mine)
+    begun, rest = ChainMark.begun(KEY, 1, TERM), ChainMark.rest(head)
     assert table.spark.said[:2] == [
-        f"{ALTER} SET TBLPROPERTIES ('{Mark.begun(KEY, 2, TERM).name}' = 'begun {TERM}')",
-        f"{ALTER} UNSET TBLPROPERTIES IF EXISTS ('{Mark.begun(KEY, 1, TERM).name}', '{Mark.rest(head).name}')",
+        f"{ALTER} SET TBLPROPERTIES ('{ChainMark.begun(KEY, 2, TERM).name}' = 'begun {TERM}')",
+        f"{ALTER} UNSET TBLPROPERTIES IF EXISTS ('{begun.name}', '{rest.name}')",
     ]
 
 
 def test_chain_that_another_has_begun_is_marked_anew(table: Table) -> None:
     """Its owner may be about to write down where it ended."""
     table.metadata.land(link(1))
-    table.mark(Mark.begun(KEY, 1, "another"))
+    table.mark(ChainMark.begun(KEY, 1, "another"))
     mine = link(2)
     table.metadata.stage(mine)
     table.publish(mine)
-    assert Mark.begun(KEY, 2, TERM).name in table.spark.said[0]
+    assert ChainMark.begun(KEY, 2, TERM).name in table.spark.said[0]
 
 
 def test_link_that_is_somebody_elses_already_is_not_published_and_no_failure(table: Table) -> None:
@@ -134,7 +136,7 @@ def test_link_of_a_chain_that_was_forgotten_is_refused(table: Table) -> None:
     first = table.metadata.land(link(1))
     table.metadata.commit()
     table.metadata.expire([first])
-    table.mark(Mark.begun(KEY, 1, TERM))
+    table.mark(ChainMark.begun(KEY, 1, TERM))
     again = link(1)
     table.metadata.stage(again)
     (failure,) = table.publish(again)
@@ -147,7 +149,7 @@ def test_link_behind_a_stated_head_is_published(table: Table) -> None:
     first = table.metadata.land(head)
     table.metadata.commit()
     table.metadata.expire([first])
-    table.mark(Mark.rest(head))
+    table.mark(ChainMark.rest(head))
     staged = table.metadata.stage(mine)
     assert table.publish(mine) == []
     assert table.spark.picked == [staged]

@@ -13,14 +13,14 @@ from pyspark.sql import SparkSession
 from sarameya import HandlerError
 from sarameya_handlers.landing.errors import ForgottenChainError
 from sarameya_handlers.spark.errors import LandingError
-from sarameya_handlers.spark.iceberg import look as look_module
+from sarameya_handlers.spark.iceberg import table_state
 from sarameya_handlers.spark.iceberg.catalog import TableName
-from sarameya_handlers.spark.iceberg.look import Look, Looker
-from sarameya_handlers.spark.iceberg.marks import Mark
+from sarameya_handlers.spark.iceberg.marks import ChainMark
+from sarameya_handlers.spark.iceberg.table_state import TableState, TableStateReader
 from tests.handlers.spark.iceberg.kit import KEY, OTHER, FakeMetadata, link
 
 NAME = TableName.of("ice.db.orders")
-BEGUN = Mark.begun(KEY, 1, "term")
+BEGUN = ChainMark.begun(KEY, 1, "term")
 
 
 class _Rows:
@@ -33,7 +33,7 @@ class _Rows:
 
 @attrs.define
 class FakeSpark:
-    """Answers what a `Looker` asks; `asked` since when, for each time that snapshots were asked for."""
+    """Answers what a `TableStateReader` asks; `asked` since when, for each time that snapshots were asked for."""
 
     table: FakeMetadata
     properties: dict[str, str] = attrs.field(factory=dict)
@@ -41,7 +41,7 @@ class FakeSpark:
     refreshed: int = 0
     counted: int = 0
 
-    def mark(self, *marks: Mark) -> None:
+    def mark(self, *marks: ChainMark) -> None:
         self.properties |= {mark.name: mark.value for mark in marks}
 
     def sql(self, statement: str) -> _Rows:
@@ -68,12 +68,12 @@ def spark() -> FakeSpark:
     return FakeSpark(FakeMetadata())
 
 
-def look(looker: Looker, spark: FakeSpark, **more: Any) -> Look:
-    return looker.look(cast("SparkSession", spark), is_cached=False, **more)
+def look(looker: TableStateReader, spark: FakeSpark, **more: Any) -> TableState:
+    return looker.read(cast("SparkSession", spark), is_cached=False, **more)
 
 
 def test_looking_again_at_a_table_that_has_not_changed_asks_for_no_snapshots(spark: FakeSpark) -> None:
-    looker = Looker(NAME)
+    looker = TableStateReader(NAME)
     spark.table.land(link(1))
     assert look(looker, spark).number(KEY) == 1
     assert look(looker, spark).number(KEY) == 1
@@ -81,7 +81,7 @@ def test_looking_again_at_a_table_that_has_not_changed_asks_for_no_snapshots(spa
 
 
 def test_only_what_is_news_is_asked_for(spark: FakeSpark) -> None:
-    looker = Looker(NAME)
+    looker = TableStateReader(NAME)
     for number in (1, 2):
         spark.table.land(link(number))
         spark.table.now += 3_600_000
@@ -94,7 +94,7 @@ def test_only_what_is_news_is_asked_for(spark: FakeSpark) -> None:
 
 
 def test_all_is_asked_for_where_main_was_moved_back_to_what_was_never_seen(spark: FakeSpark) -> None:
-    looker, table = Looker(NAME), spark.table
+    looker, table = TableStateReader(NAME), spark.table
     table.land(link(1))
     hidden = table.commit()
     seen = table.rows.pop(hidden)
@@ -110,7 +110,7 @@ def test_all_is_asked_for_where_main_was_moved_back_to_what_was_never_seen(spark
 
 
 def test_what_was_staged_by_a_clock_that_is_far_behind_is_found_all_the_same(spark: FakeSpark) -> None:
-    looker, table, mine = Looker(NAME), spark.table, link(2)
+    looker, table, mine = TableStateReader(NAME), spark.table, link(2)
     table.land(link(1))
     look(looker, spark)
     table.now -= 3_600_000
@@ -119,7 +119,7 @@ def test_what_was_staged_by_a_clock_that_is_far_behind_is_found_all_the_same(spa
 
 
 def test_what_was_staged_is_looked_for_though_main_has_not_moved(spark: FakeSpark) -> None:
-    looker, mine = Looker(NAME), link(2)
+    looker, mine = TableStateReader(NAME), link(2)
     spark.table.land(link(1))
     look(looker, spark)
     spark.table.stage(mine)
@@ -128,14 +128,14 @@ def test_what_was_staged_is_looked_for_though_main_has_not_moved(spark: FakeSpar
 
 
 def test_what_was_seen_of_main_is_known_when_it_has_expired(spark: FakeSpark) -> None:
-    looker, table = Looker(NAME), spark.table
+    looker, table = TableStateReader(NAME), spark.table
     first = table.land(link(1))
     look(looker, spark)
     table.commit()
     table.expire([first])
     assert look(looker, spark).number(KEY) == 1
     spark.mark(BEGUN)
-    seen_late = look(Looker(NAME), spark)
+    seen_late = look(TableStateReader(NAME), spark)
     with pytest.raises(ForgottenChainError):
         seen_late.number(KEY)
 
@@ -144,17 +144,17 @@ def test_snapshots_that_go_while_they_are_looked_at_are_no_empty_table(spark: Fa
     spark.table.land(link(1))
     spark.table.rows.clear()
     with pytest.raises(LandingError, match="look again"):
-        look(Looker(NAME), spark)
+        look(TableStateReader(NAME), spark)
 
 
 def test_catalog_that_remembers_is_told_to_look(spark: FakeSpark) -> None:
-    Looker(NAME).look(cast("SparkSession", spark), is_cached=True)
+    TableStateReader(NAME).read(cast("SparkSession", spark), is_cached=True)
     assert spark.refreshed == 1
 
 
 def test_chain_that_has_not_begun_has_no_head(spark: FakeSpark) -> None:
     spark.table.commit()
-    seen = look(Looker(NAME), spark)
+    seen = look(TableStateReader(NAME), spark)
     assert seen.heads([KEY]) == {}
     assert seen.number(KEY) == 0
 
@@ -163,8 +163,8 @@ def test_chain_that_has_never_begun_may_begin_where_history_was_cut(spark: FakeS
     first = spark.table.commit()
     spark.table.commit()
     spark.table.expire([first])
-    spark.mark(Mark.begun(OTHER, 1, "term"))
-    seen = look(Looker(NAME), spark)
+    spark.mark(ChainMark.begun(OTHER, 1, "term"))
+    seen = look(TableStateReader(NAME), spark)
     assert seen.heads([KEY]) == {}
     assert seen.number(KEY) == 0
 
@@ -183,7 +183,7 @@ def test_chain_whose_links_have_expired_has_no_head_that_can_be_proved(spark: Fa
         spark.mark(BEGUN)
     table.expire([staged])
     with pytest.raises(ForgottenChainError, match=r"sink/orders-0: the snapshots .* have expired"):
-        look(Looker(NAME), spark).heads([OTHER, KEY])
+        look(TableStateReader(NAME), spark).heads([OTHER, KEY])
 
 
 def test_number_of_a_link_that_was_copied_is_known_without_its_source(spark: FakeSpark) -> None:
@@ -191,7 +191,7 @@ def test_number_of_a_link_that_was_copied_is_known_without_its_source(spark: Fak
     spark.table.commit()
     spark.table.pick(staged)
     spark.table.expire([staged])
-    assert look(Looker(NAME), spark).number(KEY) == 1
+    assert look(TableStateReader(NAME), spark).number(KEY) == 1
 
 
 def test_stated_head_counts_where_history_has_nothing_of_the_chain(spark: FakeSpark) -> None:
@@ -199,8 +199,8 @@ def test_stated_head_counts_where_history_has_nothing_of_the_chain(spark: FakeSp
     first = table.land(head)
     table.commit()
     table.expire([first])
-    spark.mark(BEGUN, Mark.rest(head))
-    seen = look(Looker(NAME), spark)
+    spark.mark(BEGUN, ChainMark.rest(head))
+    seen = look(TableStateReader(NAME), spark)
     assert seen.heads([KEY, OTHER]) == {KEY: head}
     assert seen.number(KEY) == 5
 
@@ -210,30 +210,30 @@ def test_stated_head_does_not_count_where_history_has_a_later_link(spark: FakeSp
     first = table.land(stated)
     table.land(later)
     table.expire([first])
-    spark.mark(Mark.rest(stated))
-    assert look(Looker(NAME), spark).heads([KEY])[KEY].attempt == later.attempt
+    spark.mark(ChainMark.rest(stated))
+    assert look(TableStateReader(NAME), spark).heads([KEY])[KEY].attempt == later.attempt
 
 
 def test_stated_head_does_not_count_where_all_history_is_there_without_it(spark: FakeSpark) -> None:
     """The table was written anew: its properties stay."""
     spark.table.commit()
-    spark.mark(Mark.rest(link(5)))
-    assert look(Looker(NAME), spark).heads([KEY]) == {}
+    spark.mark(ChainMark.rest(link(5)))
+    assert look(TableStateReader(NAME), spark).heads([KEY]) == {}
 
 
 def test_chains_are_those_in_history_and_those_that_it_has_forgotten(spark: FakeSpark) -> None:
     spark.table.land(link(1))
-    spark.mark(BEGUN, Mark.rest(link(2, key=OTHER)))
+    spark.mark(BEGUN, ChainMark.rest(link(2, key=OTHER)))
     spark.properties |= {"owner": "me", "sarameya.chain.of-somebody": "x"}
-    assert look(Looker(NAME), spark).keys() == sorted([KEY, OTHER])
+    assert look(TableStateReader(NAME), spark).keys() == sorted([KEY, OTHER])
 
 
 def test_older_version_has_the_heads_that_it_had(spark: FakeSpark) -> None:
     first, second = link(1), link(2)
     version = spark.table.land(first)
     spark.table.land(second)
-    spark.mark(Mark.rest(second))
-    seen = look(Looker(NAME), spark)
+    spark.mark(ChainMark.rest(second))
+    seen = look(TableStateReader(NAME), spark)
     assert seen.at(str(version)).heads([KEY])[KEY].attempt == first.attempt
     for unknown in ("12", "yesterday", ""):
         with pytest.raises(HandlerError, match="has no snapshot"):
@@ -245,20 +245,20 @@ def test_word_of_an_owner_that_slept_while_others_went_on_does_not_count(spark: 
     table = spark.table
     landed = [table.land(link(number)) for number in (5, 6)]
     table.commit()
-    spark.mark(BEGUN, Mark.begun(KEY, 6, "next"), Mark.rest(link(5)))
+    spark.mark(BEGUN, ChainMark.begun(KEY, 6, "next"), ChainMark.rest(link(5)))
     table.expire(landed)
     with pytest.raises(ForgottenChainError):
-        look(Looker(NAME), spark).heads([KEY])
+        look(TableStateReader(NAME), spark).heads([KEY])
 
 
 def test_fault_61_iceberg_table_with_many_snapshots_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(look_module, "MANY_SNAPSHOTS", 20)
-    monkeypatch.setattr(look_module, "_COUNT_EACH", 5)
-    spark, looker = FakeSpark(FakeMetadata()), Looker(NAME)
+    monkeypatch.setattr(table_state, "MANY_SNAPSHOTS", 20)
+    monkeypatch.setattr(table_state, "_COUNT_INTERVAL", 5)
+    spark, looker = FakeSpark(FakeMetadata()), TableStateReader(NAME)
     told = []
     for number in range(1, 31):
         spark.table.land(link(number))
-        looker.look(cast(SparkSession, spark), is_cached=False)
+        looker.read(cast(SparkSession, spark), is_cached=False)
         if number == 22:
             for snapshot_id in [*spark.table.rows][:10]:
                 del spark.table.rows[snapshot_id]
@@ -270,12 +270,12 @@ def test_fault_61_iceberg_table_with_many_snapshots_is_told_of(monkeypatch: pyte
 
 
 def test_iceberg_table_whose_snapshots_expire_is_not_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(look_module, "MANY_SNAPSHOTS", 20)
-    monkeypatch.setattr(look_module, "_COUNT_EACH", 5)
-    spark, looker = FakeSpark(FakeMetadata()), Looker(NAME)
+    monkeypatch.setattr(table_state, "MANY_SNAPSHOTS", 20)
+    monkeypatch.setattr(table_state, "_COUNT_INTERVAL", 5)
+    spark, looker = FakeSpark(FakeMetadata()), TableStateReader(NAME)
     for number in range(1, 61):
         spark.table.land(link(number))
         spark.table.expire([*spark.table.rows][:-10])
-        looker.look(cast(SparkSession, spark), is_cached=False)
+        looker.read(cast(SparkSession, spark), is_cached=False)
         assert looker.growth(cast(SparkSession, spark)) == ""
     assert 1 <= spark.counted <= 10
