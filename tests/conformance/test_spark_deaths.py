@@ -28,7 +28,7 @@ IN_THE_JOB = 1.5
 """Seconds after a slow landing was staged: Spark is at its rows, which take three."""
 MOST_SECONDS = 300.0
 """For what one landing of Spark's may take on a busy machine."""
-MOST_TRIES = 20
+MAX_JOBS = 20
 """Landings at which the server is to be caught."""
 PARQUET = b"PAR1"
 
@@ -90,7 +90,7 @@ async def test_server_that_dies_between_the_data_and_its_commit_has_landed_nothi
     async with one_member(contender, place) as (log, _):
         tries = 0
         while True:
-            assert tries < MOST_TRIES, "each landing was committed before the server stood still"
+            assert tries < MAX_JOBS, "each landing was committed before the server stood still"
             tries += 1
             commits, data = committed(table), data_files(table)
             log.produce(1)

@@ -18,11 +18,11 @@ from sarameya_handlers.landing.starting import Begin, Log, begin
 from sarameya_handlers.spark.delta.checks import KEPT_BY_DEFAULT
 from sarameya_handlers.spark.delta.commit_rules import CommitRules
 from sarameya_handlers.spark.delta.growth import LONG_LOG, LONG_SINCE_CHECKPOINT
+from sarameya_handlers.spark.engines.lease import ORPHAN_ENDS_WITHIN
 from sarameya_handlers.spark.iceberg.catalog import _DEFAULT_AGE_MS, SHORTEST_RETENTION
 from sarameya_handlers.spark.iceberg.table_state import MANY_SNAPSHOTS
 from sarameya_handlers.spark.sink_options import LAYOUT, OTHERS, PLAIN
-from sarameya_handlers.spark.tables.lease import ORPHAN_ENDS_WITHIN
-from sarameya_handlers.spark.tables.one_job import TOGETHER
+from sarameya_handlers.spark.tables.one_job import MAX_TOGETHER
 from sarameya_handlers.spark.tables.table import Phase
 from tests.conformance.contenders import CONTENDERS
 from tests.docs.pages import ROOT, inline, page
@@ -105,7 +105,7 @@ def test_retentions_are_the_code_s() -> None:
 
 def test_figures_are_the_code_s() -> None:
     [together] = re.findall(r"^\| several partitions in one Spark job \| (\d+) \| (\d+) where", PAGE, re.MULTILINE)
-    assert {int(number) for number in together} == {TOGETHER}
+    assert {int(number) for number in together} == {MAX_TOGETHER}
     assert "is refused after fifteen seconds" in PLAIN_TEXT
     assert ORPHAN_ENDS_WITHIN == 15
     assert "one commit in a hundred (or as `delta.checkpointInterval` says)" in PLAIN_TEXT

@@ -16,7 +16,7 @@ from sarameya.testing import memory_cluster, virtual_wall_clock
 from sarameya_handlers.landing.dead_letter_options import dead_letters
 from sarameya_handlers.landing.dead_letter_topic import PREFIX
 from sarameya_handlers.landing.dead_letters import DeadLetter
-from sarameya_handlers.spark.poison.finding import Tolerance
+from sarameya_handlers.spark.poison.poison_search import Tolerance
 from tests.docs.pages import blocks, page
 from tests.handlers.landing.test_dead_letters import LINK, files, topic_letters
 from tests.producer.kit import log

@@ -20,8 +20,8 @@ from sarameya import HandlerError
 from sarameya_handlers import ParquetTable, SparkOptions, SparkSink
 from sarameya_handlers.landing.links import ChainKey
 from sarameya_handlers.spark.engines.engine import SparkEngine
+from sarameya_handlers.spark.error_sources import passes
 from sarameya_handlers.spark.errors import LandingError, SparkGoneError
-from sarameya_handlers.spark.poison.blame import passes
 from sarameya_handlers.spark.tables.one_job import write_each
 from sarameya_handlers.spark.tables.reach import check_reads, check_writes
 from sarameya_handlers.spark.tables.table import Landing

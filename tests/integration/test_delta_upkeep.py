@@ -284,7 +284,7 @@ def test_transform_that_delta_is_switched_off_for_is_refused(spark: SparkSession
 HOLDS_THE_LEASE = """
 import sys
 from pathlib import Path
-from sarameya_handlers.spark.tables.lease import take_lease
+from sarameya_handlers.spark.engines.lease import take_lease
 take_lease(Path(sys.argv[1]), "no")
 print("held", flush=True)
 sys.stdin.read()

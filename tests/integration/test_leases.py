@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from sarameya_handlers.spark.engines import lease
+from sarameya_handlers.spark.engines.lease import take_lease
 from sarameya_handlers.spark.errors import LandingError
-from sarameya_handlers.spark.tables import lease
-from sarameya_handlers.spark.tables.lease import take_lease
 from tests.integration.warm_spark import end_warm_spark
 
 pytestmark = pytest.mark.integration
@@ -22,7 +22,7 @@ import sys
 from pathlib import Path
 from sarameya_handlers import SparkOptions
 from sarameya_handlers.spark.engines import jvm
-from sarameya_handlers.spark.tables.lease import take_lease
+from sarameya_handlers.spark.engines.lease import take_lease
 first = jvm.start(SparkOptions(master="local[1]"))
 take_lease(Path(sys.argv[1]), "no")
 first.stop()

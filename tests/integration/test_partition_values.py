@@ -16,7 +16,7 @@ from sarameya import MessageBatch
 from sarameya_handlers import DeltaTable, IcebergTable, LandingError, Layout, ParquetTable, SparkSink, read_landing
 from sarameya_handlers.landing.compacting import compact
 from sarameya_handlers.landing.dead_letter_files import FileDeadLetters
-from sarameya_handlers.spark.poison.finding import PoisonError
+from sarameya_handlers.spark.poison.poison_search import PoisonError
 from sarameya_handlers.spark.tables.settings import changed
 from tests.handlers.kit import FakeClaim, FakeSession, message
 from tests.handlers.spark.kit import consume_in

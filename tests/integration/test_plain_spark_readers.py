@@ -26,7 +26,7 @@ pytestmark = [
 ]
 
 READS = 3
-MOST_TRIES = 30
+MAX_JOBS = 30
 LINKS, ROWS = 4, 3
 """Links of the Delta table, and rows of each."""
 
@@ -66,7 +66,7 @@ def test_fault_63_spark_sees_each_row_of_links_once_during_compactions(spark: An
     """A file that has moved since is an error, never a row less."""
     seen = 0
     with lander.landing():
-        for _ in range(MOST_TRIES):
+        for _ in range(MAX_JOBS):
             landed = lander.landed
             lander.compact_soon()
             try:
@@ -80,7 +80,7 @@ def test_fault_63_spark_sees_each_row_of_links_once_during_compactions(spark: An
             seen += 1
             if seen == READS:
                 return
-    raise AssertionError(f"of {MOST_TRIES} reads {seen} met no file that moved")
+    raise AssertionError(f"of {MAX_JOBS} reads {seen} met no file that moved")
 
 
 def test_spark_sees_no_row_of_a_directory_twice_during_compactions(spark: Any, lander: Lander) -> None:

@@ -16,7 +16,7 @@ from sarameya.arrow import kafka_schema
 from sarameya_handlers import LandingError
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
 from sarameya_handlers.spark.landing import Try
-from sarameya_handlers.spark.poison.finding import Poison, dead_letters, find
+from sarameya_handlers.spark.poison.poison_search import Poison, dead_letters, find_poison
 from sarameya_handlers.spark.shaping.decode_options import Decode
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from tests.integration.lake_stage import either
@@ -70,7 +70,7 @@ def found(spark: SparkSession, one: Try, transform: Transform, staging: Path) ->
         jobs += 1
 
     began = time.monotonic()
-    poison = find(spark, check, one=one, staging=staging, shape=Shaping(transform=transform))
+    poison = find_poison(spark, check, one=one, staging=staging, shape=Shaping(transform=transform))
     print(f"{len(poison.bad)} of {COUNT} in {jobs} jobs, {time.monotonic() - began:.1f} s")
     assert list(staging.iterdir()) == []
     return poison
@@ -168,7 +168,7 @@ def test_what_cannot_be_decoded_is_known_and_what_is_made_of_the_rest_is_looked_
     shape = Shaping(
         value=Decode(format="json", schema="a int"), transform_sql="select 100 / (value.a - 42) as quotient from batch"
     )
-    poison = find(spark, lambda: None, one=tried(values | {7: b"no json"}), staging=tmp_path, shape=shape)
+    poison = find_poison(spark, lambda: None, one=tried(values | {7: b"no json"}), staging=tmp_path, shape=shape)
 
     assert list(poison.bad) == [7, 42]
     assert poison.bad[7].startswith("value: it cannot be decoded as json: no JSON: ")

@@ -11,7 +11,7 @@ import pytest
 from sarameya_handlers import DeltaTable, ParquetTable
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.shaping.shaping import Shaping
-from sarameya_handlers.spark.tables.one_job import TOGETHER
+from sarameya_handlers.spark.tables.one_job import MAX_TOGETHER
 from sarameya_handlers.spark.tables.table import Table
 from tests.integration.delta_stage import link
 from tests.integration.lake_stage import classic, landing_of, rows, rows_of
@@ -42,9 +42,9 @@ def test_landings_that_share_a_job_have_a_task_each(
     table.open(spark)
     keys = [ChainKey("sink", "orders", partition) for partition in range(PARTITIONS)]
     first = [link(1, 0, 2, key=key) for key in keys]
-    assert table.landings_a_job == TOGETHER  # the landings that make it, too
+    assert table.landings_a_job == MAX_TOGETHER  # the landings that make it, too
     _land(spark, table, *first)
-    assert table.landings_a_job == TOGETHER
+    assert table.landings_a_job == MAX_TOGETHER
     second = [link(2, 2, 7, key=key) for key in keys]
     context, group = spark.sparkContext, str(tmp_path)
     context.setJobGroup(group, "a flush")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sarameya import ConfigError
-from sarameya_handlers.spark.tables.lease import take_lease
+from sarameya_handlers.spark.engines.lease import take_lease
 from sarameya_handlers.spark.tables.table import Table
 
 if TYPE_CHECKING:

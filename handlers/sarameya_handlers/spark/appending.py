@@ -20,11 +20,11 @@ from sarameya_handlers.landing.errors import ChainError
 from sarameya_handlers.landing.links import Kind, Link
 from sarameya_handlers.landing.sizing import Sizing
 from sarameya_handlers.spark.buffer import Collected
+from sarameya_handlers.spark.error_sources import ErrorSource, passes, source_of
 from sarameya_handlers.spark.errors import SparkGoneError, cause_of
 from sarameya_handlers.spark.lander import Lander, Result
 from sarameya_handlers.spark.landing import Try
-from sarameya_handlers.spark.poison.blame import Blame, blame, passes
-from sarameya_handlers.spark.poison.finding import PoisonError, dead_letters
+from sarameya_handlers.spark.poison.poison_search import PoisonError, dead_letters
 from sarameya_handlers.spark.retry import Retry
 from sarameya_handlers.spark.tables.table import Landing, Phase
 from sarameya_handlers.spark.terms import Terms
@@ -177,4 +177,4 @@ def _may_be_anothers(error: Exception | None) -> bool:
 
 
 def _may_be_poison(error: Exception | None) -> bool:
-    return error is not None and blame(error) in (Blame.RECORD, Blame.UNKNOWN)
+    return error is not None and source_of(error) in (ErrorSource.RECORD, ErrorSource.UNKNOWN)

@@ -50,7 +50,7 @@ def is_linkage(text: str) -> bool:
     return _LINKAGE.search(text) is not None
 
 
-def of_directory(told: str, error: OSError, remedy: str) -> HandlerError | LandingError:
+def directory_error(told: str, error: OSError, remedy: str) -> HandlerError | LandingError:
     """What to raise where a directory, of which this is `told`, cannot be used: `remedy` says what else to choose, if
     what is said does not pass."""
     named = f" ({error.filename})" if error.filename else ""

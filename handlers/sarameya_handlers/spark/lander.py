@@ -24,8 +24,7 @@ from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.engines.engine import Engine
 from sarameya_handlers.spark.errors import SparkGoneError, cause_of
 from sarameya_handlers.spark.landing import OnPhase, Try, found, land
-from sarameya_handlers.spark.poison.finding import Poison
-from sarameya_handlers.spark.poison.finding import find as find_poison
+from sarameya_handlers.spark.poison.poison_search import Poison, find_poison
 from sarameya_handlers.spark.tables.table import Shape, Table
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import attrs
 import trio
 
 from sarameya import Activity, Report, SarameyaError
+from sarameya_handlers.spark.error_sources import passes
 from sarameya_handlers.spark.errors import LandingError, cause_of
-from sarameya_handlers.spark.poison.blame import passes
 
 logger = logging.getLogger("sarameya.spark")
 

@@ -2,7 +2,7 @@
 
 A sink's sessions are its own: they are given the first value that is allowed wherever another one was set. Options that
 ask for another one are refused, with the way out. What a reader of staged files can say itself stands in
-`shaping/staged.py`. No Spark here.
+`tables/staged_files.py`. No Spark here.
 """
 
 from __future__ import annotations

@@ -29,13 +29,13 @@ from sarameya_handlers.landing.dead_letters import DeadLetters
 from sarameya_handlers.landing.links import UNKNOWN_EPOCH, ChainKey, Link, Note, Origin
 from sarameya_handlers.landing.starting import Gap, Log, begin
 from sarameya_handlers.spark.engines.engine import Engine, engine_of
+from sarameya_handlers.spark.error_sources import ErrorSource, passes, source_of
 from sarameya_handlers.spark.errors import LandingError, cause_of
 from sarameya_handlers.spark.lander import Lander
 from sarameya_handlers.spark.landing import OnPhase, open_table
 from sarameya_handlers.spark.options import Limits, SparkOptions
 from sarameya_handlers.spark.parquet.table import ParquetTable
 from sarameya_handlers.spark.partition import Partition
-from sarameya_handlers.spark.poison.blame import Blame, blame, passes
 from sarameya_handlers.spark.retry import Retry
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.sharing import open_shared
@@ -186,7 +186,9 @@ class SparkSink(ConsumerGroupHandler):
         except Exception as error:
             # Here, while Spark is there: afterwards such an error has no text any more.
             hint = (
-                "" if blame(error) is Blame.SPARK else "; has Spark what the table needs (spark.conf: jars, catalogs)?"
+                ""
+                if source_of(error) is ErrorSource.SPARK
+                else "; has Spark what the table needs (spark.conf: jars, catalogs)?"
             )
             raise LandingError(f"{self._table.name} cannot be opened: {cause_of(error)}{hint}") from error
 

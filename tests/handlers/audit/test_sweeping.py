@@ -232,7 +232,7 @@ def test_sweep_with_a_driver_of_its_own_is_refused_beside_a_member_s_whatever_th
 @contextmanager
 def lease_of_another_process(lock: Path) -> Iterator[None]:
     program = (
-        "import sys, pathlib\nfrom sarameya_handlers.spark.tables.lease import take_lease\n"
+        "import sys, pathlib\nfrom sarameya_handlers.spark.engines.lease import take_lease\n"
         "take_lease(pathlib.Path(sys.argv[1]), 'no'); print('taken', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", program, str(lock)]

@@ -19,7 +19,7 @@ from sarameya_handlers.landing.dead_letters import DeadLetter, DeadLetterError, 
 from sarameya_handlers.landing.errors import ForeignChainError, LostRecordsError, MovedCommitError, RewoundTableError
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note, Origin
 from sarameya_handlers.spark.errors import SparkGoneError
-from sarameya_handlers.spark.poison.finding import PoisonError
+from sarameya_handlers.spark.poison.poison_search import PoisonError
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Landing, Table
 from tests.handlers.kit import FakeClaim, FakeSession, batch, claim_of, message

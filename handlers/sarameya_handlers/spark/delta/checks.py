@@ -70,7 +70,7 @@ class TableDetail:
             if is_missing(error):
                 return None
             if condition_of(error) in _NO_DELTA:
-                raise DELTA.missing(spark) from error
+                raise DELTA.missing_error(spark) from error
             raise
         if row.format != "delta":
             raise HandlerError(f"{table} is a table of format {row.format}, not of Delta's")

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from sarameya_handlers.spark.tables.evaluating import Requirement, fields, not_null
+from sarameya_handlers.spark.tables.evaluation import Requirement, fields, not_null
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

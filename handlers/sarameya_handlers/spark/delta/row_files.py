@@ -16,9 +16,9 @@ import attrs
 
 from sarameya_handlers.spark.delta.place import hidden
 from sarameya_handlers.spark.errors import LandingError
-from sarameya_handlers.spark.shaping.staged import require_all_read
 from sarameya_handlers.spark.tables.columns import Columns, of_arrow
-from sarameya_handlers.spark.tables.one_job import GoneError, write_each
+from sarameya_handlers.spark.tables.one_job import MissingFilesError, write_each
+from sarameya_handlers.spark.tables.staged_files import require_all_read
 from sarameya_handlers.spark.tables.table import Landing, Shape
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _file(directory: Path) -> Path | None:
     try:
         files = [file for file in directory.iterdir() if file.suffix == ".parquet" and pq.read_metadata(file).num_rows]
     except (FileNotFoundError, pa.ArrowInvalid) as error:
-        raise GoneError(f"what Spark has written into {directory} cannot be read: {error}") from error
+        raise MissingFilesError(f"what Spark has written into {directory} cannot be read: {error}") from error
     if len(files) > 1:
         raise LandingError(f"{directory} has {len(files)} files of a landing, which one task has written: {files}")
     return files[0] if files else None

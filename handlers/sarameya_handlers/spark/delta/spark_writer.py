@@ -26,8 +26,8 @@ from sarameya_handlers.spark.shaping.partitions import (
     require_utc,
 )
 from sarameya_handlers.spark.shaping.schemas import compare
-from sarameya_handlers.spark.shaping.staged import require_readable
-from sarameya_handlers.spark.tables.evaluating import Evaluate, checked, to_nowhere
+from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all, with_checks
+from sarameya_handlers.spark.tables.staged_files import require_readable
 from sarameya_handlers.spark.tables.table import Landing, Layout, Shape
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class SparkWriter:
         """Return a function that does to rows all that `append` does, except for the commit."""
         schema = self.rows(spark).schema
         required = [*requirements(schema, detail.properties), *directory_rules(schema, detail.named_directories)]
-        return lambda frame: to_nowhere(checked(self.conform(frame, schema), required))
+        return lambda frame: compute_all(with_checks(self.conform(frame, schema), required))
 
     def conform(self, frame: DataFrame, table: StructType) -> DataFrame:
         """Convert rows to the table's columns. Raises SchemaMismatchError."""

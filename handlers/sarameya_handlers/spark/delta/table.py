@@ -34,12 +34,12 @@ from sarameya_handlers.spark.delta.spark_writer import SparkWriter
 from sarameya_handlers.spark.delta.summary import SummarizedLog
 from sarameya_handlers.spark.engines.classic import is_given
 from sarameya_handlers.spark.engines.connect import is_connect
-from sarameya_handlers.spark.errors import LandingError, of_directory
+from sarameya_handlers.spark.engines.lease import holds_lease, take_lease
+from sarameya_handlers.spark.errors import LandingError, directory_error
 from sarameya_handlers.spark.tables.columns import struct
-from sarameya_handlers.spark.tables.evaluating import Evaluate, to_nowhere
+from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all
 from sarameya_handlers.spark.tables.group_lock import GroupLock
-from sarameya_handlers.spark.tables.lease import holds_lease, take_lease
-from sarameya_handlers.spark.tables.one_job import TOGETHER
+from sarameya_handlers.spark.tables.one_job import MAX_TOGETHER
 from sarameya_handlers.spark.tables.reach import check_reads, check_writes
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Phase, Shape, Table
 
@@ -181,7 +181,7 @@ class DeltaTable(Table):
     def evaluator(self, spark: SparkSession) -> Evaluate:
         # Loaded again: constraints may change while members land.
         detail = TableDetail.load(spark, self._place.sql)
-        return to_nowhere if detail is None else self._writer.evaluator(spark, detail)
+        return compute_all if detail is None else self._writer.evaluator(spark, detail)
 
     # -- for the audit -------------------------------------------------------------------------------
 
@@ -252,7 +252,7 @@ class DeltaTable(Table):
         committer = self._committer
         rules = committer.rules(self._log.newest(spark), partial(self._load_rules, spark)) if committer else None
         # If nothing is to be written, no attempt waits for others.
-        self.landings_a_job = 1 if rules is None or shape.is_plain else TOGETHER
+        self.landings_a_job = 1 if rules is None or shape.is_plain else MAX_TOGETHER
         if committer is None or rules is None:
             yield {}
             return
@@ -380,7 +380,7 @@ class DeltaTable(Table):
             self.staging.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             remedy = "give another directory (staging), mounted here, that all of Spark's workers can read"
-            raise of_directory(f"{self.name}: cannot stage in {self.staging}", error, remedy) from error
+            raise directory_error(f"{self.name}: cannot stage in {self.staging}", error, remedy) from error
         check_reads(spark, self.staging)
         self._summarized.is_kept_in((self.staging.parent if self._stages_in_root else self.staging) / "heads.json")
         if self._stages_in_root:
@@ -391,7 +391,9 @@ class DeltaTable(Table):
             is_ours = lock is not None and holds_lease(lock) and not is_given(spark)
             if self._place.location and is_ours and _may_be_written(spark, rows_directory(root)):
                 self._committer = DirectCommitter(root)
-                self.landings_a_job = TOGETHER  # until its rules are known; also for attempts that find no table yet
+                self.landings_a_job = (
+                    MAX_TOGETHER  # until its rules are known; also for attempts that find no table yet
+                )
 
 
 def _driver_lock(spark: SparkSession, location: str) -> Path | None:

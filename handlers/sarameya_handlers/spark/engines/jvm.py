@@ -18,10 +18,10 @@ from sarameya import HandlerError
 from sarameya_handlers.spark.engines.java import require_packages
 from sarameya_handlers.spark.engines.jvm_launch import end_process, launch
 from sarameya_handlers.spark.engines.jvm_output import Output
+from sarameya_handlers.spark.engines.lease import share_leases
 from sarameya_handlers.spark.engines.start_failures import of_text
 from sarameya_handlers.spark.errors import SparkStartError, cause_of, text_of
 from sarameya_handlers.spark.options import SparkOptions
-from sarameya_handlers.spark.tables.lease import share_leases
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -18,8 +18,8 @@ import attrs
 import trio
 
 from sarameya_handlers.spark.engines.driver import Driver
+from sarameya_handlers.spark.error_sources import broken_class, jars_error
 from sarameya_handlers.spark.errors import SparkGoneError
-from sarameya_handlers.spark.poison.blame import broken_class, jars_fault
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -166,7 +166,7 @@ class Pool:
             except Exception as error:
                 if told := self.driver.death(session):
                     raise SparkGoneError(told) from error
-                if fault := jars_fault(error):
+                if fault := jars_error(error):
                     raise fault from error
                 if self.driver.is_replaceable and (name := broken_class(error)):
                     raise SparkGoneError(

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 from sarameya import HandlerError
+from sarameya_handlers.spark.error_sources import passes_by_text
 from sarameya_handlers.spark.errors import SparkStartError, is_linkage
-from sarameya_handlers.spark.poison.blame import passes_by_text
 
 _REFUSED = re.compile(
     r"\b(Spark)?(IllegalArgument|NumberFormat)Exception\b"

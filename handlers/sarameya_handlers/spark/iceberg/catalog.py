@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 import attrs
 
 from sarameya import ConfigError, HandlerError
-from sarameya_handlers.spark.shaping.expressions import literal, quoted
-from sarameya_handlers.spark.tables.lease import take_lease
+from sarameya_handlers.spark.engines.lease import take_lease
+from sarameya_handlers.spark.tables.expressions import literal, quoted
 
 WAP_ID = "spark.wap.id"
 WAP_BRANCH = "spark.wap.branch"

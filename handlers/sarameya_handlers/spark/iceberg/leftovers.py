@@ -16,7 +16,7 @@ from uuid import uuid4
 from sarameya import HandlerError
 from sarameya_handlers.spark.iceberg.catalog import TableName
 from sarameya_handlers.spark.iceberg.table_state import TableState
-from sarameya_handlers.spark.shaping.expressions import literal
+from sarameya_handlers.spark.tables.expressions import literal
 from sarameya_handlers.spark.tables.table import Leftover
 
 if TYPE_CHECKING:

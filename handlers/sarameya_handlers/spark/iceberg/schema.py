@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sarameya_handlers.spark.iceberg.catalog import TableName
-from sarameya_handlers.spark.shaping.expressions import literal, quoted, type_name
+from sarameya_handlers.spark.tables.expressions import literal, quoted, type_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -20,7 +20,8 @@ import attrs
 from sarameya import HandlerError
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.engines.connect import is_connect
-from sarameya_handlers.spark.errors import LandingError, of_directory
+from sarameya_handlers.spark.error_sources import passes
+from sarameya_handlers.spark.errors import LandingError, directory_error
 from sarameya_handlers.spark.iceberg import leftovers, write_audit_publish
 from sarameya_handlers.spark.iceberg.catalog import (
     RESTATED_PER_RETENTION,
@@ -35,12 +36,11 @@ from sarameya_handlers.spark.iceberg.catalog import (
 from sarameya_handlers.spark.iceberg.marks import ChainMark
 from sarameya_handlers.spark.iceberg.schema import partitioning, same_partitioning
 from sarameya_handlers.spark.iceberg.table_state import TableState, TableStateReader, exists, refresh
-from sarameya_handlers.spark.poison.blame import passes
-from sarameya_handlers.spark.shaping.staged import require_all_read
-from sarameya_handlers.spark.tables.evaluating import Evaluate, to_nowhere
+from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all
 from sarameya_handlers.spark.tables.packages import iceberg
 from sarameya_handlers.spark.tables.reach import check_reads
-from sarameya_handlers.spark.tables.settings import changed
+from sarameya_handlers.spark.tables.settings import temporary_settings
+from sarameya_handlers.spark.tables.staged_files import require_all_read
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Phase, Shape, Table
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class IcebergTable(Table):
             self.staging.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             problem = f"{self.name}: cannot stage in {self.staging}"
-            raise of_directory(problem, error, "give another directory (staging)") from error
+            raise directory_error(problem, error, "give another directory (staging)") from error
         check_reads(spark, self.staging)
         if exists(spark, self._name):
             self._prepare_table(spark)
@@ -151,7 +151,7 @@ class IcebergTable(Table):
 
     def evaluator(self, spark: SparkSession) -> Evaluate:
         if not exists(spark, self._name):
-            return to_nowhere
+            return compute_all
         refresh(spark, self._name)
         return write_audit_publish.evaluator(spark, self._name, self._layout)
 
@@ -237,7 +237,7 @@ class IcebergTable(Table):
             raise HandlerError(
                 f"{WAP_BRANCH} is {branch!r}: rows would land in that branch; unset it in the sink's Spark"
             )
-        with changed(spark, {WAP_ID: "probe"}):
+        with temporary_settings(spark, {WAP_ID: "probe"}):
             if spark.conf.get(WAP_ID, None) != "probe":
                 raise HandlerError(f"{WAP_ID} cannot be set in this Spark's sessions, and links are published by it")
         self._take_lease(spark)

@@ -20,11 +20,11 @@ from sarameya_handlers.spark.iceberg.marks import ChainMark, superseded
 from sarameya_handlers.spark.iceberg.schema import create_table, missing_columns, partition_values
 from sarameya_handlers.spark.iceberg.table_state import TableState, exists, refresh
 from sarameya_handlers.spark.shaping.conforming import conform
-from sarameya_handlers.spark.shaping.expressions import literal, quoted
 from sarameya_handlers.spark.shaping.partitions import require_few_partitions
 from sarameya_handlers.spark.shaping.schemas import compare
-from sarameya_handlers.spark.tables.evaluating import Evaluate, checked, not_null, to_nowhere
-from sarameya_handlers.spark.tables.settings import changed
+from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all, not_null, with_checks
+from sarameya_handlers.spark.tables.expressions import literal, quoted
+from sarameya_handlers.spark.tables.settings import temporary_settings
 from sarameya_handlers.spark.tables.table import Landing, Layout, Shape
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _EVOLUTIONS = 3
 
 def stage(spark: SparkSession, name: TableName, link: Link, frame: DataFrame) -> None:
     """Write the rows, and commit them as a snapshot to which no branch leads."""
-    with changed(spark, {WAP_ID: wap_id(link.key, link.number)}):
+    with temporary_settings(spark, {WAP_ID: wap_id(link.key, link.number)}):
         frame.writeTo(name.sql).option(f"snapshot-property.{LINK_PROPERTY}", link.to_json()).append()
 
 
@@ -77,7 +77,7 @@ def evaluator(spark: SparkSession, name: TableName, layout: Layout) -> Evaluate:
 
     def evaluate(frame: DataFrame) -> None:
         compare(frame.schema, table).require(str(name), evolve_schema=layout.evolve_schema)
-        to_nowhere(checked(conform(frame, table), required))
+        compute_all(with_checks(conform(frame, table), required))
 
     return evaluate
 

@@ -14,7 +14,7 @@ from sarameya_handlers.landing.files import is_there, listed
 from sarameya_handlers.spark.errors import text_of
 from sarameya_handlers.spark.parquet.schema import newest_columns
 from sarameya_handlers.spark.tables.columns import arrow_types, struct
-from sarameya_handlers.spark.tables.one_job import NAMED_IN_UTC
+from sarameya_handlers.spark.tables.one_job import DIRECTORIES_IN_UTC
 from sarameya_handlers.spark.tables.reach import spark_path
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def read_landing(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame
         files = [place for _, place in landed.live()]
         if not files:
             raise HandlerError(f"nothing has landed in {root}")
-        reader = spark.read.option("basePath", spark_path(root)).option(*NAMED_IN_UTC)
+        reader = spark.read.option("basePath", spark_path(root)).option(*DIRECTORIES_IN_UTC)
         # Read last: then it has each column of these files. Without a schema, Spark takes the columns of one file.
         if (columns := newest_columns(landed)) is not None:
             reader = reader.schema(struct(columns))

@@ -33,15 +33,15 @@ from sarameya_handlers.landing.data_files import DataFiles, Unpublished
 from sarameya_handlers.landing.files import UnansweredError, names_are_given_once
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.landing.manifests import DataFile, Manifest
-from sarameya_handlers.spark.errors import LandingError, of_directory
+from sarameya_handlers.spark.errors import LandingError, directory_error
 from sarameya_handlers.spark.parquet import file_writer, leftovers
 from sarameya_handlers.spark.parquet.reader import batches, read_landing
 from sarameya_handlers.spark.parquet.schema import DirectorySchema, WriteSchema
 from sarameya_handlers.spark.shaping.partitions import directory_rules
-from sarameya_handlers.spark.shaping.staged import require_all_read
-from sarameya_handlers.spark.tables.evaluating import Evaluate, checked, to_nowhere
-from sarameya_handlers.spark.tables.one_job import TOGETHER
+from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all, with_checks
+from sarameya_handlers.spark.tables.one_job import MAX_TOGETHER
 from sarameya_handlers.spark.tables.reach import check_reads, check_writes
+from sarameya_handlers.spark.tables.staged_files import require_all_read
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Phase, Shape, Table
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class ParquetTable(Table):
         layout: Partitioning and schema evolution.
     """
 
-    landings_a_job = TOGETHER
+    landings_a_job = MAX_TOGETHER
     needs_spark = False
 
     def __init__(self, path: str | os.PathLike[str], *, layout: Layout | None = None) -> None:
@@ -133,7 +133,7 @@ class ParquetTable(Table):
             yield
         except OSError as error:
             remedy = "choose a directory that this user may write to, of a file system with hard links"
-            raise of_directory(f"cannot land in {self._root}", error, remedy) from error
+            raise directory_error(f"cannot land in {self._root}", error, remedy) from error
 
     def heads(self, spark: SparkSession, keys: Iterable[ChainKey]) -> dict[ChainKey, Link]:
         heads = {key: self._manifests.head(key) for key in keys}
@@ -164,7 +164,9 @@ class ParquetTable(Table):
                 self._files.forget(landing.link.attempt)
 
     def evaluator(self, spark: SparkSession) -> Evaluate:
-        return lambda frame: to_nowhere(checked(frame, list(directory_rules(frame.schema, self._layout.partition_by))))
+        return lambda frame: compute_all(
+            with_checks(frame, list(directory_rules(frame.schema, self._layout.partition_by)))
+        )
 
     def unpublished(self, spark: SparkSession) -> Sequence[Unpublished]:
         return list(self._files.unpublished())

@@ -1,5 +1,5 @@
-"""Records that Spark can make nothing of.
+"""Records that cannot be written to the table.
 
-finding.py   which records of a link that did not land are at fault, and what is left of it
-bisecting.py the search, by halves (pure)                blame.py     whose fault an error is
+poison_search.py   the records of a failed link that are at fault, and the remaining ones
+bisection.py       the search by halves (pure)
 """

@@ -10,10 +10,10 @@ import attrs
 
 from sarameya_handlers.registry import Registry, Schema, SchemaKind
 from sarameya_handlers.spark.shaping.errors import ShapeError
-from sarameya_handlers.spark.shaping.expressions import literal
 from sarameya_handlers.spark.shaping.framing import Readers, body, header, header_in, refuse, written
 from sarameya_handlers.spark.shaping.plans import SqlPlan
 from sarameya_handlers.spark.shaping.wire import HEADER, Prefix
+from sarameya_handlers.spark.tables.expressions import literal
 
 _PRIMITIVE = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 _NAMED = frozenset(("record", "error", "enum", "fixed"))

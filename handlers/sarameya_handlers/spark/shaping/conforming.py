@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import count
 from typing import TYPE_CHECKING
 
-from sarameya_handlers.spark.shaping.expressions import literal, quoted, type_name
 from sarameya_handlers.spark.shaping.schemas import by_name, compare
+from sarameya_handlers.spark.tables.expressions import literal, quoted, type_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

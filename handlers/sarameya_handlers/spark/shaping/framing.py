@@ -9,8 +9,8 @@ import attrs
 from sarameya_handlers.registry import Registry, Schema
 from sarameya_handlers.registry.client import MOST_UNKNOWN
 from sarameya_handlers.spark.shaping.errors import ShapeError
-from sarameya_handlers.spark.shaping.expressions import literal
 from sarameya_handlers.spark.shaping.wire import HEADER, Prefix
+from sarameya_handlers.spark.tables.expressions import literal
 
 
 @attrs.frozen(slots=True)

@@ -9,12 +9,12 @@ import attrs
 
 from sarameya_handlers.registry import Registry, SchemaKind
 from sarameya_handlers.spark.shaping import json_leaves as leaves
-from sarameya_handlers.spark.shaping.expressions import literal, quoted
 from sarameya_handlers.spark.shaping.framing import Readers, body, header_in, refuse, written
 from sarameya_handlers.spark.shaping.json_faults import fault_of
 from sarameya_handlers.spark.shaping.json_schema import ddl_of
 from sarameya_handlers.spark.shaping.plans import SqlPlan, replaced
 from sarameya_handlers.spark.shaping.wire import HEADER, Prefix
+from sarameya_handlers.spark.tables.expressions import literal, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import TYPE_CHECKING
 
-from sarameya_handlers.spark.shaping.expressions import literal, quoted
+from sarameya_handlers.spark.tables.expressions import literal, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType

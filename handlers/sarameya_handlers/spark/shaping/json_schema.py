@@ -15,7 +15,7 @@ import attrs
 
 from sarameya_handlers.registry import Schema
 from sarameya_handlers.spark.shaping.errors import ShapeError
-from sarameya_handlers.spark.shaping.expressions import quoted
+from sarameya_handlers.spark.tables.expressions import quoted
 
 _TEXT = "string"
 _SCALARS = {"string": _TEXT, "boolean": "boolean", "integer": "bigint", "number": "double"}

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from sarameya_handlers.spark.error_sources import NAME_BYTES
 from sarameya_handlers.spark.shaping.errors import SchemaMismatchError, ShapeError, TooManyPartitionsError
-from sarameya_handlers.spark.shaping.expressions import literal, quoted
 from sarameya_handlers.spark.shaping.schemas import by_name
-from sarameya_handlers.spark.tables.evaluating import Requirement, checked
+from sarameya_handlers.spark.tables.evaluation import Requirement, with_checks
+from sarameya_handlers.spark.tables.expressions import literal, quoted
 
 if TYPE_CHECKING:
     import datetime
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 _SHOWN = 5
 _UTC = ("UTC", "ETC/UTC", "GMT", "Z", "+00:00")
-NAME_BYTES = 255
-"""Bytes of a name at most, on any file system that is in use."""
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 """Names the directory of null."""
 _ESCAPED = r"""[\x01-\x1f"#%'*/:=?\\\x7f{\[\]^]"""
@@ -142,6 +141,6 @@ def _partitions(frame: DataFrame, columns: Sequence[str], limit: int, rules: Col
     names = [quoted(name) for name in columns]
     if not names:
         return [""]
-    few = checked(frame.select(*names), rules).distinct().limit(limit + 1)
+    few = with_checks(frame.select(*names), rules).distinct().limit(limit + 1)
     shown = ", ".join(f"coalesce(cast({name} as string), 'null')" for name in names)
     return [row[0] for row in few.selectExpr(f"concat_ws('/', {shown})").collect()]

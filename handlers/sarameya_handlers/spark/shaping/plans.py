@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
-from sarameya_handlers.spark.shaping.expressions import quoted
 from sarameya_handlers.spark.shaping.wire import Prefix, Survey, survey
+from sarameya_handlers.spark.tables.expressions import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -19,9 +19,9 @@ from sarameya_handlers.spark.shaping.framing import Readers
 from sarameya_handlers.spark.shaping.json_codec import JsonCodec, StringCodec
 from sarameya_handlers.spark.shaping.plans import Codec, Plan, surveyed
 from sarameya_handlers.spark.shaping.protobuf_codec import ProtobufCodec
-from sarameya_handlers.spark.shaping.staged import KAFKA_COLUMNS, staged_columns, staged_frame
 from sarameya_handlers.spark.shaping.transforms import analysed, flattened, queried, said_in_a_line, transformed
 from sarameya_handlers.spark.shaping.wire import Prefix
+from sarameya_handlers.spark.tables.staged_files import KAFKA_COLUMNS, staged_columns, staged_frame
 from sarameya_handlers.spark.tables.table import Landing
 
 if TYPE_CHECKING:

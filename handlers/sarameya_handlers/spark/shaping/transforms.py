@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from sarameya import SarameyaError
 from sarameya_handlers.spark.errors import cause_of
 from sarameya_handlers.spark.shaping.errors import ShapeError
-from sarameya_handlers.spark.shaping.expressions import quoted
+from sarameya_handlers.spark.tables.expressions import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

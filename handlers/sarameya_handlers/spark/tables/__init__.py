@@ -1,11 +1,12 @@
-"""What is landed in.
+"""The interface between a sink and the table in which it lands, and what all table formats share.
 
-table.py     the seam: Table, Landing, Phase             named.py     a table told by a name, as app files do
-foreach_batch.py   whatever a callback does
-evaluating.py   whether it would take rows, without writing any
-reach.py     whether Spark sees what we stage            lease.py     one driver a table
-one_job.py   several landings' files                     settings.py  Spark's settings for the while of a block
-columns.py   of rows and tables, as JSON (pure)          group_lock.py    held by threads of one group at a time
+table.py           the interface: Table, Landing, Phase     named.py         tables by the names that users write
+foreach_batch.py   a table that is a user's callback        staged_files.py  staged files as frames
+evaluation.py      rows computed without writing them       row_count.py     rows counted by the job that computes them
+one_job.py         rows of several attempts in one job      settings.py      Spark settings for the length of a block
+columns.py         columns as Spark's JSON (pure)           expressions.py   names, strings and types in SQL
+reach.py           does Spark see the files staged here?    packages.py      jars and settings that a format needs
+group_lock.py      a lock held by one group of threads at a time
 
-Parquet's, Delta's and Iceberg's are packages of their own: `spark/parquet`, `spark/delta`, `spark/iceberg`.
+The formats have packages of their own: `spark/parquet`, `spark/delta`, `spark/iceberg`.
 """

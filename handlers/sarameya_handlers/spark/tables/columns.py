@@ -1,7 +1,9 @@
-"""Columns as Spark's JSON of a schema has them (`StructType.jsonValue()`). Pure, without pyspark: a landing whose
-staged file becomes the table's own needs none, nor does an audit.
+"""Columns in Spark's JSON notation of a schema (`StructType.jsonValue()`). Pure, without pyspark.
 
-Every column of a directory may be null, whatever those of some rows may be: what has landed may lack what came later.
+A process that commits staged files directly needs no pyspark, nor does an audit.
+
+Every column of a directory is nullable, whatever the columns of some rows are: rows that landed earlier may lack a
+column that was added later.
 """
 
 from __future__ import annotations
@@ -31,11 +33,11 @@ _ATOMIC = {
     "binary": "binary",
     "date32[day]": "date",
 }
-"""Arrow's types as they are printed, and Spark's."""
+"""Arrow's types, as they are printed, and Spark's."""
 
 
 def nullable(kind: Any) -> Any:
-    """The same type, in which everything may be null."""
+    """Return the same type with every column, field and element nullable."""
     if not isinstance(kind, Mapping):
         return kind
     made: dict[str, Any] = {key: True if key in _NULLS else value for key, value in kind.items()}
@@ -45,8 +47,10 @@ def nullable(kind: Any) -> Any:
 
 
 def holds(table: Any, rows: Any) -> bool:
-    """Whether a file with columns of `rows` can be read as one of `table`, which may have more of them: those that both
-    have are of one name, to the letter, and of one type."""
+    """Return whether a file with columns `rows` can be read with the columns `table`, which may have more.
+
+    Columns that both have must agree in name, including case, and in type.
+    """
     if not (isinstance(table, Mapping) and isinstance(rows, Mapping)):
         return bool(table == rows)
     if table.get("type") != rows.get("type"):
@@ -59,8 +63,10 @@ def holds(table: Any, rows: Any) -> bool:
 
 
 def merged(table: Any, rows: Any) -> Any:
-    """The table's columns, and behind them those that only the rows have; also within structs. Where both have one, it
-    is the table's. For what may be null everywhere."""
+    """Return the table's columns followed by those that only the rows have, also within structs.
+
+    A column that both have is the table's. Both must be nullable everywhere.
+    """
     if not (isinstance(table, Mapping) and isinstance(rows, Mapping)):
         return table
     if table["type"] == rows["type"] == "struct":
@@ -78,19 +84,19 @@ def merged(table: Any, rows: Any) -> Any:
 
 
 def struct(columns: Columns) -> StructType:
-    """As Spark has them."""
+    """Return the columns as a Spark type."""
     from pyspark.sql.types import StructType
 
     return StructType.fromJson(dict(columns))
 
 
 def of_arrow(schema: pa.Schema) -> dict[str, Any]:
-    """The columns that Spark finds in a file of this schema. Raises LandingError for types that are none of Spark's."""
+    """Return the columns that Spark finds in a file of this schema. Raises LandingError for types that Spark lacks."""
     return _struct(schema)
 
 
 def arrow_types(table: Columns) -> dict[str, pa.DataType]:
-    """Those of its columns that are no more than a number, a text or the like."""
+    """Return the Arrow types of the columns with an atomic type."""
     import pyarrow as pa
 
     made = {spark: pa.type_for_alias(arrow.partition("[")[0]) for arrow, spark in _ATOMIC.items()}

@@ -1,13 +1,14 @@
-"""Landing by a callback: whatever `foreach_batch(frame, batch_id, link)` does with the rows is the table.
+"""Landing by a callback: the table is whatever `foreach_batch(frame, batch_id, link)` does with the rows.
 
-    exactly once      with a `Ledger`: in the transaction that has the rows' effect, the callback writes the link into
-                      it, whose key (sink, topic, partition, number) is unique. Who comes second fails, with all it did.
-    at least once     without: what has landed is known by Kafka's commits only. A member that dies between its callback
-                      and its commit, or wakes when others own its partitions, repeats what it did.
+    exactly once      with a `Ledger`: in the transaction with the rows' effect, the callback writes the link into the
+                      ledger, whose key (sink, topic, partition, number) is unique. The second to do so fails, and its
+                      transaction is rolled back.
+    at least once     without one: only Kafka's commits say what has landed. A member that dies between its callback
+                      and its commit, or wakes when others own its partitions, repeats its batch.
 
-Either way a batch has an id that stays the same when it is repeated; its records need not, since it ends where records
-happened to be when it was due. Who replaces all that a batch id has brought, rather than add to it, is repeated without
-harm, but for sleepers that wake.
+Either way a repeated batch has the same id. Its records may differ, because a batch ends with the records that happened
+to be there when it was due. A callback that replaces everything written under a batch id, rather than adding to it, can
+be repeated without harm, except by members that wake too late.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from sarameya import HandlerError, SarameyaError
 from sarameya_handlers.landing.links import ChainKey, Link
-from sarameya_handlers.spark.errors import LandingError, of_directory
-from sarameya_handlers.spark.shaping.staged import require_readable
+from sarameya_handlers.spark.errors import LandingError, directory_error
+from sarameya_handlers.spark.tables.staged_files import require_readable
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Leftover, Phase, Shape, Table
 
 if TYPE_CHECKING:
@@ -30,28 +31,28 @@ if TYPE_CHECKING:
 logger = logging.getLogger("sarameya.spark")
 
 Callback = Callable[["DataFrame", str, Link], None]
-"""Given the rows of one link, its batch id, and the link. Called in a worker thread, several times at once."""
+"""Called with the rows of one link, its batch id, and the link; in worker threads, several at a time."""
 
 
 class Ledger(Protocol):
-    """Where links are written down together with what they brought. All methods block, and are called in threads.
+    """Storage for links, written together with their rows' effect. All methods block, and are called in threads.
 
-    It needs to keep the last link of each chain, and its key is unique: of two that append the same number of a chain,
-    the second one fails.
+    It must keep the last link of each chain, and its key must be unique: of two that append the same number of a chain,
+    the second fails.
     """
 
     def heads(self, keys: Iterable[ChainKey]) -> Mapping[ChainKey, Link]:
-        """The last link of each of these chains that has begun. Asked for none when it is opened, to see it answer."""
+        """Return the last link of each of these chains that has one. Called without chains at the start, as a test."""
 
     def links(self, key: ChainKey, since: int) -> Sequence[Link]:
-        """The chain's links from number `since` on, in order."""
+        """Return the chain's links from number `since` on, in order."""
 
     def append(self, link: Link) -> None:
-        """Write down a link that brings no rows, in a transaction of its own. Raises where its number is taken."""
+        """Store a link that brings no rows, in its own transaction. Raises if its number is taken."""
 
 
 def batch_id(link: Link) -> str:
-    """`sink/topic-partition/number`: the same for each try to land the link."""
+    """Return `sink/topic-partition/number`: the same for each attempt at the link."""
     return f"{link.key}/{link.number}"
 
 
@@ -62,12 +63,16 @@ class ForeachBatch(Table):
             totals = frame.groupBy("item").count().collect()
             with database.begin() as transaction:
                 add_up(transaction, totals)
-                ledger.record(transaction, link)        # raises where the link is there already
+                ledger.record(transaction, link)        # raises if the link is there already
 
-    `frame` has the rows of one partition, as the sink's transform made them. The callback has done all when it returns;
-    what it raises is taken for a landing that failed. What Spark's own tasks write is in no transaction of the
-    callback's: let them write aside, under `link.attempt`, and take it over in the transaction. `staging` is a
-    directory that all of Spark's workers can read.
+    `frame` has the rows of one partition, as the sink's transform made them. The callback's work is complete when it
+    returns. If it raises, the attempt has failed. Rows that Spark's own tasks write are not part of the callback's
+    transaction: let them write under `link.attempt`, and take the result over in the transaction.
+
+    Args:
+        foreach_batch: The callback.
+        staging: A directory that all of Spark's workers can read.
+        ledger: Storage for links; None for at least once.
     """
 
     def __init__(
@@ -77,7 +82,7 @@ class ForeachBatch(Table):
         self._ledger = ledger
         self._staging = Path(staging).absolute()
         self._links: dict[ChainKey, list[Link]] = {}
-        """Without a ledger: each chain's last link as Kafka's commit tells it, and what has landed since."""
+        """Without a ledger: each chain's last link by Kafka's commit, and the links landed since."""
         self.remembers = ledger is not None
 
     def __repr__(self) -> str:
@@ -100,8 +105,8 @@ class ForeachBatch(Table):
         try:
             self._staging.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            told = f"{self.name}: cannot stage in {self._staging}"
-            raise of_directory(told, error, "give another directory (staging)") from error
+            problem = f"{self.name}: cannot stage in {self._staging}"
+            raise directory_error(problem, error, "give another directory (staging)") from error
         if self._ledger is None:
             logger.warning(
                 "%s: without a ledger a batch is repeated when a member dies before its commit, or wakes too late",
@@ -122,7 +127,7 @@ class ForeachBatch(Table):
         if self._ledger is not None:
             return dict(self._ledger.heads(list(keys)))
         for key in keys:
-            # Somebody else may have landed since we did: what counts is Kafka's commit.
+            # Another member may have landed since: only Kafka's commit counts.
             self._links.pop(key, None)
         return {}
 
@@ -135,9 +140,9 @@ class ForeachBatch(Table):
         for landing in landings:
             link = landing.link
             if self._ledger is not None and self._ledger.links(link.key, link.number):
-                continue  # somebody else's already
+                continue  # another owner has appended it
             if self.needs_spark:
-                require_readable(spark, landing)  # what a callback reads, and when, is its own matter
+                require_readable(spark, landing)  # here, since we cannot know when the callback reads the records
             frame = shape.frame(spark, landing) if landing.staged is not None else None
             checkpoint(Phase.READY, [landing])
             if frame is not None:
@@ -148,11 +153,11 @@ class ForeachBatch(Table):
 
     def _landed(self, link: Link) -> None:
         if self._ledger is None:
-            # The newest only, and the one before it: nobody asks for more.
+            # Only the newest link and the one before it: no caller needs more.
             before = [one for one in self._links.get(link.key, ()) if one.number < link.number]
             self._links[link.key] = [*before[-1:], link]
         elif not self._ledger.links(link.key, link.number):
-            # Tried again, it would do it all once more.
+            # Permanent: a retry would repeat the callback's whole effect.
             raise HandlerError(
                 f"{self.name}: it has returned, and the ledger has no {link}: foreach_batch must write the link down, "
                 "in the transaction that has the rows' effect"

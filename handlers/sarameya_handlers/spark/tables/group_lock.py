@@ -1,4 +1,4 @@
-"""A lock that any number of threads of one group hold together, and no thread of another meanwhile."""
+"""A lock that any number of threads of one group hold together, while all other groups wait."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 class GroupLock:
-    """Who comes first is served first: no group can keep another waiting for ever."""
+    """A fair lock: first come, first served, so that no group can keep another waiting for ever."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

@@ -1,6 +1,6 @@
 """Tables by the names that users write: `parquet:PATH`, `delta:PATH_OR_NAME`, `iceberg:CATALOG.DB.TABLE`.
 
-A bare path is a Parquet directory. An adapter is imported when it is asked for; none of them imports Spark by that.
+A bare path is a Parquet directory. A format's module is imported on first use; none of them imports Spark.
 """
 
 from __future__ import annotations
@@ -25,9 +25,14 @@ _ALLOWED = "must be parquet:PATH, delta:PATH, delta:NAME or iceberg:CATALOG.DB.T
 
 
 def table_named(name: str, options: Mapping[str, Any] | None = None) -> Table:
-    """The table that `name` says, not opened yet. `options` are its kind's own, by name.
+    """Return the table of that name, not opened.
 
-    Raises ConfigError for a name or an option that cannot be.
+    Args:
+        name: The table's kind and place.
+        options: Options of its kind, by name.
+
+    Raises:
+        ConfigError: The name or an option is invalid.
     """
     kind, place = parse_table(name)
     module, attribute = _KINDS[kind]
@@ -39,7 +44,7 @@ def table_named(name: str, options: Mapping[str, Any] | None = None) -> Table:
 
 
 def parse_table(name: str) -> tuple[str, str]:
-    """A table's kind, one of `parquet`, `delta` and `iceberg`, and where it is. Raises ConfigError."""
+    """Return a table's kind (`parquet`, `delta` or `iceberg`) and place. Raises ConfigError."""
     kind, colon, place = name.partition(":") if isinstance(name, str) else ("", "", "")
     if not colon and kind:
         return "parquet", name

@@ -1,4 +1,4 @@
-"""Several landings' rows written with one job of Spark's, each into a directory of its own, out of readers' sight."""
+"""Writing the rows of several attempts with one Spark job, each into its own directory, hidden from readers."""
 
 from __future__ import annotations
 
@@ -11,32 +11,33 @@ from typing import TYPE_CHECKING
 
 from sarameya_handlers.landing.files import is_there
 from sarameya_handlers.spark.errors import LandingError
-from sarameya_handlers.spark.tables.reach import is_here, rows_below, spark_path
+from sarameya_handlers.spark.tables.reach import count_rows_below, is_local, spark_path
 from sarameya_handlers.spark.tables.row_count import RowCount, functions_for
-from sarameya_handlers.spark.tables.settings import changed
+from sarameya_handlers.spark.tables.settings import temporary_settings
 from sarameya_handlers.spark.tables.table import Landing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
-TOGETHER = 32
-"""Landings that share a job at most: each is a task of its own."""
-NAMED_IN_UTC = ("timeZone", "UTC")
-"""An option, without which directories are named by timestamps in the session's time zone, where an hour of each year
-is there twice."""
+MAX_TOGETHER = 32
+"""Most attempts in one job. Each is a task of its own."""
+DIRECTORIES_IN_UTC = ("timeZone", "UTC")
+"""A read and write option. Without it, directories are named by timestamps in the session's time zone, in which one
+hour of each year occurs twice."""
 _ATTEMPT = "_sarameya_attempt"
-"""The column by which one job writes each landing's rows into a directory of its own."""
+"""Column by which one job writes each attempt's rows into its own directory."""
 _SETTINGS = {
-    # Else Spark sorts each task's rows by that column, though they all have the same, for a third of the time.
+    # Otherwise Spark sorts each task's rows by that column, although all values are equal; that takes a third of the
+    # time.
     "spark.sql.maxConcurrentOutputFileWriters": "8",
-    # Else the union of frames of one task each is one task, since Spark 4.1, and one core writes them all.
+    # Otherwise, since Spark 4.1, the union of single-task frames is one task, and a single core writes all of them.
     "spark.sql.unionOutputPartitioning": "false",
 }
-"""Settings for a job that writes several landings, each in a task of its own."""
+"""Settings for a job that writes several attempts, each in its own task."""
 
 
-class GoneError(LandingError):
-    """Files are not where they were written."""
+class MissingFilesError(LandingError):
+    """Files are missing where they were written."""
 
     passes = True
 
@@ -49,24 +50,34 @@ def write_each(
     partition_by: tuple[str, ...] = (),
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Write the rows of each landing, a Parquet file (and one for each partition of the table), into the directory
-    `into`/<attempt>. The frames have the same columns, by name and in order. Raises LandingError where what was written
-    is not seen."""
+    """Write the rows of each attempt into the directory `into`/<attempt>, as one Parquet file per table partition.
+
+    Args:
+        spark: The session.
+        into: Parent of the attempts' directories.
+        landings: The attempts.
+        frames: Their rows. All frames have the same columns, in the same order.
+        partition_by: Columns by whose values directories are named.
+        settings: Spark settings for the job.
+
+    Raises:
+        LandingError: Written rows are missing.
+    """
     attempts = [landing.link.attempt for landing in landings]
-    counted = {} if is_here(spark) else dict(zip(attempts, map(RowCount.of, frames), strict=True))
+    counted = {} if is_local(spark) else dict(zip(attempts, map(RowCount.of, frames), strict=True))
     frames = [count.frame for count in counted.values()] or frames
     single = [frame.coalesce(1) for frame in frames]
-    with changed(spark, settings):
+    with temporary_settings(spark, settings):
         if len(attempts) == 1:
             _writer(single[0], partition_by).parquet(spark_path(into / attempts[0]))
         elif attempts:
             _write_together(spark, into, attempts, single, partition_by)
     for attempt in attempts:
         if not (into / attempt).is_dir():
-            raise GoneError(f"what Spark has written into {into / attempt} is not there: was it swept away?")
+            raise MissingFilesError(f"what Spark has written into {into / attempt} is not there: was it swept away?")
     for attempt, count in counted.items():
-        if (seen := rows_below(into / attempt)) != (rows := count.rows or 0):
-            raise GoneError(
+        if (seen := count_rows_below(into / attempt)) != (rows := count.rows or 0):
+            raise MissingFilesError(
                 f"of {rows} rows that Spark has written into {into / attempt} {seen} are there: "
                 "have all of its machines that directory mounted?"
             )
@@ -80,7 +91,7 @@ def _write_together(
     together = into / f"{attempts[0]}-and-others"
     try:
         union = reduce(lambda one, other: one.union(other), marked)
-        with changed(spark, _SETTINGS):
+        with temporary_settings(spark, _SETTINGS):
             _writer(union, (_ATTEMPT, *partition_by)).parquet(spark_path(together))
         for attempt in attempts if together.is_dir() else ():
             written = together / f"{_ATTEMPT}={attempt}"
@@ -93,5 +104,5 @@ def _write_together(
 
 
 def _writer(frame: DataFrame, partition_by: tuple[str, ...]) -> DataFrameWriter:
-    writer = frame.write.option("maxRecordsPerFile", 0).option(*NAMED_IN_UTC)
+    writer = frame.write.option("maxRecordsPerFile", 0).option(*DIRECTORIES_IN_UTC)
     return writer.partitionBy(*partition_by) if partition_by else writer

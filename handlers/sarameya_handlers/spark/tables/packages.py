@@ -1,6 +1,6 @@
-"""What a lake's format needs of Spark: its jars, and the settings that bring them in. Asked right after Spark is up.
+"""Jars and settings that a table format needs in Spark. Checked right after Spark has started.
 
-Without that check Spark would fail in the middle of some statement, with a stack that names none of the missing lines.
+Without the check, Spark would fail within some later statement, with a stack that names none of the missing lines.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ _EXTENSIONS = "spark.sql.extensions"
 
 @attrs.frozen(slots=True)
 class Package:
-    """A table format's jars and settings."""
+    """Jars and settings of a table format."""
 
     format: str
     artifact: str
-    """Its Maven coordinates, with Spark's version, as in 4.1, to be filled in."""
+    """Maven coordinates without version. `{spark}` stands for Spark's version, such as 4.1."""
     versions: Mapping[str, str]
-    """The format's version that is known to fit, by Spark's."""
+    """Versions of the format that are known to work, by Spark version."""
     class_name: str
-    """A class that is there if the jars are."""
+    """A class that exists if the jars do."""
     settings: Mapping[str, str]
     needs_extension: bool = True
 
     def require(self, spark: SparkSession) -> None:
-        """Raise HandlerError, with the lines that are needed, unless the jars are there, and the extension if needed.
+        """Raise HandlerError with the missing configuration lines, unless jars and extension are present.
 
-        Of a Spark Connect server the classes cannot be asked: there Spark's own errors tell (see `missing`).
+        The classes of a Spark Connect server cannot be checked; Spark's own errors report them later (see `missing`).
         """
         jvm = getattr(spark, "_jvm", None)
         if jvm is None:
@@ -44,25 +44,25 @@ class Package:
         extensions = spark.conf.get(_EXTENSIONS, None) or ""
         has_extension = not self.needs_extension or self.settings[_EXTENSIONS] in extensions
         if not has_jars or not has_extension:
-            raise self.missing(spark, has_jars=has_jars)
+            raise self.missing_error(spark, has_jars=has_jars)
 
-    def missing(self, spark: SparkSession, *, has_jars: bool = False) -> HandlerError:
-        """The error for a Spark without this package: which lines it needs, on a command line and in an app file."""
+    def missing_error(self, spark: SparkSession, *, has_jars: bool = False) -> HandlerError:
+        """Return the error for a Spark without this package: the missing lines for a command line and an app file."""
         lines = {} if has_jars else {"spark.jars.packages": self.coordinates()}
         for key, value in self.settings.items():
-            there = spark.conf.get(key, None)
-            if not there:
+            current = spark.conf.get(key, None)
+            if not current:
                 lines[key] = value
-            elif key == _EXTENSIONS and value not in there:
-                lines[key] = f"{there},{value}"
-        told = [f"Spark has no {self.format}: give it the following and start again.", "On a command line:"]
-        told += [f"  --conf {key}={value}" for key, value in lines.items()]
-        told += ["Or in the app file (a Spark Connect server is started with them instead):"]
-        told += ["  [handler.options.spark.conf]", *(f'  "{key}" = "{value}"' for key, value in lines.items())]
-        return HandlerError("\n".join(told))
+            elif key == _EXTENSIONS and value not in current:
+                lines[key] = f"{current},{value}"
+        lines_shown = [f"Spark has no {self.format}: give it the following and start again.", "On a command line:"]
+        lines_shown += [f"  --conf {key}={value}" for key, value in lines.items()]
+        lines_shown += ["Or in the app file (a Spark Connect server is started with them instead):"]
+        lines_shown += ["  [handler.options.spark.conf]", *(f'  "{key}" = "{value}"' for key, value in lines.items())]
+        return HandlerError("\n".join(lines_shown))
 
     def coordinates(self) -> str:
-        """Maven's, for the Spark that is installed; where no version is known to fit, with a word in its place."""
+        """Return the Maven coordinates for the installed Spark, with a placeholder if no version is known to work."""
         import pyspark
 
         minor = ".".join(pyspark.__version__.split(".")[:2])
@@ -83,7 +83,7 @@ DELTA = Package(
 
 
 def iceberg(catalog: str) -> Package:
-    """What tables of that catalog need. Spark 4 has procedures without Iceberg's extension."""
+    """Return the package for tables of that catalog. Spark 4 has procedures without Iceberg's extension."""
     return Package(
         "Iceberg",
         "org.apache.iceberg:iceberg-spark-runtime-{spark}_2.13",

@@ -1,8 +1,8 @@
-"""Whether Spark and this process see each other's files: on a cluster, or behind Spark Connect, other machines work.
+"""Checks that Spark and this process see each other's files. A cluster or Spark Connect may run on other machines.
 
-Asked when a table is opened: else the first landing would fail, with a message about a file that is there. Only an
-answer that a file is not there, or not permitted, is a matter of configuration (HandlerError). A full disk, or a server
-that dies in a probe, passes (LandingError).
+Checked when a table is opened: otherwise the first flush would fail, with a message about a file that exists. Only a
+file that is missing or not permitted is a configuration error (HandlerError). A full disk, or a server that dies during
+the check, may pass (LandingError).
 """
 
 from __future__ import annotations
@@ -15,29 +15,36 @@ from uuid import uuid4
 
 from sarameya import HandlerError
 from sarameya_handlers.landing.files import is_refusal
+from sarameya_handlers.spark.error_sources import passes_by_text
 from sarameya_handlers.spark.errors import LandingError, cause_of, text_of
-from sarameya_handlers.spark.poison.blame import passes_by_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _PROBE = "probe-"
 _PROBES = 16
-"""Files, each for a task of its own where there are as many cores: so that more than one executor is asked."""
+"""Number of files, each for a task of its own if there are enough cores, so that several executors are checked."""
 
 
 def check_reads(spark: SparkSession | None, directory: Path) -> None:
-    """Raise HandlerError unless Spark reads what this process writes to `directory`, which is there, LandingError where
-    that cannot be found out now. Blocking; one job.
+    """Check that Spark reads what this process writes to an existing directory. Blocking; one job.
 
-    A machine that gets none of the job's tasks is not asked; nor is anybody where there is no Spark at all.
+    A machine that runs none of the job's tasks is not checked.
+
+    Args:
+        spark: The session; None checks nothing.
+        directory: The directory.
+
+    Raises:
+        HandlerError: Spark does not read it.
+        LandingError: The check failed for a reason that may pass.
     """
-    if spark is None or is_here(spark):
+    if spark is None or is_local(spark):
         return
     probes = [directory / f"{_PROBE}{uuid4().hex}.parquet" for _ in range(_PROBES)]
     try:
         _write(probes)
-        # A condition, or the rows would be counted by the files' footers alone.
+        # With a condition: otherwise Spark would count rows by the files' footers alone.
         found = spark.read.schema("number int").parquet(*map(spark_path, probes))
         count = found.where("number = 1").count()
     except Exception as error:
@@ -50,13 +57,13 @@ def check_reads(spark: SparkSession | None, directory: Path) -> None:
 
 
 def check_writes(spark: SparkSession | None, directory: Path) -> None:
-    """The other way round: unless this process reads, and may remove, what Spark writes to `directory`."""
-    if spark is None or is_here(spark):
+    """Check the opposite: that this process reads, and may remove, what Spark writes to the directory."""
+    if spark is None or is_local(spark):
         return
     probe = directory / f"{_PROBE}{uuid4().hex}"
     try:
         spark.range(0, _PROBES, 1, _PROBES).write.parquet(spark_path(probe))
-        count = rows_below(probe)
+        count = count_rows_below(probe)
         shutil.rmtree(probe)
     except Exception as error:
         raise _failure(_WRITES, directory, error) from error
@@ -67,13 +74,13 @@ def check_writes(spark: SparkSession | None, directory: Path) -> None:
 
 
 def spark_path(path: Path) -> str:
-    """A local path as Spark reads it, also where its default file system is another (Hadoop decodes no %-escapes)."""
+    """Return a local path as a URL, for Sparks with another default file system. Hadoop decodes no %-escapes in it."""
     return f"file://{path}"
 
 
-def is_here(spark: SparkSession) -> bool:
-    """Whether all of Spark is a process of this machine."""
-    # Spark Connect's sessions have no context, and its server may be anywhere.
+def is_local(spark: SparkSession) -> bool:
+    """Return whether all of Spark runs in processes of this machine."""
+    # Sessions of Spark Connect have no context, and the server may be on any machine.
     context = getattr(spark, "sparkContext", None)
     return context is not None and str(context.master).partition("[")[0] == "local"
 
@@ -87,24 +94,24 @@ def _write(probes: list[Path]) -> None:
         pq.write_table(rows, probe)
 
 
-def rows_below(directory: Path) -> int:
-    """In Parquet files, by what they say of themselves."""
+def count_rows_below(directory: Path) -> int:
+    """Count the rows of all Parquet files below a directory, by their footers."""
     import pyarrow.parquet as pq
 
     return sum(int(pq.read_metadata(file).num_rows) for file in directory.rglob("*.parquet") if file.is_file())
 
 
-def _failure(told: str, directory: Path, error: Exception) -> HandlerError | LandingError:
+def _failure(problem: str, directory: Path, error: Exception) -> HandlerError | LandingError:
     if _is_unseen(error):
-        return HandlerError(f"{told} {directory} ({cause_of(error)}): {_ADVICE}")
+        return HandlerError(f"{problem} {directory} ({cause_of(error)}): {_ADVICE}")
     return LandingError(f"{directory}: Spark and this process cannot try each other's files: {cause_of(error)}")
 
 
 def _is_unseen(error: Exception) -> bool:
-    """Whether an error says that a file of a probe is not there for the other side, or not permitted."""
+    """Return whether the error says that the other side's probe file is missing or not permitted."""
     if isinstance(error, OSError):
         return is_refusal(error)
-    # Of Java's, asked while there is a JVM: it calls a file that a full disk has no room for "not found", too.
+    # The text is read while there is a JVM. Java also says "not found" if a full disk has no room for the file.
     text = text_of(error) or ""
     return _PROBE in text and _UNSEEN.search(text) is not None and not passes_by_text(text)
 

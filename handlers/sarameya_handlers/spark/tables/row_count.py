@@ -1,4 +1,4 @@
-"""Rows counted by the job that computes them: no pass of its own."""
+"""Counting rows within the job that computes them, without another pass."""
 
 from __future__ import annotations
 
@@ -13,53 +13,55 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _ROWS = "rows"
-_TOLD_WITHIN = 5.0
-"""Seconds after a job's end in which Spark's listeners have told what it has counted."""
-_LOOK_AGAIN = 0.02
+_REPORTED_WITHIN = 5.0
+"""Seconds after a job's end within which Spark's listeners report its counts."""
+_POLL_INTERVAL = 0.02
 
 
 @attrs.frozen(slots=True)
 class RowCount:
-    """A frame, and the number of rows that its first job has computed."""
+    """A frame, and the number of rows that its first job computed."""
 
     frame: DataFrame
     _observed: Any
 
     @classmethod
     def of(cls, frame: DataFrame) -> Self:
-        """Count the rows of `frame`: use the count's own `frame` in its place."""
+        """Count the rows of a frame. Use the returned count's `frame` in its place."""
         functions, observed = functions_for(frame), _observation(frame)
         counted = functions.count(functions.lit(1)).alias(_ROWS)
         return cls(frame.observe(observed, counted), observed)
 
     @property
     def rows(self) -> int | None:
-        """Rows of the first job that has run; None where Spark found that it need not compute them, or has not told."""
-        if not _has_told(self._observed):
+        """Rows that the first job computed; None if Spark need not compute them or has not reported the count."""
+        if not _is_complete(self._observed):
             return None
         from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
         try:
             found: dict[str, int] = self._observed.get
-        except Py4JJavaError:  # pyspark asserts that there is a count where there is none
+        except Py4JJavaError:  # pyspark asserts that a count exists
             return None
         return found.get(_ROWS)
 
 
-def _has_told(observed: Any) -> bool:
-    """Wait for a classic observation, which itself waits for ever: for a frame that no job has read (a transform may
-    make its rows of nothing), or where the events of a busy driver were dropped."""
+def _is_complete(observed: Any) -> bool:
+    """Wait for a classic observation to complete. Return False if it does not.
+
+    Its own wait never ends if no job reads the frame (a transform may ignore it), or if a busy driver dropped events.
+    """
     java = getattr(observed, "_jo", None)
-    deadline = time.monotonic() + _TOLD_WITHIN
+    deadline = time.monotonic() + _REPORTED_WITHIN
     while java is not None and not java.future().isCompleted():
         if time.monotonic() > deadline:
             return False
-        time.sleep(_LOOK_AGAIN)
+        time.sleep(_POLL_INTERVAL)
     return True
 
 
 def functions_for(frame: DataFrame) -> Any:
-    """Return the module of functions that this frame takes: Spark Connect's are another one's."""
+    """Return the functions module for this frame: Spark Connect has its own."""
     if is_connect(frame):
         from pyspark.sql.connect import functions as connect_functions
 

@@ -1,4 +1,4 @@
-"""Settings of a Spark session for a while: of one that is nobody else's meanwhile, as an engine's works have it."""
+"""Temporary settings of a Spark session. No other task may use the session meanwhile, which engines guarantee."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def changed(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Have these settings for the length of a block; afterwards what was set before, or nothing."""
+def temporary_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Apply these settings for the length of a block, then restore the previous values."""
     before = {key: spark.conf.get(key, None) for key in settings}
     try:
         for key, value in settings.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql.types import LongType, StructField, StructType
 
 from sarameya_handlers.spark.delta.constraints import requirements
-from sarameya_handlers.spark.tables.evaluating import Requirement
+from sarameya_handlers.spark.tables.evaluation import Requirement
 
 
 def test_constraints_are_those_of_properties_and_of_columns() -> None:

@@ -132,7 +132,11 @@ def test_what_cannot_be_a_leftover_is_not_removed(root: Path, name: str) -> None
     path = (root / name).resolve()
     path.touch()
     with pytest.raises(HandlerError, match="no leftover"):
-        remove(Leftover(name=str(path), size_bytes=0, changed=0.0, what=""), root, root / "_sarameya" / "staging")
+        remove(
+            Leftover(name=str(path), size_bytes=0, changed=0.0, what=""),
+            root,
+            root / "_sarameya" / "staging",
+        )
     assert path.exists()
 
 

@@ -17,7 +17,7 @@ from sarameya_handlers import landed_files
 from tests.handlers.spark.parquet.lander import Lander
 
 READS = 5
-MOST_TRIES = 100
+MAX_JOBS = 100
 """Reads at most, each beside a compaction, until READS of them have met no file that moved."""
 
 Read = Callable[[Sequence[str]], list[int]]
@@ -77,7 +77,7 @@ def test_fault_63_readers_of_landed_files_see_each_row_once(reader: str, lander:
     """While the directory is compacted, too. A file that has moved since is an error, never a row less."""
     seen = 0
     with lander.landing():
-        for _ in range(MOST_TRIES):
+        for _ in range(MAX_JOBS):
             landed = lander.landed
             lander.compact_soon()
             with suppress(*MOVED):
@@ -87,7 +87,7 @@ def test_fault_63_readers_of_landed_files_see_each_row_once(reader: str, lander:
                 seen += 1
             if seen == READS:
                 return
-    raise AssertionError(f"of {MOST_TRIES} reads {seen} met no file that moved")
+    raise AssertionError(f"of {MAX_JOBS} reads {seen} met no file that moved")
 
 
 @pytest.mark.parametrize("reader", PLAIN)

@@ -23,7 +23,7 @@ def spark(*classes: str, **conf: str) -> Any:
     return SimpleNamespace(_jvm=jvm, conf=SimpleNamespace(get=settings.get))
 
 
-def told(package: Package, session: Any) -> str:
+def problem(package: Package, session: Any) -> str:
     with pytest.raises(HandlerError) as raised:
         package.require(session)
     return str(raised.value)
@@ -39,23 +39,25 @@ def test_server_whose_classes_cannot_be_asked_is_not_refused() -> None:
 
 
 def test_lines_are_for_a_command_line_and_for_an_app_file() -> None:
-    text = told(DELTA, spark())
+    text = problem(DELTA, spark())
     assert f"\n  --conf spark.sql.extensions={EXTENSION}\n" in text
     assert f'\n  "spark.sql.extensions" = "{EXTENSION}"\n' in text
     assert "\n  --conf spark.jars.packages=io.delta:delta-spark_4.1_2.13:4.3.0\n" in text
 
 
 def test_extension_is_added_to_those_that_are_there() -> None:
-    text = told(DELTA, spark(DELTA.class_name, spark__sql__extensions="a.B", spark__sql__catalog__spark_catalog="own"))
+    text = problem(
+        DELTA, spark(DELTA.class_name, spark__sql__extensions="a.B", spark__sql__catalog__spark_catalog="own")
+    )
     assert f"--conf spark.sql.extensions=a.B,{EXTENSION}\n" in text
     assert "jars.packages" not in text
     assert "spark_catalog" not in text
 
 
 def test_iceberg_names_the_catalog_and_leaves_one_that_is_there() -> None:
-    assert "--conf spark.sql.catalog.lake=org.apache.iceberg.spark.SparkCatalog\n" in told(iceberg("lake"), spark())
+    assert "--conf spark.sql.catalog.lake=org.apache.iceberg.spark.SparkCatalog\n" in problem(iceberg("lake"), spark())
     there = spark(spark__sql__catalog__lake="org.apache.iceberg.spark.SparkSessionCatalog")
-    assert "spark.sql.catalog.lake" not in told(iceberg("lake"), there)
+    assert "spark.sql.catalog.lake" not in problem(iceberg("lake"), there)
 
 
 def test_spark_of_which_no_version_is_known_gets_a_word_to_replace(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
-from sarameya_handlers.spark.tables.evaluating import Requirement, checked, not_null
+from sarameya_handlers.spark.tables.evaluation import Requirement, not_null, with_checks
 
 INSIDE = StructType([StructField("a b", LongType(), nullable=False), StructField("c", LongType())])
 SCHEMA = StructType(
@@ -44,7 +44,7 @@ def test_fields_of_a_struct_that_is_null_are_spared_where_the_table_does() -> No
 
 def test_row_for_which_a_condition_is_false_or_null_raises_its_name_and_no_row_is_left_out() -> None:
     required = [Requirement("CHECK it's (n > 0)", "n > 0"), Requirement("id", "id is not null")]
-    frame: Any = checked(Frame(), required)  # type: ignore[arg-type]
+    frame: Any = with_checks(Frame(), required)  # type: ignore[arg-type]
     assert frame.selected == (
         "*",
         r"case when not coalesce((n > 0), false) then raise_error('CHECK it\'s (n > 0) is violated') "
@@ -55,4 +55,4 @@ def test_row_for_which_a_condition_is_false_or_null_raises_its_name_and_no_row_i
 
 def test_frame_of_which_nothing_is_required_stays_as_it_is() -> None:
     frame: Any = Frame()
-    assert checked(frame, []) is frame
+    assert with_checks(frame, []) is frame

@@ -1,4 +1,4 @@
-"""Whether a table would take rows, found out without writing any: what it requires of them, as Spark's SQL."""
+"""Evaluation of rows without writing any: a table's requirements as Spark SQL."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from sarameya_handlers.spark.shaping.expressions import literal, quoted
+from sarameya_handlers.spark.tables.expressions import literal, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructField, StructType
 
 Evaluate = Callable[["DataFrame"], None]
-"""Has every row computed, and keeps none. Raises what that raises."""
+"""Computes every row and discards it. Raises what computing raises."""
 
 _CHECK = "_sarameya_check"
 
 
 @attrs.frozen(slots=True)
 class Requirement:
-    """What each row of a table fulfils."""
+    """A condition that each row of a table must satisfy."""
 
     name: str
-    """As whoever made the table knows it: `CHECK constraint positive (amount > 0)`."""
+    """As the table's author knows it: `CHECK constraint positive (amount > 0)`."""
     condition: str
-    """An expression over the table's columns: a row for which it is false, or null, is refused."""
+    """SQL expression over the table's columns. A row for which it is false or null is refused."""
 
 
-def to_nowhere(frame: DataFrame) -> None:
-    """Spark's own way to have everything computed, and keep nothing."""
+def compute_all(frame: DataFrame) -> None:
+    """Compute all rows and discard them, by Spark's noop format."""
     frame.write.format("noop").mode("overwrite").save()
 
 
-def checked(frame: DataFrame, requirements: Collection[Requirement]) -> DataFrame:
-    """The frame with a column that raises for a row that one of these refuses.
+def with_checks(frame: DataFrame, requirements: Collection[Requirement]) -> DataFrame:
+    """Return the frame with a column that raises an error for a row that violates a requirement.
 
-    A column, not a filter: those Spark may move to where there are rows that a join drops.
+    A column, not a filter: Spark may move a filter before a join, to rows that the join would drop.
     """
     if not requirements:
         return frame
@@ -49,7 +49,7 @@ def checked(frame: DataFrame, requirements: Collection[Requirement]) -> DataFram
 
 
 def fields(struct: StructType, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], StructField]]:
-    """Each column, and each field of a struct, behind the one that it is in. Not what arrays and maps have."""
+    """Yield each column and each field of a struct, after its parent, with its path. Skips arrays and maps."""
     from pyspark.sql.types import StructType
 
     for field in struct.fields:
@@ -59,7 +59,12 @@ def fields(struct: StructType, path: tuple[str, ...] = ()) -> Iterator[tuple[tup
 
 
 def not_null(struct: StructType, *, spares_null_structs: bool) -> Iterator[Requirement]:
-    """That what must not be null is not; where its struct is null, `spares_null_structs` says that it is no matter."""
+    """Yield requirements that non-nullable fields are not null.
+
+    Args:
+        struct: The table's schema.
+        spares_null_structs: True if a field may be null when its struct is.
+    """
     for path, field in fields(struct):
         if field.nullable:
             continue

@@ -15,13 +15,13 @@ import pytest
 
 from sarameya import HandlerError
 from sarameya_handlers import LandingError
-from sarameya_handlers.spark.tables import lease
-from sarameya_handlers.spark.tables.lease import holds_lease, take_lease
+from sarameya_handlers.spark.engines import lease
+from sarameya_handlers.spark.engines.lease import holds_lease, take_lease
 
 HOLD = """
 import sys
 from pathlib import Path
-from sarameya_handlers.spark.tables.lease import take_lease
+from sarameya_handlers.spark.engines.lease import take_lease
 take_lease(Path(sys.argv[1]), "no")
 print("held", flush=True)
 sys.stdin.read()

@@ -1,7 +1,7 @@
-"""Which of many fail, where only a run of them can be tried at once. Pure: what a try is, the caller says.
+"""Finds the failing ones of many items, if only runs of items can be tried. Pure: the caller supplies the probe.
 
-Halves of what fails are tried, level by level, so that early on it is known how many there are at least: each run that
-fails has one. k of n that fail are found in no more than 2 k (log2 n + 1) tries, and never in more than are allowed.
+Halves of failing runs are tried level by level. So it is known early how many items fail at least: one in each failing
+run. k failing items of n are found in at most 2 k (log2 n + 1) tries, and never in more than allowed.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import attrs
 E = TypeVar("E")
 
 Probe = Callable[[int, int], E | None]
-"""Tries the run [low, high), which is not empty: what it fails with, or None."""
+"""Tries the non-empty run [low, high). Returns the error with which it fails, or None."""
 
 
 class TooManyError(Exception):
-    """More fail than are to be found; `count` at least, of which one fails as `error` says."""
+    """More than the allowed number of items fail: at least `count`, one of them with `error`."""
 
     def __init__(self, count: int, error: Any) -> None:
         super().__init__(count, error)
@@ -28,7 +28,7 @@ class TooManyError(Exception):
 
 
 class TooManyTriesError(Exception):
-    """To find those that fail takes more tries than are allowed; `count` fail at least, one of them as `error` says."""
+    """Finding the failing items takes more tries than allowed. At least `count` fail, one of them with `error`."""
 
     def __init__(self, count: int, error: Any) -> None:
         super().__init__(count, error)
@@ -37,7 +37,7 @@ class TooManyTriesError(Exception):
 
 
 class TogetherError(Exception):
-    """The run [low, high) fails with `error`, though none in it does alone."""
+    """The run [low, high) fails with `error`, although none of its items fails alone."""
 
     def __init__(self, low: int, high: int, error: Any) -> None:
         super().__init__(low, high, error)
@@ -47,9 +47,13 @@ class TogetherError(Exception):
 
 
 @attrs.frozen(slots=True)
-class _Run(Generic[E]):
-    """[low, high), which fails with `error`; or is thought to, because a longer run fails whose other half does not:
-    then `seen` is that longer run, and the error is its."""
+class _FailingRun(Generic[E]):
+    """The run [low, high), which fails with `error`.
+
+    Attributes:
+        seen: Set if the run itself was not tried. It is a longer run that failed with `error`, and whose other half did
+            not fail.
+    """
 
     low: int
     high: int
@@ -58,42 +62,42 @@ class _Run(Generic[E]):
 
 
 def find_failing(count: int, error: E, probe: Probe[E], most: int, *, tries: int = 10**9) -> list[tuple[int, E]]:
-    """Find which of `count`, that together fail with `error`, fail alone.
+    """Find which of `count` items fail alone. Together they fail with `error`.
 
     Args:
-        count: How many there are.
-        error: What they fail with together.
-        probe: Tries a run of them. What it raises is let through.
-        most: How many are to be found at most.
-        tries: Calls of `probe` at most.
+        count: Number of items.
+        error: Error with which they fail together.
+        probe: Tries a run of items. Its exceptions pass through.
+        most: Most failing items that may be found.
+        tries: Most calls of `probe`.
 
     Returns:
-        The place of each, in order, and what it fails with.
+        The index of each failing item, in order, and its error.
 
     Raises:
         TooManyError: More than `most` fail.
-        TooManyTriesError: It would take more tries. Raised as soon as that is sure, which is mostly much earlier.
-        TogetherError: Some fail together only.
+        TooManyTriesError: It would take more tries. Raised as soon as that is certain, usually much earlier.
+        TogetherError: Some fail only together.
     """
-    left = _Allowed(probe, tries)
-    failing = [_Run(0, count, error)]
+    left = _LimitedProbe(probe, tries)
+    failing = [_FailingRun(0, count, error)]
     while any(run.high - run.low > 1 for run in failing):
         if len(failing) > most:
             break
         if left.tries < sum(ceil(log2(run.high - run.low)) for run in failing):
             raise TooManyTriesError(len(failing), failing[0].error)
-        halves: list[_Run[E]] = []
+        halves: list[_FailingRun[E]] = []
         for run in failing:
             halves += [run] if run.high - run.low == 1 else _halves(run, left)
         failing = halves
     if len(failing) > most:
         raise TooManyError(len(failing), failing[0].error)
-    return [(run.low, _alone(run, left)) for run in failing]
+    return [(run.low, _confirm(run, left)) for run in failing]
 
 
 @attrs.define(slots=True)
-class _Allowed(Generic[E]):
-    """A probe, and how often it may still be called."""
+class _LimitedProbe(Generic[E]):
+    """A probe with a limited number of calls."""
 
     probe: Probe[E]
     tries: int
@@ -111,19 +115,20 @@ class _Allowed(Generic[E]):
         return found
 
 
-def _halves(run: _Run[E], probe: Probe[E]) -> list[_Run[E]]:
-    """Those halves that fail."""
+def _halves(run: _FailingRun[E], probe: Probe[E]) -> list[_FailingRun[E]]:
+    """Return the halves of a failing run that fail."""
     middle = (run.low + run.high) // 2
     first = probe(run.low, middle)
     if first is None:
-        # Then it is the other one, or both together, which shows in the end: each halving would cost a try more.
-        return [_Run(middle, run.high, run.error, run.seen or (run.low, run.high))]
+        # Then the other half fails, or only both together, which shows at the end: checking each half would cost
+        # another try.
+        return [_FailingRun(middle, run.high, run.error, run.seen or (run.low, run.high))]
     second = probe(middle, run.high)
-    failing = [_Run(run.low, middle, first)]
-    return failing if second is None else [*failing, _Run(middle, run.high, second)]
+    failing = [_FailingRun(run.low, middle, first)]
+    return failing if second is None else [*failing, _FailingRun(middle, run.high, second)]
 
 
-def _alone(run: _Run[E], probe: Probe[E]) -> E:
+def _confirm(run: _FailingRun[E], probe: Probe[E]) -> E:
     if run.seen is None:
         return run.error
     error = probe(run.low, run.high)

@@ -17,11 +17,11 @@ from sarameya.arrow import kafka_schema
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.landing import Try
-from sarameya_handlers.spark.poison.finding import Poison, PoisonError, Tolerance, dead_letters, find
+from sarameya_handlers.spark.poison.poison_search import Poison, PoisonError, Tolerance, dead_letters, find_poison
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Landing
 from tests.handlers.spark.kit import FakeFrame, FakeSpark
-from tests.handlers.spark.poison.test_blame import error
+from tests.handlers.spark.test_error_sources import error
 
 FROM = 1_000
 YEAR_12_000 = 316_516_000_000_000_000
@@ -94,7 +94,7 @@ class Fake:
             raise self.raises(found[0])
 
     def find(self, table: pa.Table, tolerance: Tolerance | None = None) -> Poison:
-        found = find(
+        found = find_poison(
             FakeSpark(),  # type: ignore[arg-type]
             self.check,
             one=tried(table),

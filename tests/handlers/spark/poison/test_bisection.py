@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sarameya_handlers.spark.poison.bisecting import TogetherError, TooManyError, TooManyTriesError, find_failing
+from sarameya_handlers.spark.poison.bisection import TogetherError, TooManyError, TooManyTriesError, find_failing
 
 
 class Tries:

@@ -1,12 +1,12 @@
-"""Records that keep all others from landing: which ones, and why. Blocking, in a thread of Spark's; no trio.
+"""Search for the records that keep a link from landing. Blocking, in a thread of Spark's; no trio.
 
-A landing has failed, and nobody else has landed it. Runs of its records are shaped and evaluated, and come to nothing:
-halves of what fails (`bisecting`), until it is known which records fail alone. Those become dead letters, the others
-land as the same link.
+An attempt has failed, and no other owner has landed the link. Runs of its records are converted and evaluated without
+being written: halves of what fails (`bisection`), until it is known which records fail alone. Those become dead
+letters, and the others land as the same link.
 
-What is not a record's fault must not cost any of them: an error that comes without any record (a column that the
-transform misspells), more failures than are plausible, one that does not come again, Spark's own trouble. All of
-these are LandingErrors, which say so, and whether it may pass.
+An error that no record causes must not cost any record: one that occurs without any record (the transform misspells a
+column), more failures than are plausible, one that does not occur again, Spark's own trouble. Each of these is a
+LandingError that says so, and whether it may pass.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import attrs
 
 from sarameya_handlers.landing.dead_letters import DeadLetter
 from sarameya_handlers.landing.links import Link
+from sarameya_handlers.spark.error_sources import ErrorSource, source_of
 from sarameya_handlers.spark.errors import LandingError, cause_of
 from sarameya_handlers.spark.landing import Try
-from sarameya_handlers.spark.poison.bisecting import TogetherError, TooManyError, TooManyTriesError, find_failing
-from sarameya_handlers.spark.poison.blame import Blame, blame
-from sarameya_handlers.spark.tables.evaluating import Evaluate, to_nowhere
+from sarameya_handlers.spark.poison.bisection import TogetherError, TooManyError, TooManyTriesError, find_failing
+from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all
 from sarameya_handlers.spark.tables.table import Landing, Shape
 
 if TYPE_CHECKING:
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-MOST_TRIES = 2_000
-"""Jobs of Spark's at most that look for bad records of a batch, where no job says which ones they are. One of
-250,000 records takes some 36, so fifty that are spread over a batch are found in time."""
+MAX_JOBS = 2_000
+"""Most Spark jobs that search a batch for bad records. One of 250,000 records takes about 36 jobs, so fifty spread over
+a batch are found in time."""
 
 
 class PoisonError(LandingError):
-    """Records cannot land, and there is no place for dead letters. Names the first of them."""
+    """Records cannot land, and there is no place for dead letters. Names the first record."""
 
     retriable = False
 
@@ -53,30 +53,30 @@ class PoisonError(LandingError):
 
 @attrs.frozen(slots=True, kw_only=True)
 class Tolerance:
-    """How many records of a batch may be bad before it is taken for the fault of what is done to them all."""
+    """Limit of bad records in a batch. With more of them, the transform itself is considered wrong."""
 
     records: int = 1_000
     share: float = 0.5
     few: int = 10
-    """So many always may: the one record of a quiet topic is all of its batch."""
+    """This number is always tolerated: in a quiet topic, a batch may be a single record."""
 
     def of(self, count: int) -> int:
-        """Of a batch of so many records."""
+        """Return the limit for a batch of this size."""
         return max(self.few, min(self.records, int(count * self.share)))
 
 
 @attrs.frozen(slots=True, eq=False)
 class Poison:
-    """What has been found. Without `bad` records the landing has failed for another reason."""
+    """Result of a search. Without `bad` records, the attempt failed for another reason."""
 
     bad: Mapping[int, str]
-    """Offset -> what it fails with, in a line; in order."""
+    """Error of each bad record, in one line, by offset, in order."""
     kept: pa.Table
-    """All the other records, which can be shaped together."""
+    """All other records, which can be converted together."""
 
 
-class BadRecord(Protocol):
-    """What a shape tells of a record that it cannot decode."""
+class RecordFault(Protocol):
+    """A record that a shape cannot decode, with the reason."""
 
     @property
     def offset(self) -> int: ...
@@ -86,13 +86,13 @@ class BadRecord(Protocol):
 
 
 @runtime_checkable
-class Surveying(Protocol):
-    """A shape that can say which records it cannot decode, without trying."""
+class Surveyor(Protocol):
+    """A shape that can list the records that it cannot decode, without trials."""
 
-    def unreadable(self, spark: SparkSession, landing: Landing) -> Collection[BadRecord]: ...
+    def unreadable(self, spark: SparkSession, landing: Landing) -> Collection[RecordFault]: ...
 
 
-def find(
+def find_poison(
     spark: SparkSession,
     check: Callable[[], None],
     *,
@@ -100,33 +100,41 @@ def find(
     staging: Path,
     shape: Shape,
     tolerance: Tolerance | None = None,
-    evaluate: Evaluate = to_nowhere,
+    evaluate: Evaluate = compute_all,
 ) -> Poison:
-    """Which of the records of a link that failed to land cannot be shaped, or are not taken; none if all of them are.
+    """Find the records of a failed link that cannot be converted or are refused by the table; none if all are good.
 
-    `check` is called before each job, and raises where nobody waits any more. What a table itself does not take (a
-    constraint) is found only if `evaluate`, its evaluator, knows of it. Raises LandingError (see above), and whatever
-    keeps a shape from saying what it cannot decode, or its files from being written.
+    Args:
+        spark: The session.
+        check: Called before each job. Raises if the result is no longer wanted.
+        one: The link and its records.
+        staging: Directory for the records that are tried.
+        shape: Makes rows of records.
+        tolerance: Limit of bad records.
+        evaluate: The table's evaluator. Requirements unknown to it (a constraint) are not checked.
+
+    Raises:
+        LandingError: No record is at fault (see above).
     """
     assert one.records is not None
     probes = _Probes(spark, check, one.link, staging, shape, evaluate)
     most = (tolerance or Tolerance()).of(one.records.num_rows)
     bad = probes.unreadable(one.records)
     if len(bad) > most:
-        raise _too_many(one, len(bad), most, _Fault(Blame.RECORD, next(iter(bad.values()))))
+        raise _too_many(one, len(bad), most, _Failure(ErrorSource.RECORD, next(iter(bad.values()))))
     left = _without(one.records, bad)
     if left.num_rows and (fault := probes.fault(left)) is not None:
         if (always := probes.fault(left.slice(0, 0))) is not None:
-            raise _failed(always, f"{one.link}: it fails without any record, too: {always.error}")
-        bad |= _bisected(one, left, fault, probes, most - len(bad))
+            raise _failure(always, f"{one.link}: it fails without any record, too: {always.error}")
+        bad |= _bisect(one, left, fault, probes, most - len(bad))
         left = _without(one.records, bad)
         if left.num_rows and (fault := probes.fault(left)) is not None:
-            raise _failed(fault, f"{one.link}: without the {len(bad)} records that fail, others do: {fault.error}")
+            raise _failure(fault, f"{one.link}: without the {len(bad)} records that fail, others do: {fault.error}")
     return Poison(dict(sorted(bad.items())), left)
 
 
 def dead_letters(one: Try, poison: Poison) -> list[DeadLetter]:
-    """The bad records, whole, in order."""
+    """Return the bad records as dead letters, in order."""
     assert one.records is not None
     records = _only(one.records, poison.bad)
     rows, stamps = records.drop_columns(["timestamp"]).to_pylist(), _milliseconds(records)
@@ -145,15 +153,15 @@ def dead_letters(one: Try, poison: Poison) -> list[DeadLetter]:
 
 
 @attrs.frozen(slots=True)
-class _Fault:
-    """What records fail with. Not the exception, which may hold on to half a JVM."""
+class _Failure:
+    """Cause and text of an error. Not the exception itself, which may keep half a JVM alive."""
 
-    blame: Blame
+    source: ErrorSource
     error: str
 
 
 class _Probes:
-    """Tries records of one landing, and leaves nothing behind."""
+    """Tries records of one attempt, and leaves no files behind."""
 
     def __init__(
         self,
@@ -173,9 +181,9 @@ class _Probes:
         self._count = 0
 
     def unreadable(self, records: pa.Table) -> dict[int, str]:
-        """What the shape knows already."""
+        """Return the records that the shape itself cannot decode."""
         shape = self._shape
-        if shape.is_plain or not isinstance(shape, Surveying):
+        if shape.is_plain or not isinstance(shape, Surveyor):
             return {}
         found: dict[int, str] = {}
 
@@ -185,20 +193,20 @@ class _Probes:
         self._staged(records, survey)
         return found
 
-    def fault(self, records: pa.Table) -> _Fault | None:
-        """What they fail with together, if that may be a record's fault. Raises LandingError where it cannot."""
+    def fault(self, records: pa.Table) -> _Failure | None:
+        """Return the error with which records fail together. Raises LandingError if no record can be the cause."""
         try:
             self._staged(records, lambda landing: self._evaluate(self._shape.frame(self._spark, landing)))
         except Exception as error:
-            match blame(error):
-                case Blame.SPARK:
-                    raise _passing(
+            match source_of(error):
+                case ErrorSource.SPARK:
+                    raise _passing_error(
                         f"{self._link}: Spark failed while bad records were looked for: {cause_of(error)}"
                     ) from error
-                case Blame.STATEMENT:
+                case ErrorSource.STATEMENT:
                     raise LandingError(f"{self._link}: it is no record's fault: {cause_of(error)}") from error
                 case told:
-                    return _Fault(told, cause_of(error))
+                    return _Failure(told, cause_of(error))
         return None
 
     def _staged(self, records: pa.Table, use: Callable[[Landing], None]) -> None:
@@ -206,7 +214,7 @@ class _Probes:
 
         self._check()
         self._count += 1
-        # A new name each time: Spark remembers what it knows of a file.
+        # A new name each time: Spark caches what it knows of a file.
         path = self._staging / f"{self._link.attempt}-probe-{self._count}.parquet"
         try:
             pq.write_table(records, path, compression="none", use_dictionary=False, write_statistics=False)
@@ -215,55 +223,58 @@ class _Probes:
             path.unlink(missing_ok=True)
 
 
-def _bisected(one: Try, left: pa.Table, fault: _Fault, probes: _Probes, most: int) -> dict[int, str]:
-    """Those that fail alone. Each whose error says nothing of whose fault it is has to fail once more, while others do
-    not: what has gone by is no record's."""
+def _bisect(one: Try, left: pa.Table, fault: _Failure, probes: _Probes, most: int) -> dict[int, str]:
+    """Return the records that fail alone, with their errors.
+
+    A record whose error has no known cause must fail once more while an empty run does not: otherwise the error has
+    passed, and is no record's.
+    """
     try:
         failing = find_failing(
             left.num_rows,
             fault,
             lambda low, high: probes.fault(left.slice(low, high - low)),
             most,
-            tries=MOST_TRIES,
+            tries=MAX_JOBS,
         )
     except TooManyError as error:
         raise _too_many(one, error.count, most, error.error) from None
     except TooManyTriesError as error:
-        raise _failed(
+        raise _failure(
             error.error,
             f"{one.link}: at least {error.count} of {left.num_rows} records cannot be shaped, so far apart that it "
-            f"takes more than {MOST_TRIES} jobs of Spark's to find them: {error.error.error}. Have the transform make "
+            f"takes more than {MAX_JOBS} jobs of Spark's to find them: {error.error.error}. Have the transform make "
             "null of what fails (try_cast and the like)",
         ) from None
     except TogetherError as error:
         count = error.high - error.low
-        raise _failed(
+        raise _failure(
             error.error, f"{one.link}: {count} records fail together, though none does alone: {error.error.error}"
         ) from None
     offsets = left["offset"]
     for place, found in failing:
-        if found.blame is Blame.UNKNOWN:
+        if found.source is ErrorSource.UNKNOWN:
             again = probes.fault(left.slice(place, 1))
             if again is None or probes.fault(left.slice(0, 0)) is not None:
-                raise _passing(f"{one.link}: Spark failed, and does not say why: {found.error}")
+                raise _passing_error(f"{one.link}: Spark failed, and does not say why: {found.error}")
     return {offsets[place].as_py(): found.error for place, found in failing}
 
 
-def _too_many(one: Try, count: int, most: int, fault: _Fault) -> LandingError:
+def _too_many(one: Try, count: int, most: int, fault: _Failure) -> LandingError:
     assert one.records is not None
-    return _failed(
+    return _failure(
         fault,
         f"{one.link}: at least {count} of {one.records.num_rows} records cannot be shaped, and no more than {most} are "
         f"taken for bad ones: something is wrong with the transform, or with all of them: {fault.error}",
     )
 
 
-def _failed(fault: _Fault, text: str) -> LandingError:
-    """Which passes where nothing says whose fault it is: a store that a transform reads from may have refused."""
-    return _passing(text) if fault.blame is Blame.UNKNOWN else LandingError(text)
+def _failure(fault: _Failure, text: str) -> LandingError:
+    """Return the error to raise. It may pass if its source is unknown: a store read by a transform may have failed."""
+    return _passing_error(text) if fault.source is ErrorSource.UNKNOWN else LandingError(text)
 
 
-def _passing(text: str) -> LandingError:
+def _passing_error(text: str) -> LandingError:
     error = LandingError(text)
     error.passes = True
     return error
@@ -272,14 +283,14 @@ def _passing(text: str) -> LandingError:
 def _without(records: pa.Table, offsets: Collection[int]) -> pa.Table:
     import pyarrow.compute as pc
 
-    return records.filter(pc.invert(_are(records, offsets))) if offsets else records
+    return records.filter(pc.invert(_mask(records, offsets))) if offsets else records
 
 
 def _only(records: pa.Table, offsets: Collection[int]) -> pa.Table:
-    return records.filter(_are(records, offsets))
+    return records.filter(_mask(records, offsets))
 
 
-def _are(records: pa.Table, offsets: Collection[int]) -> pa.ChunkedArray:
+def _mask(records: pa.Table, offsets: Collection[int]) -> pa.ChunkedArray:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -287,7 +298,7 @@ def _are(records: pa.Table, offsets: Collection[int]) -> pa.ChunkedArray:
 
 
 def _milliseconds(records: pa.Table) -> list[int | None]:
-    """Not by Python's datetime, which knows no year before 1 and none behind 9999."""
+    """Return the timestamps in milliseconds. Python's datetime has no years before 1 or after 9999."""
     import pyarrow as pa
 
     return [None if stamp is None else stamp // 1000 for stamp in records["timestamp"].cast(pa.int64()).to_pylist()]

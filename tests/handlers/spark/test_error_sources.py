@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sarameya import ConnectError, HandlerError
+from sarameya_handlers.spark.error_sources import ErrorSource, broken_class, jars_error, passes, source_of
 from sarameya_handlers.spark.errors import LandingError, SparkGoneError, cause_of
-from sarameya_handlers.spark.poison.blame import Blame, blame, broken_class, jars_fault, passes
 
 WORKER = """
   An exception was thrown from the Python worker. Please see the stack trace below.
@@ -99,59 +99,77 @@ JAVA = type("Py4JError", (Exception,), {})
 @pytest.mark.parametrize(
     ("raised", "whose"),
     [
-        (error("NumberFormatException", state="22018", base=PySparkException), Blame.RECORD),
-        (type("NumberFormatException", (IllegalArgumentException,), {})("x", None), Blame.RECORD),
-        (error("SparkRuntimeException", "[USER_RAISED_EXCEPTION] cancelled", "P0001"), Blame.RECORD),
-        (error("SparkException", MALFORMED, "22023"), Blame.RECORD),
-        (error("Py4JJavaError", MALFORMED, base=JAVA), Blame.RECORD),
-        (error("PythonException", WORKER.format("ValueError: order was cancelled")), Blame.RECORD),
-        (error("PythonException", WORKER.format("KeyError: 'MemoryError'")), Blame.RECORD),
-        (error("Py4JJavaError", WRITING.format("X: [CAST_OVERFLOW] SQLSTATE: 22003"), base=JAVA), Blame.RECORD),
-        (error("SparkException", "[NOT_NULL_ASSERT_VIOLATION] SQLSTATE: 42000", "42000"), Blame.RECORD),
-        (error("SparkException", "[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES]", "23001"), Blame.RECORD),
-        (error("Py4JJavaError", INVARIANT, base=JAVA), Blame.RECORD),
-        (error("Py4JJavaError", WRITING.format(INVARIANT), base=JAVA), Blame.RECORD),
-        (error("AnalysisException", "[UNRESOLVED_COLUMN]", "42703"), Blame.STATEMENT),
-        (error("ParseException", "[PARSE_SYNTAX_ERROR]", "42601"), Blame.STATEMENT),
-        (error("AnalysisException", "an old one", None), Blame.STATEMENT),
-        (KeyError("column"), Blame.STATEMENT),
-        (LandingError("transform must return a DataFrame, not None"), Blame.STATEMENT),
-        (error("Py4JJavaError", STAGE.format("java.io.IOException: No space left on device"), base=JAVA), Blame.SPARK),
+        (error("NumberFormatException", state="22018", base=PySparkException), ErrorSource.RECORD),
+        (type("NumberFormatException", (IllegalArgumentException,), {})("x", None), ErrorSource.RECORD),
+        (error("SparkRuntimeException", "[USER_RAISED_EXCEPTION] cancelled", "P0001"), ErrorSource.RECORD),
+        (error("SparkException", MALFORMED, "22023"), ErrorSource.RECORD),
+        (error("Py4JJavaError", MALFORMED, base=JAVA), ErrorSource.RECORD),
+        (error("PythonException", WORKER.format("ValueError: order was cancelled")), ErrorSource.RECORD),
+        (error("PythonException", WORKER.format("KeyError: 'MemoryError'")), ErrorSource.RECORD),
+        (error("Py4JJavaError", WRITING.format("X: [CAST_OVERFLOW] SQLSTATE: 22003"), base=JAVA), ErrorSource.RECORD),
+        (error("SparkException", "[NOT_NULL_ASSERT_VIOLATION] SQLSTATE: 42000", "42000"), ErrorSource.RECORD),
+        (error("SparkException", "[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES]", "23001"), ErrorSource.RECORD),
+        (error("Py4JJavaError", INVARIANT, base=JAVA), ErrorSource.RECORD),
+        (error("Py4JJavaError", WRITING.format(INVARIANT), base=JAVA), ErrorSource.RECORD),
+        (error("AnalysisException", "[UNRESOLVED_COLUMN]", "42703"), ErrorSource.STATEMENT),
+        (error("ParseException", "[PARSE_SYNTAX_ERROR]", "42601"), ErrorSource.STATEMENT),
+        (error("AnalysisException", "an old one", None), ErrorSource.STATEMENT),
+        (KeyError("column"), ErrorSource.STATEMENT),
+        (LandingError("transform must return a DataFrame, not None"), ErrorSource.STATEMENT),
+        (
+            error("Py4JJavaError", STAGE.format("java.io.IOException: No space left on device"), base=JAVA),
+            ErrorSource.SPARK,
+        ),
         (
             error("Py4JJavaError", WRITING.format("java.io.IOException: No space left on device"), base=JAVA),
-            Blame.SPARK,
+            ErrorSource.SPARK,
         ),
-        (error("Py4JJavaError", STAGE.format("ExecutorLostFailure (executor 1 exited)"), base=JAVA), Blame.SPARK),
-        (error("Py4JJavaError", ": java.lang.OutOfMemoryError: Java heap space", base=JAVA), Blame.SPARK),
-        (error("Py4JJavaError", "[SPARK_JOB_CANCELLED] Job 63 cancelled SQLSTATE: XXKDA", base=JAVA), Blame.SPARK),
-        (error("Py4JJavaError", ": org.apache.spark.SparkException: Job 5 cancelled because", base=JAVA), Blame.SPARK),
-        (error("Py4JJavaError", "[FAILED_READ_FILE.NO_HINT] SQLSTATE: KD001", base=JAVA), Blame.SPARK),
-        (error("SparkException", "[OPERATION_CANCELED] SQLSTATE: HY008", "HY008"), Blame.SPARK),
-        (error("PythonException", WORKER.format("requests.exceptions.ConnectionError: refused")), Blame.SPARK),
-        (error("PythonException", WORKER.format("ModuleNotFoundError: No module named 'google'")), Blame.STATEMENT),
-        (error("Py4JJavaError", STAGE.format(WORKER.format("ModuleNotFoundError: x")), base=JAVA), Blame.STATEMENT),
+        (error("Py4JJavaError", STAGE.format("ExecutorLostFailure (executor 1 exited)"), base=JAVA), ErrorSource.SPARK),
+        (error("Py4JJavaError", ": java.lang.OutOfMemoryError: Java heap space", base=JAVA), ErrorSource.SPARK),
+        (
+            error("Py4JJavaError", "[SPARK_JOB_CANCELLED] Job 63 cancelled SQLSTATE: XXKDA", base=JAVA),
+            ErrorSource.SPARK,
+        ),
+        (
+            error("Py4JJavaError", ": org.apache.spark.SparkException: Job 5 cancelled because", base=JAVA),
+            ErrorSource.SPARK,
+        ),
+        (error("Py4JJavaError", "[FAILED_READ_FILE.NO_HINT] SQLSTATE: KD001", base=JAVA), ErrorSource.SPARK),
+        (error("SparkException", "[OPERATION_CANCELED] SQLSTATE: HY008", "HY008"), ErrorSource.SPARK),
+        (error("PythonException", WORKER.format("requests.exceptions.ConnectionError: refused")), ErrorSource.SPARK),
+        (
+            error("PythonException", WORKER.format("ModuleNotFoundError: No module named 'google'")),
+            ErrorSource.STATEMENT,
+        ),
+        (
+            error("Py4JJavaError", STAGE.format(WORKER.format("ModuleNotFoundError: x")), base=JAVA),
+            ErrorSource.STATEMENT,
+        ),
         (
             error("PythonException", WORKER.format("ImportError: cannot import name 'x'"), state="38000"),
-            Blame.STATEMENT,
+            ErrorSource.STATEMENT,
         ),
-        (error("PythonException", WORKER.format("OSError: [Errno 28] No space left on device")), Blame.SPARK),
-        (error("Py4JNetworkError", "Answer from Java side is empty", base=JAVA), Blame.SPARK),
-        (ConnectionRefusedError(111, "Connection refused"), Blame.SPARK),
-        (ConnectError("no broker could be reached"), Blame.SPARK),
-        (SparkGoneError("the JVM has died", is_ours=False), Blame.SPARK),
-        (error("Py4JJavaError", STAGE.format("Python worker exited unexpectedly (crashed)"), base=JAVA), Blame.UNKNOWN),
-        (error("SparkException", "Job aborted due to stage failure: X"), Blame.UNKNOWN),
-        (error("Py4JJavaError", WRITING.format(MKDIRS.format("ü" * 126)), base=JAVA), Blame.STATEMENT),
-        (error("SparkException", STAGE.format(MKDIRS.format("x" * 251)), "XXKST"), Blame.STATEMENT),
-        (error("Py4JJavaError", WRITING.format(MKDIRS.format("x" * 250)), base=JAVA), Blame.SPARK),
-        (error("Py4JJavaError", WRITING.format(UNMAPPABLE), base=JAVA), Blame.STATEMENT),
-        (error("SparkRuntimeException", "[USER_RAISED_EXCEPTION] File name too long", "P0001"), Blame.RECORD),
-        (RuntimeError("who knows"), Blame.UNKNOWN),
+        (error("PythonException", WORKER.format("OSError: [Errno 28] No space left on device")), ErrorSource.SPARK),
+        (error("Py4JNetworkError", "Answer from Java side is empty", base=JAVA), ErrorSource.SPARK),
+        (ConnectionRefusedError(111, "Connection refused"), ErrorSource.SPARK),
+        (ConnectError("no broker could be reached"), ErrorSource.SPARK),
+        (SparkGoneError("the JVM has died", is_ours=False), ErrorSource.SPARK),
+        (
+            error("Py4JJavaError", STAGE.format("Python worker exited unexpectedly (crashed)"), base=JAVA),
+            ErrorSource.UNKNOWN,
+        ),
+        (error("SparkException", "Job aborted due to stage failure: X"), ErrorSource.UNKNOWN),
+        (error("Py4JJavaError", WRITING.format(MKDIRS.format("ü" * 126)), base=JAVA), ErrorSource.STATEMENT),
+        (error("SparkException", STAGE.format(MKDIRS.format("x" * 251)), "XXKST"), ErrorSource.STATEMENT),
+        (error("Py4JJavaError", WRITING.format(MKDIRS.format("x" * 250)), base=JAVA), ErrorSource.SPARK),
+        (error("Py4JJavaError", WRITING.format(UNMAPPABLE), base=JAVA), ErrorSource.STATEMENT),
+        (error("SparkRuntimeException", "[USER_RAISED_EXCEPTION] File name too long", "P0001"), ErrorSource.RECORD),
+        (RuntimeError("who knows"), ErrorSource.UNKNOWN),
     ],
-    ids=lambda value: value.name if isinstance(value, Blame) else f"{type(value).__name__} {value}"[:60],
+    ids=lambda value: value.name if isinstance(value, ErrorSource) else f"{type(value).__name__} {value}"[:60],
 )
-def test_error_is_blamed_on_who_gave_rise_to_it(raised: Exception, whose: Blame) -> None:
-    assert blame(raised) is whose
+def test_error_is_blamed_on_who_gave_rise_to_it(raised: Exception, whose: ErrorSource) -> None:
+    assert source_of(raised) is whose
 
 
 @pytest.mark.parametrize("version", [S3A, S3A_3_3], ids=["Hadoop 3.4", "Hadoop 3.3"])
@@ -168,7 +186,7 @@ def test_what_a_store_refuses_is_no_records_fault_and_may_pass(
     }[where]
     raised = error("Py4JJavaError", text, base=JAVA)
     assert passes(raised)
-    assert blame(raised) is Blame.SPARK
+    assert source_of(raised) is ErrorSource.SPARK
 
 
 @pytest.mark.parametrize(
@@ -190,9 +208,9 @@ def test_what_may_pass_by_itself_is_tried_again(raised: Exception, may_pass: boo
 def test_error_in_words_is_blamed_on_what_it_was_said_of() -> None:
     wrapped = LandingError("transform failed")
     wrapped.__cause__ = ConnectionRefusedError(111, "Connection refused")
-    assert blame(wrapped) is Blame.SPARK
+    assert source_of(wrapped) is ErrorSource.SPARK
     wrapped.__cause__ = error("AnalysisException", state="42703")
-    assert blame(wrapped) is Blame.STATEMENT
+    assert source_of(wrapped) is ErrorSource.STATEMENT
 
 
 def test_error_whose_jvm_is_gone_is_spark_s() -> None:
@@ -203,7 +221,7 @@ def test_error_whose_jvm_is_gone_is_spark_s() -> None:
         def getSqlState(self) -> str:
             raise ConnectionRefusedError
 
-    assert blame(Py4JJavaError()) is Blame.SPARK
+    assert source_of(Py4JJavaError()) is ErrorSource.SPARK
 
 
 def test_cause_of_an_error_in_a_python_worker_is_what_was_raised_there() -> None:
@@ -235,7 +253,7 @@ NO_METHOD = (
     ],
 )
 def test_linkage_error_is_permanent_and_names_the_jars(raised: Exception) -> None:
-    fault = jars_fault(raised)
+    fault = jars_error(raised)
     assert fault is not None
     assert fault.permanent
     assert not passes(fault)
@@ -255,7 +273,7 @@ def test_linkage_error_is_permanent_and_names_the_jars(raised: Exception) -> Non
 )
 def test_record_that_tells_of_a_linkage_error_is_none(raised: Exception) -> None:
     """A topic of log lines has many a stack; a full disk has no room for a native library."""
-    assert jars_fault(raised) is None
+    assert jars_error(raised) is None
 
 
 BROKEN = "java.lang.NoClassDefFoundError: Could not initialize class org.xerial.snappy.Snappy"
