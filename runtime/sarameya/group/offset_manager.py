@@ -307,12 +307,15 @@ class OffsetManager:
             await retries.wait(cause)
 
     def _refuse_unsendable(self, offsets: dict[TopicPartition, CommittedOffset], this: Round) -> None:
-        """Remove offsets that no request can carry: one of them would fail a request with all others, forever."""
+        """Remove offsets that no request can carry: one of them would fail a request with all others, forever.
+
+        The failure is no CommitError: another generation cannot commit it either.
+        """
         for partition, offset in tuple(offsets.items()):
             if (fault := metadata_fault(offset.metadata)) is not None:
                 del offsets[partition]
                 what = f"commit of {partition} at offset {offset.offset} by group {self.group!r}"
-                this.refused[partition] = CommitError(fault.code, what, fault.advice)
+                this.refused[partition] = KafkaError(fault.code, what, fault.advice)
 
     async def _send_once(
         self, offsets: Mapping[TopicPartition, CommittedOffset]
