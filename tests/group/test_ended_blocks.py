@@ -110,6 +110,15 @@ async def test_block_that_ends_while_the_cluster_is_looked_for_ends_at_once(auto
         assert trio.current_time() < 2.0
 
 
+async def test_group_that_is_closed_before_it_consumes_looks_for_no_cluster(autojump_clock: MockClock) -> None:
+    async with orders() as cluster, deadline(60):
+        cluster.freeze_broker(0)
+        async with new_group(cluster) as group:
+            group.close_nowait()
+            await group.consume(["orders"], Recorder())
+        assert trio.current_time() < 2.0
+
+
 async def test_block_that_ends_is_bounded_where_the_coordinator_is_silent(autojump_clock: MockClock) -> None:
     ended: list[BaseException | None] = []
     async with orders() as cluster, deadline(60) as nursery:

@@ -259,11 +259,9 @@ class ConsumerGroup(Pausing):
 
     async def _connect(self, topics: Sequence[str], runtime: Runtime) -> None:
         """Connect to the cluster, and fetch metadata of these topics. Topics subscribed to meanwhile may come later."""
-        while True:
+        while self._closing is None:
             with trio.CancelScope() as self._connecting:
                 await runtime.metadata.reach_cluster(topics)
-                return
-            if self._closing is not None:
                 return
             topics = ()
 
