@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -168,6 +169,33 @@ async def test_assignor_that_raises_ends_consume_with_one_error_that_names_it(
         assert isinstance(error.__cause__, LookupError)
         assert trio.current_time() < 30, "nothing is tried again"
         assert cluster.describe_group("g").members == (), "it has left"
+
+
+class Endless(RangeAssignor):
+    name = "endless"
+
+    def __init__(self) -> None:
+        self.has_begun = threading.Event()
+        self.may_end = threading.Event()
+
+    def assign(self, members: Mapping[str, Subscription], topics: Mapping[str, TopicLayout]) -> dict[str, Assignment]:
+        self.has_begun.set()
+        self.may_end.wait(20.0)
+        return super().assign(members, topics)
+
+
+async def test_assignor_that_does_not_return_does_not_keep_the_group_open() -> None:
+    assignor, config = Endless(), Config(close_timeout=1.0)
+    async with orders() as cluster, trio.open_nursery() as nursery:
+        began = trio.current_time()
+        async with ConsumerGroup(
+            cluster.bootstrap_servers, "g", config, transport=cluster.transport, assignors=[assignor]
+        ) as group:
+            nursery.start_soon(partial(group.consume, ["orders"], handler=Recorder()))
+            while not assignor.has_begun.is_set():
+                await trio.sleep(0.01)
+        assert trio.current_time() - began < 15.0
+        assignor.may_end.set()
 
 
 @pytest.mark.parametrize("hook", HOOKS)

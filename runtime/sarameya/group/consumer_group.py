@@ -29,7 +29,7 @@ from sarameya.errors import ConfigError
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.handler_methods import check_handler
 from sarameya.group.interceptors import ConsumerInterceptor, check_interceptors
-from sarameya.group.leader import RunSync
+from sarameya.group.leader import RunSync, run_in_thread
 from sarameya.group.loop_monitor import Blockage, LoopMonitor
 from sarameya.group.member import Member
 from sarameya.group.pauses import Pauses, Pausing
@@ -88,7 +88,7 @@ class ConsumerGroup(Pausing):
         interceptors: Sequence[ConsumerInterceptor] = (),
         assignors: Sequence[Assignor] = (),
         transport: Transport | None = None,
-        run_sync: RunSync = trio.to_thread.run_sync,
+        run_sync: RunSync = run_in_thread,
         rng: random.Random | None = None,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:

@@ -25,9 +25,14 @@ T = TypeVar("T")
 
 
 class RunSync(Protocol):
-    """Runs a function outside the event loop (`trio.to_thread.run_sync`), or inline under virtual time."""
+    """Runs a function beside the event loop: in a thread, or inline under virtual time."""
 
     async def __call__(self, function: Callable[[], T], /) -> T: ...
+
+
+async def run_in_thread(function: Callable[[], T], /) -> T:
+    """Run `function` in a worker thread. A cancelled call does not wait for it: an assignor may never return."""
+    return await trio.to_thread.run_sync(function, abandon_on_cancel=True)
 
 
 class Leader:
