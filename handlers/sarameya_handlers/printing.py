@@ -1,4 +1,4 @@
-"""PrintHandler: a line for each message, to see what is in a topic."""
+"""PrintHandler: prints a line for each message, to see the content of a topic."""
 
 from __future__ import annotations
 
@@ -14,11 +14,16 @@ from sarameya_handlers.options import check_known
 
 
 class PrintHandler(ConsumerGroupHandler):
-    """Prints each message on a line of its own, then marks its batch.
+    r"""Prints each message on its own line, then marks its batch.
 
-    `format` "text": `topic-partition@offset key value`, as UTF-8 with other bytes as \\x…, and ∅ for None.
-    `format` "json": an object with topic, partition, offset, timestamp (milliseconds), key, value, headers; bytes
-    as a string where they are UTF-8, else as {"hex": …}. Raises ConfigError for another format.
+    Args:
+        format: `text` prints `topic-partition@offset key value`, as UTF-8 with other bytes as \x…, and ∅ for None.
+            `json` prints an object with topic, partition, offset, timestamp (milliseconds), key, value and headers;
+            bytes are a string if they are UTF-8, else {"hex": …}.
+        stream: Where to print; standard output by default.
+
+    Raises:
+        ConfigError: The format is unknown.
     """
 
     def __init__(self, format: str = "text", *, stream: TextIO | None = None) -> None:
@@ -31,19 +36,24 @@ class PrintHandler(ConsumerGroupHandler):
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
-        """Options: `format`."""
+        """Create a handler from the option `format`.
+
+        Raises:
+            ConfigError: An option is unknown or invalid.
+        """
         check_known(options, ["format"])
         return cls(**options)
 
     @staticmethod
     def option_defaults() -> dict[str, Any]:
-        """What options are that are not given."""
+        """Return the defaults of the options."""
         return {"format": "text"}
 
     async def consume_claim(self, session: Session, claim: Claim) -> None:
+        """Print the claim's messages until it stops."""
         async for batch in claim.batches():
             text = "".join(f"{self._line(message)}\n" for message in batch)
-            # In a thread: whoever reads us may be slow (a pager), and that must not cost the membership.
+            # In a thread: a slow reader of the output (a pager) must not block heartbeats.
             await trio.to_thread.run_sync(self._write, text, abandon_on_cancel=True, limiter=self._writer)
             session.mark_batch(batch)
 

@@ -152,7 +152,7 @@ def test_what_users_have_done_to_rows_is_found_at_the_link_that_it_concerns(lake
     proved, found = lake.verify()
     assert (proved, found) == (False, {(Code.ROWS_MISSING, str(KEY))})
     [finding] = [f for f in verify_table(lake.spark, lake.table) if f.severity is not Severity.NOTE]
-    assert "link 2, offsets [4, 9): 1 row of 5 that it brought deleted since, or lost" in finding.text
+    assert "link 2, offsets [4, 9): 1 row of its 5 deleted since, or lost" in finding.text
 
     lake.spark.sql(f"INSERT INTO {lake.sql} SELECT * FROM {lake.sql} WHERE partition = 1 AND offset = 2")
     twice = {(Code.ROWS_EXTRA, str(OTHER)), (Code.OFFSETS_REPEATED, str(OTHER))}

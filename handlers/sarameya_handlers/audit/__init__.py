@@ -1,11 +1,11 @@
-"""The audit of a table: `sarameya verify`, `sarameya sweep`, `sarameya rewind`; and `sarameya compact`.
+"""The commands on tables: `sarameya verify`, `sarameya sweep`, `sarameya rewind` and `sarameya compact`.
 
-facts.py      what is gathered            spans.py     which offsets' rows are counted together
-verdict*.py   what it amounts to (pure)   findings.py  codes, severities
-counting.py   rows by span, with Spark    arrow_counting.py  the same without
-gathering.py  what the table tells        cluster.py   what groups and logs tell
-report.py     text and documents (pure)   *_command.py the command lines
-rewinding.py, sweeping.py                 what is planned (pure)
+gathering.py  reads the table             cluster.py   reads committed offsets and logs
+facts.py      what was read (pure)        spans.py     offset ranges whose rows are counted together
+counting.py   rows by span, with Spark    arrow_counting.py  the same without Spark
+verdict*.py   facts to findings (pure)    findings.py  codes and severities
+report.py     text and JSON (pure)        *_command.py the command lines
+rewinding.py, sweeping.py                 plans of rewind and sweep (pure)
 """
 
 from __future__ import annotations
@@ -25,10 +25,15 @@ __all__ = ["Code", "Finding", "Severity", "is_proved", "verify_table"]
 
 
 def verify_table(spark: SparkSession | None, table: Table) -> list[Finding]:
-    """All that is found of a table, without a cluster; `is_proved` says what it amounts to. Blocking.
+    """Verify a table without a cluster, and return all findings; `is_proved` judges them. Blocking.
 
-    `spark` may be None where `Table.needs_spark` is not set. Raises what the table raises where it cannot be asked.
+    Args:
+        spark: May be None if `Table.needs_spark` is not set.
+        table: The table.
+
+    Raises:
+        Exception: Whatever the table raises if it cannot be read.
     """
     audit = Audit(table=table, by_spark=table.needs_spark)
-    session = cast("SparkSession", spark)  # a table that needs none is given none, and does not look at it
+    session = cast("SparkSession", spark)  # a table that needs no session ignores it
     return judge(table_facts(session, audit, read_heads(session, table), time.time()))

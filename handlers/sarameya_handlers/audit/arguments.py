@@ -1,4 +1,4 @@
-"""Arguments that the audit's commands share: the table, Spark, how results are printed."""
+"""Arguments that the table commands share: the table, Spark, and the output."""
 
 from __future__ import annotations
 
@@ -18,22 +18,24 @@ _UNITS = {"s": 1.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What is taken by those that ask a cluster, too; `cluster_of` reads it."""
+    """Add the table's and the cluster's arguments; `cluster_of` reads the latter."""
     add_table_arguments(parser)
     add_cluster_arguments(parser)
 
 
 def add_table_arguments(parser: argparse.ArgumentParser) -> None:
-    """What each of them takes; `table_of` and `spark_options` read it."""
+    """Add the arguments that all table commands have; `table_of` and `spark_options` read them."""
     parser.add_argument(
-        "table", metavar="TABLE", help="parquet:PATH, delta:PATH_OR_NAME, iceberg:CATALOG.DB.TABLE; a path is parquet's"
+        "table",
+        metavar="TABLE",
+        help="parquet:PATH, delta:PATH_OR_NAME or iceberg:CATALOG.DB.TABLE; a path alone means parquet",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON document, for programs")
-    parser.add_argument("--quiet", action="store_true", help="tell nothing of how far it has come")
-    spark = parser.add_argument_group("Spark, where the table needs it")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--quiet", action="store_true", help="hide progress")
+    spark = parser.add_argument_group("Spark, if the table needs it")
     add_spark_arguments(spark)
     spark.add_argument(
-        "--staging", metavar="DIRECTORY", help="where the table's sink stages, if it was told to: its option `staging`"
+        "--staging", metavar="DIRECTORY", help="staging directory of the table's sink, if it has the option `staging`"
     )
 
 
@@ -61,18 +63,26 @@ def table_of(args: argparse.Namespace) -> Table:
 
 
 def spark_options(args: argparse.Namespace) -> SparkOptions:
-    """Raises ConfigError."""
+    """Return Spark's options.
+
+    Raises:
+        ConfigError: One is invalid.
+    """
     master = {"master": args.spark} if args.spark else {}
     return SparkOptions(app_name="sarameya-audit", conf=dict(args.spark_conf), **master)
 
 
 def cluster_of(args: argparse.Namespace) -> Cluster | None:
-    """The cluster that is named; None where none is. Raises AppFileError."""
+    """Return the cluster that the arguments name, or None.
+
+    Raises:
+        AppFileError: The app file is invalid.
+    """
     return cluster(args) if names_cluster(args) else None
 
 
 def seconds(text: str) -> float:
-    """`90s`, `30min`, `12h`, `1d`, `2w`."""
+    """Parse a duration: `90s`, `30min`, `12h`, `1d`, `2w`."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(s|min|h|d|w)", text)
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} must be a number with one of s, min, h, d, w, for example 1d")
@@ -80,7 +90,7 @@ def seconds(text: str) -> float:
 
 
 def size(text: str) -> int:
-    """Bytes: `512KB`, `128MB`, `1GB`, of 1,024 each."""
+    """Parse a size in bytes: `512KB`, `128MB`, `1GB`, with units of 1,024."""
     match = re.fullmatch(r"(\d+)(B|KB|MB|GB)", text)
     if match is None or not int(match[1]):
         raise argparse.ArgumentTypeError(

@@ -1,6 +1,6 @@
-"""Rows by span, without Spark: Arrow batches go by, and a bit is kept for each offset that was seen. Blocking.
+"""Counts rows by span without Spark: reads Arrow batches, and keeps one bit for each offset. Blocking.
 
-A billion rows take 125 MB, whatever their order and in how many files they are.
+A billion rows take 125 MB, whatever their order and the number of files.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _BLOCK = 16
-"""Offsets are remembered in blocks of two to this power: 8 KiB each."""
+"""Offsets are kept in blocks of two to this power: 8 KiB each."""
 
 
 def count_batches(batches: Iterable[pa.RecordBatch], spans: Iterable[Span]) -> Counts | str:
-    """The counts of rows by their columns topic, partition and offset; or why they do not tell of which record they
-    are."""
+    """Return the counts of rows by their columns topic, partition and offset.
+
+    Returns:
+        A string if the columns do not identify the record of a row: the reason.
+    """
     by_partition: dict[tuple[str, int], list[Span]] = {}
     for span in spans:
         by_partition.setdefault((span.topic, span.partition), []).append(span)
@@ -55,7 +58,7 @@ def _why_uncountable(schema: pa.Schema) -> str:
 
 
 def _complete(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows that lack nothing."""
+    """Return the rows without nulls."""
     import pyarrow.compute as pc
 
     columns = [batch.column(name) for name in LINEAGE]
@@ -68,7 +71,7 @@ def _complete(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _split(batch: pa.RecordBatch) -> Iterator[tuple[str, int, np.ndarray[Any, Any]]]:
-    """The offsets of each partition, sorted."""
+    """Yield the sorted offsets of each partition."""
     import numpy as np
     import pyarrow as pa
 
@@ -82,7 +85,7 @@ def _split(batch: pa.RecordBatch) -> Iterator[tuple[str, int, np.ndarray[Any, An
     of_partition = batch.column("partition").to_numpy(zero_copy_only=False).astype(np.int64)
     offsets = batch.column("offset").to_numpy(zero_copy_only=False).astype(np.int64)
     places = np.stack([of_topic, of_partition])
-    # A batch is of one partition nearly always.
+    # Nearly every batch has only one partition.
     if (places == places[:, :1]).all():
         yield names[int(of_topic[0])], int(of_partition[0]), np.sort(offsets)
         return
@@ -92,7 +95,7 @@ def _split(batch: pa.RecordBatch) -> Iterator[tuple[str, int, np.ndarray[Any, An
 
 
 class _Run:
-    """Rows without a span."""
+    """Rows outside of all spans."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -120,7 +123,7 @@ class _Partition:
         """Blocks of bits, by the upper bits of an offset."""
 
     def add(self, offsets: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Count these, which are sorted; those that are in no span are given back."""
+        """Count sorted offsets. Return those outside of all spans."""
         import numpy as np
 
         places = np.searchsorted(self._starts, offsets, side="right") - 1
@@ -129,7 +132,7 @@ class _Partition:
             return offsets
         places, mine = places[inside], offsets[inside]
         new = self._new(mine)
-        # Sorted, so each span's are a slice.
+        # The offsets are sorted, so those of a span are a slice.
         indices, begins = np.unique(places, return_index=True)
         ends = np.append(begins[1:], len(mine))
         for index, begin, end in zip(indices.tolist(), begins.tolist(), ends.tolist(), strict=True):
@@ -142,7 +145,7 @@ class _Partition:
             yield self._spans[index], count
 
     def _new(self, offsets: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Of each of these sorted offsets, whether it is the first time that it was seen; it is remembered."""
+        """Return for each of these sorted offsets whether it is new, and remember it."""
         import numpy as np
 
         new = np.ones(len(offsets), dtype=bool)

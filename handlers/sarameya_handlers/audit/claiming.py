@@ -1,8 +1,8 @@
-"""Whether a command may commit to a table with a Spark driver of its own, which members have theirs beside.
+"""Checks that a command may commit to a table with its own Spark driver, while members may have theirs.
 
-Of some tables (Delta, and Iceberg in a Hadoop catalog, on a local or mounted file system) two drivers that commit at
-once lose a commit. Members with a driver of their own lease such a table; those that share a Spark Connect server hold
-no lease, and may be on other machines: of them only the operator knows.
+Some tables (Delta, and Iceberg in a Hadoop catalog, on a local or mounted file system) lose a commit if two drivers
+commit at once. Members with their own driver hold a lease of such a table. Members that share a Spark Connect server
+hold none, and may run on other machines: only the operator knows about them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,21 @@ from sarameya_handlers.spark.tables.table import Table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_ADVICE = (
-    "where members share a Spark Connect server let that do it (--spark sc://HOST:PORT), else stop them meanwhile, "
-)
+_ADVICE = "if members share a Spark Connect server, use that (--spark sc://HOST:PORT), else stop them meanwhile, "
 
 
 def claim_driver(spark: SparkSession, table: Table, *, is_single: bool) -> None:
-    """Have this process's driver be the only one that commits to the table, where it has to be. `is_single`: the
-    operator says that it is. Raises ConfigError where nobody says so, HandlerError where another one is known."""
+    """Make this process's driver the only one that commits to the table, if the table needs that.
+
+    Args:
+        spark: A session of this process's driver.
+        table: The table.
+        is_single: The operator confirms that no other driver commits.
+
+    Raises:
+        ConfigError: The operator does not confirm it.
+        HandlerError: Another driver holds the lease.
+    """
     lock = table.driver_lock(spark)
     if lock is None:
         return
@@ -31,11 +38,11 @@ def claim_driver(spark: SparkSession, table: Table, *, is_single: bool) -> None:
         raise ConfigError(
             "--single-driver",
             False,
-            f"{table.name} loses commits of two Spark drivers at once, and this one is the command's own: {_ADVICE}"
-            "and say --single-driver",
+            f"{table.name} loses commits if two Spark drivers commit at once, and this command has its own: {_ADVICE}"
+            "and add --single-driver",
         )
     take_lease(
         lock,
-        f"{table.name}: a member, or another command, has a driver of its own, and the table loses commits of two "
-        f"at once: {_ADVICE}and try again",
+        f"{table.name}: a member, or another command, has its own driver, and the table loses commits of two at once: "
+        f"{_ADVICE}and try again",
     )

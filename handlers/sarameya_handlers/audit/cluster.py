@@ -1,6 +1,6 @@
-"""What groups have committed, and where logs begin and end, asked of a cluster. Trio.
+"""Reads groups' committed offsets, and the starts and ends of logs, from a cluster. Trio.
 
-What cannot be told is a fact, too, and has its reason: an audit goes on without it.
+A fact that cannot be read is recorded with the reason, and the audit continues without it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,17 @@ from sarameya_handlers.landing.links import UNKNOWN_EPOCH, Link
 
 @asynccontextmanager
 async def open_admin(place: Cluster) -> AsyncIterator[GroupAdmin]:
-    """For a few questions; a connection that is idle for long is given up by brokers."""
+    """Connect to a cluster for a few requests. Brokers close connections that are idle for long."""
     async with GroupAdmin(place.bootstrap_servers, place.config, log_asking) as admin:
         yield admin
 
 
 async def ask_groups(place: Cluster, groups: Iterable[str]) -> dict[str, GroupFacts]:
-    """What each group has committed. Raises ConfigError."""
+    """Return the committed offsets of each group.
+
+    Raises:
+        ConfigError: The cluster's options are invalid.
+    """
     wanted = sorted(set(groups))
     try:
         async with open_admin(place) as admin:
@@ -43,7 +47,11 @@ async def ask_groups(place: Cluster, groups: Iterable[str]) -> dict[str, GroupFa
 
 
 async def ask_logs(place: Cluster, heads: Iterable[Link]) -> dict[TopicPartition, LogFacts]:
-    """The logs of these heads' partitions. Raises ConfigError."""
+    """Return the logs of these heads' partitions.
+
+    Raises:
+        ConfigError: The cluster's options are invalid.
+    """
     known = list(heads)
     try:
         async with open_admin(place) as admin:
@@ -55,7 +63,7 @@ async def ask_logs(place: Cluster, heads: Iterable[Link]) -> dict[TopicPartition
 
 
 async def group_facts(admin: GroupAdmin, group: str) -> GroupFacts:
-    """What the group has committed, or why that is not known."""
+    """Return the group's committed offsets, or the reason why they are unknown."""
     try:
         return GroupFacts(committed=await admin.committed(group))
     except SarameyaError as error:
@@ -65,7 +73,11 @@ async def group_facts(admin: GroupAdmin, group: str) -> GroupFacts:
 async def log_facts(
     admin: GroupAdmin, heads: Iterable[Link], others: Iterable[TopicPartition] = ()
 ) -> dict[TopicPartition, LogFacts]:
-    """The logs of these heads' partitions, and of others. Raises SarameyaError where the cluster tells nothing."""
+    """Return the logs of these heads' partitions, and of others.
+
+    Raises:
+        SarameyaError: The cluster does not respond.
+    """
     epochs: dict[TopicPartition, int] = dict.fromkeys(others, UNKNOWN_EPOCH)
     for head in heads:
         where = head.key.topic_partition
@@ -73,9 +85,9 @@ async def log_facts(
     if not epochs:
         return {}
     metadata = await admin.metadata({partition.topic for partition in epochs})
-    there = [partition for partition in sorted(epochs) if metadata.partition(partition) is not None]
-    starts = await admin.log_offsets(there, LOG_START)
-    ends = await admin.log_offsets(there, LOG_END)
+    existing = [partition for partition in sorted(epochs) if metadata.partition(partition) is not None]
+    starts = await admin.log_offsets(existing, LOG_START)
+    ends = await admin.log_offsets(existing, LOG_END)
     epoch_ends = await admin.epoch_ends(epochs)
     return {
         partition: LogFacts(

@@ -1,4 +1,4 @@
-"""`sarameya compact TABLE --file-size SIZE`: makes few files of many in a Parquet table, while others land there."""
+"""`sarameya compact TABLE --file-size SIZE`: merges small files of a Parquet table while members land in it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sarameya_handlers.landing.compacting import Compacted, compact
 from sarameya_handlers.spark.parquet.table import ParquetTable
 
 TRIES = 10
-"""Compactions at the same time: one is done, the others have worked in vain, and look again."""
+"""Attempts, if other processes compact at the same time: one of them succeeds, the others start over."""
 _OTHERS = {
     "delta": "OPTIMIZE and VACUUM, in the driver that its members share",
     "iceberg": "CALL <catalog>.system.rewrite_data_files(...) and expire_snapshots",
@@ -24,32 +24,38 @@ _OTHERS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command to `parser`."""
     parser.description = (
-        "Make few files of many small ones. Links stay as they are, and members may go on landing. Readers of the "
-        "plain directory miss rows for a moment; read_landing does not. `sarameya sweep` removes what was replaced."
+        "Merge small files of a Parquet table into larger ones. Links do not change, and members may continue to land "
+        "meanwhile. Readers of the plain directory miss rows for a moment; read_landing does not. `sarameya sweep` "
+        "removes the replaced files."
     )
     parser.epilog = epilog(
         "sarameya compact parquet:landing/orders",
         "sarameya compact landing/orders --file-size 512MB",
-        exit_codes="0 done, or nothing was to be done; 1 it failed; 2 the command line must change",
+        exit_codes="0 done, or nothing to do; 1 it failed; 2 the command line must change",
     )
     parser.add_argument(
         "--file-size",
         type=arguments.size,
         default=128 * 2**20,
         metavar="SIZE",
-        help="how large files should be (128MB): smaller ones of a directory are put together",
+        help="wanted size of a file (default: 128MB); smaller files of a directory are merged",
     )
     arguments.add_table_arguments(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Raises SarameyaError."""
+    """Compact the table. Return the exit code.
+
+    Raises:
+        SarameyaError: The table cannot be compacted.
+    """
     table = arguments.table_of(args)
     if not isinstance(table, ParquetTable):
         kind = table.name.partition(":")[0]
-        raise HandlerError(f"{table.name} is compacted by its own means: {_OTHERS[kind]}; its chains stay as they are")
+        raise HandlerError(f"compact {table.name} by its own means: {_OTHERS[kind]}; they keep its chains intact")
     with steps(quiet=args.quiet) as progress:
         progress(f"{table.name}: looking for small files")
         done = trio.run(_compact, table, args.file_size, progress)
@@ -64,7 +70,7 @@ async def _compact(table: ParquetTable, file_bytes: int, progress: Steps) -> Com
         nonlocal total
         if total != of:
             total = of
-            progress("putting them together, by rows", of)
+            progress("merging them, by rows", of)
         progress.update(rows)
 
     work = partial(compact, table.path, file_bytes, check=trio.from_thread.check_cancelled, written=written)
@@ -77,13 +83,13 @@ async def _compact(table: ParquetTable, file_bytes: int, progress: Steps) -> Com
 
 def _text(name: str, done: Compacted) -> str:
     if not done.was_first:
-        return f"{name}: somebody else compacts it all the time; try again later"
+        return f"{name}: another process keeps compacting it; try again later"
     stay = "".join(
         f"\n{amount(number, 'small file')} left as they are, to keep every value: {reason}"
         for reason, number in sorted(done.refused.items())
     )
     if done.compaction is None:
-        return f"{name}: there are no small files to be put together{stay}"
+        return f"{name}: there are no small files to merge{stay}"
     rows = sum(file.rows for file in done.compaction.files)
     return (
         f"{name}: {amount(len(done.compaction.replaced), 'file')} became {len(done.compaction.files):,}, "

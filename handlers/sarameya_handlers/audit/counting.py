@@ -1,8 +1,8 @@
-"""Rows by span, with Spark: one pass over the table's lineage columns, whatever the number of links. Blocking.
+"""Counts rows by span with Spark: one pass over the table's lineage columns, for any number of links. Blocking.
 
-Links are joined to rows by bins of offsets, as wide as a partition's links are on average: so each row is held against
-a link or two, and no row against all of its partition's. Offsets are told apart by bitmaps: a bit for each is what goes
-through the shuffle, a fifth of the time that `count(distinct offset)` takes.
+Links are joined to rows by bins of offsets, as wide as the average link of a partition. So each row is compared with
+one or two links, not with all of its partition's. Different offsets are counted by bitmaps: one bit for each goes
+through the shuffle, which takes a fifth of the time of `count(distinct offset)`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _NONE = -1
-"""In place of a span's index."""
+"""Span index of a row outside of all spans."""
 
 
 def why_uncountable(frame: DataFrame) -> str:
-    """Why these rows do not tell of which record they are; empty if they do."""
+    """Return why these rows do not identify their records; empty if they do."""
     types = {field.name: field.dataType.typeName() for field in frame.schema.fields}
     numbers = ("integer", "long", "short", "byte")
     right = {"topic": ("string", "varchar", "char"), "partition": numbers, "offset": numbers}
@@ -30,7 +30,7 @@ def why_uncountable(frame: DataFrame) -> str:
 
 
 def count_frame(spark: SparkSession, frame: DataFrame, spans: Sequence[Span]) -> Counts:
-    """The counts of a DataFrame for which `why_uncountable` knows nothing."""
+    """Return the counts of a DataFrame that passes `why_uncountable`."""
     found: dict[Span, Count] = {}
     strays: list[Stray] = []
     for row in _counted(spark, frame, spans).to_pylist():
@@ -43,7 +43,7 @@ def count_frame(spark: SparkSession, frame: DataFrame, spans: Sequence[Span]) ->
 
 
 def _counted(spark: SparkSession, frame: DataFrame, spans: Sequence[Span]) -> pa.Table:
-    """A row for each span, and each partition's rows without one."""
+    """Return one row for each span, and one for each partition's rows outside of all spans."""
     return spark.sql(
         _QUERY,
         lineage=frame.select(*LINEAGE),
@@ -96,12 +96,12 @@ group by topic, partition, span
 
 
 def _is_wide(span: Span) -> bool:
-    """Whether it has no link's length, but any: there are few of these, and they are in no bins."""
+    """Return whether the span may be of any length. There are few of these, and they are not put into bins."""
     return span.number in (BEYOND, FORGOTTEN)
 
 
 def _widths(spans: Iterable[Span]) -> dict[tuple[str, int], int]:
-    """How wide each partition's bins are: as its links are on average, so that there are twice as many at most."""
+    """Return the width of each partition's bins: its average link, so there are at most twice as many bins as links."""
     lengths: dict[tuple[str, int], list[int]] = {}
     for span in spans:
         found = lengths.setdefault((span.topic, span.partition), [])
@@ -135,7 +135,7 @@ def _bins_table(spans: Sequence[Span]) -> pa.Table:
 
 
 def _table(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> pa.Table:
-    """Its first column is text, the others are numbers."""
+    """Return a table whose first column is text; the others are numbers."""
     import pyarrow as pa
 
     types = [pa.string(), *[pa.int64()] * (len(names) - 1)]
@@ -144,6 +144,6 @@ def _table(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> pa.Table:
 
 
 def _frame(spark: SparkSession, table: pa.Table) -> DataFrame:
-    # Of a table without rows Spark does not take the columns by itself.
+    # Spark cannot infer the columns of a table without rows.
     first, *others = table.schema.names
     return spark.createDataFrame(table, ", ".join([f"{first} string", *(f"{name} bigint" for name in others)]))

@@ -1,4 +1,4 @@
-"""What an audit has gathered, of a table and of the cluster that it was landed from. Pure; judged in `verdict.py`."""
+"""The facts that an audit collects, about a table and the cluster that it was landed from. Pure; see `verdict.py`."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from sarameya_handlers.spark.tables.table import Leftover
 
 @attrs.frozen(slots=True, kw_only=True)
 class ChainFacts:
-    """One chain, as the table tells it."""
+    """A chain, as the table has it."""
 
     key: ChainKey
     head: Link | None
-    """What the table takes for its last link, before its links were read; None where it knows of none."""
+    """The last link according to the table, read before all links; None if there is none."""
     links: tuple[Link, ...] = ()
-    """All that it remembers, in order, before rows were counted."""
+    """All links that the table remembers, in order, read before rows were counted."""
     later: tuple[Link, ...] = ()
-    """Those that were appended while rows were counted."""
+    """Links that were appended while rows were counted."""
     problem: str = ""
-    """Why its links could not be read, or not to their end."""
+    """Why the links could not be read, or not to the end."""
 
     @property
     def last(self) -> Link | None:
-        """The last that is known, of all."""
+        """The last known link."""
         known = (*self.links, *self.later)
         return known[-1] if known else self.head
 
 
 @attrs.frozen(slots=True, order=True)
 class Span:
-    """A run of offsets `[start, stop)` whose rows are counted together."""
+    """A range of offsets `[start, stop)` whose rows are counted together."""
 
     topic: str
     partition: int
@@ -43,18 +43,18 @@ class Span:
     stop: int
     sink: str
     number: int
-    """The link's, or one of FORGOTTEN, BEYOND."""
+    """Number of the link, or FORGOTTEN, or BEYOND."""
 
 
 FORGOTTEN = 0
-"""In place of a link's number: what lies before the oldest link that the table remembers."""
+"""In place of a link's number: offsets before the oldest link that the table remembers."""
 BEYOND = -1
-"""In place of a link's number: what lies behind the last link."""
+"""In place of a link's number: offsets after the last link."""
 
 
 @attrs.frozen(slots=True)
 class Count:
-    """How many rows there are, and how they spread: over so many different offsets, from `first` to `last`."""
+    """The number of rows in a span, of different offsets among them, and the first and last offset."""
 
     rows: int
     offsets: int
@@ -69,7 +69,10 @@ class Count:
 
 @attrs.frozen(slots=True)
 class Stray:
-    """Rows in no span. `topic` or `partition` is None where the rows say none; then so are the offsets."""
+    """Rows outside of all spans.
+
+    `topic` or `partition` is None if the rows have none; the offsets are None then, too.
+    """
 
     topic: str | None
     partition: int | None
@@ -80,32 +83,32 @@ class Stray:
 
 @attrs.frozen(slots=True)
 class Counts:
-    """Rows of a table, by span. A span without any row has no count."""
+    """Rows of a table, by span. A span without rows has no count."""
 
     spans: Mapping[Span, Count]
     strays: Sequence[Stray] = ()
 
     @property
     def rows(self) -> int:
-        """Of the whole table."""
+        """Number of rows in the whole table."""
         return sum(count.rows for count in self.spans.values()) + sum(stray.rows for stray in self.strays)
 
 
 @attrs.frozen(slots=True, kw_only=True)
 class LogFacts:
-    """A partition's log. None and empty for what could not be told; `problem` says why of its start and end."""
+    """A partition's log. Unknown values are None or empty; `problem` says why start and end are unknown."""
 
     start: int | None = None
     end: int | None = None
     epoch_end: int | None = None
-    """Where the leader epoch of the head's last record ends in it; None where that is not known."""
+    """End of the leader epoch of the head's last record in this log; None if unknown."""
     topic_id: str = ""
     problem: str = ""
 
 
 @attrs.frozen(slots=True, kw_only=True)
 class GroupFacts:
-    """What a group has committed, or why that is not known."""
+    """A group's committed offsets, or the reason why they are unknown."""
 
     committed: Mapping[TopicPartition, CommittedOffset] = attrs.field(factory=dict)
     problem: str = ""
@@ -113,8 +116,10 @@ class GroupFacts:
 
 @attrs.frozen(slots=True, kw_only=True)
 class ClusterFacts:
-    """What the cluster says: commits from before the links were read, logs from after that, so that members that land
-    meanwhile are no contradiction."""
+    """Facts about the cluster.
+
+    Commits were read before the links, and logs after them, so members that land meanwhile cause no contradiction.
+    """
 
     groups: Mapping[str, GroupFacts] = attrs.field(factory=dict)
     logs: Mapping[TopicPartition, LogFacts] = attrs.field(factory=dict)
@@ -122,22 +127,22 @@ class ClusterFacts:
 
 @attrs.frozen(slots=True, kw_only=True)
 class Facts:
-    """All of it."""
+    """All facts of an audit."""
 
     table: str
     forgets: bool
-    """Whether the table may have forgotten its oldest links."""
+    """True if the table may have forgotten its oldest links."""
     chains: tuple[ChainFacts, ...]
     counts: Counts | None = None
-    """None where rows were not counted; then `uncounted` says why, or `unreadable` what went wrong."""
+    """None if rows were not counted: `uncounted` has the reason, or `unreadable` the error."""
     uncounted: str = ""
     unreadable: str = ""
     cluster: ClusterFacts | None = None
-    """None where no cluster was asked."""
+    """None if no cluster was requested."""
     unpublished: tuple[Unpublished, ...] = ()
-    """Rows that plain readers of the table miss until somebody publishes them."""
+    """Rows that plain readers of the table miss until a process publishes them."""
     leftovers: tuple[Leftover, ...] = ()
     unlisted: str = ""
     """Why leftovers could not be listed."""
     now: float
-    """Seconds since 1970, by the clock of whoever asks."""
+    """Seconds since 1970, on the clock of the auditing process."""

@@ -1,4 +1,4 @@
-"""What an audit finds: a code for programs, a line for people, and what to do. Pure."""
+"""Findings of an audit: a code for programs, a line for people, and a remedy. Pure."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import attrs
 
 
 class Severity(StrEnum):
-    """What a finding means for the proof."""
+    """The meaning of a finding for the proof."""
 
     WRONG = "wrong"
-    """The table does not hold each record exactly once, or landing in it cannot go on."""
+    """The table does not hold each record exactly once, or landing in it cannot continue."""
     UNPROVED = "unproved"
-    """It may, or may not: the reason may be harmless, but the table does not tell."""
+    """The table may be correct or not. The reason may be harmless, but the table does not show it."""
     NOTE = "note"
-    """To be known; it takes nothing from the proof."""
+    """Information without consequence for the proof."""
 
 
 class Code(StrEnum):
-    """What was found; `docs/audit.md` tells of each."""
+    """Kind of a finding; `docs/audit.md` describes each."""
 
     NO_CHAINS = "no-chains"
     LINKS_UNREADABLE = "links-unreadable"
@@ -75,21 +75,21 @@ SEVERITY = {
 
 @attrs.frozen(slots=True, kw_only=True)
 class Finding:
-    """One thing that was found. `where` is a chain, a partition, or empty for the table."""
+    """A finding. `where` is a chain, a partition, or empty for the table."""
 
     code: Code
     where: str
     text: str
     remedy: str = ""
     accepted: bool = False
-    """Whether whoever asked knows of it: then it takes nothing from the proof."""
+    """True if the user knows about it: then it has no consequence for the proof."""
 
     @property
     def severity(self) -> Severity:
-        """What its code amounts to, accepted or not."""
+        """Severity of the code, accepted or not."""
         return SEVERITY[self.code]
 
     @property
     def counts(self) -> bool:
-        """Whether the table is not proved because of it."""
+        """True if the finding prevents the proof."""
         return self.severity is not Severity.NOTE and not self.accepted

@@ -1,7 +1,7 @@
-"""Gathers what an audit judges, in an order in which members that go on landing are no contradiction.
+"""Collects the facts of an audit, in an order in which members that continue to land cause no contradiction.
 
-Commits first, then the links, the rows, the links that came meanwhile, and the logs at last: a commit is never beyond
-the links read after it, no row beyond those read after the rows, no link beyond the end of its log.
+The order is: committed offsets, links, rows, links appended meanwhile, logs. So no committed offset is beyond the
+links, no row beyond the links read after the rows, and no link beyond the end of its log.
 """
 
 from __future__ import annotations
@@ -36,19 +36,24 @@ _LOOK_AGAIN = 0.1
 
 @attrs.frozen(slots=True, kw_only=True)
 class Audit:
-    """What is audited, and how. `place` None: no cluster is asked."""
+    """Subject and options of an audit. No cluster is requested if `place` is None."""
 
     table: Table
     run: Run = without_spark
     place: Cluster | None = None
     counts_rows: bool = True
     by_spark: bool = False
-    """Whether `run` gives a session; rows are counted by Arrow, else."""
+    """True if `run` passes a session. Otherwise rows are counted by Arrow."""
     progress: Steps = attrs.field(factory=QuietSteps)
 
 
 async def gather(audit: Audit, now: float) -> Facts:
-    """All facts. Raises SarameyaError, and what Spark raises, where the table cannot be asked at all."""
+    """Collect all facts.
+
+    Raises:
+        SarameyaError: The table cannot be read at all.
+        Exception: Whatever Spark raises then.
+    """
     table, run, place = audit.table, audit.run, audit.place
     audit.progress(f"{table.name}: looking for its chains")
     heads = await run(lambda spark: read_heads(spark, table))
@@ -56,30 +61,30 @@ async def gather(audit: Audit, now: float) -> Facts:
     commits = await ask_groups(place, groups) if place else {}
     facts = await run(lambda spark: table_facts(spark, audit, heads, now))
     if place:
-        audit.progress("asking for the ends of the logs")
+        audit.progress("reading the ends of the logs")
         logs = await ask_logs(place, [chain.last for chain in facts.chains if chain.last is not None])
         facts = attrs.evolve(facts, cluster=ClusterFacts(groups=commits, logs=logs))
     return facts
 
 
 def table_facts(spark: SparkSession, audit: Audit, heads: Sequence[ChainFacts], now: float) -> Facts:
-    """What the table tells, of chains whose heads `read_heads` has read. Blocking."""
+    """Collect the table's facts about chains whose heads `read_heads` has read. Blocking."""
     table = audit.table
     audit.progress(f"reading the links of {counted(len(heads), 'chain')}")
     chains = tuple(with_links(spark, table, heads))
     facts = Facts(table=table.name, forgets=table.forgets, chains=chains, now=now)
     facts = _with_counts(spark, audit, facts)
-    # Where Spark has died, and not the table was unreadable, this raises.
+    # This raises if counting failed because Spark has died, and not because of the table.
     facts = attrs.evolve(facts, chains=tuple(with_later(spark, table, facts.chains)))
     facts = attrs.evolve(facts, unpublished=tuple(lasting_unpublished(spark, table)))
     try:
         return attrs.evolve(facts, leftovers=tuple(table.leftovers(spark)))
-    except HandlerError as error:  # not every place can be listed from everywhere
+    except HandlerError as error:  # some storages cannot be listed from here
         return attrs.evolve(facts, unlisted=str(error))
 
 
 def lasting_unpublished(spark: SparkSession, table: Table, looks: int = 20) -> list[Unpublished]:
-    """Return what is unpublished and stays so for two seconds: a process that lives publishes at once."""
+    """Return files that stay unpublished for two seconds: a live process publishes at once."""
     found = list(table.unpublished(spark))
     for _ in range(looks):
         if not found:
@@ -94,11 +99,11 @@ def lasting_unpublished(spark: SparkSession, table: Table, looks: int = 20) -> l
 
 
 def read_heads(spark: SparkSession, table: Table) -> list[ChainFacts]:
-    """Each chain with its head, or with why that cannot be proved."""
+    """Return each chain with its head, or with the reason why it cannot be read."""
     keys = sorted(table.keys(spark))
     try:
         heads = table.heads(spark, keys)
-    except ChainError:  # one of them; which, is told one by one
+    except ChainError:  # read one by one to find the broken one
         return [_with_head(spark, table, key) for key in keys]
     return [ChainFacts(key=key, head=heads.get(key)) for key in keys]
 
@@ -111,10 +116,10 @@ def _with_head(spark: SparkSession, table: Table, key: ChainKey) -> ChainFacts:
 
 
 def with_links(spark: SparkSession, table: Table, chains: Sequence[ChainFacts]) -> list[ChainFacts]:
-    """The chains with their links, or with why they cannot be read."""
+    """Return the chains with their links, or with the reason why they cannot be read."""
     try:
         links = table.all_links(spark, [chain.key for chain in chains])
-    except ChainError:  # one of them; which, is told one by one
+    except ChainError:  # read one by one to find the broken one
         return [_with_links(spark, table, chain) for chain in chains]
     return [attrs.evolve(chain, links=tuple(links.get(chain.key, ()))) for chain in chains]
 
@@ -127,7 +132,7 @@ def _with_links(spark: SparkSession, table: Table, chain: ChainFacts) -> ChainFa
 
 
 def with_later(spark: SparkSession, table: Table, chains: Iterable[ChainFacts]) -> list[ChainFacts]:
-    """The chains with the links that were appended since, and those that have begun since."""
+    """Return the chains with the links that were appended meanwhile, and chains that are new."""
     known = {chain.key: chain for chain in chains}
     now = {chain.key: chain for chain in read_heads(spark, table)}
     for key in sorted({*known, *now}):
@@ -155,9 +160,9 @@ def _with_later(spark: SparkSession, table: Table, chain: ChainFacts, last: Link
 
 def _with_counts(spark: SparkSession, audit: Audit, facts: Facts) -> Facts:
     if not audit.counts_rows:
-        return attrs.evolve(facts, uncounted="that was not wanted")
+        return attrs.evolve(facts, uncounted="--links-only")
     links = [link for chain in facts.chains for link in chain.links]
-    # Spark, which counts otherwise, tells nothing of how far it is.
+    # Spark reports no progress.
     total = None if audit.by_spark else sum(max(link.rows, 0) for link in links)
     audit.progress(f"counting rows, by {counted(len(links), 'link')}", total)
     spans = spans_of(facts.chains, forgets=facts.forgets).spans
@@ -167,7 +172,7 @@ def _with_counts(spark: SparkSession, audit: Audit, facts: Facts) -> Facts:
         if any(link.rows for link in links):
             raise
         found = Counts({})  # a table that has no rows yet may have no columns either
-    except Exception as error:  # noqa: BLE001  whatever a table's files make Spark or Arrow raise
+    except Exception as error:  # noqa: BLE001  Spark and Arrow raise many types for unreadable files
         return attrs.evolve(facts, unreadable=cause_of(error))
     if isinstance(found, str):
         return attrs.evolve(facts, uncounted=found)

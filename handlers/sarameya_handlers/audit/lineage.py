@@ -1,4 +1,4 @@
-"""The columns by which a row tells of which record it is: those of Spark's Kafka source. Pure."""
+"""The columns that identify the record of a row: those of Spark's Kafka source. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ LINEAGE = ("topic", "partition", "offset")
 
 
 def why_unknown(columns: Mapping[str, bool]) -> str:
-    """Why rows do not tell of which record they are; empty if they do. `columns`: of each of LINEAGE that is there,
-    whether it is of the type that it should be (a string, and two integers)."""
+    """Return why rows do not identify their records; empty if they do.
+
+    Args:
+        columns: The existing ones of LINEAGE, and whether each has the right type (a string, and two integers).
+    """
     if missing := [name for name in LINEAGE if name not in columns]:
-        return f"rows do not tell of which record they are: there is no column {_listed(missing)}"
+        return f"rows do not identify their records: there is no column {_listed(missing)}"
     if other := [name for name in LINEAGE if not columns[name]]:
-        return f"rows do not tell of which record they are: of another type than Kafka's is {_listed(other)}"
+        return f"rows do not identify their records: of another type than Kafka's is {_listed(other)}"
     return ""
 
 

@@ -1,7 +1,6 @@
-"""What `sarameya verify` prints: a table of chains, a line for each finding and the oldest leftovers, or a document for
-programs. Pure.
+"""Output of `sarameya verify`: chains, findings and the oldest leftovers as text, or all of it as JSON. Pure.
 
-`docs/audit.md` describes the document's fields, which stay.
+`docs/audit.md` describes the fields of the document, which do not change.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from sarameya_handlers.landing.links import Kind, Note
 from sarameya_handlers.spark.tables.table import Leftover
 
 _SHOWN = 20
-"""So many findings of one kind are printed; a document has all of them."""
+"""Maximum of printed findings of one kind. The document has all of them."""
 _LEFT = 5
-"""So many leftovers are printed; `sarameya sweep` and a document have all of them."""
+"""Maximum of printed leftovers. `sarameya sweep` and the document have all of them."""
 
 _HEADER = (
     "SINK", "TOPIC", "PARTITION", "GROUP", "LINKS", "FROM", "TO", "ROWS", "COUNTED", "COMMITTED", "LOG-END", "LAG",
@@ -32,7 +31,7 @@ _HEADER = (
 
 @attrs.frozen(slots=True)
 class ChainReport:
-    """A chain in figures. None for what is not known."""
+    """Figures of a chain. Unknown ones are None."""
 
     chain: ChainFacts
     group: str | None
@@ -40,7 +39,7 @@ class ChainReport:
     start: int | None
     stop: int | None
     rows: int | None
-    """As its commits have recorded."""
+    """Number of rows according to its commits."""
     counted: int | None
     committed: int | None
     note: Note | None
@@ -49,11 +48,12 @@ class ChainReport:
 
     @property
     def lag(self) -> int | None:
-        """What has not landed yet, in offsets."""
+        """Number of offsets that have not landed yet."""
         return None if self.log_end is None or self.stop is None else self.log_end - self.stop
 
 
 def chain_report(chain: ChainFacts, facts: Facts) -> ChainReport:
+    """Return the figures of a chain."""
     links, last = (*chain.links, *chain.later), chain.last
     recorded = [link.rows for link in links]
     group = last.origin.group if last else None
@@ -79,7 +79,7 @@ def chain_report(chain: ChainFacts, facts: Facts) -> ChainReport:
 
 
 def _counted(chain: ChainFacts, facts: Facts) -> int | None:
-    """The rows of its links; those that came later were not counted."""
+    """Return the rows of the chain's links. Links that were appended meanwhile are not counted."""
     if facts.counts is None:
         return None
     key = (chain.key.sink, chain.key.topic, chain.key.partition)
@@ -91,7 +91,7 @@ def _counted(chain: ChainFacts, facts: Facts) -> int | None:
 
 
 def report_text(facts: Facts, findings: Sequence[Finding]) -> str:
-    """For a person: chains, findings, the oldest leftovers, and the verdict in the last line."""
+    """Return the text for a person: chains, findings, the oldest leftovers, and the verdict in the last line."""
     parts = [f"TABLE {printable(facts.table)}"]
     if facts.chains:
         parts.append(table(_HEADER, [_row(chain_report(chain, facts)) for chain in facts.chains]))
@@ -122,7 +122,7 @@ def _row(report: ChainReport) -> tuple[str | int | None, ...]:
 
 
 def _lines(findings: Sequence[Finding]) -> list[str]:
-    """What is wrong first; the remedy behind the last semicolon."""
+    """Return the findings, wrong ones first. The remedy follows the last semicolon."""
     lines: list[str] = []
     shown: Counter[tuple[Code, bool]] = Counter()
     for severity in Severity:
@@ -141,7 +141,7 @@ def _lines(findings: Sequence[Finding]) -> list[str]:
 
 
 def finding_line(finding: Finding) -> str:
-    """`wrong     link-missing: landing/orders-3: link 7 is missing; restore ...`"""
+    """Return a line such as `wrong     link-missing: landing/orders-3: link 7 is missing; restore ...`."""
     what = "accepted" if finding.accepted and finding.severity is not Severity.NOTE else finding.severity
     text = ": ".join(part for part in (finding.where, finding.text) if part)
     remedy = f"; {finding.remedy}" if finding.remedy else ""
@@ -152,27 +152,28 @@ def _leftovers_text(leftovers: Sequence[Leftover], now: float) -> str:
     oldest = sorted(leftovers, key=lambda leftover: (leftover.changed, leftover.name))[:_LEFT]
     rows = [(leftover.name, leftover.size_bytes, age(now - leftover.changed), leftover.what) for leftover in oldest]
     more = len(leftovers) - len(oldest)
-    told = [f"and {more:,} more: sarameya sweep lists them"] if more else []
-    return "\n".join([table(("LEFTOVER", "BYTES", "AGE", "WHAT"), rows), *told])
+    footer = [f"and {more:,} more: sarameya sweep lists them"] if more else []
+    return "\n".join([table(("LEFTOVER", "BYTES", "AGE", "WHAT"), rows), *footer])
 
 
 def verdict_text(facts: Facts, findings: Sequence[Finding]) -> str:
-    """The last line."""
+    """Return the last line."""
     tally = Counter(finding.severity for finding in findings if finding.counts)
     if not is_proved(findings):
-        told = [f"{tally[severity]} {severity}" for severity in (Severity.WRONG, Severity.UNPROVED) if tally[severity]]
-        return f"NOT PROVED: {', '.join(told)}"
+        sums = [f"{tally[severity]} {severity}" for severity in (Severity.WRONG, Severity.UNPROVED) if tally[severity]]
+        return f"NOT PROVED: {', '.join(sums)}"
     links = sum(len(chain.links) + len(chain.later) for chain in facts.chains)
     proved = f"PROVED: {counted(len(facts.chains), 'chain')}, {amount(links, 'link')}"
     rows = "rows not counted" if facts.counts is None else f"{amount(facts.counts.rows, 'row')} counted"
     accepted = sum(finding.accepted and finding.severity is not Severity.NOTE for finding in findings)
-    return f"{proved}, {rows}" + (f", but for {counted(accepted, 'finding')} that you accept" if accepted else "")
+    return f"{proved}, {rows}" + (f", except for {counted(accepted, 'finding')} that you accept" if accepted else "")
 
 
 # -- for programs ------------------------------------------------------------------------------------
 
 
 def report_document(facts: Facts, findings: Sequence[Finding]) -> dict[str, Any]:
+    """Return the document for programs."""
     return {
         "table": facts.table,
         "proved": is_proved(findings),

@@ -1,4 +1,4 @@
-"""`sarameya rewind TABLE --to-version V`: has the group commit what matches a table that is restored to version V."""
+"""`sarameya rewind TABLE --to-version V`: sets a group's committed offsets back to the table's version V."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sarameya import CommittedOffset, DescribedGroup, ErrorCode, GroupAdmin, Sar
 from sarameya.service import Cluster, Steps, cluster, counted, epilog, listed, show, steps
 from sarameya_handlers.audit import arguments
 from sarameya_handlers.audit.cluster import group_facts, log_facts, open_admin
-from sarameya_handlers.audit.rewinding import Chains, Move, plan_rewind, rewind_document, rewind_text
+from sarameya_handlers.audit.rewinding import ChainRewind, Chains, plan_rewind, rewind_document, rewind_text
 from sarameya_handlers.audit.running import open_run
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.tables.table import Table
@@ -23,33 +23,36 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command to `parser`."""
     parser.description = (
-        "Show, and with --execute do, the reset of the groups that land in the table, so that they match an older "
-        "version of it: before or after it is restored to that, with the members stopped. Restoring the table itself "
-        "is its own format's business."
+        "Set the committed offsets of the groups that land in the table back to an older version of it. Stop the "
+        "members first; run it before or after the table is restored to that version. Restore the table itself with "
+        "the means of its format. Without --execute, only show the plan."
     )
     parser.epilog = epilog(
         "sarameya rewind delta:/lake/orders --to-version 41 --app landing.toml",
         "sarameya rewind parquet:landing/orders --to-head --bootstrap localhost:9092 --execute",
-        exit_codes="0 done, or shown; 1 a group is active or could not be reset, or landing would not go on; "
+        exit_codes="0 done, or shown; 1 a group is active or could not be reset, or landing could not continue; "
         "2 the command line or configuration must change",
     )
     target = parser.add_mutually_exclusive_group(required=True)
-    target.add_argument(
-        "--to-version", metavar="V", help="the version of the table: Delta's number, Iceberg's snapshot id"
-    )
+    target.add_argument("--to-version", metavar="V", help="version of the table: Delta's number, Iceberg's snapshot id")
     target.add_argument(
         "--to-head",
         action="store_true",
-        help="the table as it stands: where it keeps no versions, or was restored already",
+        help="the table as it is now: if it has no versions, or is restored already",
     )
-    parser.add_argument("--execute", action="store_true", help="do it; without this it is only shown")
+    parser.add_argument("--execute", action="store_true", help="commit the offsets; by default the plan is only shown")
     arguments.add_arguments(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 where all is done, or shown without a problem. Raises SarameyaError."""
+    """Rewind, or show the plan. Return 0 if there was no problem.
+
+    Raises:
+        SarameyaError: A group is active, or the table or the cluster cannot be read.
+    """
     place = cluster(args)
     table = arguments.table_of(args)
     to = f"version {args.to_version}" if args.to_version is not None else "its head"
@@ -70,18 +73,21 @@ def run(args: argparse.Namespace) -> int:
 
 async def _read(args: argparse.Namespace, table: Table, progress: Steps) -> Chains:
     async with open_run(table, arguments.spark_options(args), progress, by_spark=bool(args.spark)) as run:
-        progress(f"{table.name}: looking for its chains")
+        progress(f"{table.name}: reading its chains")
         chains = await run(lambda spark: read_chains(spark, table, args.to_version))
     if not (chains.now or chains.then):
         raise SarameyaError(
-            f"{table.name} has no chain of links, so no group is to match it; give the table as its sink has it"
+            f"{table.name} has no chain of links, so there is no group to rewind; name the table as its sink does"
         )
     return chains
 
 
 def read_chains(spark: SparkSession, table: Table, version: str | None) -> Chains:
-    """The heads now and then, and where chains begin that were not there then. Blocking. Raises HandlerError where the
-    table keeps no versions, or not this one."""
+    """Return the heads now and in the older version, and the first link of chains that this version lacks. Blocking.
+
+    Raises:
+        HandlerError: The table has no versions, or not this one.
+    """
     now = table.heads(spark, table.keys(spark))
     then = dict(now) if version is None else table.heads_at(spark, version)
     first: dict[ChainKey, Link] = {}
@@ -94,10 +100,12 @@ def read_chains(spark: SparkSession, table: Table, version: str | None) -> Chain
 # -- the groups --------------------------------------------------------------------------------------
 
 
-async def _rewind(place: Cluster, chains: Chains, execute: bool, progress: Steps) -> tuple[list[Move], dict[str, str]]:
+async def _rewind(
+    place: Cluster, chains: Chains, execute: bool, progress: Steps
+) -> tuple[list[ChainRewind], dict[str, str]]:
     heads = (*chains.now.values(), *chains.then.values())
     names = sorted({head.origin.group for head in heads})
-    progress(f"asking for {counted(len(names), 'group')} and their logs")
+    progress(f"reading {counted(len(names), 'group')} and their logs")
     async with open_admin(place) as admin:
         described = [await admin.describe(name) for name in names]
         groups = {name: await group_facts(admin, name) for name in names}
@@ -106,8 +114,8 @@ async def _rewind(place: Cluster, chains: Chains, execute: bool, progress: Steps
         moves = plan_rewind(chains, groups, logs)
         active = {group.group: _members(group) for group in described if group.is_active}
         if execute and active:
-            told = "; ".join(f"group {group!r} is active: {members}" for group, members in active.items())
-            raise SarameyaError(f"{told}; stop its members first, nothing was changed")
+            groups_text = "; ".join(f"group {group!r} is active: {members}" for group, members in active.items())
+            raise SarameyaError(f"{groups_text}; stop its members first, nothing was changed")
         if execute:
             progress("resetting them", len(names))
             planned, moves = moves, []
@@ -122,8 +130,8 @@ def _members(group: DescribedGroup) -> str:
     return f"{counted(len(names), 'member')}: {listed(names)}" if names else f"it is {group.state}"
 
 
-async def _commit(admin: GroupAdmin, group: str, moves: Sequence[Move]) -> list[Move]:
-    """The group's moves, made; each with what the coordinator has refused of it."""
+async def _commit(admin: GroupAdmin, group: str, moves: Sequence[ChainRewind]) -> list[ChainRewind]:
+    """Commit the group's new offsets. Return its moves, each with the coordinator's refusal, if any."""
     own = [move for move in moves if move.group == group]
     wanted: dict[TopicPartition, CommittedOffset] = {
         move.key.topic_partition: move.after for move in own if move.after is not None

@@ -1,9 +1,4 @@
-"""What a group must have committed for a table that is restored to an older version: pure.
-
-The table rules where landing goes on; the commit's note is held against it at the start (`landing/starting.py`). So
-each partition's commit is made that of the table's older head: its end, and the note of its link. Where the table had
-no chain yet, the commit goes back to where the chain began, without a note.
-"""
+"""The offsets that a group must commit for a table that is restored to an older version. Pure."""
 
 from __future__ import annotations
 
@@ -23,19 +18,22 @@ from sarameya_handlers.landing.starting import Log, begin
 
 @attrs.frozen(slots=True, kw_only=True)
 class Chains:
-    """What a table tells of its chains."""
+    """The chains of a table, now and in the older version."""
 
     now: Mapping[ChainKey, Link]
-    """Their heads."""
+    """The heads now."""
     then: Mapping[ChainKey, Link]
-    """The heads that groups are to match: those of the older version, or those of now."""
+    """The heads that groups have to match: those of the older version, or those of now."""
     first: Mapping[ChainKey, Link] = attrs.field(factory=dict)
-    """The first link of each chain that the older version lacks, as far as the table remembers it."""
+    """The first link of each chain that the older version lacks, if the table remembers it."""
 
 
 @attrs.frozen(slots=True, kw_only=True)
-class Move:
-    """One chain's part of a rewind: what its group commits. `after` None: nothing can be, or has to be."""
+class ChainRewind:
+    """The rewind of one chain: the offset that its group commits.
+
+    `after` is None if none can be, or has to be, committed.
+    """
 
     key: ChainKey
     group: str
@@ -45,15 +43,15 @@ class Move:
     after: CommittedOffset | None
     remark: str = ""
     problem: str = ""
-    """Why landing would not go on from there, or why nothing can be committed."""
+    """Why landing could not continue from there, or why nothing can be committed."""
     error: str = ""
     """Why the coordinator refused it."""
 
 
 def plan_rewind(
     chains: Chains, groups: Mapping[str, GroupFacts], logs: Mapping[TopicPartition, LogFacts]
-) -> list[Move]:
-    """A move for each chain that the table has, had then, or must have had by what a group has committed."""
+) -> list[ChainRewind]:
+    """Return a move for each chain of the table, of its older version, or that a committed offset gives evidence of."""
     heads = {**chains.then, **chains.now}
     known = {key: head.origin for key, head in heads.items()}
     known |= _only_committed(known, groups)
@@ -62,8 +60,10 @@ def plan_rewind(
 
 
 def _only_committed(known: Mapping[ChainKey, Origin], groups: Mapping[str, GroupFacts]) -> dict[ChainKey, Origin]:
-    """Chains that are in no version that was looked at, but of which a commit tells, beside others of their sink, topic
-    and group: they began after that version, and the table was restored since."""
+    """Return chains that no version shows, but that a commit names, beside others of their sink, topic and group.
+
+    They were started after the older version, and the table was restored since.
+    """
     there = {(key.sink, key.topic, origin.group): origin for key, origin in known.items()}
     found: dict[ChainKey, Origin] = {}
     for group, facts in groups.items():
@@ -83,63 +83,63 @@ def _move(
     chains: Chains,
     groups: Mapping[str, GroupFacts],
     logs: Mapping[TopicPartition, LogFacts],
-) -> Move:
+) -> ChainRewind:
     group, log = groups.get(origin.group, GroupFacts()), logs.get(key.topic_partition, LogFacts())
     now, then = chains.now.get(key), chains.then.get(key)
     before = group.committed.get(key.topic_partition)
-    move = Move(key=key, group=origin.group, now=now, then=then, before=before, after=None)
+    move = ChainRewind(key=key, group=origin.group, now=now, then=then, before=before, after=None)
     if group.problem:
-        return attrs.evolve(move, problem=f"what the group has committed is not known: {group.problem}")
+        return attrs.evolve(move, problem=f"the group's committed offsets are unknown: {group.problem}")
     if then is not None:
         after = CommittedOffset(then.to_offset, Note.of(then).to_metadata(), then.leader_epoch)
         if before is not None and _says(before, then):
-            return attrs.evolve(move, remark="it says so already", problem=_refusal(key, origin, then, before, log))
+            return attrs.evolve(move, remark="committed already", problem=_refusal(key, origin, then, before, log))
         return attrs.evolve(move, after=after, problem=_refusal(key, origin, then, after, log))
     return _to_the_beginning(move, chains.first.get(key), origin, log)
 
 
-def _told_apart(moves: Sequence[Move]) -> list[Move]:
-    """A group commits once for a partition: of several sinks, for that which it has landed it as."""
+def _told_apart(moves: Sequence[ChainRewind]) -> list[ChainRewind]:
+    """Choose one sink for each group and partition, which has only one commit: the one that the last commit names."""
     sinks: dict[tuple[str, TopicPartition], list[str]] = {}
     for move in moves:
         sinks.setdefault((move.group, move.key.topic_partition), []).append(move.key.sink)
-    found: list[Move] = []
+    found: list[ChainRewind] = []
     for move in moves:
         note = Note.from_metadata(move.before.metadata) if move.before else None
         others = [sink for sink in sinks[move.group, move.key.topic_partition] if sink != move.key.sink]
         if others and (note is None or note.sink != move.key.sink):
-            told = ", ".join(map(repr, others))
+            names = ", ".join(map(repr, others))
             move = attrs.evolve(
-                move, after=None, problem="", remark=f"the group lands it as sink {told}, too: left as is"
+                move, after=None, problem="", remark=f"the group lands it as sink {names}, too: left as is"
             )
         found.append(move)
     return found
 
 
 def _says(commit: CommittedOffset, head: Link) -> bool:
-    """Whether a start at this head finds nothing against this commit; its offset may be in a tail without records."""
+    """Return whether the commit matches this head already. Its offset may be later, in a tail without records."""
     return Note.from_metadata(commit.metadata) == Note.of(head) and commit.offset >= head.to_offset
 
 
-def _to_the_beginning(move: Move, first: Link | None, origin: Origin, log: LogFacts) -> Move:
+def _to_the_beginning(move: ChainRewind, first: Link | None, origin: Origin, log: LogFacts) -> ChainRewind:
     if first is not None and first.number == 1:
-        offset, remark = first.from_offset, "the chain had not begun: to where it begins"
+        offset, remark = first.from_offset, "the chain did not exist yet: back to its first offset"
     elif log.start is not None:
-        offset, remark = log.start, "the chain had not begun, and where it begins is not known: to the log's start"
+        offset, remark = log.start, "the chain did not exist yet, and its first offset is unknown: to the log start"
     else:
-        problem = f"the chain had not begun, and its log is not known: {log.problem or 'nobody has told'}"
+        problem = f"the chain did not exist yet, and its log is unknown: {log.problem or 'no broker responded'}"
         return attrs.evolve(move, problem=problem)
     after = CommittedOffset(offset, "", UNKNOWN_EPOCH)
     problem = _refusal(move.key, origin, None, after, log)
     if log.start is not None and log.start > offset:
-        problem = f"the log begins at {log.start}: {offsets(offset, log.start)} are gone and cannot land again"
+        problem = f"the log starts at {log.start}: {offsets(offset, log.start)} are deleted and cannot land again"
     if move.before == after:
-        return attrs.evolve(move, remark="it says so already", problem=problem)
+        return attrs.evolve(move, remark="committed already", problem=problem)
     return attrs.evolve(move, after=after, remark=remark, problem=problem)
 
 
 def _refusal(key: ChainKey, origin: Origin, head: Link | None, commit: CommittedOffset, log: LogFacts) -> str:
-    """What the next owner would be refused with: empty if it may go on."""
+    """Return the reason why the next owner could not start; empty if it could."""
     known = Log(start=0, end=2**63 - 1)
     if log.start is not None and log.end is not None:
         known = Log(start=log.start, end=log.end, epoch_end=log.epoch_end)
@@ -150,13 +150,13 @@ def _refusal(key: ChainKey, origin: Origin, head: Link | None, commit: Committed
     return ""
 
 
-# -- what is told ------------------------------------------------------------------------------------
+# -- output ------------------------------------------------------------------------------------------
 
 _HEADER = ("SINK", "TOPIC", "PARTITION", "GROUP", "HEAD", "TO-HEAD", "COMMITTED", "NEW-COMMIT", "REMARK")
 
 
-def rewind_text(name: str, to: str, moves: Sequence[Move], active: Mapping[str, str], *, executed: bool) -> str:
-    """For a person. `active`: of groups that have members, who they are."""
+def rewind_text(name: str, to: str, moves: Sequence[ChainRewind], active: Mapping[str, str], *, executed: bool) -> str:
+    """Return the text for a person. `active` has the members of active groups."""
     rows = [
         (
             move.key.sink,
@@ -186,29 +186,29 @@ def _commit_text(commit: CommittedOffset | None) -> str:
     return f"{commit.offset} (link {note.number})" if note else str(commit.offset)
 
 
-def _told(move: Move) -> str:
+def _told(move: ChainRewind) -> str:
     if move.error:
         return f"not changed: {move.error}"
     return "; ".join(part for part in (move.remark, move.problem) if part)
 
 
-def _advice(moves: Sequence[Move], active: Mapping[str, str], executed: bool) -> Iterable[str]:
+def _advice(moves: Sequence[ChainRewind], active: Mapping[str, str], executed: bool) -> Iterable[str]:
     for group, members in active.items():
         yield f"Group {group!r} is active: {members}. Stop its members before anything is restored or committed."
     changes = sum(move.after is not None for move in moves)
     if problems := sum(bool(move.problem) for move in moves):
-        yield f"Landing would not go on in {counted(problems, 'chain')}: see the notes."
+        yield f"Landing could not continue in {counted(problems, 'chain')}: see the remarks."
     if executed:
         refused = sum(bool(move.error) for move in moves)
-        yield f"Done, but for {counted(refused, 'partition')}." if refused else "Done."
+        yield f"Done, except for {counted(refused, 'partition')}." if refused else "Done."
     elif changes:
         yield f"{counted(changes, 'commit')} to be changed. Nothing is changed yet: add --execute to do it."
     else:
         yield "Nothing has to be changed."
 
 
-def rewind_document(name: str, to: str, moves: Sequence[Move], *, executed: bool) -> dict[str, Any]:
-    """For programs."""
+def rewind_document(name: str, to: str, moves: Sequence[ChainRewind], *, executed: bool) -> dict[str, Any]:
+    """Return the document for programs."""
     return {
         "table": name,
         "to": to,

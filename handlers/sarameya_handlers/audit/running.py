@@ -1,4 +1,4 @@
-"""Where an audit's blocking calls run: in a thread, with the SparkSession that the table needs, or with none."""
+"""Runs an audit's blocking calls in a thread, with the SparkSession that the table needs, or without one."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AskError(SarameyaError):
-    """Spark could not tell what a table was asked."""
+class SparkQueryError(SarameyaError):
+    """Spark could not answer a query about the table."""
 
 
 class Run(Protocol):
-    """Runs `work(session)` in a thread and gives its result, or raises what it raises."""
+    """Runs `work(session)` in a thread, and returns or raises its result."""
 
     def __call__(self, work: Callable[[SparkSession], T]) -> Awaitable[T]: ...
 
 
 async def without_spark(work: Callable[[SparkSession], T]) -> T:
-    """For tables that do not need Spark: the session is None."""
+    """Run `work` for a table that does not need Spark: the session is None."""
     return await trio.to_thread.run_sync(work, cast("SparkSession", None), abandon_on_cancel=True)
 
 
@@ -42,7 +42,7 @@ async def without_spark(work: Callable[[SparkSession], T]) -> T:
 async def open_run(
     table: Table, options: SparkOptions, progress: Steps, *, by_spark: bool = False
 ) -> AsyncIterator[Run]:
-    """Runs what is asked of this table; with a session where it needs one or `by_spark` says so."""
+    """Open a runner of blocking calls; with a session if the table needs one, or `by_spark` is set."""
     if not (table.needs_spark or by_spark):
         yield without_spark
         return
@@ -58,7 +58,9 @@ def _by(engine: Engine) -> Run:
         except SarameyaError:
             raise
         except Exception as error:
-            # Here, while Spark is there: afterwards such an error has no text any more.
-            raise AskError(f"{cause_of(error)}; has Spark what the table needs (--conf: jars, catalogs)?") from error
+            # Read the text now: once Spark has stopped, the error has none.
+            raise SparkQueryError(
+                f"{cause_of(error)}; check that Spark has the jars and catalogs of the table (--conf)"
+            ) from error
 
     return run

@@ -1,4 +1,4 @@
-"""Which offsets' rows are counted together: those of each link, and what lies before and behind all of them. Pure."""
+"""Offset ranges whose rows are counted together: each link's, and those before and after all links. Pure."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from sarameya_handlers.audit.facts import BEYOND, FORGOTTEN, ChainFacts, Span
 from sarameya_handlers.landing.links import Kind, Link
 
 END = 2**63 - 1
-"""Behind every offset."""
+"""An offset after every other."""
 
 
 @attrs.frozen(slots=True)
 class Spans:
-    """Spans that do not overlap, in order. Of the partitions in `uncounted` there are none, for the reason given."""
+    """Spans in order, without overlap. Partitions in `uncounted` have none; the values are the reasons."""
 
     spans: tuple[Span, ...] = ()
     uncounted: dict[TopicPartition, str] = attrs.field(factory=dict)
 
 
 def spans_of(chains: Iterable[ChainFacts], *, forgets: bool) -> Spans:
-    """The spans of all chains. `forgets`: the table may have forgotten its oldest links."""
+    """Return the spans of all chains. `forgets`: the table may have forgotten its oldest links."""
     by_partition: dict[TopicPartition, list[ChainFacts]] = {}
     for chain in chains:
         if chain.links:
@@ -65,4 +65,4 @@ def _overlap(chains: list[ChainFacts]) -> str:
     if len(chains) == 1:
         return "its links overlap"
     sinks = ", ".join(sorted(repr(chain.key.sink) for chain in chains))
-    return f"the sinks {sinks} have landed the same offsets, and rows do not tell whose they are"
+    return f"the sinks {sinks} have landed the same offsets, and rows do not name their sink"

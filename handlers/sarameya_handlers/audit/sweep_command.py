@@ -1,4 +1,4 @@
-"""`sarameya sweep TABLE --older-than AGE`: removes what landings that did not win, or did not end, have left behind."""
+"""`sarameya sweep TABLE --older-than AGE`: removes files left by failed or losing writes."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command to `parser`."""
     parser.description = (
-        "Show what landings that did not win, or did not end, have left behind, and with --execute remove it: no link "
-        "names it, and no reader sees it. A compaction that was killed is finished by --execute. Members may go on "
-        "landing meanwhile, but beside a Spark driver of the sweep's own, where the table loses commits of two: "
+        "Show files left by failed or losing writes, and with --execute remove them. No link names these files, and no "
+        "reader sees them. --execute also finishes a compaction that was killed. Members may continue to land "
+        "meanwhile, unless the table loses commits of two Spark drivers and the sweep starts its own: see "
         "--single-driver."
     )
     parser.epilog = epilog(
@@ -51,32 +52,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=arguments.seconds,
         required=True,
         metavar="AGE",
-        help="what has not changed for so long: 90min, 12h, 1d, 2w",
+        help="remove only files unchanged for this time: 90min, 12h, 1d, 2w",
     )
-    parser.add_argument("--execute", action="store_true", help="do it; without this it is only shown")
+    parser.add_argument("--execute", action="store_true", help="remove the files; by default they are only shown")
     parser.add_argument(
         "--force",
         action="store_true",
-        help=f"allow less than {age(SAFE_AGE)}: landings that are on their way fail, and are tried again",
+        help=f"allow less than {age(SAFE_AGE)}: writes under way fail, and are retried",
     )
     parser.add_argument(
         "--single-driver",
         action="store_true",
-        help="say that no other Spark driver commits to the table meanwhile: its members are stopped, or land through "
-        "the Spark that --spark names; for tables that lose commits of two drivers",
+        help="confirm that no other Spark driver commits to the table meanwhile: its members are stopped, or land "
+        "through the Spark that --spark names; for tables that lose commits of two drivers",
     )
     arguments.add_table_arguments(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 where all that is due is removed, or only shown. Raises SarameyaError."""
+    """Sweep, or show the plan. Return 0 if no removal failed.
+
+    Raises:
+        SarameyaError: The arguments are invalid, or the table cannot be read.
+    """
     if args.older_than < SAFE_AGE and not args.force:
         raise ConfigError(
             "--older-than",
             age(args.older_than),
-            f"must be at least {age(SAFE_AGE)}: what is younger may be a landing on its way, which would fail and be "
-            "tried again; --force allows it",
+            f"must be at least {age(SAFE_AGE)}: younger files may belong to a write under way, which would fail and be "
+            "retried; --force allows it",
         )
     table = arguments.table_of(args)
     sweep = trio.run(_sweep, args, table)
@@ -93,7 +98,7 @@ async def _with_steps(args: argparse.Namespace, table: Table, progress: Steps) -
     async with open_run(table, arguments.spark_options(args), progress, by_spark=bool(args.spark)) as run:
         if args.execute:
             await run(lambda spark: claim_driver(spark, table, is_single=args.single_driver))
-        progress(f"{table.name}: looking for what was left behind")
+        progress(f"{table.name}: looking for leftovers")
         unpublished = await run(table.unpublished)
         if args.execute and unpublished:
             await run(table.recover)
@@ -101,7 +106,7 @@ async def _with_steps(args: argparse.Namespace, table: Table, progress: Steps) -
         heads = await run(lambda spark: table.heads(spark, table.keys(spark)))
         restate = to_restate(heads.values(), plan)
         if args.execute and any(swept.is_due for swept in plan):
-            progress("removing it", sum(swept.is_due for swept in plan))
+            progress("removing them", sum(swept.is_due for swept in plan))
             plan = await _execute(run, table, plan, restate, progress)
     return Sweep(
         table=table.name,
@@ -118,7 +123,7 @@ async def _execute(
 ) -> list[Swept]:
     if restate:
         await run(lambda spark: restate_heads(spark, table, restate, time.time()))
-    # What has won meanwhile is no leftover any more, and now nothing of it can win.
+    # An attempt that has won meanwhile is no leftover any more. After the new links none of the others can win.
     still = {leftover.name for leftover in await run(table.leftovers)}
     done: list[Swept] = []
     for swept in plan:
@@ -130,7 +135,11 @@ async def _execute(
 
 
 def restate_heads(spark: SparkSession, table: Table, heads: Sequence[Link], now: float) -> None:
-    """Have a link behind each of these heads: ours, or whoever's. Blocking. Raises LandingError where there is none."""
+    """Append an empty link after each of these heads, unless another process has appended one. Blocking.
+
+    Raises:
+        LandingError: A head still has no link after it.
+    """
     table.open_unstaged(spark)
     for first in range(0, len(heads), table.landings_a_job):
         some = heads[first : first + table.landings_a_job]
@@ -143,20 +152,22 @@ def restate_heads(spark: SparkSession, table: Table, heads: Sequence[Link], now:
 
 
 class _NoRows:
-    """The shape of links that bring nothing."""
+    """Rows of links that have none."""
 
     is_plain = True
 
     def frame(self, spark: SparkSession, landing: Landing) -> DataFrame:
+        """Raise: no link has rows."""
         raise AssertionError(f"{landing} has no rows")
 
     def frames(self, spark: SparkSession, landings: Sequence[Landing]) -> Sequence[DataFrame]:
+        """Return no frames: never called with a link."""
         return [self.frame(spark, landing) for landing in landings]
 
 
 def _removed(spark: SparkSession, table: Table, swept: Swept) -> Swept:
     try:
         table.remove(spark, swept.leftover)
-    except Exception as error:  # noqa: BLE001  each is told, whatever a table's storage raises, and the next is tried
+    except Exception as error:  # noqa: BLE001  any error of the storage is reported, and the next file is tried
         return attrs.evolve(swept, error=cause_of(error))
     return attrs.evolve(swept, is_removed=True)

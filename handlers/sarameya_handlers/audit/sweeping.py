@@ -1,9 +1,8 @@
-"""What is swept of a table, and which chains are re-stated before: pure.
+"""The plan of a sweep: the leftovers to remove, and the chains whose heads are restated before. Pure.
 
-Whoever left something behind may be asleep, not dead: a process that was stopped in the middle of a landing appends
-its link when it wakes, if nobody else has taken its number, and its data must be there then. So the number is taken
-first: a chain in which nothing has been appended since is given an empty link that re-states its head. After that
-nothing that was there before can win any more, however late it wakes.
+The process that left a file may be asleep, not dead. When it wakes, it appends its link if no other owner has taken the
+number, and its data must exist then. So the sweep takes the number first: a chain that has got no link since gets an
+empty one that restates its head. After that no older attempt can win, however late its process wakes.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from sarameya_handlers.landing.links import Kind, Link
 from sarameya_handlers.spark.tables.table import Leftover
 
 SAFE_AGE = 3_600.0
-"""Seconds in which a landing may be on its way: sweeping what is younger has to be forced."""
+"""Seconds for which a write may be under way. Sweeping younger files has to be forced."""
 SKEW = 300.0
 """Seconds by which the clocks of a table's writers may differ."""
 
 
 @attrs.frozen(slots=True, kw_only=True)
 class Swept:
-    """A leftover, and what becomes of it."""
+    """A leftover, and the result of its removal."""
 
     leftover: Leftover
     age: float
@@ -39,8 +38,11 @@ class Swept:
 
 
 def plan_sweep(leftovers: Iterable[Leftover], older_than: float, now: float, *, is_forced: bool = False) -> list[Swept]:
-    """Those that have not changed for `older_than` seconds are due, and, unless it `is_forced`, for as long as somebody
-    else's job may have them on its way; the oldest first."""
+    """Plan which leftovers to remove; the oldest come first.
+
+    Due are those unchanged for `older_than` seconds and, unless the sweep `is_forced`, for as long as a job of another
+    process may still use them.
+    """
 
     def planned(leftover: Leftover) -> Swept:
         age = now - leftover.changed
@@ -52,7 +54,7 @@ def plan_sweep(leftovers: Iterable[Leftover], older_than: float, now: float, *, 
 
 
 def to_restate(heads: Iterable[Link], plan: Iterable[Swept]) -> list[Link]:
-    """The heads behind which what is due might still be appended: they are no younger than it, for sure."""
+    """Return the heads after which a due leftover might still be appended: those that may be older than it."""
     newest = max((swept.leftover.changed for swept in plan if swept.is_due), default=None)
     if newest is None:
         return []
@@ -60,39 +62,39 @@ def to_restate(heads: Iterable[Link], plan: Iterable[Swept]) -> list[Link]:
 
 
 def restated(head: Link, now: float) -> Link:
-    """The link that takes the next number."""
+    """Return the empty link that takes the next number."""
     return Chain(head.key, head.origin, head).propose(
         head.to_offset, head.to_offset, attempt=uuid.uuid4().hex, kind=Kind.RESTATED, tried_at=int(now * 1000)
     )
 
 
-# -- what is told ------------------------------------------------------------------------------------
+# -- output ------------------------------------------------------------------------------------------
 
 _SHOWN = 100
 
 
 @attrs.frozen(slots=True, kw_only=True)
 class Sweep:
-    """What a sweep has found of a table, and, where it `is_executed`, has done."""
+    """The findings of a sweep, and its results if it `is_executed`."""
 
     table: str
     older_than: float
     is_executed: bool
     unpublished: Sequence[Unpublished] = ()
-    """Published where it `is_executed`."""
+    """Files to publish; published if the sweep `is_executed`."""
     restate: Sequence[Link] = ()
     """Heads of the chains that get an empty link."""
     plan: Sequence[Swept] = ()
 
 
 def sweep_text(sweep: Sweep) -> str:
-    """Return what a person reads."""
+    """Return the text for a person."""
     plan, executed = sweep.plan, sweep.is_executed
     parts = [f"TABLE {sweep.table}"]
     if sweep.unpublished:
         parts.append("\n".join(_unpublished(sweep)))
     if not plan:
-        return "\n\n".join([*parts, "Nothing has been left behind."])
+        return "\n\n".join([*parts, "There are no leftovers."])
     rows = [
         (_fate(swept, executed), age(swept.age), swept.leftover.size_bytes, swept.leftover.what, swept.leftover.name)
         for swept in plan[:_SHOWN]
@@ -120,7 +122,7 @@ def _fate(swept: Swept, executed: bool) -> str:
         return "kept: too young"
     if not executed:
         return "to be removed"
-    return "removed" if swept.is_removed else "kept: it is no leftover any more"
+    return "removed" if swept.is_removed else "kept: no longer a leftover"
 
 
 def _sums(plan: Sequence[Swept], restate: Sequence[Link], executed: bool) -> list[str]:
@@ -130,7 +132,7 @@ def _sums(plan: Sequence[Swept], restate: Sequence[Link], executed: bool) -> lis
     lines = []
     if restate:
         what = "was given" if executed else "will be given"
-        lines.append(f"{chains} {what} an empty link first, so that nothing that is removed can still be appended.")
+        lines.append(f"{chains} {what} an empty link first, so that no removed file can still be appended.")
     if executed:
         lines.append(f"{amount(len(due), 'leftover')} of {size:,} bytes removed.")
     else:
@@ -141,7 +143,7 @@ def _sums(plan: Sequence[Swept], restate: Sequence[Link], executed: bool) -> lis
 
 
 def sweep_document(sweep: Sweep) -> dict[str, Any]:
-    """Return what programs read."""
+    """Return the document for programs."""
     return {
         "table": sweep.table,
         "executed": sweep.is_executed,

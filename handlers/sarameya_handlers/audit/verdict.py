@@ -1,7 +1,7 @@
-"""What the facts amount to: each thing that is wrong, cannot be proved, or should be known. Pure: no Spark, no clock.
+"""Judges the facts: everything that is wrong, cannot be proved, or should be known. Pure: no Spark, no clock.
 
-The links prove that ranges are contiguous and no number is given twice; rows, where they tell of which record they are,
-that each range holds what its commit recorded; the start rule itself, that the next owner of each partition can go on.
+The links prove that ranges are contiguous and numbers unique. Rows, if they identify their records, prove that each
+range holds what its commit recorded. The start rule itself proves that the next owner of each partition can start.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _RESTORE = "restore the table from before that was done, and rewind its group"
 
 
 def judge(facts: Facts, accept: Collection[Code] = ()) -> list[Finding]:
-    """All findings: of the links, the rows, the cluster, and what was left behind. Those in `accept` are known of."""
+    """Return all findings: of links, rows, the cluster, and leftovers. Codes in `accept` are marked as accepted."""
     found = [*_links(facts), *row_findings(facts), *cluster_findings(facts), *_unpublished(facts), *_leftovers(facts)]
     return [attrs.evolve(finding, accepted=finding.code in accept) for finding in found]
 
 
 def is_proved(findings: Collection[Finding]) -> bool:
-    """Whether nothing is wrong, and nothing is left unproved that is not accepted."""
+    """Return whether nothing is wrong, and everything unproved is accepted."""
     return not any(finding.counts for finding in findings)
 
 
@@ -38,7 +38,7 @@ def _links(facts: Facts) -> Iterator[Finding]:
             code=Code.NO_CHAINS,
             where="",
             text=f"{facts.table} has no chain of links: no sink has landed in it",
-            remedy="look whether it is named as its sink names it",
+            remedy="check that it is named as in its sink's option `table`",
         )
     for chain in facts.chains:
         yield from _chain(chain, facts.forgets)
@@ -91,12 +91,12 @@ def _pair(where: str, previous: Link, link: Link) -> Iterator[Finding]:
         yield Finding(code=Code.RANGE_BROKEN, where=where, text=f"{text}{between} are {what}", remedy=_RESTORE)
     if link.origin.is_other(previous.origin) or link.key != previous.key:
         text = f"link {link.number} is of {_origin(link)}, link {previous.number} of {_origin(previous)}"
-        remedy = "land each group's, and a topic that was made anew, as a sink of its own"
+        remedy = "use a separate sink for each group, and for a topic that was recreated"
         yield Finding(code=Code.ORIGIN_CHANGED, where=where, text=text, remedy=remedy)
 
 
 def _end(where: str, chain: ChainFacts) -> Iterator[Finding]:
-    """What the table takes for its head has to be among the links."""
+    """Check that the head, according to the table, is among the links."""
     head, known = chain.head, (*chain.links, *chain.later)
     if head is None:
         if not known:
@@ -125,14 +125,14 @@ def _unpublished(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             code=Code.ROWS_UNPUBLISHED,
             where="",
-            text=f"{one.what} was not finished: plain readers of the directory miss up to {amount(one.rows, 'row')}",
+            text=f"{one.what} is not finished: plain readers of the directory miss up to {amount(one.rows, 'row')}",
             remedy=f"start a sink that lands in it, or run sarameya sweep {facts.table} --older-than 1d --execute",
         )
 
 
 def _leftovers(facts: Facts) -> Iterator[Finding]:
     if facts.unlisted:
-        yield Finding(code=Code.LEFTOVERS, where="", text=f"what was left behind is not known: {facts.unlisted}")
+        yield Finding(code=Code.LEFTOVERS, where="", text=f"leftovers cannot be listed: {facts.unlisted}")
     if not facts.leftovers:
         return
     size = sum(leftover.size_bytes for leftover in facts.leftovers)
@@ -141,6 +141,6 @@ def _leftovers(facts: Facts) -> Iterator[Finding]:
         code=Code.LEFTOVERS,
         where="",
         text=f"{amount(len(facts.leftovers), 'leftover')} of {size:,} bytes, the oldest {age(oldest)} old: "
-        "landings that did not win, did not end, or are on their way",
+        "files of writes that lost, failed, or are under way",
         remedy=f"sarameya sweep {facts.table} --older-than 1d",
     )

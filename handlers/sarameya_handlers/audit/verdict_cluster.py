@@ -1,7 +1,6 @@
-"""The table against its groups' commits and the logs: whether the next owner of each partition may begin. Pure.
+"""Compares the table with its groups' commits and the logs: may the next owner of each partition start? Pure.
 
-That is decided by the rule by which an owner does begin (`landing/starting.py`), so that an audit and a start never
-differ.
+The check uses the rule by which an owner does start (`landing/starting.py`), so that an audit and a start never differ.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ _CODES: dict[type[ChainError], Code] = {
 }
 
 _REWOUND = (Code.TABLE_REWOUND, Code.COMMIT_MOVED)
-"""What goes away when the group's commits are those of the table's heads."""
+"""Codes of findings that end once the group's committed offsets match the table's heads."""
 
 _REACH = "try again when the cluster can be reached"
 
 
 def cluster_findings(facts: Facts) -> Iterator[Finding]:
-    """What the cluster says of each chain; nothing where it was not asked."""
+    """Yield the findings of the cluster for each chain; none if it was not requested."""
     if facts.cluster is None:
         return
     for group, known in facts.cluster.groups.items():
         if known.problem:
-            text = f"what group {group!r} has committed is not known: {known.problem}"
+            text = f"the committed offsets of group {group!r} are unknown: {known.problem}"
             yield Finding(code=Code.CLUSTER_SILENT, where="", text=text, remedy=_REACH)
     for chain in facts.chains:
         if chain.last is not None:
@@ -52,7 +51,7 @@ def _chain(table: str, chain: ChainFacts, head: Link, cluster: ClusterFacts) -> 
     where, partition = str(chain.key), chain.key.topic_partition
     group, log = cluster.groups.get(head.origin.group), cluster.logs.get(partition, LogFacts())
     if log.start is None or log.end is None:
-        text = f"where the log of {partition} begins and ends is not known: {log.problem or 'nobody has told'}"
+        text = f"start and end of the log of {partition} are unknown: {log.problem or 'no broker responded'}"
         yield Finding(code=Code.CLUSTER_SILENT, where=where, text=text, remedy=_REACH)
     if group is None or group.problem:
         return
@@ -61,11 +60,11 @@ def _chain(table: str, chain: ChainFacts, head: Link, cluster: ClusterFacts) -> 
     if refusal is not None:
         yield refusal
     elif committed is None:
-        text = f"group {head.origin.group!r} has committed nothing: the next owner begins at the head's end"
+        text = f"group {head.origin.group!r} has committed nothing: the next owner starts at the head's end"
         yield Finding(code=Code.COMMIT_BEHIND, where=where, text=text)
     elif committed.offset < head.to_offset:
         behind = amount(head.to_offset - committed.offset, "offset")
-        text = f"the commit at {committed.offset} is {behind} behind the head's end: the next owner begins at that"
+        text = f"the commit at {committed.offset} is {behind} behind the head's end, where the next owner starts"
         yield Finding(code=Code.COMMIT_BEHIND, where=where, text=text)
     if log.end is not None and log.end > head.to_offset:
         lag = amount(log.end - head.to_offset, "offset")
@@ -75,8 +74,8 @@ def _chain(table: str, chain: ChainFacts, head: Link, cluster: ClusterFacts) -> 
 def _refusal(
     table: str, chain: ChainFacts, head: Link, committed: CommittedOffset | None, log: LogFacts
 ) -> Finding | None:
-    """What the next owner would be refused with, if it would."""
-    # Where the log is not known it says nothing against the head.
+    """Return the finding for a start that would be refused; None if the next owner could start."""
+    # An unknown log must not refuse the head.
     known = Log(start=0, end=head.to_offset)
     if log.start is not None and log.end is not None:
         known = Log(start=log.start, end=log.end, epoch_end=log.epoch_end)

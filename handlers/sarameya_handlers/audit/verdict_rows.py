@@ -1,4 +1,4 @@
-"""Rows against links: whether each link's range holds what its commit recorded, once, and nothing is beside. Pure."""
+"""Compares rows with links: does each link's range hold what its commit recorded, once, and nothing else? Pure."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from sarameya_handlers.audit.wording import amount, offsets
 from sarameya_handlers.landing.links import ChainKey, Link
 
 _UNKNOWN_ROWS = -1
+_REMEDY = "find the other writer of the table, and delete its rows"
 
 
 def row_findings(facts: Facts) -> Iterator[Finding]:
-    """What the counts say; nothing but that there are none, where nothing was counted."""
+    """Yield the findings of the counts; if rows were not counted, only that."""
     if facts.unreadable:
         text = f"the table's rows cannot be read: {facts.unreadable}"
-        remedy = "bring back what is missing of the table, from a copy if need be"
+        remedy = "restore the missing files of the table, from a copy if necessary"
         yield Finding(code=Code.ROWS_UNREADABLE, where="", text=text, remedy=remedy)
     if facts.counts is None:
         if facts.uncounted and facts.chains:
-            text = f"rows were not counted, the links alone are proved: {facts.uncounted}"
+            text = f"rows were not counted, only the links are proved: {facts.uncounted}"
             yield Finding(code=Code.ROWS_UNCOUNTED, where="", text=text)
         return
     spans = spans_of(facts.chains, forgets=facts.forgets)
     for partition, reason in spans.uncounted.items():
-        text = f"rows were not counted, the links alone are proved: {reason}"
+        text = f"rows were not counted, only the links are proved: {reason}"
         yield Finding(code=Code.ROWS_UNCOUNTED, where=str(partition), text=text)
     links = {(chain.key, link.number, link.from_offset): link for chain in facts.chains for link in chain.links}
     chains = {chain.key: chain for chain in facts.chains}
@@ -54,15 +55,15 @@ def _linked(link: Link, count: Count) -> Iterator[Finding]:
         yield Finding(
             code=Code.ROWS_MISSING,
             where=where,
-            text=f"{at}: {amount(less, 'row')} of {link.rows:,} that it brought deleted since, or lost",
+            text=f"{at}: {amount(less, 'row')} of its {link.rows:,} deleted since, or lost",
             remedy="if they were deleted on purpose, --accept rows-missing; else restore the table, rewind its group",
         )
     elif less < 0:
         yield Finding(
             code=Code.ROWS_EXTRA,
             where=where,
-            text=f"{at}: {amount(-less, 'row')} more than the {link.rows:,} that it brought",
-            remedy="find who else writes into the table, and delete their rows",
+            text=f"{at}: {amount(-less, 'row')} more than its {link.rows:,}",
+            remedy=_REMEDY,
         )
 
 
@@ -80,7 +81,7 @@ def _repeated(key: ChainKey, span: Span, count: Count) -> Iterator[Finding]:
 
 
 def _beyond(chain: ChainFacts, span: Span, count: Count) -> Iterator[Finding]:
-    """Rows behind the last link: there are none, but for those that were landed while they were counted."""
+    """Check for rows after the last link. Only rows that landed while they were counted may be there."""
     if not count.rows or _is_landed_since(chain, count.first, count.last):
         return
     yield _outside(str(chain.key), count.rows, count.first, count.last, f"its chain ends at {span.start}")
@@ -105,9 +106,6 @@ def _stray(stray: Stray, facts: Facts, uncounted: dict[TopicPartition, str]) -> 
         return
     why = "its chain has no link with records there" if chains else "it has no chain"
     yield _outside(str(partition), stray.rows, stray.first, stray.last, why)
-
-
-_REMEDY = "find who else writes into the table, and delete their rows"
 
 
 def _outside(where: str, rows: int, first: int | None, last: int | None, why: str) -> Finding:

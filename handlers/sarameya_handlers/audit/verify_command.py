@@ -1,4 +1,4 @@
-"""`sarameya verify TABLE`: proves that a table holds each record exactly once, or says what is against it."""
+"""`sarameya verify TABLE`: proves that a table holds each record exactly once, or reports why not."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ _EXIT_CODES = "0 proved, 1 not proved: something is wrong, or may be, 2 the comm
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command to `parser`."""
     parser.description = (
-        "Prove that the table holds each record exactly once: its links are dense and contiguous, each range has the "
-        "rows that its commit recorded, none twice and none beside; with a cluster, that its groups' commits and its "
-        "logs agree, so that landing can go on."
+        "Prove that the table holds each record exactly once: its links have no gap, each range has exactly the rows "
+        "that its commit recorded, and no row is outside of a range. With a cluster, also prove that landing can "
+        "continue: the table matches its groups' committed offsets and the logs."
     )
     parser.epilog = epilog(
         "sarameya verify parquet:landing/orders",
@@ -39,10 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="CODE",
-        help="a kind of finding that you know of, and that is no defect here: rows-missing where rows were deleted on "
-        "purpose, offsets-repeated where a transform makes several rows of a record; may be given again",
+        help="a kind of finding that is no defect here: rows-missing if rows were deleted on purpose, offsets-repeated "
+        "if a transform makes several rows of a record; may be repeated",
     )
-    parser.add_argument("--links-only", action="store_true", help="prove the links, and count no rows")
+    parser.add_argument("--links-only", action="store_true", help="prove the links only; do not count rows")
     arguments.add_arguments(parser)
     parser.set_defaults(run=run)
 
@@ -50,12 +51,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _code(text: str) -> Code:
     known = [str(code) for code, severity in SEVERITY.items() if severity is not Severity.NOTE]
     if text not in known:
-        raise argparse.ArgumentTypeError(f"{text!r} is no finding; there are {', '.join(known)}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a kind of finding; choose from {', '.join(known)}")
     return Code(text)
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 where the table is proved, 1 where it is not. Raises SarameyaError where it cannot be asked."""
+    """Verify the table. Return 0 if it is proved, else 1.
+
+    Raises:
+        SarameyaError: The table cannot be read.
+    """
     facts = trio.run(_gather, args, arguments.table_of(args), arguments.cluster_of(args))
     findings = judge(facts, args.accepted)
     show(report_text(facts, findings), report_document(facts, findings), as_json=args.json)

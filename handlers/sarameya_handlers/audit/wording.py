@@ -1,4 +1,4 @@
-"""Numbers in a finding's sentence. Pure."""
+"""Numbers in the sentence of a finding. Pure."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 
 
 def amount(number: int, noun: str) -> str:
-    """`1 row`, `1,200 rows`."""
+    """Return `1 row`, or `1,200 rows`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def offsets(start: int, stop: int) -> str:
-    """`offset 7`, `offsets [7, 12)`."""
+    """Return `offset 7`, or `offsets [7, 12)`."""
     return f"offset {start}" if stop == start + 1 else f"offsets [{start}, {stop})"
 
 
 def age(seconds: float) -> str:
-    """`3.5 d`, `20 s`; never below 0, since clocks differ."""
+    """Return `3.5 d`, or `20 s`; never below 0, since clocks differ."""
     for unit, name in _UNITS:
         if seconds >= unit:
             return f"{seconds / unit:.1f} {name}"

@@ -1,4 +1,4 @@
-"""One owner's attempts to append the next link of a chain, and the outcome of each. Pure.
+"""Attempts of one owner to append the next link of a chain, and the outcome of each. Pure.
 
     READY ──propose──► TRYING ──settle──► READY
                          ▲                  │  (nobody has appended it: the same number again)

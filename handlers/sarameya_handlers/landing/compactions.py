@@ -23,7 +23,7 @@ from sarameya_handlers.landing.numbered import last_number
 
 @attrs.frozen(slots=True)
 class Compaction:
-    """One compaction: the files that it replaced, and the files that replace them."""
+    """A compaction: the files that it replaced, and the files that replace them."""
 
     number: int
     """Counts from 1."""

@@ -1,4 +1,4 @@
-"""The `dead_letters` table of an app file:
+"""The `dead_letters` table of an app file.
 
     [handler.options.dead_letters]
     topic = "orders.dead"

@@ -194,8 +194,7 @@ def _against_commit(head: Link, committed: CommittedOffset | None, note: Note | 
 def _within_log(head: Link, offset: int, log: Log, may_leave_out: bool, *, reason: str = "") -> Begin:
     """Return the start at `offset`, or at the log's start behind a gap.
 
-    Args:
-        reason: Reason why records between the head and `offset` do not land; empty if there are none.
+    `reason` says why records between the head and `offset` do not land; it is empty if there are none.
     """
     ends = log.end if log.epoch_end is None or head.leader_epoch == UNKNOWN_EPOCH else min(log.end, log.epoch_end)
     if head.to_offset > ends:

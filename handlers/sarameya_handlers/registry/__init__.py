@@ -1,12 +1,12 @@
-"""A schema registry that speaks Confluent's REST interface, as far as reading needs it. Blocking; for worker threads.
+"""A client of schema registries with Confluent's REST interface, read-only. Blocking; for worker threads.
 
-schemas.py   what a registry tells of a schema (pure)
-options.py   where it is, and who we are to it
+schemas.py   a registered schema (pure)
+options.py   the registry's address and credentials
 http.py      one GET, bounded in time and size
-client.py    schemas by their ids, and by subject and version, remembered
-errors.py    what may go wrong; most of it passes
+client.py    schemas by id, and by subject and version, cached
+errors.py    errors of a registry; most are passing
 
-No more than GET is needed, so the standard library's HTTP is enough: no client of its own, no dependency.
+Only GET is needed, so the standard library's HTTP client is enough.
 """
 
 from sarameya_handlers.registry.client import Registry

@@ -1,10 +1,10 @@
-"""Schemas by their ids, and by subject and version, asked for once and remembered. Blocking.
+"""Schemas by id, and by subject and version, requested once and cached. Blocking.
 
-Several threads may ask at once: what two of them ask at the same time is asked twice, and both are answered the same.
+Several threads may call at once. If two need the same schema at the same time, it is requested twice.
 
-An answer is one of three: the schema; that there is none of this id, so that the record which carries it is bad; or an
-error, which is nobody's fault but the registry's. The second is believed only after a while: a producer may have
-registered the schema a moment ago, with another node of the registry than the one that is asked.
+A look-up of an id has one of three results: the schema; an unknown id, which makes the record that carries it a bad
+one; or an error of the registry, which says nothing about the record. An unknown id is confirmed after a while: a
+producer may have just registered the schema with another node of the registry.
 """
 
 from __future__ import annotations
@@ -22,33 +22,36 @@ from sarameya_handlers.registry.schemas import Schema, error_code
 LATEST = "latest"
 
 TRIES = 3
-"""How often a registry that does not answer is asked before that is told; whoever asks waits longer, and asks again."""
+"""Attempts at a request before the error is raised. The caller then waits longer, and retries."""
 PAUSE = 0.5
-"""Seconds between two tries."""
+"""Seconds between two attempts."""
 LOOK_AGAIN_AFTER = 3.0
-"""Seconds after which an id that is unknown is asked for once more, before it is believed to be."""
+"""Seconds after which an unknown id is requested once more, to confirm that it is unknown."""
 FORGOTTEN_AFTER = 60.0
-"""Seconds after which an id that was unknown is asked for again."""
+"""Seconds after which an unknown id is requested again."""
 MOST_UNKNOWN = 1_000
-"""Ids of one look-up that a registry may not know before no more of its ids are asked for. No batch of which more
-records are bad lands in part (`poison.finding.Tolerance`): none is a dead letter for an id that was not asked for."""
+"""Maximum of unknown ids in one look-up. After that no more ids are requested.
+
+A batch with more bad records never lands in part (`poison.finding.Tolerance`), so no record becomes a dead letter for
+an id that was not requested.
+"""
 MOST_REMEMBERED = 10 * MOST_UNKNOWN
-"""Unknown ids that are remembered at most; the oldest are forgotten first."""
+"""Maximum of unknown ids in the cache. The oldest are dropped first."""
 _SUBJECT_NOT_FOUND, _VERSION_NOT_FOUND, _SCHEMA_NOT_FOUND = 40401, 40402, 40403
 
 
 def check_cancelled() -> None:
-    """Raise what a cancellation is, in a worker thread of trio's; nothing elsewhere."""
+    """Raise the cancellation of the calling worker thread, if it is one of trio's; else do nothing."""
     import trio
 
     try:
         trio.from_thread.check_cancelled()
     except RuntimeError:
-        return  # not one of trio's threads: nobody can cancel it
+        return  # not one of trio's threads, so it cannot be cancelled
 
 
 class Registry:
-    """One registry. `check` is called while it is waited for, and raises when nobody waits any more."""
+    """A schema registry. `check` is called during waits, and raises once the caller is cancelled."""
 
     def __init__(
         self,
@@ -74,12 +77,12 @@ class Registry:
     def schemas(self, ids: Iterable[int]) -> dict[int, Schema]:
         """Return the schemas of these ids.
 
-        Ids that the registry does not know, and after a while still does not, are left out. So are ids that were not
-        asked for: at `MOST_UNKNOWN` unknown ones of a look-up the search ends (see `is_unknown`). A look-up is so many
-        requests for unknown ids at most, twice that where it finds fewer, and one for each schema that is new.
+        Unknown ids are left out. So are ids that were not requested: a look-up ends at `MOST_UNKNOWN` unknown ids (see
+        `is_unknown`). It makes at most that many requests for unknown ids, twice as many if it finds fewer, and one for
+        each new schema.
 
         Raises:
-            RegistryError: The registry cannot be asked, or its answer is none.
+            RegistryError: The registry did not respond, or its response is not a schema.
         """
         wanted = sorted(set(ids))
         self._forget_old()
@@ -93,13 +96,15 @@ class Registry:
         return {number: self._schemas[number] for number in wanted if number in self._schemas}
 
     def is_unknown(self, number: int) -> bool:
-        """Return whether the registry has said that it has no such schema. No request is made."""
+        """Return whether the registry has confirmed that it has no such schema. Makes no request."""
         return number in self._unknown
 
     def version(self, subject: str, version: int | str = LATEST) -> Schema:
-        """A version of a subject: a number's never changes and is remembered, the latest is asked for each time.
+        """Return a version of a subject. A numbered version is cached; the latest is requested each time.
 
-        Raises UnknownSubjectError, RegistryError.
+        Raises:
+            UnknownSubjectError: The registry has no such subject, or no such version of it.
+            RegistryError: The registry did not respond, or its response is not a schema.
         """
         if isinstance(version, int) and (subject, version) in self._versions:
             return self._versions[subject, version]
@@ -114,8 +119,12 @@ class Registry:
         return schema
 
     def referred(self, schema: Schema) -> dict[str, Schema]:
-        """All schemas that this one refers to, and those that they refer to, by the names that they are called; what
-        others need comes before them. Raises RegistryError.
+        """Return all schemas that this one refers to, directly or not, by their names in the references.
+
+        A schema comes after those that it needs.
+
+        Raises:
+            RegistryError: The registry did not respond, or its response is not a schema.
         """
         found: dict[str, Schema] = {}
         for reference in schema.references:
@@ -125,7 +134,7 @@ class Registry:
         return found
 
     def _still_unknown(self, ids: list[int], most: int) -> list[int]:
-        """Return those that the registry does not know, `most` at most; schemas of the others are remembered."""
+        """Return the ids that the registry does not know, at most `most`; cache the schemas of the others."""
         unknown: list[int] = []
         for number in ids:
             if len(unknown) >= most:
@@ -140,15 +149,18 @@ class Registry:
     def _remember_unknown(self, ids: list[int]) -> None:
         self._unknown.update(dict.fromkeys(ids, self._clock()))
         for number in list(self._unknown)[: max(0, len(self._unknown) - MOST_REMEMBERED)]:
-            self._unknown.pop(number, None)  # another thread may have forgotten it
+            self._unknown.pop(number, None)  # another thread may have dropped it
 
     def _get(self, path: str) -> tuple[str, Answer]:
-        """The first answer that is the registry's own: one that a proxy, or a node in trouble, gives in its place does
-        not count. Raises RegistryError."""
+        """Return the first response of the registry itself. A response of a proxy, or of a failing node, is retried.
+
+        Raises:
+            RegistryError: There was none within `TRIES` attempts.
+        """
         problem = ""
-        for turn in range(TRIES):
-            if turn:
-                self._wait(PAUSE * 2 ** (turn - 1))
+        for attempt in range(TRIES):
+            if attempt:
+                self._wait(PAUSE * 2 ** (attempt - 1))
             for base in self._urls:
                 self._check()
                 try:
@@ -174,7 +186,7 @@ class Registry:
             raise RegistryError(f"{url} answers with what is no schema ({error}): is it a schema registry?") from error
 
     def _wait(self, seconds: float) -> None:
-        """Wait in pieces: a cancellation must not have to wait, too."""
+        """Wait in short steps, so that a cancellation takes effect soon."""
         until = self._clock() + seconds
         while (left := until - self._clock()) > 0:
             self._check()
@@ -189,7 +201,7 @@ class Registry:
 
 
 def _said(answer: Answer) -> str:
-    """What an error says, on one line, if that can be shown."""
+    """Return the text of an error response on one line, if it is printable."""
     text: Any = answer.body[:200].decode(errors="replace")
     line = " ".join(text.split())
     return f": {line}" if line and line.isprintable() else ""

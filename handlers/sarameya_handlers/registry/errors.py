@@ -1,4 +1,4 @@
-"""What may go wrong with a schema registry. An id that it does not know is no error here: it is the record's fault."""
+"""Errors of a schema registry. An unknown schema id is not one of them: it is the record's fault."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from sarameya import SarameyaError
 
 
 class RegistryError(SarameyaError):
-    """The registry could not be asked, or its answer not understood: that passes, or somebody mends it.
+    """The registry did not respond, or its response cannot be understood. Passing, or to be fixed by a person.
 
-    Records must wait for it; they are not to blame.
+    Records wait for the registry; they are not at fault.
     """
 
     retriable = True
 
 
 class UnknownSubjectError(RegistryError):
-    """The registry has no such subject, or no such version of it: another has to be configured."""
+    """The registry has no such subject, or no such version of it. The configuration has to change."""
 
     retriable = False

@@ -1,4 +1,4 @@
-"""One GET, bounded in time and size. Blocking; it can be given up between any two pieces of the answer."""
+"""A GET request, bounded in time and size. Blocking; can be cancelled between two pieces of the response."""
 
 from __future__ import annotations
 
@@ -18,26 +18,28 @@ from sarameya_handlers.registry.errors import RegistryError
 from sarameya_handlers.registry.options import RegistryOptions
 
 MAX_BYTES = 16 * 2**20
-"""The largest answer that is read: no schema is as long."""
+"""Maximum size of a response. No schema is as long."""
 _PIECE = 64 * 1024
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
 
 
 @attrs.frozen(slots=True)
 class Answer:
+    """A response."""
+
     status: int
     body: bytes
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Who is sent elsewhere would take password or token along."""
+    """Refuses redirects: a redirected request would carry the password or the token to another server."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
 
 
 class Http:
-    """GETs with the options' credentials."""
+    """Sends GET requests with the options' credentials."""
 
     def __init__(self, options: RegistryOptions, check: Callable[[], None]) -> None:
         self._timeout = options.timeout
@@ -50,7 +52,11 @@ class Http:
         self._opener = urllib.request.build_opener(_NoRedirects, urllib.request.HTTPSHandler(context=context))
 
     def get(self, url: str) -> Answer:
-        """The answer, whatever its status. Raises RegistryError where there is none, or not within the time-out."""
+        """Return the response, whatever its status.
+
+        Raises:
+            RegistryError: There was no response, or it did not end within the time-out.
+        """
         deadline = time.monotonic() + self._timeout
         try:
             with self._open(urllib.request.Request(url, headers=self._headers)) as answer:
@@ -63,10 +69,13 @@ class Http:
         try:
             return self._opener.open(request, timeout=self._timeout)
         except urllib.error.HTTPError as error:
-            return error  # an answer all the same, which tells what is wrong
+            return error  # also a response; it explains the error
 
     def _read(self, answer: IO[bytes], deadline: float) -> bytes:
-        """All of it. Whoever drips a byte at a time resets the socket's own time-out with each."""
+        """Read the whole response by the deadline.
+
+        A server that sends single bytes would reset the socket's time-out each time.
+        """
         pieces, size = [], 0
         read = getattr(answer, "read1", answer.read)
         while piece := read(_PIECE):

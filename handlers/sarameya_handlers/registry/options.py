@@ -1,4 +1,4 @@
-"""Where a schema registry is, and who we are to it. Every check raises ConfigError."""
+"""Address and credentials of a schema registry. Every check raises ConfigError."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ def _check_file(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
 
 @attrs.frozen(slots=True, kw_only=True)
 class RegistryOptions:
-    """A registry and how to speak to it. Neither `repr` nor errors show a password or a token."""
+    """Options of a registry. Neither `repr` nor errors show a password or a token."""
 
     url: tuple[str, ...] = attrs.field(converter=_urls, validator=_check_urls)
-    """Where its paths begin (`http://registry:8081`), or several such, asked one after the other until one answers."""
+    """Base URL (`http://registry:8081`), or several of one registry, tried one after the other."""
     username: str | None = attrs.field(default=None, validator=_check_text)
     password: str | None = attrs.field(default=None, validator=_check_text, repr=False)
     token: str | None = attrs.field(default=None, validator=_check_text, repr=False)
-    """A bearer token, instead of username and password."""
+    """Bearer token, instead of username and password."""
     ca_file: str | None = attrs.field(default=None, validator=_check_file)
-    """Certificates (PEM) of who may have signed the registry's; by default the system's."""
+    """CA certificates (PEM) for the registry's own; by default the system's."""
     timeout: float = attrs.field(default=10.0, validator=_check_seconds)
-    """Seconds for one answer."""
+    """Seconds for one response."""
 
     def __attrs_post_init__(self) -> None:
         if (self.username is None) != (self.password is None):
@@ -69,7 +69,11 @@ class RegistryOptions:
 
     @classmethod
     def from_options(cls, options: Any, prefix: str = "registry.") -> Self:
-        """From a table of an app file. Options are named in errors with `prefix` before them."""
+        """Create options from a table of an app file. Errors show option names with `prefix`.
+
+        Raises:
+            ConfigError: An option is unknown, missing or invalid.
+        """
         known = [field.name for field in attrs.fields(cls)]
         if not isinstance(options, Mapping):
             raise ConfigError(prefix.rstrip("."), options, f"must be a table of {', '.join(known)}")

@@ -1,4 +1,4 @@
-"""What a registry tells of a schema. Pure."""
+"""A schema as a registry returns it. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 
 class SchemaKind(StrEnum):
-    """The language of a schema, by the registry's own names."""
+    """Language of a schema, by the registry's own names."""
 
     AVRO = "AVRO"
     JSON = "JSON"
@@ -19,7 +19,7 @@ class SchemaKind(StrEnum):
 
 @attrs.frozen(slots=True)
 class Reference:
-    """Another schema that one refers to, by the `name` that it calls it."""
+    """A reference to another schema. `name` is its name within the referring schema."""
 
     name: str
     subject: str
@@ -28,9 +28,9 @@ class Reference:
 
 @attrs.frozen(slots=True)
 class Schema:
-    """A schema as it is registered. `id` is what records carry; `text` never changes for one id.
+    """A registered schema. Records carry its `id`; `text` never changes for one id.
 
-    `kind` may be none of `SchemaKind`: registries know more languages than these.
+    `kind` may be outside of `SchemaKind`: registries support more languages.
     """
 
     id: int
@@ -40,32 +40,33 @@ class Schema:
 
     @classmethod
     def from_json(cls, body: bytes, schema_id: int | None = None) -> Self:
-        """From an answer about an id, which does not repeat it, or about a version, which has it.
+        """Parse a response about an id, which does not repeat the id, or about a version, which has it.
 
-        Raises ValueError for anything else.
+        Raises:
+            ValueError: The response is not a schema.
         """
         try:
-            told = msgspec.json.decode(body, type=_Told)
-            number = told.id if told.id is not None else schema_id
+            response = msgspec.json.decode(body, type=_Response)
+            number = response.id if response.id is not None else schema_id
             if number is None:
                 raise ValueError("the answer has no id")
-            return cls(number, told.schemaType, told.schema, tuple(told.references or ()))
+            return cls(number, response.schemaType, response.schema, tuple(response.references or ()))
         except msgspec.MsgspecError as error:
             raise ValueError(str(error)) from error
 
 
-class _Told(msgspec.Struct):
+class _Response(msgspec.Struct):
     schema: str
-    schemaType: str = SchemaKind.AVRO.value  # older registries know Avro alone, and do not say so
+    schemaType: str = SchemaKind.AVRO.value  # older registries support only Avro, and omit it
     id: int | None = None
     references: list[Reference] | None = None
 
 
 def error_code(body: bytes) -> int | None:
-    """The registry's own code in an answer that is an error; None where somebody else has answered."""
+    """Return the registry's own code in an error response; None if something else has responded."""
     try:
-        told: Any = msgspec.json.decode(body)
+        response: Any = msgspec.json.decode(body)
     except msgspec.MsgspecError:
         return None
-    code = told.get("error_code") if isinstance(told, dict) else None
+    code = response.get("error_code") if isinstance(response, dict) else None
     return code if isinstance(code, int) else None

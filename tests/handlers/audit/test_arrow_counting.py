@@ -68,9 +68,7 @@ def test_topics_may_be_a_dictionary_and_numbers_of_any_width() -> None:
     ],
 )
 def test_rows_that_do_not_tell_of_their_record_are_not_counted(columns: dict[str, list[Any]], told: str) -> None:
-    assert count_batches(pa.table(columns).to_batches(), SPANS) == (
-        f"rows do not tell of which record they are: {told}"
-    )
+    assert count_batches(pa.table(columns).to_batches(), SPANS) == (f"rows do not identify their records: {told}")
 
 
 def test_no_rows_are_no_counts() -> None:

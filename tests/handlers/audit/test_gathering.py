@@ -71,14 +71,14 @@ async def test_sound_table_is_gathered_and_proved_and_it_is_told_how_far_it_has_
 async def test_rows_are_not_counted_where_only_links_are_wanted(table: FakeTable) -> None:
     table.read_error = AssertionError("not to be read")
     facts = await facts_of(table, counts_rows=False)
-    assert (facts.counts, facts.uncounted) == (None, "that was not wanted")
+    assert (facts.counts, facts.uncounted) == (None, "--links-only")
     assert against(facts) == set()
 
 
 async def test_rows_without_lineage_are_not_counted_and_the_reason_is_told(table: FakeTable) -> None:
     table.columns = ("topic", "offset")
     facts = await facts_of(table)
-    assert facts.uncounted == "rows do not tell of which record they are: there is no column 'partition'"
+    assert facts.uncounted == "rows do not identify their records: there is no column 'partition'"
 
 
 async def test_table_that_cannot_be_read_is_a_finding(table: FakeTable) -> None:
@@ -123,7 +123,7 @@ async def test_leftovers_that_cannot_be_listed_are_no_defect(table: FakeTable) -
     table.before_call = refuse
     facts = await facts_of(table)
     assert against(facts) == set()
-    assert [finding.text for finding in judge(facts)] == ["what was left behind is not known: it is in the cloud"]
+    assert [finding.text for finding in judge(facts)] == ["leftovers cannot be listed: it is in the cloud"]
 
 
 @pytest.mark.parametrize("when", ["heads", "links", "batches"])

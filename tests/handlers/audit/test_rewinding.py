@@ -17,7 +17,7 @@ from sarameya.embedded import EmbeddedCluster
 from sarameya.service.cli import main
 from sarameya_handlers.audit import arguments
 from sarameya_handlers.audit.facts import GroupFacts, LogFacts
-from sarameya_handlers.audit.rewinding import Chains, Move, plan_rewind
+from sarameya_handlers.audit.rewinding import ChainRewind, Chains, plan_rewind
 from sarameya_handlers.landing.errors import RewoundTableError
 from sarameya_handlers.landing.links import ChainKey, Link, Note
 from sarameya_handlers.landing.starting import Begin, Log, begin
@@ -43,7 +43,7 @@ def plan(
     log: LogFacts = LOG,
     first: Mapping[ChainKey, Link] | None = None,
     **others: CommittedOffset,
-) -> list[Move]:
+) -> list[ChainRewind]:
     commits = {WHERE: committed} if committed else {}
     commits |= {TopicPartition("orders", int(name[1:])): commit for name, commit in others.items()}
     heads_now, heads_then = ({KEY: links[-1]} if links else {} for links in (now, then))
@@ -96,13 +96,13 @@ def test_restored_table_is_refused_before_and_accepted_after_the_rewind() -> Non
 def test_group_that_matches_already_is_left_alone_in_its_tail_too() -> None:
     for tail in (0, 3):
         [move] = plan(LINKS, LINKS, commit_of(LINKS[2], tail))
-        assert (move.after, move.remark) == (None, "it says so already")
+        assert (move.after, move.remark) == (None, "committed already")
 
 
 def test_chain_that_had_not_begun_goes_back_to_its_beginning() -> None:
     [move] = plan(LINKS, [], commit_of(LINKS[2]), first={KEY: LINKS[0]})
     assert move.after == CommittedOffset(2)
-    assert move.remark == "the chain had not begun: to where it begins"
+    assert move.remark == "the chain did not exist yet: back to its first offset"
     assert begin(KEY, ORIGIN, None, move.after, Log(start=0, end=50)) == Begin(2)
 
 
@@ -136,14 +136,14 @@ def test_records_that_are_gone_from_the_log_are_told() -> None:
     assert move.after == commit_of(LINKS[0])
     assert "the records from 4 on are gone before they landed" in move.problem
     [move] = plan(LINKS, [], commit_of(LINKS[2]), first={KEY: LINKS[0]}, log=LogFacts(start=6, end=50))
-    assert move.problem == "the log begins at 6: offsets [2, 6) are gone and cannot land again"
+    assert move.problem == "the log starts at 6: offsets [2, 6) are deleted and cannot land again"
 
 
 def test_group_whose_commits_are_not_known_is_not_changed() -> None:
     [move] = plan_rewind(
         Chains(now={KEY: LINKS[2]}, then={KEY: LINKS[0]}), {"billing": GroupFacts(problem="not authorised")}, {}
     )
-    assert (move.after, move.problem) == (None, "what the group has committed is not known: not authorised")
+    assert (move.after, move.problem) == (None, "the group's committed offsets are unknown: not authorised")
 
 
 def test_group_that_lands_a_partition_as_another_sink_now_keeps_that_commit() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sarameya import HandlerError
-from sarameya_handlers.audit.running import AskError, _by, open_run, without_spark
+from sarameya_handlers.audit.running import SparkQueryError, _by, open_run, without_spark
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.options import SparkOptions
 from tests.conformance.engines import ThreadEngine
@@ -31,7 +31,9 @@ async def test_work_of_a_table_without_spark_runs_in_a_thread_with_no_session() 
 async def test_what_spark_raises_is_one_line_that_says_what_may_be_missing() -> None:
     run = _by(ThreadEngine())
     assert await run(lambda spark: 7) == 7
-    with pytest.raises(AskError, match=r"^ValueError: no such format; has Spark what the table needs"):
+    with pytest.raises(
+        SparkQueryError, match=r"^ValueError: no such format; check that Spark has the jars and catalogs"
+    ):
         await run(raising(ValueError("no such format\n\tat org.apache.spark.Stack")))
 
 

@@ -110,7 +110,7 @@ def test_sweep_shows_and_changes_nothing(table: FakeTable, capsys: pytest.Captur
         ["kept:", "too", "young", "2.0", "h"],
     ]
     assert out.splitlines()[-3:] == [
-        "1 chain will be given an empty link first, so that nothing that is removed can still be appended.",
+        "1 chain will be given an empty link first, so that no removed file can still be appended.",
         "1 leftover of 10 bytes to be removed.",
         "Nothing is changed yet: add --execute to do it.",
     ]
@@ -137,7 +137,7 @@ def test_sweep_with_nothing_due_restates_nothing(table: FakeTable, capsys: pytes
     assert (code, document["restated"]) == (0, [])
     assert [left.name for left in table.waste] == ["young"]
     table.waste = []
-    assert "Nothing has been left behind." in sweep(capsys, "--execute")[1]
+    assert "There are no leftovers." in sweep(capsys, "--execute")[1]
 
 
 def test_what_wins_before_its_number_is_taken_is_no_leftover_any_more(
@@ -209,8 +209,8 @@ def test_sweep_with_a_driver_of_its_own_is_done_where_the_operator_says_that_it_
     capsys.readouterr()
     assert main(["sweep", "fake", "--quiet", "--older-than", "1d", "--execute"]) == 2
     [told] = capsys.readouterr().err.splitlines()
-    assert "fake:orders loses commits of two Spark drivers at once, and this one is the command's own" in told
-    assert "let that do it (--spark sc://HOST:PORT), else stop them meanwhile, and say --single-driver" in told
+    assert "fake:orders loses commits if two Spark drivers commit at once, and this command has its own" in told
+    assert "use that (--spark sc://HOST:PORT), else stop them meanwhile, and add --single-driver" in told
     assert ([left.name for left in table.waste], len(table.chains[KEY])) == (["old", "young"], 2)
     assert sweep(capsys, "--execute", "--single-driver")[0] == 0
     assert ([left.name for left in table.waste], len(table.chains[KEY])) == (["young"], 3)
@@ -223,7 +223,7 @@ def test_sweep_with_a_driver_of_its_own_is_refused_beside_a_member_s_whatever_th
     with lease_of_another_process(table.lock):
         code, _, err = sweep(capsys, "--execute", "--single-driver")
         assert code == 1, "the other one may end: not a matter of the command line"
-        assert "fake:orders: a member, or another command, has a driver of its own, and the table loses" in err
+        assert "fake:orders: a member, or another command, has its own driver, and the table loses" in err
         assert "(--spark sc://HOST:PORT), else stop them meanwhile, and try again" in err
         assert ([left.name for left in table.waste], len(table.chains[KEY])) == (["old", "young"], 2)
     assert sweep(capsys, "--execute", "--single-driver")[0] == 0

@@ -371,7 +371,7 @@ def test_rows_that_were_not_counted_leave_the_links_proved_and_it_is_said() -> N
     facts = attrs.evolve(SOUND, counts=None, uncounted="there is no column 'offset'")
     assert against(facts) == set()
     assert texts(facts) == [
-        "rows-uncounted: rows were not counted, the links alone are proved: there is no column 'offset'"
+        "rows-uncounted: rows were not counted, only the links are proved: there is no column 'offset'"
     ]
 
 
@@ -389,7 +389,7 @@ def test_offsets_that_two_sinks_have_landed_are_not_counted_and_those_of_one_aft
     facts = attrs.evolve(SOUND, chains=(*SOUND.chains, beside), cluster=None)
     assert against(facts) == set()
     assert (
-        "rows-uncounted: rows were not counted, the links alone are proved: the sinks 'lake', 'warehouse' have "
+        "rows-uncounted: rows were not counted, only the links are proved: the sinks 'lake', 'warehouse' have "
         in (texts(facts)[0])
     )
     after = attrs.evolve(SECOND, key=other, number=1, from_offset=12, to_offset=14, rows=2)
@@ -442,7 +442,7 @@ def test_cluster_that_does_not_tell_leaves_it_unproved() -> None:
     )
     facts = attrs.evolve(SOUND, cluster=cluster)
     assert against(facts) == {(Code.CLUSTER_SILENT, ""), (Code.CLUSTER_SILENT, str(KEY))}
-    assert "cluster-silent: what group 'billing' has committed is not known: no broker answers" in texts(facts)
+    assert "cluster-silent: the committed offsets of group 'billing' are unknown: no broker answers" in texts(facts)
 
 
 def test_rewound_table_is_found_also_where_the_log_is_not_known() -> None:
@@ -473,10 +473,10 @@ def test_lag_gaps_what_is_forgotten_and_leftovers_are_to_be_known() -> None:
     assert texts(facts) == [
         "links-forgotten: the table remembers links from 8 on: what lies before 5 is not proved",
         "gap: link 9 leaves out offsets [9, 12): retention",
-        "commit-behind: the commit at 9 is 3 offsets behind the head's end: the next owner begins at that",
+        "commit-behind: the commit at 9 is 3 offsets behind the head's end, where the next owner starts",
         "lag: 8 offsets of the log have not landed yet",
-        "leftovers: 2 leftovers of 1,234 bytes, the oldest 2.0 h old: landings that did not win, did not end, or are "
-        "on their way",
+        "leftovers: 2 leftovers of 1,234 bytes, the oldest 2.0 h old: files of writes that lost, failed, or are under "
+        "way",
     ]
 
 

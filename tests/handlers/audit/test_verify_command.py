@@ -68,8 +68,8 @@ def test_what_is_wrong_has_a_line_each_with_the_remedy(table: ParquetTable, outc
     code, out, err = outcome("verify", f"parquet:{table.path}", "--quiet")
     assert (code, err) == (1, "")
     assert out.splitlines()[5:] == [
-        "wrong     rows-extra: warehouse/orders-0: link 1, offsets [0, 4): 1 row more than the 4 that it brought; find "
-        "who else writes into the table, and delete their rows",
+        "wrong     rows-extra: warehouse/orders-0: link 1, offsets [0, 4): 1 row more than its 4; find the "
+        "other writer of the table, and delete its rows",
         "wrong     offsets-repeated: warehouse/orders-0: link 1, offsets [0, 4): 1 row of an offset that has one "
         "already; delete all but one of each; if the sink's transform makes several rows of a record, --accept "
         "offsets-repeated",
@@ -85,11 +85,11 @@ def test_what_is_accepted_is_told_and_leaves_the_table_proved(table: ParquetTabl
     code, out, _ = outcome("verify", str(table.path), "--quiet", "--accept", "rows-missing")
     assert code == 0
     assert out.splitlines()[5:] == [
-        "accepted  rows-missing: warehouse/orders-0: link 2, offsets [4, 9): 2 rows of 5 that it brought deleted "
+        "accepted  rows-missing: warehouse/orders-0: link 2, offsets [4, 9): 2 rows of its 5 deleted "
         "since, or lost; if they were deleted on purpose, --accept rows-missing; else restore the table, rewind its "
         "group",
         "",
-        "PROVED: 1 chain, 2 links, 7 rows counted, but for 1 finding that you accept",
+        "PROVED: 1 chain, 2 links, 7 rows counted, except for 1 finding that you accept",
     ]
 
 
@@ -137,7 +137,7 @@ def test_links_alone_are_proved_where_that_is_wanted(table: ParquetTable, outcom
     [
         (["verify"], "the following arguments are required: TABLE"),
         (["verify", "hudi:x"], "table = 'hudi:x': must be parquet:PATH"),
-        (["verify", "x", "--accept", "lag"], "argument --accept: 'lag' is no finding; there are no-chains, "),
+        (["verify", "x", "--accept", "lag"], "argument --accept: 'lag' is not a kind of finding; choose from "),
         (["verify", "x", "--conf", "a=b"], "argument --conf: 'a=b': a Spark property's name begins with 'spark.'"),
         (["verify", "x", "--conf", "spark.a"], "argument --conf: 'spark.a' must be spark.NAME=VALUE"),
         (["verify", "x", "--conf", "secret.key=sesame"], "argument --conf: 'secret.key=***': a Spark property's name"),
@@ -147,7 +147,7 @@ def test_links_alone_are_proved_where_that_is_wanted(table: ParquetTable, outcom
         (["sweep", "x", "--older-than", "1"], "'1' must be a number with one of s, min, h, d, w, for example 1d"),
         (
             ["sweep", "x", "--older-than", "59min"],
-            "must be at least 1.0 h: what is younger may be a landing on its way",
+            "must be at least 1.0 h: younger files may belong to a write under way",
         ),
         (["rewind", "x"], "one of the arguments --to-version --to-head is required"),
         (["rewind", "x", "--to-head"], "the cluster is missing: --bootstrap HOST:PORT"),
