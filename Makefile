@@ -13,7 +13,8 @@ help:
 	@echo "make demo    land 336,776 flights through an embedded broker, a group of two members, and Spark; check them"
 	@echo "make test    check, and all tests (Apache Kafka and Spark among them)"
 	@echo "make unit    the tests that start no other programs, but for the hours of churn in virtual time"
-	@echo "make check   ruff, mypy, import-linter"
+	@echo "make check   ruff, mypy, import-linter, and docstrings that open like a riddle"
+
 	@echo "make soak    a hundred virtual hours of churn over fresh seeds, the models and hostile bytes at length; what fails can be replayed"
 	@echo "make chaos   real Kafka, services of ours, faults for MINUTES (10); tables compared with the log by other readers; SEED again"
 	@echo "make bench   side by side with the peers, in about an hour; docs/benchmarks.md says what and how"
@@ -49,6 +50,7 @@ check: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tools.docstrings
 
 bench: java-maven-go $(VENV)/dev.stamp
 	$(BIN)/python -m bench --results build/bench/results

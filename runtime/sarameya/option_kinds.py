@@ -69,6 +69,7 @@ def one_of(*allowed: str) -> Validator:
 
 
 def text(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    """Validate a string."""
     if not isinstance(value, str):
         raise ConfigError(attribute.name, value, "must be a string")
     if not is_utf8(value):
@@ -76,11 +77,13 @@ def text(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
 
 
 def boolean(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    """Validate a bool."""
     if not isinstance(value, bool):
         raise ConfigError(attribute.name, value, "must be true or false")
 
 
 def function(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    """Validate a function without arguments."""
     if not callable(value):
         raise ConfigError(attribute.name, value, "must be a function without arguments")
 
@@ -94,6 +97,7 @@ def function_shown(value: Any) -> str:
 
 
 def instance_id(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    """Validate a `group_instance_id`; None is allowed."""
     if value is not None and not (isinstance(value, str) and _INSTANCE_ID.fullmatch(value)):
         raise ConfigError(attribute.name, value, "must be 1 to 249 of the characters 0-9 a-z A-Z . _ -")
 
@@ -112,6 +116,7 @@ def policy(value: Any, attribute: attrs.Attribute[Any]) -> OffsetPolicy:
 
 
 def policy_or_none(value: Any, attribute: attrs.Attribute[Any]) -> OffsetPolicy | None:
+    """Convert an offset policy; None stays None."""
     return None if value is None else policy(value, attribute)
 
 

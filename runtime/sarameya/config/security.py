@@ -51,6 +51,7 @@ KERBEROS_SERVICE = "kafka"
 
 
 def speaks_tls(options: SecurityOptions) -> bool:
+    """Return whether the listener requires TLS."""
     return options.security_protocol.endswith("SSL")
 
 

@@ -34,6 +34,7 @@ class GroupKey(NamedTuple):
 
 
 def offset_key(group_id: str, partition: TopicPartition) -> bytes:
+    """Encode the key of a committed offset's record."""
     return b"".join(
         (
             struct.pack(">h", _OFFSET_KEY),
@@ -45,6 +46,7 @@ def offset_key(group_id: str, partition: TopicPartition) -> bytes:
 
 
 def offset_value(offset: StoredOffset) -> bytes:
+    """Encode a committed offset."""
     commit, committed_at = offset.committed, struct.pack(">q", _ms(offset.commit_time))
     if offset.expires_at is not None:
         return b"".join(
@@ -65,10 +67,12 @@ def offset_value(offset: StoredOffset) -> bytes:
 
 
 def group_key(group_id: str) -> bytes:
+    """Encode the key of a group's record."""
     return struct.pack(">h", _GROUP_KEY) + _string(group_id)
 
 
 def group_value(record: GroupRecord) -> bytes:
+    """Encode a group."""
     return b"".join(
         (
             struct.pack(">h", _GROUP_VALUE),

@@ -54,6 +54,8 @@ class LeaveWanted:
 
 @attrs.frozen(slots=True)
 class CoordinatorFound:
+    """Response to `FindCoordinator`: the coordinator's node id."""
+
     token: int
     node_id: int
 
@@ -101,6 +103,8 @@ class RequestImpossible:
 
 @attrs.frozen(slots=True)
 class JoinAnswered:
+    """Response to `SendJoin`. `code` is Kafka's; the leader also gets the members."""
+
     token: int
     code: int
     member_id: str = ""
@@ -113,6 +117,8 @@ class JoinAnswered:
 
 @attrs.frozen(slots=True)
 class SyncAnswered:
+    """Response to `SendSync`: an error code, or the encoded assignment."""
+
     token: int
     code: int
     assignment: bytes = b""
@@ -120,12 +126,16 @@ class SyncAnswered:
 
 @attrs.frozen(slots=True)
 class HeartbeatAnswered:
+    """Response to `SendHeartbeat`."""
+
     token: int
     code: int
 
 
 @attrs.frozen(slots=True)
 class LeaveAnswered:
+    """Response to `SendLeave`."""
+
     token: int
     code: int
 
@@ -140,6 +150,8 @@ class AssignmentMade:
 
 @attrs.frozen(slots=True)
 class AssignmentFailed:
+    """Report that the leader's assignor has raised."""
+
     token: int
     error: Exception
 
@@ -177,6 +189,8 @@ Event = (
 
 @attrs.frozen(slots=True)
 class FindCoordinator:
+    """Send a FindCoordinator request."""
+
     token: int
 
 
@@ -230,12 +244,16 @@ class SendSync:
 
 @attrs.frozen(slots=True)
 class SendHeartbeat:
+    """Send a heartbeat for `generation`."""
+
     token: int
     generation: Generation
 
 
 @attrs.frozen(slots=True)
 class SendLeave:
+    """Leave the group. `reason` goes to the broker (KIP-800)."""
+
     token: int
     member_id: str
     reason: str
@@ -285,6 +303,8 @@ class Fail:
 
 @attrs.frozen(slots=True)
 class StateChanged:
+    """Report a transition of the machine to observers."""
+
     before: str
     after: str
     cause: str
@@ -293,6 +313,8 @@ class StateChanged:
 
 @attrs.frozen(slots=True)
 class RetryScheduled:
+    """Report to observers that a request is retried in `delay` seconds."""
+
     what: str
     attempt: int
     elapsed: float

@@ -22,6 +22,7 @@ SUMMARY = "serve the embedded broker on a TCP port, in memory: nothing is kept w
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command to `parser`."""
     parser.add_argument(
         "--host", default="127.0.0.1", help="the address to listen on and to advertise to clients (127.0.0.1)"
     )

@@ -22,6 +22,7 @@ _FILES = {"bash": "_shtab_compgen_files", "zsh": "_files"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command to `parser`."""
     parser.add_argument("shell", choices=("bash", "zsh"), help="which shell")
     parser.epilog = epilog(
         "sarameya completion bash > ~/.local/share/bash-completion/completions/sarameya",

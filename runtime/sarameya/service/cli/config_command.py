@@ -23,6 +23,7 @@ SUMMARY = "show an app's effective configuration, or the reference of all option
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command to `parser`."""
     parser.epilog = epilog("sarameya config show landing.toml", "sarameya config docs")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     summary = "print every value of an app with its origin: the file, an environment variable, or the default"

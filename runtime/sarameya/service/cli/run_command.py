@@ -13,6 +13,7 @@ SUMMARY = "run members of a consumer group with the handler that an app file nam
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command to `parser`."""
     parser.add_argument("app_file", type=Path, metavar="APP.toml", help="the group, its topics and the handler")
     add_run_arguments(parser)
     parser.epilog = epilog("sarameya run landing.toml", "sarameya run landing.toml --workers 4 --log-level warning")

@@ -23,6 +23,7 @@ _DEFAULT = "127.0.0.1:8090"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command to `parser`."""
     parser.add_argument("--group", metavar="NAME", help="the group; else the app file's")
     parser.add_argument(
         "--member",

@@ -47,6 +47,7 @@ Ask = Callable[[GroupAdmin], Awaitable[CommandResult]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command to `parser`."""
     parser.epilog = epilog(
         "sarameya groups list --bootstrap localhost:9092",
         "sarameya groups describe orders-landing --bootstrap localhost:9092",

@@ -19,6 +19,7 @@ Ask = Callable[[TopicAdmin], Awaitable[CommandResult]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command to `parser`."""
     parser.epilog = epilog(
         "sarameya topics list --bootstrap localhost:9092",
         "sarameya topics create orders --partitions 4 --bootstrap localhost:9092",

@@ -1,0 +1,59 @@
+"""The check of first words: it finds each kind of docstring, and this repository passes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools.docstrings import check, main, openers
+
+SOURCE = '''
+"""What is there."""
+
+LIMIT = 3
+"""Whose number that is."""
+NAME: str = "a"
+"""None without a group."""
+TEXT = "What now"
+
+
+class Thing:
+    """Whether it is one."""
+
+    size: int = 0
+    """Size in bytes."""
+
+    async def wait(self) -> None:
+        """Of no use."""
+        self.left = 0
+        """It is what is left."""
+
+
+def works() -> None:
+    """Whatever: return nothing."""
+'''
+
+
+def test_forbidden_first_word_is_found_everywhere() -> None:
+    assert sorted(str(opener) for opener in openers(SOURCE, "a.py")) == [
+        "a.py:12: Whether it is one.",
+        "a.py:18: Of no use.",
+        "a.py:20: It is what is left.",
+        "a.py:2: What is there.",
+        "a.py:5: Whose number that is.",
+    ]
+
+
+def test_exempt_paths_are_skipped(tmp_path: Path) -> None:
+    for folder in ("old", "new"):
+        (tmp_path / "runtime" / folder).mkdir(parents=True)
+        (tmp_path / "runtime" / folder / "a.py").write_text('"""One file."""\n', encoding="utf-8")
+
+    found = check(tmp_path, ["runtime"], ("runtime/old/",))
+
+    assert [str(opener) for opener in found] == ["runtime/new/a.py:1: One file."]
+
+
+def test_repository_passes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main() == 0, capsys.readouterr().out
