@@ -28,7 +28,7 @@ def changes(member: Running) -> list[type[object]]:
     return [type(event) for event in member.events if isinstance(event, PartitionBackpressured | BackpressureEnded)]
 
 
-async def test_handler_that_takes_nothing_is_told_once_and_again_when_it_has_caught_up(
+async def test_backpressure_is_reported_once_and_its_end_too(
     autojump_clock: MockClock,
 ) -> None:
     release = trio.Event()
@@ -58,7 +58,7 @@ async def test_handler_that_takes_nothing_is_told_once_and_again_when_it_has_cau
         assert 60 <= ended.seconds < 62
 
 
-async def test_what_a_fetch_on_its_way_still_brings_is_not_told_as_backpressure_anew(autojump_clock: MockClock) -> None:
+async def test_late_fetch_response_is_no_new_backpressure(autojump_clock: MockClock) -> None:
     release = trio.Event()
 
     async def wait(session: Session, claim: Claim, message: Message) -> None:
@@ -95,7 +95,7 @@ class Slowly(StreamHandler):
                 await self._wait.wait()
 
 
-async def test_partition_that_waits_for_its_turn_in_a_stream_that_goes_on_is_not_backpressured(
+async def test_partition_waiting_in_a_stream_is_not_backpressured(
     autojump_clock: MockClock,
 ) -> None:
     """Each turn is 0.1 s: with twenty in the line a partition waits far longer than max_processing_time."""
@@ -148,7 +148,7 @@ async def test_paused_claim_is_not_backpressured(autojump_clock: MockClock) -> N
         await handler.received(51)
 
 
-async def test_partition_that_ends_while_backpressured_begins_anew_elsewhere(autojump_clock: MockClock) -> None:
+async def test_backpressured_partition_restarts_on_another_member(autojump_clock: MockClock) -> None:
     class Stuck(ConsumerGroupHandler):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             async for _ in claim:
@@ -225,7 +225,7 @@ def status(member: Running) -> PartitionStatus:
     return one
 
 
-async def test_claim_that_ends_backpressured_was_so_to_its_end_and_it_is_told(autojump_clock: MockClock) -> None:
+async def test_claim_ending_backpressured_counts_until_its_end(autojump_clock: MockClock) -> None:
     """The claim is being revoked, and its handler still hangs."""
 
     async def hang(session: Session, claim: Claim, message: Message) -> None:

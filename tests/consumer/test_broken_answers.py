@@ -24,7 +24,7 @@ def retries(member: Running, what: str) -> list[str]:
 # -- Fetch --------------------------------------------------------------------------------------------------
 
 
-async def test_partition_left_out_of_fetch_answers_is_asked_for_again_with_backoff(
+async def test_partition_missing_in_responses_is_retried_with_backoff(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def leave_out(request: Any, answer: Any) -> None:
@@ -47,7 +47,7 @@ async def test_partition_left_out_of_fetch_answers_is_asked_for_again_with_backo
         assert not retries(member, "leader of orders-1")
 
 
-async def test_batches_that_do_not_reach_the_position_are_asked_for_again_with_backoff(
+async def test_batches_before_the_position_are_retried_with_backoff(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def send_the_last_again(request: Any, answer: Any) -> None:
@@ -69,7 +69,7 @@ async def test_batches_that_do_not_reach_the_position_are_asked_for_again_with_b
         assert 5 < len(causes) < 30
 
 
-async def test_broker_that_says_it_is_nearer_than_itself_is_asked_again_with_backoff(
+async def test_broker_naming_itself_as_nearer_is_retried_with_backoff(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def prefer_a_replica(request: Any, answer: Any) -> None:

@@ -45,7 +45,7 @@ async def test_log_that_knows_nothing_of_what_was_read_fails_the_claim(
 
 
 @pytest.mark.parametrize(("policy", "after"), [("oldest", 0), ("newest", 25)])
-async def test_log_that_knows_nothing_of_what_was_read_is_read_on_by_the_policy(
+async def test_log_without_the_read_epoch_is_reset_by_the_policy(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, policy: str, after: int
 ) -> None:
     edit_answers(monkeypatch, Api.OFFSET_FOR_LEADER_EPOCH, know_nothing)
@@ -64,7 +64,7 @@ async def test_log_that_knows_nothing_of_what_was_read_is_read_on_by_the_policy(
 
 
 @pytest.mark.parametrize("fetch_version", [12, 17])
-async def test_topic_made_again_while_its_log_is_asked_about_is_not_read_for_the_old_one(
+async def test_topic_recreated_during_a_look_up_fails_the_claim(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, fetch_version: int
 ) -> None:
     """The new leader confirms the log as it was at the time of the request."""

@@ -12,7 +12,7 @@ from tests.consumer.kit import watch_fetches
 from tests.group.kit import Recorder, deadline, fill, orders, start_member
 
 
-async def test_fetches_for_partitions_that_have_something_ask_for_what_the_options_say(
+async def test_fetches_of_busy_partitions_request_the_configured_bytes(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fetches = watch_fetches(monkeypatch)
@@ -44,7 +44,7 @@ async def test_fetches_for_partitions_that_have_something_ask_for_what_the_optio
 
 
 @pytest.mark.parametrize("least", [10_000, 200_000])
-async def test_fetch_waits_for_as_little_and_as_long_as_the_options_say(autojump_clock: MockClock, least: int) -> None:
+async def test_fetch_waits_as_the_options_say(autojump_clock: MockClock, least: int) -> None:
     async with orders() as cluster, deadline() as nursery:
         handler = Recorder()
         await start_member(nursery, cluster, handler, fetch_min_bytes=least, fetch_max_wait=30.0)

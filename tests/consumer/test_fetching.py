@@ -260,7 +260,7 @@ async def test_several_tasks_may_share_a_claim(autojump_clock: MockClock) -> Non
 # -- leaders and connections ----------------------------------------------------------------------------
 
 
-async def test_leader_that_moves_is_followed_without_loss_or_repetition(autojump_clock: MockClock) -> None:
+async def test_moving_leader_is_followed_without_loss(autojump_clock: MockClock) -> None:
     async with orders(2, brokers=3) as cluster, deadline() as nursery:
         handler = Recorder()
         member = await start_member(nursery, cluster, handler)
@@ -276,7 +276,7 @@ async def test_leader_that_moves_is_followed_without_loss_or_repetition(autojump
         assert member.seen(LeaderChanged)
 
 
-async def test_leader_that_is_cut_off_and_goes_on_answering_is_left_for_the_one_that_metadata_tells(
+async def test_isolated_leader_is_left_for_the_one_of_metadata(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def go_on(request: Any, answer: Any) -> None:
@@ -299,7 +299,7 @@ async def test_leader_that_is_cut_off_and_goes_on_answering_is_left_for_the_one_
         assert [(e.before, e.after, e.cause) for e in member.seen(LeaderChanged)] == [(0, 1, "metadata reports it")]
 
 
-async def test_dropped_connections_are_made_anew_without_loss_or_repetition(autojump_clock: MockClock) -> None:
+async def test_dropped_connections_are_reopened_without_loss(autojump_clock: MockClock) -> None:
     async with orders(2, brokers=2) as cluster, deadline() as nursery:
         handler = Recorder()
         await start_member(nursery, cluster, handler)
@@ -330,7 +330,7 @@ async def test_broker_that_stops_hands_its_partitions_over(autojump_clock: MockC
         assert handler.offsets("orders", 1) == list(range(10))
 
 
-async def test_partition_whose_leader_cannot_serve_waits_and_says_so_while_others_go_on(
+async def test_partition_of_a_failing_leader_waits_alone(
     autojump_clock: MockClock,
 ) -> None:
     async with orders(1) as cluster, deadline() as nursery:
@@ -344,7 +344,7 @@ async def test_partition_whose_leader_cannot_serve_waits_and_says_so_while_other
 
 
 @pytest.mark.parametrize(("size", "ahead"), [(20_000, 2), (1000, 1)])
-async def test_next_fetch_is_on_the_wire_before_what_the_last_one_brought_is_handed_out(
+async def test_next_fetch_is_sent_before_messages_are_returned(
     monkeypatch: pytest.MonkeyPatch, size: int, ahead: int
 ) -> None:
     """Over a socket, where a request is sent at once; answers of a few bytes are handed out first."""
@@ -413,9 +413,7 @@ async def test_buffers_of_a_slow_claim_stay_bounded(autojump_clock: MockClock) -
 
 
 @pytest.mark.parametrize("pace", [0.001, 0.01, 0.03, 0.09])
-async def test_idle_neighbours_of_a_slow_partition_that_goes_on_are_read_in_time(
-    autojump_clock: MockClock, pace: float
-) -> None:
+async def test_idle_neighbours_of_a_slow_partition_are_read_in_time(autojump_clock: MockClock, pace: float) -> None:
     late: list[float] = []
 
     async def slow_on_zero(session: Session, claim: Claim, message: Message) -> None:
@@ -452,7 +450,7 @@ async def test_idle_neighbour_does_not_slow_a_busy_partition_down(autojump_clock
         assert trio.current_time() - began < 3.0
 
 
-async def test_partition_that_is_full_for_longer_does_not_run_dry_while_idle_neighbours_are_waited_for(
+async def test_long_full_partition_does_not_run_dry(
     autojump_clock: MockClock,
 ) -> None:
     """A piece keeps the handler busy for 0.15 s, and there are three of them while a fetch waits for 0.5 s."""
@@ -482,7 +480,7 @@ class FromBefore(Recorder):
         return 2
 
 
-async def test_position_before_the_log_fails_by_default_and_says_what_to_do(autojump_clock: MockClock) -> None:
+async def test_position_before_the_log_fails_by_default_with_advice(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 10)
         cluster.delete_records("orders", 0, 5)

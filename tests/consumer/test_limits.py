@@ -15,7 +15,7 @@ from tests.consumer.kit import watch_fetches
 from tests.group.kit import Recorder, claim_failure, deadline, eventually, fill, orders, start_member
 
 
-async def test_batch_larger_than_any_answer_may_be_fails_its_claim_alone_with_its_coordinates(
+async def test_batch_too_large_for_a_response_fails_only_its_claim(
     autojump_clock: MockClock,
 ) -> None:
     class ReadsAll(Recorder):
@@ -56,7 +56,7 @@ async def test_batch_larger_than_any_answer_may_be_fails_its_claim_alone_with_it
         assert handler.offsets("orders", 1) == list(range(5))
 
 
-async def test_partition_that_is_asked_for_as_much_as_an_answer_may_be_is_read(autojump_clock: MockClock) -> None:
+async def test_partition_with_the_largest_allowed_fetch_is_read(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         for _ in range(100):
             cluster.produce("orders", 0, b"x" * 100)
@@ -65,7 +65,7 @@ async def test_partition_that_is_asked_for_as_much_as_an_answer_may_be_is_read(a
         await handler.received(100)
 
 
-async def test_answer_too_large_only_for_all_its_partitions_together_fails_none_of_them(
+async def test_response_too_large_for_all_partitions_fails_none(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fifty partitions take 1,800 bytes of an answer without a record; a record batch is 600."""
@@ -82,7 +82,7 @@ async def test_answer_too_large_only_for_all_its_partitions_together_fails_none_
         } == {(1, 1)}, "a record batch each"
 
 
-async def test_giant_record_and_thousands_of_headers_hold_up_nobody_and_are_given_back(
+async def test_giant_records_delay_nobody_and_are_released(
     autojump_clock: MockClock,
 ) -> None:
     """A record twice as large as the whole budget, and one of 10,000 headers that is small as long as it is packed."""
@@ -110,7 +110,7 @@ async def test_giant_record_and_thousands_of_headers_hold_up_nobody_and_are_give
         await eventually(lambda: member.group.buffered_bytes == 0)
 
 
-async def test_budget_that_others_hold_all_of_is_told_once_and_reading_goes_on_when_they_let_go(
+async def test_exhausted_budget_is_reported_once_until_released(
     autojump_clock: MockClock,
 ) -> None:
     """Batches of 2 kB, and half a kilobyte of the budget for each of a hundred partitions."""
@@ -134,7 +134,7 @@ async def test_budget_that_others_hold_all_of_is_told_once_and_reading_goes_on_w
         await handler.received(500)
 
 
-async def test_empty_answer_that_is_too_large_is_told_and_asked_for_ever_less_often(
+async def test_empty_response_that_is_too_large_backs_off(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fifty quiet partitions take more of an answer than it may be."""
@@ -148,7 +148,7 @@ async def test_empty_answer_that_is_too_large_is_told_and_asked_for_ever_less_of
         assert any("exceeds max_response_bytes" in event.cause for event in member.seen(Retrying))
 
 
-async def test_what_a_handler_keeps_holds_back_its_partition_and_no_other(autojump_clock: MockClock) -> None:
+async def test_held_bytes_delay_only_their_partition(autojump_clock: MockClock) -> None:
     class Keeps(ConsumerGroupHandler):
         """Collects partition 0, and lets go of it after a minute."""
 

@@ -72,7 +72,7 @@ Hold = Callable[[Running], None]
     ],
     ids=["full", "backpressured", "paused", "no room"],
 )
-async def test_lag_of_a_partition_that_is_not_fetched_is_the_broker_s_truth(
+async def test_lag_of_an_unfetched_partition_is_looked_up(
     autojump_clock: MockClock, why: Activity, options: dict[str, float], keeps: int
 ) -> None:
     async with orders(2) as cluster, deadline() as nursery:
@@ -97,7 +97,7 @@ async def test_lag_of_a_partition_that_is_not_fetched_is_the_broker_s_truth(
         await member.close()
 
 
-async def test_partitions_that_are_fetched_are_not_looked_up_and_one_that_is_not_alone(
+async def test_only_unfetched_partitions_are_looked_up(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with orders(6, brokers=2) as cluster, deadline() as nursery:
@@ -119,7 +119,7 @@ async def test_partitions_that_are_fetched_are_not_looked_up_and_one_that_is_not
         await member.close()
 
 
-async def test_lookup_that_fails_or_is_not_answered_changes_nothing_and_holds_up_no_other_leader(
+async def test_failing_look_up_delays_no_other_leader(
     autojump_clock: MockClock,
 ) -> None:
     async with orders(2, brokers=2) as cluster, deadline() as nursery:
@@ -147,7 +147,7 @@ async def test_lookup_that_fails_or_is_not_answered_changes_nothing_and_holds_up
         await member.close()
 
 
-async def test_fetch_s_word_counts_again_where_the_log_was_cut_meanwhile(autojump_clock: MockClock) -> None:
+async def test_log_end_of_a_fetch_counts_after_a_truncation(autojump_clock: MockClock) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         fill(cluster, 50)
         handler = Recorder()
@@ -166,9 +166,7 @@ async def test_fetch_s_word_counts_again_where_the_log_was_cut_meanwhile(autojum
 
 
 @pytest.mark.parametrize(("level", "lag"), [("read_committed", 2), ("read_uncommitted", 4)])
-async def test_lag_that_is_looked_up_counts_to_the_end_for_the_isolation_level(
-    autojump_clock: MockClock, level: str, lag: int
-) -> None:
+async def test_looked_up_lag_follows_the_isolation_level(autojump_clock: MockClock, level: str, lag: int) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         fill(cluster, 3)
         handler = Recorder()

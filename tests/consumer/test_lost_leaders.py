@@ -16,7 +16,7 @@ from tests.consumer.kit import edit_answers, on_request, watch_fetches
 from tests.group.kit import Recorder, deadline, fill, orders, start_member
 
 
-async def test_partitions_that_are_lost_together_are_looked_for_together(
+async def test_partitions_lost_together_are_looked_up_together(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[float] = []
@@ -42,7 +42,7 @@ async def test_partitions_that_are_lost_together_are_looked_for_together(
         await handler.received(400)
 
 
-async def test_metadata_that_lags_behind_sends_nobody_back_to_a_leader_that_was(
+async def test_lagging_metadata_does_not_restore_an_old_leader(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lags = False

@@ -75,7 +75,7 @@ async def test_replica_that_is_gone_is_left_for_the_leader_at_once(
         assert fetches.seen[-1][0] == 0
 
 
-async def test_replica_that_fails_is_left_for_as_long_as_a_lease_though_the_leader_goes_on_naming_it(
+async def test_failing_replica_is_avoided_for_a_lease(
     autojump_clock: MockClock,
 ) -> None:
     async with racked() as cluster, deadline() as nursery:

@@ -90,7 +90,7 @@ class BeginsAhead(Recorder):
 
 
 async def test_epoch_that_no_metadata_comes_to_have_meets_the_policy(autojump_clock: MockClock) -> None:
-    """As of a topic that was deleted, and created again under its name: its epochs begin anew."""
+    """The topic was deleted and created again under its name, so its epochs start anew."""
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 3)
         handler = BeginsAhead()

@@ -66,9 +66,7 @@ async def found_when(lookup: OffsetLookup, wanted: Mapping[TopicPartition, Place
 
 
 @pytest.mark.parametrize("place", ["oldest", "newest", timedelta(seconds=1), 500])
-async def test_broker_that_hangs_costs_the_partitions_of_others_nothing(
-    autojump_clock: MockClock, place: Place
-) -> None:
+async def test_hanging_broker_does_not_delay_other_partitions(autojump_clock: MockClock, place: Place) -> None:
     async with two_brokers() as cluster, deadline(), looking(cluster, request_timeout=30.0) as at:
         cluster.drop_next(Api.LIST_OFFSETS, hang_up=False, broker_id=0)
         times = await found_when(at.lookup, dict.fromkeys(PARTITIONS, place))
@@ -76,7 +74,7 @@ async def test_broker_that_hangs_costs_the_partitions_of_others_nothing(
         assert 30 < times[0] == times[2] < 35
 
 
-async def test_partition_to_be_asked_for_again_does_not_wait_for_a_broker_that_hangs(autojump_clock: MockClock) -> None:
+async def test_retried_partition_does_not_wait_for_a_hanging_broker(autojump_clock: MockClock) -> None:
     async with two_brokers() as cluster, deadline(), looking(cluster, request_timeout=30.0) as at:
         cluster.drop_next(Api.LIST_OFFSETS, hang_up=False, broker_id=0)
         cluster.fail_next(Api.LIST_OFFSETS, ErrorCode.LEADER_NOT_AVAILABLE, 3, broker_id=1)
@@ -86,7 +84,7 @@ async def test_partition_to_be_asked_for_again_does_not_wait_for_a_broker_that_h
         assert retries == [1, 2, 3]
 
 
-async def test_what_is_found_is_taken_while_others_are_asked_and_together_what_has_come_meanwhile(
+async def test_results_are_taken_while_others_are_pending(
     autojump_clock: MockClock,
 ) -> None:
     rounds: list[list[int]] = []
@@ -120,7 +118,7 @@ async def test_each_of_several_places_is_found(autojump_clock: MockClock) -> Non
         assert [(tp, place.offset) for tp, place in found.items()] == list(zip(PARTITIONS, [1, 5, 2, 5], strict=True))
 
 
-async def test_leader_tells_an_epoch_with_the_offset_and_is_not_to_be_asked_about_it(
+async def test_looked_up_offset_has_its_epoch(
     autojump_clock: MockClock,
 ) -> None:
     async with two_brokers() as cluster, deadline(), looking(cluster) as at:

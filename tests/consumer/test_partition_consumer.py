@@ -30,7 +30,7 @@ def records(position: int) -> Records:
     return Records((), 0, position)
 
 
-async def test_feed_gives_what_was_delivered_in_order_and_tells_both_sides() -> None:
+async def test_feed_delivers_in_order_and_notifies_both_sides() -> None:
     feed = Feed()
     assert feed.receive() is None
     feed.consumer.deliver(records(0))
@@ -40,7 +40,7 @@ async def test_feed_gives_what_was_delivered_in_order_and_tells_both_sides() -> 
     assert feed.told == ["arrival", "arrival", "change", "change"]
 
 
-async def test_error_comes_behind_what_was_delivered_and_at_every_later_call() -> None:
+async def test_feed_error_follows_the_records_and_repeats() -> None:
     feed = Feed()
     error = RequestTimeoutError("too late")
     feed.consumer.deliver(records(0))
@@ -65,7 +65,7 @@ async def test_ended_feed_drops_what_it_has_and_what_comes() -> None:
     assert feed.told == ["arrival", "arrival"]
 
 
-async def test_full_feed_is_held_for_as_long_as_there_is_patience_unless_it_is_paused(
+async def test_full_feed_is_backpressured_unless_paused(
     autojump_clock: MockClock,
 ) -> None:
     consumer = Feed().consumer
@@ -87,7 +87,7 @@ async def test_full_feed_is_held_for_as_long_as_there_is_patience_unless_it_is_p
     assert (consumer.is_wanted, held()) == (False, False)
 
 
-async def test_resumed_feed_tells_both_sides_and_is_asked_for_whatever_was_found_before() -> None:
+async def test_resumed_feed_notifies_both_sides() -> None:
     feed = Feed()
     feed.consumer.source.found(records=False)
     feed.consumer.pause()

@@ -54,7 +54,7 @@ class Reads(ConsumerGroupHandler):
         ("read_uncommitted", [b"aborted", b"committed", b"plain", b"aborted too"]),
     ],
 )
-async def test_aborted_messages_and_markers_are_passed_and_no_lag_is_left(
+async def test_aborted_messages_and_markers_leave_no_lag(
     autojump_clock: MockClock, level: str, values: list[bytes], by_batches: bool
 ) -> None:
     async with orders() as cluster, deadline() as nursery:
@@ -65,7 +65,7 @@ async def test_aborted_messages_and_markers_are_passed_and_no_lag_is_left(
         assert handler.values == values
 
 
-async def test_open_transaction_is_waited_for_and_the_log_ends_before_it(autojump_clock: MockClock) -> None:
+async def test_log_ends_before_an_open_transaction(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         fill_with_transactions(cluster)
         cluster.produce_transactional("orders", 0, b"open", producer_id=OPEN)
@@ -84,7 +84,7 @@ async def test_open_transaction_is_waited_for_and_the_log_ends_before_it(autojum
         assert careful.claim.last_stable_offset == 9
 
 
-async def test_log_of_nothing_but_aborted_messages_is_passed_to_its_end(autojump_clock: MockClock) -> None:
+async def test_log_of_only_aborted_messages_is_passed(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         for _ in range(3):
             cluster.produce_transactional("orders", 0, b"aborted", producer_id=ABORTS)

@@ -53,7 +53,7 @@ class From(Recorder):
         return self._offset if partition == PARTITION else 0
 
 
-async def test_position_behind_the_log_moved_to_its_start_reads_all_of_it(autojump_clock: MockClock) -> None:
+async def test_position_after_the_log_reset_to_oldest_reads_all(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         for _ in range(5):
             cluster.produce_many("orders", 0, [(None, b"x")] * 10)
@@ -63,7 +63,7 @@ async def test_position_behind_the_log_moved_to_its_start_reads_all_of_it(autoju
         assert handler.offsets("orders", 0) == list(range(50))
 
 
-async def test_position_behind_the_log_moved_to_its_end_reads_what_comes(autojump_clock: MockClock) -> None:
+async def test_position_after_the_log_reset_to_newest_reads_new_records(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 50)
         handler = From(100)
@@ -113,7 +113,7 @@ async def test_session_that_ends_as_the_lookup_is_answered_ends_well(
 
 
 @pytest.mark.parametrize(("policy", "first"), [(timedelta(seconds=30), 7), ("by_duration:PT1H", 5), (timedelta(0), 10)])
-async def test_position_that_retention_has_overtaken_goes_on_so_long_ago(
+async def test_position_overtaken_by_retention_is_reset_by_duration(
     autojump_clock: MockClock, policy: object, first: int
 ) -> None:
     now = 1_000_000.0
@@ -143,7 +143,7 @@ async def test_topic_s_own_policy_decides_where_to_go_on(autojump_clock: MockClo
 
 
 @pytest.mark.parametrize("policy", ["fail", "oldest", "newest"])
-async def test_position_that_is_in_the_log_after_all_is_read_from_as_it_is(
+async def test_position_within_the_log_after_all_is_kept(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, policy: str
 ) -> None:
     """A broker that lags behind, or has lost its mind for a moment, is no reason to skip what is there."""
@@ -169,7 +169,7 @@ async def test_position_that_is_in_the_log_after_all_is_read_from_as_it_is(
         assert causes == ["offset 4 is out of range, but is in the log [0, 10]"] * 3
 
 
-async def test_broker_that_never_serves_what_is_in_its_log_is_given_up_as_the_options_say(
+async def test_broker_never_serving_its_log_exhausts_retries(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: Any, answer: Any) -> None:
@@ -211,7 +211,7 @@ def feed(position: int) -> PartitionConsumer:
 
 
 @pytest.mark.parametrize("policy", ["oldest", "newest", "by_duration:PT1H"])
-async def test_truncated_log_is_read_on_where_it_diverges_whatever_the_policy(policy: str) -> None:
+async def test_truncated_log_is_read_from_the_divergence(policy: str) -> None:
     moving, told = resets(policy)
     consumer = feed(100)
     assert await moving.truncated(consumer, Truncated(80, 3))
@@ -232,7 +232,7 @@ async def test_truncated_log_fails_its_claim_by_that_policy(diverging_offset: in
 
 
 @pytest.mark.parametrize(("policy", "after"), [("oldest", 10), ("newest", 90), ("by_duration:PT1H", 50)])
-async def test_truncated_log_that_does_not_tell_where_is_read_on_by_the_policy(policy: str, after: int) -> None:
+async def test_truncated_log_without_divergence_meets_the_policy(policy: str, after: int) -> None:
     moving, told = resets(policy)
     consumer = feed(100)
     assert await moving.truncated(consumer, Truncated(None))

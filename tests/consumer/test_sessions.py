@@ -78,7 +78,7 @@ async def test_session_that_the_broker_has_lost_is_begun_anew_unsaid(
         assert not member.seen(LeaderChanged)
 
 
-async def test_broker_with_no_room_for_sessions_is_told_everything_each_time(
+async def test_broker_without_fetch_sessions_gets_full_requests(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fetches = watch_fetches(monkeypatch)
@@ -93,7 +93,7 @@ async def test_broker_with_no_room_for_sessions_is_told_everything_each_time(
         assert {len(named) for named in fetches.partitions()} == {3}
 
 
-async def test_broker_that_answers_nothing_before_its_time_is_not_asked_in_a_hot_loop(
+async def test_early_empty_responses_cause_no_hot_loop(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def say_nothing(request: Any, answer: Any) -> None:
@@ -116,10 +116,10 @@ async def test_broker_that_answers_nothing_before_its_time_is_not_asked_in_a_hot
         await handler.received(5)
 
 
-async def test_broker_whose_answers_name_partitions_and_bring_nothing_is_not_asked_in_a_hot_loop(
+async def test_responses_without_records_cause_no_hot_loop(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As Kafka answers while a follower is behind, or where a high watermark has fallen."""
+    """Kafka responds like this while a follower is behind, or after a high watermark has fallen."""
     hurries = 0
 
     def hurry(call: Call) -> None:
@@ -145,7 +145,7 @@ async def test_broker_whose_answers_name_partitions_and_bring_nothing_is_not_ask
         assert trio.current_time() < written + 0.6, "others wait no longer than a fetch may"
 
 
-async def test_answer_for_a_claim_that_has_ended_is_no_reason_to_wait_with_the_next_fetch(
+async def test_response_for_an_ended_claim_does_not_delay_fetches(
     autojump_clock: MockClock,
 ) -> None:
     async with orders() as cluster, deadline():
@@ -157,7 +157,7 @@ async def test_answer_for_a_claim_that_has_ended_is_no_reason_to_wait_with_the_n
         assert not consumer.seen(Retrying)
 
 
-async def test_answer_that_is_empty_because_a_quota_is_used_up_is_asked_for_again(
+async def test_empty_response_of_a_used_up_quota_is_retried(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """KIP-219: it says for how long, nothing of any partition, and begins no session."""
@@ -180,10 +180,10 @@ async def test_answer_that_is_empty_because_a_quota_is_used_up_is_asked_for_agai
         assert not member.seen(LeaderChanged)
 
 
-async def test_topic_whose_id_becomes_known_while_it_is_read_is_called_by_it_from_then_on(
+async def test_topic_id_learned_while_reading_is_used(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As while brokers are upgraded. Beside it another topic, whose id is known all the time, is read."""
+    """Happens while brokers are upgraded. Another topic, whose id is always known, is read at the same time."""
 
     def leave_out(request: Any, answer: Any) -> None:
         for topic in answer.topics:

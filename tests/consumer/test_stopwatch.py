@@ -5,7 +5,7 @@ from __future__ import annotations
 from sarameya.consumer.stopwatch import Stopwatch
 
 
-def test_what_goes_on_counts_until_it_ends_and_all_times_together() -> None:
+def test_stopwatch_sums_all_intervals_and_the_current_one() -> None:
     watch = Stopwatch()
     assert (watch.lasting(5.0), watch.seconds_until(5.0)) == (0.0, 0.0)
     watch.begin(10.0)

@@ -35,7 +35,7 @@ async def unclean_election(cluster: EmbeddedCluster, offset: int, leader: int) -
     cluster.move_leader("orders", 0, leader)
 
 
-async def test_log_cut_below_what_was_read_fails_the_claim_and_says_where(autojump_clock: MockClock) -> None:
+async def test_truncation_below_the_position_fails_the_claim(autojump_clock: MockClock) -> None:
     async with orders(brokers=2) as cluster, deadline() as nursery:
         fill(cluster, 20)
         handler = Recorder()
@@ -67,7 +67,7 @@ async def test_log_cut_below_what_was_read_is_read_on_where_it_differs(autojump_
         await eventually(lambda: committed(cluster).get("orders-0") == 25)
 
 
-async def test_log_that_is_cut_again_before_anything_was_read_loses_nothing(autojump_clock: MockClock) -> None:
+async def test_second_truncation_before_reading_loses_nothing(autojump_clock: MockClock) -> None:
     """The second cut is found out by the epoch in which was written what stands before the first."""
     async with orders(1, brokers=2) as cluster, deadline() as nursery:
         fill(cluster, 20)
@@ -85,9 +85,7 @@ async def test_log_that_is_cut_again_before_anything_was_read_loses_nothing(auto
 
 
 @pytest.mark.parametrize("policy", ["newest", "by_duration:PT0.001S"])
-async def test_log_cut_below_a_start_that_was_looked_up_is_read_on_where_it_differs(
-    autojump_clock: MockClock, policy: str
-) -> None:
+async def test_truncation_below_a_looked_up_start_reads_the_divergence(autojump_clock: MockClock, policy: str) -> None:
     async with orders(1, brokers=2) as cluster, deadline() as nursery:
         fill(cluster, 20)
         handler = Recorder()
@@ -101,7 +99,7 @@ async def test_log_cut_below_a_start_that_was_looked_up_is_read_on_where_it_diff
         assert [(event.before, event.after) for event in member.seen(OffsetReset)] == [(20, 15)]
 
 
-async def test_log_cut_below_a_start_that_nobody_reads_from_yet_is_found_out_by_the_commit(
+async def test_truncation_below_an_unread_start_is_found_by_the_commit(
     autojump_clock: MockClock,
 ) -> None:
     async with orders(1, brokers=2) as cluster, deadline() as nursery:
@@ -119,7 +117,7 @@ async def test_log_cut_below_a_start_that_nobody_reads_from_yet_is_found_out_by_
         assert handler.offsets("orders", 0) == list(range(15, 25))
 
 
-async def test_leader_that_has_just_told_where_to_begin_is_not_asked_whether_that_is_right(
+async def test_looked_up_start_is_not_validated_again(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Call] = []
@@ -133,7 +131,7 @@ async def test_leader_that_has_just_told_where_to_begin_is_not_asked_whether_tha
         assert not asked
 
 
-async def test_log_cut_above_what_was_read_is_read_on_as_if_nothing_had_been(autojump_clock: MockClock) -> None:
+async def test_truncation_above_the_position_is_ignored(autojump_clock: MockClock) -> None:
     async with orders(brokers=2) as cluster, deadline() as nursery:
         fill(cluster, 20)
         handler = Recorder()
@@ -147,7 +145,7 @@ async def test_log_cut_above_what_was_read_is_read_on_as_if_nothing_had_been(aut
 
 
 @pytest.mark.parametrize("reader", [Recorder, ByBatches], ids=["messages", "batches"])
-async def test_log_cut_while_nobody_read_is_found_out_by_the_epoch_of_the_commit(
+async def test_truncation_while_stopped_is_found_by_the_commits_epoch(
     autojump_clock: MockClock, reader: type[Recorder]
 ) -> None:
     async with orders(brokers=2) as cluster, deadline() as nursery:
@@ -165,7 +163,7 @@ async def test_log_cut_while_nobody_read_is_found_out_by_the_epoch_of_the_commit
         assert isinstance(claim_failure(member), LogTruncatedError)
 
 
-async def test_partitions_that_come_together_are_checked_by_one_request(
+async def test_partitions_starting_together_are_checked_at_once(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
@@ -227,7 +225,7 @@ async def test_topic_made_again_stops_its_claims_and_says_so(autojump_clock: Moc
         assert handler.offsets("orders", 0) == list(range(20))
 
 
-async def test_topic_made_again_is_begun_where_it_begins_whatever_was_marked_of_the_old_one(
+async def test_recreated_topic_starts_at_its_log_start(
     autojump_clock: MockClock,
 ) -> None:
     async with orders(2) as cluster, deadline() as nursery:
@@ -247,7 +245,7 @@ async def test_topic_made_again_is_begun_where_it_begins_whatever_was_marked_of_
         assert handler.offsets("orders", 0) == list(range(30))
 
 
-async def test_topic_made_again_is_noticed_where_brokers_know_no_ids_in_fetches(
+async def test_recreated_topic_is_detected_without_ids_in_fetches(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(versions.CLIENT_VERSIONS, Api.FETCH, versions.VersionRange(4, 12))

@@ -1,4 +1,4 @@
-"""What the group's tests share: a recording handler, and a member that runs in a nursery."""
+"""Shared by the group's tests: a recording handler, and a member that runs in a nursery."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def failure(member: Running) -> Exception:
 
 
 def claim_failure(member: Running) -> BaseException:
-    """What the one failed claim raised."""
+    """Return the exception that the only failed claim raised."""
     error = failure(member)
     assert isinstance(error, ClaimError)
     assert error.__cause__ is not None
@@ -136,13 +136,13 @@ def claim_failure(member: Running) -> BaseException:
 
 
 def budget_of(group: ConsumerGroup) -> ByteBudget:
-    """What an open group counts its bytes by. It can be looked at when the group is closed, too."""
+    """Return the byte budget of an open group. It stays readable after the group is closed."""
     assert group._runtime is not None
     return group._runtime.budget
 
 
 def assert_given_back(budget: ByteBudget) -> None:
-    """Nothing of it is held or reserved, nor kept for anybody: so it is wherever reading has ended, for any reason."""
+    """Assert that no bytes are held or reserved: so it must be wherever reading has ended, for any reason."""
     assert (budget.held, budget.reserved, len(budget._shares)) == (0, 0, 0), "held, reserved, shares that are open"
 
 
@@ -239,7 +239,7 @@ async def eventually(condition: Callable[[], bool]) -> None:
 
 
 def committed(cluster: EmbeddedCluster, group: str = "g") -> dict[str, int]:
-    """What the group has committed: "topic-partition" -> offset."""
+    """Return the group's committed offsets: "topic-partition" -> offset."""
     return {str(tp): offset.offset for tp, offset in cluster.committed(group).items()}
 
 

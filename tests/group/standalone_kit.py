@@ -1,4 +1,4 @@
-"""What the tests of consumers without a group protocol share: one over a cluster in memory, and what it told."""
+"""Shared by the tests of consumers without a group protocol: one over a cluster in memory, and its events."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from sarameya.observe import (
 from tests.group.kit import CutOff, Recorder, deadline, fill, orders, start_member
 
 
-async def test_unknown_topic_fails_after_the_bootstrap_timeout_and_says_what_to_do(autojump_clock: MockClock) -> None:
+async def test_unknown_topic_fails_after_the_bootstrap_timeout(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         began = trio.current_time()
         member = await start_member(nursery, cluster, Recorder(), topics=("orderz",), bootstrap_timeout=5.0)
@@ -104,7 +104,7 @@ async def test_closed_group_consumes_no_more(autojump_clock: MockClock) -> None:
             assert handler.calls == []
 
 
-async def test_close_while_the_cluster_cannot_be_reached_returns_at_once(autojump_clock: MockClock) -> None:
+async def test_close_without_a_reachable_cluster_returns_at_once(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         member = await start_member(nursery, cluster, Recorder(), topics=("nothing",), bootstrap_timeout=100.0)
         await trio.sleep(5)

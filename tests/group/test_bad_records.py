@@ -113,7 +113,7 @@ class Waits(ConsumerGroupHandler):
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
 @pytest.mark.parametrize("by_batches", [False, True], ids=["messages", "batches"])
-async def test_bad_batch_is_a_typed_error_with_its_coordinates_and_the_neighbour_goes_on(
+async def test_bad_batch_raises_with_coordinates_and_spares_neighbours(
     autojump_clock: MockClock, bad: Bad, by_batches: bool
 ) -> None:
     async with orders(2) as cluster, deadline() as nursery:
@@ -152,10 +152,10 @@ class Columns(Waits):
 
 @pytest.mark.parametrize("kind", [Waits, Columns])
 @pytest.mark.parametrize("by_batches", [False, True])
-async def test_fault_59_header_key_that_is_no_utf8_stops_with_its_batch(
+async def test_fault_59_header_key_not_utf8_stops_the_claim(
     autojump_clock: MockClock, kind: type[Waits], by_batches: bool
 ) -> None:
-    """Nothing of its batch is delivered. The error says where it ends, and how to go on."""
+    """No message of the batch is delivered. The error says where it ends, and how to continue."""
     bad = record(headers=varint(1) + varint(2) + b"\xff\xfe" + varint(-1))
     async with orders(1) as cluster, deadline() as nursery:
         fill(cluster, BAD_AT, 0)

@@ -43,7 +43,7 @@ def claim_at(position: int, interceptors: Interceptors | None = None) -> Claim:
 
 
 def deliver(claim: Claim, raws: Sequence[RawBatch], aborted: frozenset[int] = frozenset()) -> None:
-    """As a fetch does that was sent for the position."""
+    """Deliver batches to a claim as a fetch from its position does."""
     cursor = claim._consumer.cursor
     records = Records(tuple(raws), sum(raw.size_bytes for raw in raws), cursor.position, aborted)
     cursor.position = raws[-1].next_offset
@@ -65,7 +65,7 @@ def range_of(batch: MessageBatch) -> Range:
 def test_ranges_are_contiguous_however_a_claim_is_read(
     sizes: list[int], hidden: set[int], skipped: int, fetches: int, steps: list[str], ends: bool
 ) -> None:
-    """By messages, by batches, by one after the other, before and after pauses, over what is not shown."""
+    """Reads by messages, by batches, by both in turn, before and after pauses, over records that are not shown."""
     steps = [*steps, "end"] if ends else steps
     raws = logged(sizes)
     position = min(skipped, raws[0].last_offset)
@@ -129,7 +129,7 @@ async def test_batch_that_is_made_by_hand_begins_at_its_first_message() -> None:
     assert MessageBatch("orders", 0, [message], 9).from_offset == 7
 
 
-async def test_interceptor_that_raises_leaves_the_range_to_the_next_try() -> None:
+async def test_range_after_a_raising_interceptor_is_read_again() -> None:
     class Once(ConsumerInterceptor):
         def on_consume(self, batch: MessageBatch) -> Sequence[Message] | None:
             ranges.append(range_of(batch))
@@ -175,7 +175,7 @@ def transactions(cluster: EmbeddedCluster) -> None:
             cluster.produce("orders", 0, value)
 
 
-async def test_range_covers_what_was_aborted_before_it_also_in_an_earlier_fetch(autojump_clock: MockClock) -> None:
+async def test_range_covers_aborted_records_of_an_earlier_fetch(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         handler = ByBatches()
         await start_member(nursery, cluster, handler, isolation_level="read_committed")
@@ -210,7 +210,7 @@ class FromTen(ByBatches):
         return 10
 
 
-async def test_range_after_a_reset_begins_where_the_position_was_moved_to(autojump_clock: MockClock) -> None:
+async def test_range_after_a_reset_starts_at_the_new_position(autojump_clock: MockClock) -> None:
     """Retention overtakes the position: the next batch does not begin where the last one ended."""
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 20)

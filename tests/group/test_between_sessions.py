@@ -1,4 +1,4 @@
-"""What the group says while no session runs: in the pause after sessions that were too short. Virtual time."""
+"""Changes of the group while no session runs: in the pause after sessions that were too short. Virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is tried again, and how often: as the options say, without end unless they say something. Virtual time."""
+"""Retries, and their number: unlimited, unless the options set a limit. Virtual time."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def fail_for_good(
 
 
 def exhausted(member: Running, api: Api) -> RetriesExhaustedError:
-    """What `consume()` raised, in the wrapping that belongs to where it came from."""
+    """Return the error of `consume()`, out of the wrapping that belongs to its origin."""
     error: Any = member.error
     if api is Api.OFFSET_COMMIT:
         error = claim_failure(member)
@@ -76,7 +76,7 @@ def exhausted(member: Running, api: Api) -> RetriesExhaustedError:
 
 
 @each_api
-async def test_consume_raises_when_the_retries_that_are_allowed_are_used_up(
+async def test_consume_raises_when_retries_are_exhausted(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, api: Api, what: str
 ) -> None:
     asked = watch(monkeypatch)
@@ -117,7 +117,7 @@ async def test_without_bounds_what_fails_for_long_succeeds_at_last(
         assert [e.attempt for e in member.seen(Retrying) if e.what == what] == list(range(1, 51))
 
 
-async def test_autocommit_whose_retries_are_used_up_is_told_and_its_marks_go_out_with_the_next(
+async def test_autocommit_without_retries_left_is_reported_and_repeated(
     autojump_clock: MockClock,
 ) -> None:
     async with orders() as cluster, deadline() as nursery:

@@ -53,7 +53,7 @@ async def live_once(cluster: EmbeddedCluster, handler: Recorder, canceller: Canc
 
 
 def run(step: float) -> tuple[int, Recorder, dict[str, int]]:
-    """One life, cancelled at `step`; checks the world after it. Returns its steps, what it read and committed."""
+    """Run one life, cancelled at `step`, and check the world after it. Return its steps, what it read and committed."""
     canceller = CancelAtStep(step)
 
     async def main() -> tuple[int, Recorder, dict[str, int]]:
@@ -73,7 +73,7 @@ def run(step: float) -> tuple[int, Recorder, dict[str, int]]:
     return trio.run(main, clock=MockClock(autojump_threshold=0), instruments=[canceller])
 
 
-def test_cancellation_at_every_step_leaves_no_member_behind_and_loses_nothing() -> None:
+def test_cancellation_at_every_step_leaves_no_member_behind() -> None:
     steps, handler, commits = run(math.inf)
     assert (len(handler.messages), commits) == (20, {"orders-0": 10, "orders-1": 10})
     assert steps > 100

@@ -43,7 +43,7 @@ def claim_of(raws: Sequence[RawBatch], position: int = 0, aborted: frozenset[int
 
 
 async def all_batches(claim: Claim) -> list[MessageBatch]:
-    """What there is, without waiting for more."""
+    """Return the batches that exist, without waiting for more."""
     batches: list[MessageBatch] = []
     async for batch in claim.batches():
         batches.append(batch)
@@ -95,7 +95,7 @@ def test_batches_have_the_messages_that_iteration_gives(
     assert all({message.leader_epoch for message in batch} == {batch.leader_epoch} for batch in batches)
 
 
-def test_record_batches_are_joined_until_there_are_enough_messages() -> None:
+def test_small_record_batches_are_joined() -> None:
     assert [len(batch) for batch in read(logged([1500] * 6))] == [4500, 4500]
     assert [len(batch) for batch in read(logged([10] * 6))] == [60]
     assert [len(batch) for batch in read(logged([4000, 4000]))] == [4000, 4000]
@@ -107,7 +107,7 @@ def test_another_leader_epoch_begins_another_batch() -> None:
     assert [(len(batch), batch.leader_epoch) for batch in batches] == [(20, 3), (10, 4)]
 
 
-async def test_batch_that_cannot_be_decoded_fails_behind_what_is_good_and_stays_the_next_one() -> None:
+async def test_undecodable_batch_fails_after_good_ones_and_stays_next() -> None:
     good, broken, behind = logged([10, 10, 10])
     data = bytearray(broken.data)
     data[-1] ^= 1

@@ -41,7 +41,7 @@ class Collector(ConsumerGroupHandler):
 
 
 def produce(cluster: EmbeddedCluster, partitions: int, size: int) -> None:
-    """So many bytes for each partition, in record batches of 10 KiB."""
+    """Produce `size` bytes to each partition, in record batches of 10 KiB."""
     for number in range(partitions):
         for _ in range(size // (10 * KIB)):
             cluster.produce_many("orders", number, [(None, b"x" * KIB)] * 10)

@@ -50,7 +50,7 @@ async def test_fault_45_unknown_topic_on_a_commit_is_tried_again(autojump_clock:
         assert member.error is None
 
 
-async def test_fault_45_topic_that_stays_unknown_fails_its_commit_alone(
+async def test_fault_45_unknown_topic_fails_only_its_commit(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def forget(request: Any, answer: Any) -> None:
@@ -85,7 +85,7 @@ async def test_fault_45_topic_that_stays_unknown_fails_its_commit_alone(
         ("é" * 20_000, ErrorCode.OFFSET_METADATA_TOO_LARGE, "has 40,000 bytes; shorten it"),
     ],
 )
-async def test_fault_46_metadata_that_cannot_be_committed_fails_that_commit(
+async def test_fault_46_invalid_metadata_fails_only_its_commit(
     autojump_clock: MockClock, metadata: Any, code: ErrorCode, text: str
 ) -> None:
     async with orders(2) as cluster, deadline() as nursery:

@@ -111,7 +111,7 @@ async def test_kept_partition_never_waits_for_a_rebalance(autojump_clock: MockCl
         assert max(late[kept]) < 0.1
 
 
-async def test_marks_of_kept_partitions_are_committed_during_the_rebalance(autojump_clock: MockClock) -> None:
+async def test_kept_partitions_commit_during_a_rebalance(autojump_clock: MockClock) -> None:
     """A join that the coordinator holds does not hold commits, and the next generation takes what came in between."""
     async with orders(2) as cluster, deadline() as nursery:
         cut = CutOff(cluster.transport)
@@ -135,7 +135,7 @@ async def test_marks_of_kept_partitions_are_committed_during_the_rebalance(autoj
         assert one.calls.count("setup") == 1
 
 
-async def test_revoked_partitions_are_told_and_committed_before_the_next_owner_reads(autojump_clock: MockClock) -> None:
+async def test_revoked_partitions_are_committed_before_the_next_owner(autojump_clock: MockClock) -> None:
     async with orders(4) as cluster, deadline() as nursery:
         one, two = Partitions(), Partitions()
         await start(nursery, cluster, one, autocommit_interval=1000.0)
@@ -165,7 +165,7 @@ async def test_autocommit_off_commits_nothing_when_partitions_move(autojump_cloc
         assert len(two.messages) == 3, "read again: nobody committed it"
 
 
-async def test_member_that_leaves_gives_its_partitions_to_those_that_keep_theirs(autojump_clock: MockClock) -> None:
+async def test_partitions_of_a_leaving_member_go_to_the_others(autojump_clock: MockClock) -> None:
     async with orders(4) as cluster, deadline() as nursery:
         one, two = Partitions(), Partitions()
         first = await start(nursery, cluster, one)
@@ -181,9 +181,7 @@ async def test_member_that_leaves_gives_its_partitions_to_those_that_keep_theirs
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
-async def test_lost_membership_loses_all_partitions_and_commits_nothing(
-    autojump_clock: MockClock, code: ErrorCode
-) -> None:
+async def test_lost_membership_loses_all_and_commits_nothing(autojump_clock: MockClock, code: ErrorCode) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         one = Partitions()
         running = await start(nursery, cluster, one, autocommit_interval=1000.0)
@@ -217,7 +215,7 @@ async def test_membership_lost_in_a_rebalance_stops_what_was_kept(autojump_clock
         await one.until(lambda: len(one.offsets("orders", one.claims[0])) >= 3)
 
 
-async def test_claim_that_returns_ends_the_session_and_the_group_is_joined_anew(autojump_clock: MockClock) -> None:
+async def test_claim_that_returns_ends_the_session_and_rejoins(autojump_clock: MockClock) -> None:
     class Once(Partitions):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             async for message in claim:
@@ -236,7 +234,7 @@ async def test_claim_that_returns_ends_the_session_and_the_group_is_joined_anew(
         assert one.calls.count("setup") == one.calls.count("cleanup") + 1 == 2
 
 
-async def test_failure_during_a_rebalance_is_raised_and_leaves_the_group(autojump_clock: MockClock) -> None:
+async def test_failure_during_a_rebalance_is_raised_and_leaves(autojump_clock: MockClock) -> None:
     async def fail_late(session: Session, claim: Claim, message: Message) -> None:
         if message.value == b"bad":
             raise RuntimeError("cannot")
@@ -260,7 +258,7 @@ async def test_failure_during_a_rebalance_is_raised_and_leaves_the_group(autojum
         assert len(cluster.describe_group("g").members) <= 2, "it has left, though its join was held"
 
 
-async def test_slow_claim_that_is_revoked_is_cancelled_after_its_grace_and_keeps_the_others_going(
+async def test_slow_revoked_claim_is_cancelled_after_its_grace(
     autojump_clock: MockClock,
 ) -> None:
     async def hang(session: Session, claim: Claim, message: Message) -> None:

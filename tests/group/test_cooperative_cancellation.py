@@ -66,7 +66,7 @@ class Stage:
         return running, handler
 
     def aim(self, victim: Running) -> None:
-        """From now on steps count."""
+        """Count steps from now on."""
         self._canceller.scope = victim.scope
 
     def fill(self, count: int) -> None:
@@ -111,7 +111,7 @@ async def takes_over(stage: Stage) -> Running:
 
 
 def run(story: Callable[[Stage], Awaitable[Running]], step: float) -> int:
-    """One story, cancelled at `step`; checks the world after it. Returns how many steps there were."""
+    """Run one story, cancelled at `step`, and check the world after it. Return the number of steps."""
     canceller = CancelAtStep(step)
 
     async def main() -> int:
@@ -148,7 +148,7 @@ def check(stage: Stage, step: float) -> None:
 
 
 @pytest.mark.parametrize("story", [gives_up, takes_over])
-def test_cancellation_along_a_rebalance_loses_and_repeats_nothing(
+def test_cancellation_in_a_rebalance_loses_and_repeats_nothing(
     story: Callable[[Stage], Awaitable[Running]],
 ) -> None:
     steps = run(story, math.inf)

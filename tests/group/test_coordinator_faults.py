@@ -48,7 +48,7 @@ async def test_coordinator_not_available_at_first_is_waited_for(autojump_clock: 
         assert [e.attempt for e in member.seen(Retrying) if e.what.startswith("find_coordinator")] == [1, 2, 3, 4, 5]
 
 
-async def test_coordinator_that_is_not_found_again_during_the_offset_fetch_is_raised_once(
+async def test_coordinator_lost_during_the_offset_fetch_is_raised_once(
     autojump_clock: MockClock,
 ) -> None:
     async with orders() as cluster, deadline() as nursery:
@@ -78,7 +78,7 @@ async def test_commit_is_retried_within_the_generation(autojump_clock: MockClock
         assert len([e for e in member.seen(Retrying) if "commit" in e.what]) == 3
 
 
-async def test_commit_with_oversized_metadata_raises_to_its_caller_and_commits_the_rest(
+async def test_oversized_metadata_raises_and_the_rest_is_committed(
     autojump_clock: MockClock,
 ) -> None:
     errors: list[Exception] = []
@@ -107,7 +107,7 @@ async def test_commit_with_oversized_metadata_raises_to_its_caller_and_commits_t
         assert member.error is None
 
 
-async def test_handler_whose_commit_comes_after_its_generation_is_no_failure(autojump_clock: MockClock) -> None:
+async def test_handlers_commit_of_an_old_generation_is_no_failure(autojump_clock: MockClock) -> None:
     class Commits(Recorder):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             self._note("claim")

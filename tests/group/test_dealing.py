@@ -1,4 +1,4 @@
-"""What a leader has dealt from, while rounds overtake one another."""
+"""The topics of a leader's assignment, while rounds overtake one another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.group.kit import deadline, eventually, orders, start_member
 from tests.group.test_cooperative import Partitions
 
 
-async def test_dealing_for_a_round_that_is_over_does_not_hide_growth_from_the_next(autojump_clock: MockClock) -> None:
+async def test_assignment_of_an_old_round_does_not_hide_growth(autojump_clock: MockClock) -> None:
     """The leader looks for a topic that is not there, and is expelled; its next round deals without that topic. A
     partition that is added then must not be taken for one that was dealt, since the first round has seen it, too."""
     one = Partitions()

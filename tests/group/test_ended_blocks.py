@@ -68,7 +68,7 @@ async def test_fault_43_block_that_ends_ends_its_consume_in_order(
         assert cluster.describe_group("g").members == ()
 
 
-async def test_fault_43_block_that_is_cancelled_ends_its_consume_in_order(autojump_clock: MockClock) -> None:
+async def test_fault_43_cancelled_block_ends_consume_in_order(autojump_clock: MockClock) -> None:
     ended: list[BaseException | None] = []
     async with orders() as cluster, deadline(60) as nursery:
         fill(cluster, 10)
@@ -99,7 +99,7 @@ async def test_all_that_is_cancelled_at_once_ends_in_order(autojump_clock: MockC
         assert cluster.describe_group("g").members == ()
 
 
-async def test_block_that_ends_while_the_cluster_is_looked_for_ends_at_once(autojump_clock: MockClock) -> None:
+async def test_block_ending_while_connecting_ends_at_once(autojump_clock: MockClock) -> None:
     ended: list[BaseException | None] = []
     async with orders() as cluster, deadline(60) as nursery:
         cluster.freeze_broker(0)
@@ -119,7 +119,7 @@ async def test_group_that_is_closed_before_it_consumes_looks_for_no_cluster(auto
         assert trio.current_time() < 2.0
 
 
-async def test_block_that_ends_is_bounded_where_the_coordinator_is_silent(autojump_clock: MockClock) -> None:
+async def test_block_end_is_bounded_with_a_silent_coordinator(autojump_clock: MockClock) -> None:
     ended: list[BaseException | None] = []
     async with orders() as cluster, deadline(60) as nursery:
         handler = Recorder()

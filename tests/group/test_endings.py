@@ -1,4 +1,4 @@
-"""How a session ends: grace, deadline, cancellation. Over the in-memory cluster under virtual time."""
+"""The end of a session: grace, deadline, cancellation. Over the in-memory cluster under virtual time."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_grace_leaves_time_for_cleanup_before_the_close_timeout(autojump_c
         assert trio.current_time() - asked == pytest.approx(8.0)
 
 
-async def test_task_that_swallows_its_cancellation_is_named_and_the_member_leaves_without_it(
+async def test_task_that_swallows_cancellation_is_named_and_left_behind(
     autojump_clock: MockClock,
 ) -> None:
     release = trio.Event()

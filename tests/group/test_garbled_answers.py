@@ -18,7 +18,7 @@ SECONDS = 60
 
 
 def noise(rng: Random, frame: bytes) -> bytes:
-    """As many bytes, of which the first four announce as much."""
+    """Return random bytes of the same length; the first four announce a larger frame."""
     return b"\xff" + rng.randbytes(len(frame) - 1)
 
 
@@ -56,7 +56,7 @@ GARBLES = [noise, web_page, giant, other_body, answer_to_another, twice, longer,
 
 @pytest.mark.parametrize("garble", GARBLES, ids=lambda garble: garble.__name__)
 @pytest.mark.parametrize("coordinator", [0, 1], ids=["coordinator on the good one", "coordinator on the bad one"])
-async def test_broker_that_answers_nonsense_stops_its_partitions_and_no_others(
+async def test_garbled_responses_stop_only_that_brokers_partitions(
     autojump_clock: MockClock, garble: Garble, coordinator: int
 ) -> None:
     async with orders(2, brokers=2) as cluster, deadline(1200) as nursery:

@@ -1,4 +1,4 @@
-"""What a cooperative member does about partitions that it gives up, and how long that may take. Virtual time."""
+"""Revocation by a cooperative member: the calls, and the time that they may take. Virtual time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Flushes(Partitions):
         return [call for call in self.calls if call.startswith("revoked")]
 
 
-async def test_revocation_is_told_in_full_where_claims_have_used_up_their_grace(autojump_clock: MockClock) -> None:
+async def test_revocation_calls_run_though_claims_used_up_their_grace(autojump_clock: MockClock) -> None:
     class Deaf(Flushes):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             self._note("claim")
@@ -64,7 +64,7 @@ async def test_revocation_that_outlives_the_deadline_is_said(autojump_clock: Moc
         await two.until(lambda: len(two.claims) == 2)
 
 
-async def test_revocation_is_told_once_though_consume_is_cancelled_meanwhile(autojump_clock: MockClock) -> None:
+async def test_revocation_is_reported_once_despite_cancellation(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         one, two = Flushes(1.0), Partitions()
         first = await start(nursery, cluster, one)
@@ -78,9 +78,7 @@ async def test_revocation_is_told_once_though_consume_is_cancelled_meanwhile(aut
 
 
 @pytest.mark.parametrize("lost", [False, True])
-async def test_hook_that_hangs_at_the_end_leaves_time_for_cleanup_and_is_named(
-    autojump_clock: MockClock, lost: bool
-) -> None:
+async def test_hanging_hook_is_named_and_leaves_time_for_cleanup(autojump_clock: MockClock, lost: bool) -> None:
     class Hangs(Flushes):
         async def partitions_lost(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
             await trio.sleep(self.seconds)
@@ -116,7 +114,7 @@ async def test_revoked_partition_takes_no_marks(autojump_clock: MockClock) -> No
             session.mark_offset("orders", two.claims[0], 1)
 
 
-async def test_what_begins_at_the_deadline_of_what_was_given_up_is_not_stuck(autojump_clock: MockClock) -> None:
+async def test_call_started_at_the_revocation_deadline_is_not_stuck(autojump_clock: MockClock) -> None:
     """The last commit of what is given up is not answered until its deadline; the next hook has its own time."""
 
     class Slow(Partitions):
@@ -142,7 +140,7 @@ async def test_what_begins_at_the_deadline_of_what_was_given_up_is_not_stuck(aut
         assert not first.ended.is_set()
 
 
-async def test_partitions_of_a_session_that_ends_while_its_join_is_out_are_left_to_others(
+async def test_session_ending_during_its_join_releases_its_partitions(
     autojump_clock: MockClock,
 ) -> None:
     """The join said that they are ours: the others wait for one that says they no longer are."""

@@ -1,4 +1,4 @@
-"""Who a session says it is, for a transactional producer (KIP-447), held to what the coordinator knows."""
+"""The identity of a session for a transactional producer (KIP-447), compared with the coordinator's."""
 
 from __future__ import annotations
 

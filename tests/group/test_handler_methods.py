@@ -141,7 +141,7 @@ def test_handlers_of_ours_are_accepted() -> None:
     check_handler(AsyncMock(spec=Reads))
 
 
-async def test_plain_function_that_returns_an_awaitable_reads_its_claim(autojump_clock: MockClock) -> None:
+async def test_plain_function_returning_an_awaitable_reads_its_claim(autojump_clock: MockClock) -> None:
     class Delegates(Recorder):
         def consume_claim(self, session: Session, claim: Claim) -> Any:
             return super().consume_claim(session, claim)
@@ -171,7 +171,7 @@ def gives_nothing(*args: Any) -> Any:
 async def test_fault_49_plain_function_that_fails_fails_as_its_method(
     autojump_clock: MockClock, method: str, function: Callable[..., Any], kind: type[Exception], text: str
 ) -> None:
-    """It may be found out only when it is called; then it ends the session in order, as any failure of a handler."""
+    """Some mistakes are found only by the call. They end the session in order, like any failure of a handler."""
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 1)
         handler = type("Mine", (Recorder,), {method: function})()

@@ -1,4 +1,4 @@
-"""What counts as a handler's work: from being given something to asking for more, and nothing else. Virtual time."""
+"""The time that counts as a handler's work: from receiving records to asking for more. Virtual time."""
 
 from __future__ import annotations
 
@@ -61,9 +61,7 @@ def handler_seconds(member: Running) -> float:
 
 
 @pytest.mark.parametrize("by_batches", [False, True], ids=["messages", "batches"])
-async def test_what_is_done_before_a_handler_has_its_messages_is_none_of_its_time(
-    autojump_clock: MockClock, by_batches: bool
-) -> None:
+async def test_handler_seconds_exclude_fetching_and_decoding(autojump_clock: MockClock, by_batches: bool) -> None:
     async with orders(1) as cluster, deadline(10_000) as nursery:
         for _ in range(20):
             cluster.produce_many("orders", 0, [(None, b"x")] * 10)
@@ -93,7 +91,7 @@ class OneAtATime(StreamHandler):
             await trio.sleep(10)
 
 
-async def test_claim_of_a_stream_counts_only_while_the_handler_has_something_of_it(autojump_clock: MockClock) -> None:
+async def test_handler_seconds_of_a_stream_count_for_the_claim_in_hand(autojump_clock: MockClock) -> None:
     async with orders(4) as cluster, deadline() as nursery:
         for partition in range(4):
             fill(cluster, 1, partition)

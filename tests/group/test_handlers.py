@@ -22,7 +22,7 @@ from sarameya.protocol.versions import Api
 from tests.group.kit import Recorder, committed, deadline, eventually, fill, orders, start_member
 
 
-async def test_handler_that_waits_three_session_timeouts_keeps_its_membership(autojump_clock: MockClock) -> None:
+async def test_waiting_handler_keeps_its_membership(autojump_clock: MockClock) -> None:
     async def dawdle(session: Session, claim: Claim, message: Message) -> None:
         await trio.sleep(3 * 10.0)
 
@@ -35,7 +35,7 @@ async def test_handler_that_waits_three_session_timeouts_keeps_its_membership(au
         assert not member.seen(SessionEnding)
 
 
-async def test_failing_claim_ends_session_in_order_and_is_raised_with_its_coordinates(
+async def test_failing_claim_ends_the_session_and_is_raised(
     autojump_clock: MockClock,
 ) -> None:
     boom = ValueError("cannot handle this")
@@ -103,7 +103,7 @@ async def test_failing_offset_fetch_runs_no_cleanup(autojump_clock: MockClock) -
         assert "TOPIC_AUTHORIZATION_FAILED" in str(member.error.exceptions[0])
 
 
-async def test_unstable_offset_fetch_is_retried_and_never_starts_at_the_policy(autojump_clock: MockClock) -> None:
+async def test_unstable_offset_fetch_is_retried(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 5)
         first = Recorder()
@@ -118,7 +118,7 @@ async def test_unstable_offset_fetch_is_retried_and_never_starts_at_the_policy(a
         assert [e.attempt for e in member.seen(Retrying) if "offset fetch" in e.what] == [1, 2, 3, 4]
 
 
-async def test_claim_that_returns_ends_the_session_and_the_group_rejoins(autojump_clock: MockClock) -> None:
+async def test_claim_that_returns_ends_the_session_and_rejoins(autojump_clock: MockClock) -> None:
     class Takes(Recorder):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             self._note("claim")
@@ -137,7 +137,7 @@ async def test_claim_that_returns_ends_the_session_and_the_group_rejoins(autojum
         assert not [e for e in member.seen(SessionEnding) if e.lost]
 
 
-async def test_claim_that_returns_at_once_again_and_again_meets_backoff(autojump_clock: MockClock) -> None:
+async def test_claim_that_keeps_returning_at_once_meets_backoff(autojump_clock: MockClock) -> None:
     class Returns(Recorder):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             return

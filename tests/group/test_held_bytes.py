@@ -1,6 +1,6 @@
-"""What claims hold of the byte budget: all of it is given back, once, however they end.
+"""Bytes of the budget that claims hold: all are released, once, however the claim ends.
 
-That nothing of it is held when a member has ended is checked by every test that starts one (`kit.start_member`).
+Every test that starts a member also checks that nothing is held after its end (`kit.start_member`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def produce(cluster: EmbeddedCluster, partitions: int, count: int) -> None:
 
 
 @pytest.mark.parametrize("stuck", [StuckClaims, StuckStreams])
-async def test_calls_that_are_cancelled_leave_the_next_one_all_there_is(
+async def test_cancelled_reads_leave_everything_to_the_next(
     autojump_clock: MockClock, stuck: Callable[[], ConsumerGroupHandler]
 ) -> None:
     config = Config(offset_initial="oldest", fetch_buffer_bytes=100_000, fetch_max_partition_bytes=10_000)
@@ -80,7 +80,7 @@ def claim_of(data: bytes, budget: ByteBudget, number: int = 0) -> Claim:
     return claim
 
 
-async def test_what_a_large_batch_decompresses_to_is_held_until_all_of_it_is_dealt_with() -> None:
+async def test_decompressed_bytes_are_held_until_the_batch_is_processed() -> None:
     budget = ByteBudget(2**30)
     claim = claim_of(build([(0, None, b"x" * 100, ())] * 5000, codec=Codec.ZSTD), budget)
     messages = aiter(claim)
@@ -96,7 +96,7 @@ async def test_what_a_large_batch_decompresses_to_is_held_until_all_of_it_is_dea
 
 @pytest.mark.parametrize("by_batches", [False, True], ids=["messages", "batches"])
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD], ids=["plain", "zstd"])
-async def test_what_a_batch_is_decoded_to_is_held_beside_what_was_fetched(codec: Codec, by_batches: bool) -> None:
+async def test_decoded_bytes_are_held_beside_fetched_bytes(codec: Codec, by_batches: bool) -> None:
     """Messages of two sizes, the first one small; and what a message takes beside its key and value."""
     budget = ByteBudget(2**30)
     records = [(0, b"k" * 50, b"x" * (3000 if number % 2 else 100), ()) for number in range(100)]
@@ -115,7 +115,7 @@ async def test_headers_of_compressed_messages_are_held_too() -> None:
     assert budget.held > 50 * 20 * 200
 
 
-async def test_stream_does_not_hold_what_it_has_dealt_with_of_a_claim_whose_turn_is_far_off(
+async def test_stream_releases_processed_bytes_of_a_waiting_claim(
     autojump_clock: MockClock,
 ) -> None:
     class OneBatchEach(StreamHandler):
@@ -142,7 +142,7 @@ async def test_stream_does_not_hold_what_it_has_dealt_with_of_a_claim_whose_turn
             nursery.cancel_scope.cancel()
 
 
-async def test_what_a_paused_claim_has_set_aside_stays_held_while_its_stream_reads_others(
+async def test_batch_set_aside_by_a_pause_stays_held(
     autojump_clock: MockClock,
 ) -> None:
     budget, stream = ByteBudget(2**30), Stream(0, lambda claim: None)
@@ -178,7 +178,7 @@ async def test_handler_releases_no_more_than_it_holds() -> None:
     assert budget.held == before
 
 
-async def test_claim_that_is_read_again_after_its_failure_gives_back_once_what_it_had_fetched() -> None:
+async def test_claim_read_after_its_failure_releases_its_bytes_once() -> None:
     budget = ByteBudget(2**20)
     data = build([(0, None, b"x" * 100, ())] * 10)
     claim = claim_of(data, budget)

@@ -110,7 +110,7 @@ class OneStream(StreamHandler):
 @pytest.mark.parametrize(
     "make", [Recorder, Batches, lambda: OneStream(True), lambda: OneStream(False)], ids=["each", "batch", "s", "sb"]
 )
-async def test_handler_is_given_what_the_interceptors_make_of_messages_in_their_order(
+async def test_handler_gets_the_messages_of_interceptors_in_order(
     autojump_clock: MockClock, make: Callable[[], Any]
 ) -> None:
     async with orders() as cluster, deadline() as nursery:
@@ -162,7 +162,7 @@ async def test_reader_without_a_group_is_given_changed_messages_too(autojump_clo
                 assert [message.value for message in await take(claim, 2)] == [b"(1)", b"(2)"]
 
 
-async def test_what_stands_before_the_position_or_is_paused_is_seen_once_and_not_before_its_time(
+async def test_interceptor_sees_each_message_once_despite_pauses(
     autojump_clock: MockClock,
 ) -> None:
     async with orders() as cluster, deadline():
@@ -229,7 +229,7 @@ def test_what_is_no_interceptor_is_refused(make: Any) -> None:
 # -- one that raises ----------------------------------------------------------------------------------------
 
 
-async def test_interceptor_that_raises_is_named_and_ends_the_session_in_order(autojump_clock: MockClock) -> None:
+async def test_raising_interceptor_is_named_and_ends_the_session(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         fill(cluster, 4)
         fill(cluster, 9, partition=1)
@@ -251,9 +251,7 @@ async def test_interceptor_that_raises_is_named_and_ends_the_session_in_order(au
 
 
 @pytest.mark.parametrize("by_batch", [True, False])
-async def test_messages_on_which_an_interceptor_raised_are_the_next_ones_still(
-    autojump_clock: MockClock, by_batch: bool
-) -> None:
+async def test_messages_of_a_raising_interceptor_stay_next(autojump_clock: MockClock, by_batch: bool) -> None:
     async with orders() as cluster, deadline():
         cluster.produce_many("orders", 0, [(None, b"x")] * 5)
         fill(cluster, 2)
@@ -282,7 +280,7 @@ async def test_stream_tells_of_an_interceptor_that_raises_by_partition(autojump_
         assert isinstance(error.__cause__, InterceptorError)
 
 
-async def test_interceptor_to_be_skipped_is_told_once_a_change_of_each_partition(autojump_clock: MockClock) -> None:
+async def test_skipped_interceptor_is_reported_once_per_partition(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         broken, handler = Broken(on_error="skip"), Recorder()
         member = await start_member(nursery, cluster, handler, interceptors=[broken, Wrap()])
@@ -305,7 +303,7 @@ async def test_interceptor_to_be_skipped_is_told_once_a_change_of_each_partition
         assert broken.calls == 23
 
 
-async def test_wrong_result_of_an_interceptor_to_be_skipped_is_passed_over(autojump_clock: MockClock) -> None:
+async def test_invalid_result_of_a_skipped_interceptor_is_ignored(autojump_clock: MockClock) -> None:
     class Dropping(ConsumerInterceptor):
         on_error = "skip"
 
@@ -354,7 +352,7 @@ async def test_commits_of_a_reader_without_members_are_told(autojump_clock: Mock
         assert commits.offsets == [{"orders-0": 3}]
 
 
-async def test_interceptor_that_raises_on_a_commit_is_told_once_a_change_and_the_commit_stands(
+async def test_interceptor_raising_on_commit_is_reported_once(
     autojump_clock: MockClock,
 ) -> None:
     async with orders() as cluster, deadline() as nursery:

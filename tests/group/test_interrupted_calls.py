@@ -29,9 +29,7 @@ async def flush_in_a_nursery() -> None:
 
 
 @pytest.mark.parametrize("where", ["setup", "assigned", "revoked", "cleanup"])
-async def test_call_that_fails_in_a_nursery_when_it_is_cut_off_ends_the_session_in_order(
-    autojump_clock: MockClock, where: str
-) -> None:
+async def test_cancelled_call_failing_in_a_nursery_ends_the_session(autojump_clock: MockClock, where: str) -> None:
     class Fails(Recorder):
         async def setup(self, session: Session) -> None:
             await super().setup(session)
@@ -63,7 +61,7 @@ async def test_call_that_fails_in_a_nursery_when_it_is_cut_off_ends_the_session_
         assert len(member.seen(SessionEnded)) == 1
 
 
-async def test_start_offset_that_fails_in_a_nursery_when_it_is_cut_off_leaves_kept_claims_their_grace(
+async def test_cancelled_start_offset_leaves_kept_claims_their_grace(
     autojump_clock: MockClock,
 ) -> None:
     class Fails(Partitions):
@@ -95,10 +93,8 @@ async def test_start_offset_that_fails_in_a_nursery_when_it_is_cut_off_leaves_ke
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-async def test_setup_that_makes_way_for_a_rebalance_is_told_and_ends_the_session(
-    autojump_clock: MockClock, strategy: str
-) -> None:
-    """What it was to set up is not: no claim may begin on the strength of it."""
+async def test_setup_cancelled_by_a_rebalance_ends_the_session(autojump_clock: MockClock, strategy: str) -> None:
+    """The handler is not set up, so no claim may start."""
 
     class Slow(Recorder):
         async def setup(self, session: Session) -> None:

@@ -34,7 +34,7 @@ async def offsets(claim: Claim, count: int) -> list[int]:
     return found
 
 
-async def test_all_of_it_is_handed_out_in_order_from_wherever_the_position_is() -> None:
+async def test_large_batch_is_read_in_order_from_any_position() -> None:
     assert await offsets(claim_of(BATCH), 2500) == list(range(2500))
     assert await offsets(claim_of(BATCH, 1700), 800) == list(range(1700, 2500))
 
@@ -59,7 +59,7 @@ async def test_pause_in_the_middle_of_it_loses_nothing() -> None:
     assert await offsets(claim, 1499) == list(range(1001, 2500))
 
 
-async def test_what_stands_before_something_broken_is_handed_out_and_the_error_stays() -> None:
+async def test_messages_before_broken_ones_are_read_and_the_error_stays() -> None:
     broken = bytearray(BATCH)
     broken[-4000:-3970] = b"\x55" * 30
     claim = claim_of(bytes(broken))
@@ -70,7 +70,7 @@ async def test_what_stands_before_something_broken_is_handed_out_and_the_error_s
         assert claim.position == 2000
 
 
-async def test_part_of_it_on_which_an_interceptor_raised_is_the_next_one_still() -> None:
+async def test_part_of_a_large_batch_stays_next_after_interceptor_error() -> None:
     begun: list[int] = []
 
     def intercept(batch: MessageBatch) -> MessageBatch:

@@ -1,4 +1,4 @@
-"""What comes late, or again: resolved starts, metadata for a join, failures around a deadline, refusals."""
+"""Late or repeated events: looked-up starts, metadata for a join, failures around a deadline, refusals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.group.test_silent_coordinator import Noting
 
 
 @pytest.mark.parametrize("autocommit", [False, True])
-async def test_start_that_was_resolved_is_not_resolved_anew_though_its_commit_had_no_answer(
+async def test_looked_up_start_is_kept_though_its_commit_got_no_response(
     autojump_clock: MockClock, autocommit: bool
 ) -> None:
     """`newest` would skip, the second time, what has been written since the first."""
@@ -42,7 +42,7 @@ async def test_start_that_was_resolved_is_not_resolved_anew_though_its_commit_ha
         assert {p: one.offsets("orders", p) for p in kept} == {p: [*range(10, 17)] for p in kept}
 
 
-async def test_join_of_a_pattern_does_not_wait_for_metadata_until_its_member_is_given_up(
+async def test_join_of_a_pattern_waits_briefly_for_metadata(
     autojump_clock: MockClock,
 ) -> None:
     async with orders(2) as cluster, deadline() as nursery:
@@ -86,9 +86,7 @@ async def test_failures_around_the_deadline_do_not_put_it_off(autojump_clock: Mo
 
 
 @pytest.mark.parametrize("back", [9.1, 9.7, 10.2])
-async def test_cleanup_of_a_claim_that_comes_back_around_the_deadline_is_not_called_stuck(
-    autojump_clock: MockClock, back: float
-) -> None:
+async def test_claim_returning_around_the_deadline_is_not_stuck(autojump_clock: MockClock, back: float) -> None:
     class Slow(Recorder):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             self._note("claim")
@@ -111,7 +109,7 @@ async def test_cleanup_of_a_claim_that_comes_back_around_the_deadline_is_not_cal
         assert member.error is None
 
 
-async def test_what_failed_the_membership_is_raised_though_consume_is_cancelled_meanwhile(
+async def test_membership_failure_is_raised_despite_cancellation(
     autojump_clock: MockClock,
 ) -> None:
     class Slow(Recorder):

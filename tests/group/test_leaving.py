@@ -84,7 +84,7 @@ class Unable(RangeAssignor):
         return super().assign(members, topics)
 
 
-async def test_member_whose_assignor_fails_leaves_and_its_group_goes_on(autojump_clock: MockClock) -> None:
+async def test_member_with_a_failing_assignor_leaves_its_group(autojump_clock: MockClock) -> None:
     one, two = Recorder(), Recorder()
     async with orders(2) as cluster, deadline() as nursery:
 
@@ -117,9 +117,7 @@ async def test_member_whose_tries_are_exhausted_leaves(autojump_clock: MockClock
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
-async def test_member_that_leaves_while_its_join_is_held_leaves_at_once(
-    autojump_clock: MockClock, assignor: str
-) -> None:
+async def test_member_with_a_held_join_leaves_at_once(autojump_clock: MockClock, assignor: str) -> None:
     async with orders(3) as cluster, deadline() as nursery:
         cut, one, two = CutOff(cluster.transport), Recorder(), Recorder()
         first = await start_member(nursery, cluster, one, rebalance_strategies=(assignor,))
@@ -169,7 +167,7 @@ async def test_leave_that_is_refused_or_not_answered_is_told(autojump_clock: Moc
         assert (code.name if code else "not answered") in failed.cause
 
 
-async def test_dropped_subscription_whose_leave_is_not_answered_is_told(autojump_clock: MockClock) -> None:
+async def test_leave_without_response_after_unsubscribe_is_reported(autojump_clock: MockClock) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         one = Recorder()
         member = await start_member(nursery, cluster, one, close_timeout=5.0)
@@ -195,9 +193,7 @@ async def test_leave_that_is_taken_is_told_once(autojump_clock: MockClock, endin
 
 
 @pytest.mark.parametrize("ending", [close, cancel, end_session])
-async def test_leave_without_a_claim_that_is_stuck_is_told_once_and_with_that_reason(
-    autojump_clock: MockClock, ending: object
-) -> None:
+async def test_leave_despite_a_stuck_claim_is_reported_once(autojump_clock: MockClock, ending: object) -> None:
     class Stubborn(Recorder):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             self._note("claim")
@@ -219,7 +215,7 @@ async def test_leave_without_a_claim_that_is_stuck_is_told_once_and_with_that_re
         assert not member.seen(LeaveFailed)
 
 
-async def test_leave_that_is_answered_when_nobody_waits_any_more_is_told(autojump_clock: MockClock) -> None:
+async def test_late_response_to_a_leave_is_reported(autojump_clock: MockClock) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         member = await start_leaving(nursery, cluster, answered_after=8.0, close_timeout=5.0)
         await trio.sleep(7)
@@ -230,7 +226,7 @@ async def test_leave_that_is_answered_when_nobody_waits_any_more_is_told(autojum
         assert len(member.seen(LeaveFailed)) == 1
 
 
-async def test_leave_that_a_close_overtakes_is_told_with_the_reason_that_the_coordinator_has(
+async def test_leave_overtaken_by_a_close_keeps_the_sent_reason(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="sarameya.embedded")

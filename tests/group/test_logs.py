@@ -1,4 +1,4 @@
-"""What a session tells of its logs before claims begin: what they have, where leader epochs end. Virtual time."""
+"""A session's facts about its logs before claims start: offset ranges and ends of leader epochs. Virtual time."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Looks(Recorder):
 
 
 async def told(nursery: trio.Nursery, cluster: EmbeddedCluster, look: Look, **options: Any) -> Any:
-    """What `look` comes to before the claims of a member begin."""
+    """Return the result of `look` before the claims of a member start."""
     handler = Looks(look)
     await start_member(nursery, cluster, handler, **options)
     await eventually(lambda: bool(handler.told))
@@ -168,7 +168,7 @@ async def test_epoch_ends_where_the_next_one_begins_or_the_log_does(
         assert sorted(asked) == [0, 1], "each leader once, and nobody for nothing"
 
 
-async def test_epoch_of_a_log_that_was_cut_ends_where_the_one_before_it_does(
+async def test_epoch_end_of_a_truncated_log_is_the_earlier_ones(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with orders(1, brokers=2) as cluster, deadline() as nursery:
@@ -229,9 +229,7 @@ async def test_epoch_end_is_asked_for_until_it_is_told(
 
 
 @pytest.mark.parametrize("look", [epochs_of(0, 0), their_ranges_of_two])
-async def test_what_a_partition_without_a_leader_would_tell_is_waited_for(
-    autojump_clock: MockClock, look: Look
-) -> None:
+async def test_facts_of_a_partition_without_leader_are_waited_for(autojump_clock: MockClock, look: Look) -> None:
     async with EmbeddedCluster(brokers=2, in_memory=True, seed=1) as cluster, deadline() as nursery:
         cluster.create_topic("orders", 2, replication_factor=1)
         cluster.move_coordinator("g", 0)

@@ -53,7 +53,7 @@ async def test_blocked_loop_is_reported_with_its_stack(caplog: pytest.LogCapture
     assert "time.sleep(seconds)" in record.getMessage()
 
 
-async def test_blockage_that_ends_before_the_next_look_is_reported_with_its_stack(
+async def test_blockage_over_before_the_next_check_has_its_stack(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The thread looks while the loop is blocked, but not for the whole limit yet."""
@@ -66,7 +66,7 @@ async def test_blockage_that_ends_before_the_next_look_is_reported_with_its_stac
     assert [one.where.rpartition(" ")[2] for one in found] == ["block_here"]
 
 
-async def test_blocked_loop_is_reported_without_stack_where_the_lock_is_held() -> None:
+async def test_blocked_loop_holding_the_lock_is_reported_without_stack() -> None:
     (found,) = await blockages(block_with_the_lock_held, 2 * LIMIT)
     assert found.seconds >= 2 * LIMIT
     assert found.stack == "" or "usleep" in found.stack
@@ -81,7 +81,7 @@ async def test_monitor_leaves_no_thread() -> None:
     assert [thread.name for thread in threading.enumerate() if "loop monitor" in thread.name] == []
 
 
-async def test_fault_41_handler_that_blocks_is_an_event_a_metric_and_in_the_status() -> None:
+async def test_fault_41_blocking_handler_is_observable() -> None:
     events = list[Event]()
     config = Config(offset_initial="oldest", session_timeout=6.0, heartbeat_interval=0.5)  # blocked: 2 s
 

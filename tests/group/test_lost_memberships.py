@@ -25,7 +25,7 @@ from tests.group.test_cooperative import Partitions, start
 
 
 class LostWhileGivingUp(Partitions):
-    """Is thrown out while it gives partitions up; what it keeps, it is slow with."""
+    """A handler whose member is removed from the group during a revocation; it is slow with what it keeps."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class LostWhileGivingUp(Partitions):
             session.mark_offset("orders", partitions[0].partition, 1)
 
 
-async def test_membership_lost_by_the_commit_of_what_is_given_up_waits_for_its_session(
+async def test_membership_lost_by_a_revocation_commit_waits(
     autojump_clock: MockClock,
 ) -> None:
     async with orders(4) as cluster, deadline() as nursery:
@@ -72,7 +72,7 @@ async def test_membership_lost_by_the_commit_of_what_is_given_up_waits_for_its_s
         (ErrorCode.GROUP_AUTHORIZATION_FAILED, GroupAuthorizationError),
     ],
 )
-async def test_handler_that_commits_hears_of_the_refusal_and_consume_says_why(
+async def test_refused_commit_is_raised_to_handler_and_consume(
     autojump_clock: MockClock, code: ErrorCode, error: type[Exception]
 ) -> None:
     heard: list[CommitError] = []
@@ -99,7 +99,7 @@ async def test_handler_that_commits_hears_of_the_refusal_and_consume_says_why(
         assert heard[0].code == code
 
 
-async def test_commit_that_waits_for_a_coordinator_ends_with_the_membership(autojump_clock: MockClock) -> None:
+async def test_commit_waiting_for_a_coordinator_ends_with_membership(autojump_clock: MockClock) -> None:
     waited: list[float] = []
 
     class Commits(Recorder):

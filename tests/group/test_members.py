@@ -110,7 +110,7 @@ async def test_rebalance_of_c1_takes_c2_and_c3_along(autojump_clock: MockClock, 
         )
 
 
-async def test_frozen_member_is_expelled_and_its_partitions_go_on_elsewhere(autojump_clock: MockClock) -> None:
+async def test_partitions_of_a_frozen_member_move_to_others(autojump_clock: MockClock) -> None:
 
     async with orders(2) as cluster, deadline() as nursery:
         one, two = Recorder(), Recorder()

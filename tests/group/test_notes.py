@@ -1,4 +1,4 @@
-"""Where a handler that knows better begins, and what it writes into commits: nobody else does. Virtual time."""
+"""Start offsets and commit metadata of a handler that knows better than the group. Virtual time."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Knows(Recorder):
         return self._place
 
 
-async def test_start_that_has_metadata_begins_at_its_offset_and_commits_nothing(autojump_clock: MockClock) -> None:
+async def test_start_offset_with_metadata_commits_nothing(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 10)
         handler = Knows(CommittedOffset(7, "a note"))
@@ -152,7 +152,7 @@ async def overtaken(cluster: EmbeddedCluster, member: Any, before: int, start: i
     await eventually(lambda: bool(member.seen(OffsetReset)))
 
 
-async def test_note_in_a_commit_is_not_replaced_where_the_position_was_moved(autojump_clock: MockClock) -> None:
+async def test_commit_metadata_survives_a_reset_position(autojump_clock: MockClock) -> None:
     """A commit beyond what has landed, by nobody's word, would make the next owner stop, or skip what is missing."""
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 20)
@@ -169,9 +169,7 @@ async def test_note_in_a_commit_is_not_replaced_where_the_position_was_moved(aut
 
 
 @pytest.mark.parametrize("noted", [True, False])
-async def test_claim_that_begins_with_a_note_commits_nothing_for_a_position_that_was_moved(
-    autojump_clock: MockClock, noted: bool
-) -> None:
+async def test_claim_with_metadata_commits_nothing_for_a_reset(autojump_clock: MockClock, noted: bool) -> None:
     """Nobody has committed yet, but there is a table that has everything up to 20."""
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 50)
@@ -187,7 +185,7 @@ async def test_claim_that_begins_with_a_note_commits_nothing_for_a_position_that
         assert handler.missing == [(20, 50)]
 
 
-async def test_position_behind_the_last_batch_holds_nothing_where_it_was_not_moved(autojump_clock: MockClock) -> None:
+async def test_gap_before_the_position_is_empty_unless_it_was_reset(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 5)
         handler = Lands()

@@ -50,9 +50,7 @@ class ByBatches(ConsumerGroupHandler):
 
 
 @pytest.mark.parametrize("codec", Codec)
-async def test_tombstones_null_keys_any_bytes_and_repeated_headers_are_kept(
-    autojump_clock: MockClock, codec: Codec
-) -> None:
+async def test_unusual_keys_values_and_headers_are_kept(autojump_clock: MockClock, codec: Codec) -> None:
     async with orders() as cluster, deadline() as nursery:
         cluster.append("orders", 0, build(ODD, codec=codec))
         handler = Recorder()

@@ -1,5 +1,7 @@
-"""What the group has committed is asked for until it is known: no failure is ever taken for "nothing committed", after
-which the policy would decide and skip, or repeat. Virtual time."""
+"""Committed offsets are requested until they are known.
+
+A failure never counts as "nothing committed": then the policy would decide, and skip or repeat records. Virtual time.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ async def group_that_has_read(brokers: int = 1) -> AsyncIterator[tuple[EmbeddedC
 
 
 async def starts(member: Running) -> dict[str, int]:
-    """Where each of a new member's claims has started."""
+    """Return the start offsets of a new member's claims."""
     await eventually(lambda: len(member.seen(ClaimStarted)) == 2)
     assert {event.why for event in member.seen(ClaimStarted)} == {"committed"}
     return {str(event.partition): event.offset for event in member.seen(ClaimStarted)}
@@ -61,9 +63,7 @@ async def test_offset_fetch_that_is_lost_is_asked_again(
 
 
 @each_policy
-async def test_coordinator_that_has_moved_before_the_offset_fetch_is_found(
-    autojump_clock: MockClock, policy: str
-) -> None:
+async def test_coordinator_moved_before_the_offset_fetch_is_found(autojump_clock: MockClock, policy: str) -> None:
     async with group_that_has_read(brokers=2) as (cluster, nursery):
         cluster.delay_next(Api.OFFSET_FETCH, 2.0, half="request")
         member = await start_member(nursery, cluster, Recorder(), offset_initial=policy)
@@ -86,7 +86,7 @@ def topic_left_out(answer: Any) -> None:
 
 
 def unstable(answer: Any) -> None:
-    """As a coordinator says of a partition to which a transaction is committing (KIP-447)."""
+    """Change a response to that for a partition to which a transaction is committing (KIP-447)."""
     for topic in answer.topics:
         for partition in topic.partitions:
             if partition.partition_index == 1:
@@ -94,7 +94,7 @@ def unstable(answer: Any) -> None:
 
 
 def refused(answer: Any) -> None:
-    """With no partition's code beside it."""
+    """Change a response to an error without codes of partitions."""
     answer.error_code, answer.topics = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, []
 
 

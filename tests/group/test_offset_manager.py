@@ -64,7 +64,7 @@ async def managed(coordinator: Taking, **options: Any) -> AsyncIterator[OffsetMa
         nursery.cancel_scope.cancel()
 
 
-async def test_commit_of_some_partitions_leaves_the_marks_of_others_alone(autojump_clock: MockClock) -> None:
+async def test_commit_of_some_partitions_keeps_the_other_marks(autojump_clock: MockClock) -> None:
     coordinator = Taking()
     async with managed(coordinator, autocommit=False) as manager:
         for partition in ORDERS:
@@ -152,7 +152,7 @@ async def test_reset_is_committed_within_the_interval(autojump_clock: MockClock)
         assert coordinator.taken == [{"orders-0": 2}]
 
 
-async def test_mark_made_while_a_commit_is_under_way_goes_out_an_interval_later(autojump_clock: MockClock) -> None:
+async def test_mark_during_a_commit_is_committed_an_interval_later(autojump_clock: MockClock) -> None:
     coordinator = Taking()
     async with managed(coordinator, autocommit_interval=5.0) as manager:
         manager.ledger.mark(ORDERS[0], CommittedOffset(7))

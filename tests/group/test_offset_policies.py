@@ -1,4 +1,4 @@
-"""Where a group begins that has committed nothing: by word, time or duration, for all topics or for one."""
+"""Start offsets of a group that has committed nothing: by word, time or duration, for all topics or for one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
 def wall_clock() -> float:
-    """It is noon when a test begins."""
+    """Return a time of day that starts at noon in each test."""
     return NOON.timestamp() + trio.current_time()
 
 
@@ -33,7 +33,7 @@ def clocked(topics: dict[str, int] | None = None, brokers: int = 1) -> EmbeddedC
 
 
 def hourly(cluster: EmbeddedCluster, count: int, partition: int = 0) -> None:
-    """One message an hour, the last of them an hour ago."""
+    """Produce one message for each hour, the last of them one hour ago."""
     for n in range(count):
         written = NOON - timedelta(hours=count - n)
         cluster.produce("orders", partition, b"%d" % n, timestamp=int(written.timestamp() * 1000))
@@ -57,7 +57,7 @@ def begun(member: Running) -> list[tuple[str, int, str]]:
     ],
     ids=str,
 )
-async def test_group_that_has_committed_nothing_begins_at_the_first_message_from_a_time_on(
+async def test_new_group_starts_at_the_first_message_since_a_time(
     autojump_clock: MockClock, policy: Any, first: int, why: str
 ) -> None:
     """At the end of the log, where every message is older."""
@@ -73,7 +73,7 @@ async def test_group_that_has_committed_nothing_begins_at_the_first_message_from
         assert handler.offsets("orders", 0) == list(range(first, 6))
 
 
-async def test_so_long_ago_is_counted_from_the_wall_clock_as_it_is_then(autojump_clock: MockClock) -> None:
+async def test_duration_counts_from_the_wall_clock_of_the_start(autojump_clock: MockClock) -> None:
     async with clocked() as cluster, deadline(100_000) as nursery:
         hourly(cluster, 5)
         await trio.sleep(3600)
@@ -84,7 +84,7 @@ async def test_so_long_ago_is_counted_from_the_wall_clock_as_it_is_then(autojump
         assert begun(member) == [("orders-0", 3, "by_duration:PT3H30M")]
 
 
-async def test_start_by_a_time_is_not_resolved_anew_before_the_first_mark(autojump_clock: MockClock) -> None:
+async def test_start_by_a_time_is_looked_up_once(autojump_clock: MockClock) -> None:
     async with clocked() as cluster, deadline(100_000) as nursery:
         hourly(cluster, 5)
         options: dict[str, Any] = {"offset_initial": timedelta(hours=2.5), "wall_clock": wall_clock}
@@ -101,7 +101,7 @@ async def test_start_by_a_time_is_not_resolved_anew_before_the_first_mark(autoju
         assert begun(second) == [("orders-0", 3, "committed")]
 
 
-async def test_message_written_while_a_time_is_looked_up_is_not_skipped(
+async def test_message_written_during_a_look_up_is_not_skipped(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every message is older than the time; the answer that says so is on its way when the next one is written."""
@@ -122,7 +122,7 @@ async def test_message_written_while_a_time_is_looked_up_is_not_skipped(
 # -- fail ---------------------------------------------------------------------------------------------------
 
 
-async def test_group_that_has_committed_nothing_fails_by_that_policy_and_reads_nothing(
+async def test_new_group_with_policy_fail_reads_nothing(
     autojump_clock: MockClock,
 ) -> None:
     async with clocked({"orders": 2}) as cluster, deadline() as nursery:
@@ -156,7 +156,7 @@ async def test_start_of_the_handler_s_own_needs_no_policy(autojump_clock: MockCl
 # -- one topic ----------------------------------------------------------------------------------------------
 
 
-async def test_topic_begins_by_its_own_policy_the_others_by_the_general_one(autojump_clock: MockClock) -> None:
+async def test_topic_starts_by_its_own_policy(autojump_clock: MockClock) -> None:
     async with clocked({"orders": 1, "returns": 1, "visits": 1}) as cluster, deadline() as nursery:
         hourly(cluster, 5)
         fill(cluster, 4, topic="returns")
@@ -194,7 +194,7 @@ async def test_partition_can_be_read_from_a_time_on(autojump_clock: MockClock, s
             assert await consumer.offsets(ORDERS[:1], start) == {ORDERS[0]: 3}
 
 
-async def test_partition_begins_by_its_topic_s_policy_where_nothing_else_says_where(autojump_clock: MockClock) -> None:
+async def test_partition_without_other_start_uses_its_topics_policy(autojump_clock: MockClock) -> None:
     async with clocked() as cluster, deadline():
         hourly(cluster, 5)
         own = {"orders": TopicConfig(offset_initial=timedelta(hours=2))}
@@ -205,9 +205,7 @@ async def test_partition_begins_by_its_topic_s_policy_where_nothing_else_says_wh
 
 
 @pytest.mark.parametrize("group", [None, "g"])
-async def test_partition_whose_policy_is_to_fail_must_be_told_where_to_begin(
-    autojump_clock: MockClock, group: str | None
-) -> None:
+async def test_partition_with_policy_fail_needs_a_start_offset(autojump_clock: MockClock, group: str | None) -> None:
     async with clocked() as cluster, deadline():
         hourly(cluster, 5)
         async with Watched(cluster, group, offset_initial="fail") as consumer:

@@ -35,7 +35,7 @@ async def end_by_a_rebalance(handler: Recorder, nursery: trio.Nursery, cluster: 
 
 
 @pytest.mark.parametrize("end", [end_by_itself, end_by_a_rebalance])
-async def test_cancelled_while_the_session_ends_is_over_within_the_close_timeout(
+async def test_cancellation_while_ending_is_within_close_timeout(
     autojump_clock: MockClock, end: Callable[[Recorder, trio.Nursery, Any], Awaitable[None]]
 ) -> None:
     async with orders(2) as cluster, deadline() as nursery:
@@ -51,7 +51,7 @@ async def test_cancelled_while_the_session_ends_is_over_within_the_close_timeout
         assert isinstance(failure(member), RebalanceDeadlineError)
 
 
-async def test_closed_while_the_last_partitions_are_revoked_still_cleans_up_and_commits(
+async def test_close_during_the_last_revocation_cleans_up_and_commits(
     autojump_clock: MockClock,
 ) -> None:
     class Slow(Partitions):
@@ -91,7 +91,7 @@ async def start_one_that_gives_up_without_an_answer(
 
 
 @pytest.mark.parametrize("unsubscribes", [False, True])
-async def test_closed_while_the_commit_of_what_is_given_up_has_no_answer_is_within_the_close_timeout(
+async def test_close_during_a_silent_commit_is_within_close_timeout(
     autojump_clock: MockClock, unsubscribes: bool
 ) -> None:
     async with orders(4) as cluster, deadline() as nursery:
@@ -109,7 +109,7 @@ async def test_closed_while_the_commit_of_what_is_given_up_has_no_answer_is_with
         assert member.error is None
 
 
-async def test_commit_of_what_is_given_up_that_has_no_answer_by_the_deadline_is_told(autojump_clock: MockClock) -> None:
+async def test_revocation_commit_without_response_is_reported(autojump_clock: MockClock) -> None:
     async with orders(4) as cluster, deadline() as nursery:
         member = await start_one_that_gives_up_without_an_answer(nursery, cluster, Partitions(), rebalance_timeout=20.0)
         assert not member.seen(CommitFailed)
@@ -117,7 +117,7 @@ async def test_commit_of_what_is_given_up_that_has_no_answer_by_the_deadline_is_
         assert "revoked" in str(member.seen(CommitFailed)[0])
 
 
-async def test_session_that_ends_just_before_a_deadline_still_has_a_moment(autojump_clock: MockClock) -> None:
+async def test_session_ending_before_a_deadline_has_the_least_time(autojump_clock: MockClock) -> None:
     """The commit of what is given up has no answer until the deadline; 0.2 s before it the group is closed."""
 
     class Slow(Partitions):

@@ -97,7 +97,7 @@ class Dealing(OwnAssignor):
 
 
 def assignor_error(member: Running) -> AssignorError:
-    """What `consume` raised: that one error, by itself."""
+    """Return the error of `consume`, which must not be wrapped."""
     assert isinstance(member.error, AssignorError), repr(member.error)
     return member.error
 
@@ -106,7 +106,7 @@ def assignor_error(member: Running) -> AssignorError:
 
 
 @pytest.mark.parametrize("protocol", RebalanceProtocol)
-async def test_each_member_is_told_of_each_assignment_with_what_the_leader_sent_along(
+async def test_members_get_each_assignment_with_its_user_data(
     autojump_clock: MockClock, protocol: RebalanceProtocol
 ) -> None:
     async with orders(4) as cluster, deadline() as nursery:
@@ -124,7 +124,7 @@ async def test_each_member_is_told_of_each_assignment_with_what_the_leader_sent_
         assert assignors[0].told[0] == ({"orders": (0, 1, 2, 3)}, b"to " + first.member_id.encode(), 1)
 
 
-async def test_leader_sees_what_each_member_sends_along_and_where_it_runs(autojump_clock: MockClock) -> None:
+async def test_leader_gets_user_data_and_rack_of_each_member(autojump_clock: MockClock) -> None:
     async with orders(4) as cluster, deadline() as nursery:
         assignors = [Watched(says=b"1"), Watched(says=b"3")]
         for assignor, options in zip(assignors, ({"rack_id": "a"}, {"group_instance_id": "two"}), strict=True):
@@ -140,9 +140,7 @@ async def test_leader_sees_what_each_member_sends_along_and_where_it_runs(autoju
 
 
 @pytest.mark.parametrize("says", [None, b"", b"its own"])
-async def test_what_comes_with_an_assignment_is_the_assignor_s_whatever_the_leader_says_beside_it(
-    autojump_clock: MockClock, says: bytes | None
-) -> None:
+async def test_assignment_user_data_is_the_assignors(autojump_clock: MockClock, says: bytes | None) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         one, assignor = Recorder(), OwnAssignor(says)
         await start_member(nursery, cluster, one, assignors=[assignor], metadata_max_age=60.0)
@@ -156,9 +154,7 @@ async def test_what_comes_with_an_assignment_is_the_assignor_s_whatever_the_lead
 
 
 @pytest.mark.parametrize("hook", HOOKS)
-async def test_assignor_that_raises_ends_consume_with_one_error_that_names_it(
-    autojump_clock: MockClock, hook: str
-) -> None:
+async def test_raising_assignor_ends_consume_and_is_named(autojump_clock: MockClock, hook: str) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         member = await start_member(nursery, cluster, Recorder(), assignors=[Failing(hook)])
         await member.ended.wait()
@@ -200,7 +196,7 @@ async def test_assignor_that_does_not_return_does_not_keep_the_group_open() -> N
 
 @pytest.mark.parametrize("hook", HOOKS)
 @pytest.mark.parametrize("protocol", RebalanceProtocol)
-async def test_assignor_that_raises_later_ends_the_session_in_order_and_the_others_go_on(
+async def test_assignor_raising_later_ends_only_its_member(
     autojump_clock: MockClock, hook: str, protocol: RebalanceProtocol
 ) -> None:
     async with orders(2) as cluster, deadline() as nursery:
@@ -248,7 +244,7 @@ async def test_assignment_that_cannot_be_is_given_to_nobody(
         assert all(handler.calls == [] for handler in handlers)
 
 
-async def test_partition_that_another_member_still_owns_is_not_assigned_under_a_cooperative_assignor(
+async def test_owned_partition_is_not_assigned_to_another_member(
     autojump_clock: MockClock,
 ) -> None:
     class Hasty(OwnAssignor):
@@ -271,7 +267,7 @@ async def test_partition_that_another_member_still_owns_is_not_assigned_under_a_
 
 
 @pytest.mark.parametrize("assignors", [[OwnAssignor], [object()], OwnAssignor(), [OwnAssignor(), OwnAssignor()]])
-def test_what_is_no_assignor_is_a_config_error_when_the_group_is_made(assignors: Any) -> None:
+def test_invalid_assignor_is_a_config_error(assignors: Any) -> None:
     with pytest.raises(ConfigError, match="assignors"):
         ConsumerGroup("localhost:9092", "g", Config(), assignors=assignors)
 

@@ -1,4 +1,4 @@
-"""What is paused: the set, without trio."""
+"""The set of paused partitions, without trio."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_pause_of_one_of_many_looks_at_that_one_only() -> None:
     assert Asked.count == 0
 
 
-def test_pause_all_covers_what_is_not_known_yet_but_for_what_is_resumed_by_name() -> None:
+def test_pause_all_covers_later_partitions_except_resumed() -> None:
     paused, _ = pauses()
     paused.pause([A])
     paused.pause_all()

@@ -69,7 +69,7 @@ def fetches(monkeypatch: pytest.MonkeyPatch) -> Fetches:
 # -- holding back -----------------------------------------------------------------------------------------
 
 
-async def test_paused_claim_hands_out_nothing_more_of_the_batch_it_is_in(autojump_clock: MockClock) -> None:
+async def test_paused_claim_returns_nothing_more_of_its_batch(autojump_clock: MockClock) -> None:
     def pause_at_three(session: Session, claim: Claim) -> None:
         if claim.position == 4:
             session.pause([claim.topic_partition])
@@ -129,7 +129,7 @@ async def test_rest_of_a_batch_is_taken_whole_after_the_resume(autojump_clock: M
         assert taken == [0, 1, 2, [3, 4, 5]]
 
 
-async def test_claim_that_waits_when_it_is_paused_gets_nothing_that_comes_then(autojump_clock: MockClock) -> None:
+async def test_claim_paused_while_waiting_gets_no_new_messages(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         handler = Reader(by_batch=False)
         member = await start_member(nursery, cluster, handler)
@@ -212,9 +212,7 @@ async def test_group_that_is_paused_before_it_consumes_fetches_nothing(
             await group.close()
 
 
-async def test_paused_partition_is_left_out_of_fetches_and_its_neighbours_poll_on(
-    autojump_clock: MockClock, fetches: Fetches
-) -> None:
+async def test_paused_partition_is_not_fetched_and_others_are(autojump_clock: MockClock, fetches: Fetches) -> None:
     """Its full buffer is not waited for either, however patient the option makes us: nobody takes from it."""
 
     async def wait_and_pause(session: Session, claim: Claim, message: Message) -> None:
@@ -242,7 +240,7 @@ async def test_paused_partition_is_left_out_of_fetches_and_its_neighbours_poll_o
             member.group.resume([ZERO])
 
 
-async def test_resumed_partition_is_asked_for_at_once_though_a_neighbour_is_waited_for(
+async def test_resumed_partition_is_fetched_at_once(
     autojump_clock: MockClock,
 ) -> None:
     async def dawdle(session: Session, claim: Claim, message: Message) -> None:
@@ -265,7 +263,7 @@ async def test_resumed_partition_is_asked_for_at_once_though_a_neighbour_is_wait
         assert handler.offsets("orders", 1) == [0]
 
 
-async def test_leader_that_moves_while_paused_is_followed_after_the_resume(autojump_clock: MockClock) -> None:
+async def test_leader_moved_during_a_pause_is_found_after_resume(autojump_clock: MockClock) -> None:
     async with orders(1, brokers=3) as cluster, deadline() as nursery:
         fill(cluster, 3)
         handler = Reader(by_batch=False)
@@ -284,7 +282,7 @@ async def test_leader_that_moves_while_paused_is_followed_after_the_resume(autoj
 # -- errors -----------------------------------------------------------------------------------------------
 
 
-async def test_error_that_comes_while_paused_is_raised_after_the_resume(
+async def test_error_during_a_pause_is_raised_after_resume(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused = False
@@ -324,9 +322,7 @@ async def test_batch_that_cannot_be_decoded_fails_after_the_resume(autojump_cloc
 
 
 @pytest.mark.parametrize("policy", ["fail", "oldest"])
-async def test_records_that_expire_while_paused_meet_the_policy_after_the_resume(
-    autojump_clock: MockClock, policy: str
-) -> None:
+async def test_records_expired_during_a_pause_meet_the_policy(autojump_clock: MockClock, policy: str) -> None:
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 3)
         handler = Reader(by_batch=False)
@@ -480,9 +476,7 @@ _STEP = st.one_of(
 
 @settings(max_examples=80)
 @given(st.lists(_STEP, max_size=40), st.booleans())
-def test_whatever_is_paused_and_resumed_nothing_is_lost_or_repeated(
-    steps: list[tuple[str, Any]], by_batch: bool
-) -> None:
+def test_pauses_lose_and_repeat_nothing(steps: list[tuple[str, Any]], by_batch: bool) -> None:
     async def main() -> None:
         handler = Reader(by_batch=by_batch)
         async with orders(3, brokers=2) as cluster, deadline() as nursery:

@@ -46,7 +46,7 @@ class Collector(ConsumerGroupHandler):
 RESET: dict[str, Any] = {"offset_out_of_range": "newest"}
 
 
-async def test_late_mark_of_what_is_no_longer_in_the_log_does_not_pass_what_is(autojump_clock: MockClock) -> None:
+async def test_late_mark_of_lost_records_stays_within_the_log(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 100)
         handler = Collector()
@@ -66,7 +66,7 @@ async def test_late_mark_of_what_is_no_longer_in_the_log_does_not_pass_what_is(a
         assert committed(cluster) == {"orders-0": 53}
 
 
-async def test_late_mark_before_anything_new_has_come_stays_at_the_new_position(autojump_clock: MockClock) -> None:
+async def test_late_mark_before_new_messages_stays_at_the_position(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 100)
         handler = Collector()
@@ -87,10 +87,8 @@ async def test_late_mark_before_anything_new_has_come_stays_at_the_new_position(
 
 
 @pytest.mark.parametrize("marked", [0, 20])
-async def test_what_was_fetched_and_not_taken_is_not_committed_by_the_move(
-    autojump_clock: MockClock, marked: int
-) -> None:
-    """What the log still has of it, a member that begins anew must be given."""
+async def test_untaken_messages_are_not_committed_by_a_reset(autojump_clock: MockClock, marked: int) -> None:
+    """A new member must get the messages that the log still has."""
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 100)
         handler = Collector(limit=21)
@@ -169,7 +167,7 @@ async def test_standalone_reader_that_begins_anew_marks_as_it_likes(autojump_clo
                 assert committed(cluster) == {"orders-0": 70}
 
 
-async def test_log_that_was_cut_and_has_grown_beyond_the_position_is_read_again_from_the_cut(
+async def test_truncated_log_that_grew_is_read_from_the_cut(
     autojump_clock: MockClock,
 ) -> None:
     """The position is in the log all the time; what stands before it is not what was read (KIP-320)."""
@@ -208,7 +206,7 @@ async def test_late_mark_for_what_a_cut_has_taken_stays_at_the_cut(autojump_cloc
         await eventually(lambda: committed(cluster) == {"orders-0": 55})
 
 
-async def test_cut_log_fails_its_claim_by_that_policy_once_what_was_fetched_is_taken(autojump_clock: MockClock) -> None:
+async def test_truncated_log_with_policy_fail_fails_after_the_buffer(autojump_clock: MockClock) -> None:
     async with orders(brokers=2) as cluster, deadline() as nursery:
         fill(cluster, 100)
         handler = Collector(limit=21)

@@ -37,11 +37,11 @@ APIS = {
 
 @attrs.frozen(slots=True)
 class Met:
-    """How a code is met: the requests that follow the refused one, and what that costs.
+    """The reaction to an error code: the requests that follow the refused one, and the consequences.
 
-    `(same)` is asked as the member that was refused, `(new)` as somebody without an id. `session`: it `goes on`, `ends`
-    in order, or is `lost`. `raised`: what the awaiting caller of `commit()`, or of `consume()`, is given; KafkaError
-    stands for the code's own class.
+    `(same)` is sent as the member that was refused, `(new)` without a member id. `session`: it `goes on`, `ends` in
+    order, or is `lost`. `raised`: the error that the caller of `commit()`, or of `consume()`, gets; KafkaError stands
+    for the code's own class.
     """
 
     then: str
@@ -90,7 +90,7 @@ MET: dict[tuple[Request, Reaction], Met] = {
 
 
 async def ask(request: Request, member: Running, handler: Recorder, cluster: EmbeddedCluster) -> SarameyaError | None:
-    """Have the member send `request`; what the caller of `commit()` is told."""
+    """Make the member send `request`. Return the error that the caller of `commit()` gets."""
     match request:
         case Request.FIND_COORDINATOR:
             cluster.fail_next(Api.HEARTBEAT, ErrorCode.NOT_COORDINATOR)
@@ -191,7 +191,7 @@ FATAL: list[tuple[ErrorCode, type[KafkaError], str]] = [
     "request_", [Request.FIND_COORDINATOR, Request.JOIN, Request.SYNC, Request.HEARTBEAT], ids=lambda r: r.name
 )
 @pytest.mark.parametrize(("code", "kind", "advice"), FATAL, ids=[code.name for code, _, _ in FATAL])
-async def test_fatal_code_is_raised_once_by_its_name_with_what_to_change(
+async def test_fatal_code_is_raised_once_with_advice(
     autojump_clock: MockClock,
     monkeypatch: pytest.MonkeyPatch,
     request_: Request,

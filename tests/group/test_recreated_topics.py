@@ -62,7 +62,7 @@ async def test_fault_47_topic_made_again_is_read_from_its_creation_on(
         await reads_all(nursery, cluster, **options)
 
 
-async def test_fault_47_topic_made_again_is_read_by_the_members_that_stay(autojump_clock: MockClock) -> None:
+async def test_fault_47_recreated_topic_is_read_by_staying_members(autojump_clock: MockClock) -> None:
     """A member that reads nothing of the topic takes over what the failed one has read, and commits nothing first."""
     async with orders(1) as cluster, deadline() as nursery:
         handlers = [Recorder(), Recorder()]
@@ -101,7 +101,7 @@ class Notes(Recorder):
         session.mark_message(message, f"landed to {message.offset}")
 
 
-async def test_topic_made_again_is_not_committed_for_a_handler_with_metadata(autojump_clock: MockClock) -> None:
+async def test_recreated_topic_keeps_a_commit_with_metadata(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         handler = Notes()
         member = await start_member(nursery, cluster, handler, **NEWEST)

@@ -1,4 +1,4 @@
-"""How long a member waits for an answer, request by request. Virtual time; a broker that says nothing at all."""
+"""The time that a member waits for a response, request by request. Virtual time; a broker that never responds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.group.kit import Recorder, committed, deadline, eventually, fill, ord
 from tests.group.traffic import of, watch
 
 
-async def test_join_that_others_hold_up_for_longer_than_an_ordinary_request_is_waited_for(
+async def test_join_held_longer_than_other_requests_is_waited_for(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def dawdle(session: Session, claim: Claim, message: Message) -> None:
@@ -46,7 +46,7 @@ async def test_join_that_others_hold_up_for_longer_than_an_ordinary_request_is_w
         pytest.param(Api.SYNC_GROUP, 5.0, id="sync"),
     ],
 )
-async def test_join_of_a_newcomer_and_sync_that_are_not_answered_are_sent_again(
+async def test_first_join_and_sync_without_response_are_resent(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, api: Api, patience: float
 ) -> None:
     asked = watch(monkeypatch)

@@ -1,4 +1,4 @@
-"""What once went wrong: each test is a fault that a review or a random schedule has found. Virtual time."""
+"""Regressions: each test is a fault that a review or a random schedule has found. Virtual time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.group.kit import (
 )
 
 
-async def test_cleanup_that_raises_system_exit_ends_the_process_not_the_clock(autojump_clock: MockClock) -> None:
+async def test_cleanup_raising_system_exit_ends_the_process(autojump_clock: MockClock) -> None:
     class Exits(Recorder):
         async def cleanup(self, session: Session) -> None:
             raise SystemExit(3)
@@ -52,7 +52,7 @@ async def test_cleanup_that_raises_system_exit_ends_the_process_not_the_clock(au
     assert caught.value.subgroup(SystemExit) is not None
 
 
-async def test_coordinator_away_for_longer_than_the_rebalance_timeout_kills_no_member(
+async def test_long_absence_of_the_coordinator_keeps_members(
     autojump_clock: MockClock,
 ) -> None:
     async with orders(2) as cluster, deadline() as nursery:
@@ -86,7 +86,7 @@ async def test_slow_cleanup_is_one_failure_and_no_stuck_task(autojump_clock: Moc
         assert not member.seen(TaskStuck)
 
 
-async def test_fencing_during_the_pause_between_sessions_is_raised_as_what_it_is(autojump_clock: MockClock) -> None:
+async def test_fencing_between_sessions_is_raised_by_its_type(autojump_clock: MockClock) -> None:
     class Returns(Recorder):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             return
@@ -100,7 +100,7 @@ async def test_fencing_during_the_pause_between_sessions_is_raised_as_what_it_is
         assert isinstance(member.error, FencedInstanceError)
 
 
-async def test_close_during_the_pause_between_sessions_does_not_wait_it_out(autojump_clock: MockClock) -> None:
+async def test_close_between_sessions_does_not_wait(autojump_clock: MockClock) -> None:
     class Returns(Recorder):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             return
@@ -116,7 +116,7 @@ async def test_close_during_the_pause_between_sessions_does_not_wait_it_out(auto
 
 
 @pytest.mark.parametrize("how", ["ends", "commits too late"])
-async def test_sessions_that_end_at_once_whatever_the_reason_are_no_storm(autojump_clock: MockClock, how: str) -> None:
+async def test_short_sessions_cause_no_rebalance_storm(autojump_clock: MockClock, how: str) -> None:
     class Ends(Recorder):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             if how == "ends":
@@ -133,7 +133,7 @@ async def test_sessions_that_end_at_once_whatever_the_reason_are_no_storm(autoju
         assert 3 < len(handler.sessions) < 80
 
 
-async def test_topic_that_is_missing_once_is_looked_up_again_before_it_is_dealt(
+async def test_topic_missing_once_is_looked_up_before_assigning(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missing = 0
@@ -194,7 +194,7 @@ async def test_commit_after_the_session_raises_rather_than_waits(autojump_clock:
             await handler.sessions[0].commit()
 
 
-async def test_partition_whose_commit_is_refused_does_not_hold_up_the_others(autojump_clock: MockClock) -> None:
+async def test_refused_commit_does_not_delay_other_partitions(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         handler = Recorder()
         await start_member(nursery, cluster, handler)
@@ -206,7 +206,7 @@ async def test_partition_whose_commit_is_refused_does_not_hold_up_the_others(aut
         assert committed(cluster) == {"orders-0": 5, "orders-1": 0}
 
 
-async def test_stuck_start_offset_is_named_and_the_member_leaves_without_it(autojump_clock: MockClock) -> None:
+async def test_stuck_start_offset_is_named_and_left_behind(autojump_clock: MockClock) -> None:
     release = trio.Event()
 
     class Stuck(Recorder):
@@ -262,7 +262,7 @@ async def test_what_is_no_offset_is_refused_where_it_is_given(autojump_clock: Mo
         assert isinstance(member.error.exceptions[0], HandlerError)
 
 
-async def test_reset_position_is_committed_so_that_a_rejoin_skips_nothing(autojump_clock: MockClock) -> None:
+async def test_reset_position_is_committed_at_once(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 10)
         first = Recorder()
@@ -296,7 +296,7 @@ async def test_marks_go_on_from_a_position_that_was_reset_backward(autojump_cloc
         await eventually(lambda: committed(cluster) == {"orders-0": 10})
 
 
-async def test_session_that_ends_during_setup_asks_for_no_start_and_runs_no_claim(autojump_clock: MockClock) -> None:
+async def test_session_ending_during_setup_starts_no_claim(autojump_clock: MockClock) -> None:
     class SlowSetup(Recorder):
         async def setup(self, session: Session) -> None:
             self._note("setup")
@@ -315,7 +315,7 @@ async def test_session_that_ends_during_setup_asks_for_no_start_and_runs_no_clai
         assert member.error is None
 
 
-async def test_topic_whose_last_subscriber_has_left_is_no_reason_to_deal_anew(autojump_clock: MockClock) -> None:
+async def test_topic_without_subscribers_causes_no_rebalance(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline(2000) as nursery:
         cluster.create_topic("other", 2)
         leader, guest = Recorder(), Recorder()

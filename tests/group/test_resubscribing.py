@@ -28,7 +28,7 @@ def claims(handler: Recorder) -> dict[str, tuple[int, ...]]:
     return dict(handler.sessions[-1].claims) if handler.sessions else {}
 
 
-async def test_subscription_that_changes_while_partitions_are_given_up_is_taken_up(autojump_clock: MockClock) -> None:
+async def test_subscription_changed_during_a_revocation_takes_effect(autojump_clock: MockClock) -> None:
     """Two reasons to rejoin at once: the join that answers the one is under way when the other is dealt with."""
 
     class Changes(Partitions):
@@ -50,7 +50,7 @@ async def test_subscription_that_changes_while_partitions_are_given_up_is_taken_
         await two.until(lambda: len(two.claims) == 4)
 
 
-async def test_subscription_that_changes_while_the_cluster_is_looked_for_is_taken_up(autojump_clock: MockClock) -> None:
+async def test_subscription_changed_while_connecting_takes_effect(autojump_clock: MockClock) -> None:
     async with two_topics() as cluster, deadline() as nursery:
         cluster.delay_next(Api.METADATA, 2.0)
         one = Partitions()
@@ -62,7 +62,7 @@ async def test_subscription_that_changes_while_the_cluster_is_looked_for_is_take
         assert cluster.describe_group("g").generation == 1
 
 
-async def test_pattern_subscribed_to_while_the_cluster_is_looked_for_takes_no_topic_for_new(
+async def test_pattern_subscribed_while_connecting_has_no_new_topics(
     autojump_clock: MockClock,
 ) -> None:
     async with two_topics() as cluster, deadline() as nursery:
@@ -76,7 +76,7 @@ async def test_pattern_subscribed_to_while_the_cluster_is_looked_for_takes_no_to
         assert {e.why for e in member.seen(ClaimStarted)} == {"newest"}
 
 
-async def test_topic_that_does_not_exist_and_is_no_longer_wanted_is_not_looked_for(autojump_clock: MockClock) -> None:
+async def test_dropped_topic_that_does_not_exist_is_not_looked_up(autojump_clock: MockClock) -> None:
     async with two_topics() as cluster, deadline() as nursery:
         one = Partitions()
         member = await start_member(nursery, cluster, one, topics=("no-such-topic",))
@@ -89,7 +89,7 @@ async def test_topic_that_does_not_exist_and_is_no_longer_wanted_is_not_looked_f
         await eventually(lambda: claims(one) == {"not-yet": (0,), "users": (0,)})
 
 
-async def test_subscription_dropped_while_the_cluster_is_looked_for_joins_nothing(autojump_clock: MockClock) -> None:
+async def test_unsubscribe_while_connecting_joins_nothing(autojump_clock: MockClock) -> None:
     async with two_topics() as cluster, deadline() as nursery:
         cluster.delay_next(Api.METADATA, 2.0, 2)
         one, two = Partitions(), Partitions()
@@ -107,7 +107,7 @@ async def test_subscription_dropped_while_the_cluster_is_looked_for_joins_nothin
         assert two.calls == []
 
 
-async def test_close_after_a_change_while_the_cluster_is_looked_for_is_heard(autojump_clock: MockClock) -> None:
+async def test_close_after_a_change_while_connecting_takes_effect(autojump_clock: MockClock) -> None:
     async with two_topics() as cluster, deadline() as nursery:
         cluster.delay_next(Api.METADATA, 20.0, None)
         one = Partitions()
@@ -122,7 +122,7 @@ async def test_close_after_a_change_while_the_cluster_is_looked_for_is_heard(aut
 
 
 @pytest.mark.parametrize("options", [{}, COOPERATIVE], ids=["eager", "cooperative"])
-async def test_subscription_dropped_during_the_first_join_leaves_the_group(
+async def test_unsubscribe_during_the_first_join_leaves_the_group(
     autojump_clock: MockClock, options: dict[str, Any]
 ) -> None:
     async with orders() as cluster, deadline() as nursery:
@@ -139,7 +139,7 @@ async def test_subscription_dropped_during_the_first_join_leaves_the_group(
 
 
 @pytest.mark.parametrize("options", [{}, COOPERATIVE], ids=["eager", "cooperative"])
-async def test_subscription_dropped_during_a_rebalance_leaves_the_group(
+async def test_unsubscribe_during_a_rebalance_leaves_the_group(
     autojump_clock: MockClock, options: dict[str, Any]
 ) -> None:
     async with orders(2) as cluster, deadline() as nursery:
@@ -160,7 +160,7 @@ async def test_subscription_dropped_during_a_rebalance_leaves_the_group(
         assert len(cluster.describe_group("g").members) == 1
 
 
-async def test_subscription_dropped_during_the_pause_between_sessions_leaves_the_group(
+async def test_unsubscribe_between_sessions_leaves_the_group(
     autojump_clock: MockClock,
 ) -> None:
     class Returns(Recorder):
@@ -187,7 +187,7 @@ async def test_close_while_an_unsubscribed_member_leaves_is_heard(autojump_clock
         assert cluster.describe_group("g").members == ()
 
 
-async def test_leave_of_an_unsubscribed_member_that_is_refused_is_raised(autojump_clock: MockClock) -> None:
+async def test_refused_leave_after_unsubscribe_is_raised(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         one = Recorder()
         member = await start_member(nursery, cluster, one)
@@ -199,7 +199,7 @@ async def test_leave_of_an_unsubscribed_member_that_is_refused_is_raised(autojum
 
 
 @pytest.mark.parametrize("half", ["request", "answer"])
-async def test_subscription_taken_up_before_the_leave_is_answered_waits_for_that_as_long_as_a_close(
+async def test_subscribe_before_the_leave_response_waits_like_a_close(
     autojump_clock: MockClock, half: Literal["request", "answer"]
 ) -> None:
     async with orders() as cluster, deadline() as nursery:
@@ -220,7 +220,7 @@ async def test_subscription_taken_up_before_the_leave_is_answered_waits_for_that
         assert member.error is None
 
 
-async def test_subscription_taken_up_long_after_a_leave_without_an_answer_is_heard_at_once(
+async def test_subscribe_long_after_a_silent_leave_joins_at_once(
     autojump_clock: MockClock,
 ) -> None:
     async with orders() as cluster, deadline() as nursery:

@@ -1,4 +1,4 @@
-"""What a session is made of: order, offsets, marks, commits. Over the in-memory cluster under virtual time."""
+"""The parts of a session: order, offsets, marks, commits. Over the in-memory cluster under virtual time."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Noting(Partitions):
 @pytest.mark.parametrize("autocommit", [True, False])
 @pytest.mark.parametrize("half", ["request", "answer"])
 @pytest.mark.parametrize("api", [Api.JOIN_GROUP, Api.SYNC_GROUP])
-async def test_join_or_sync_lost_without_a_word_costs_neither_the_membership_nor_order(
+async def test_lost_join_or_sync_keeps_the_membership(
     autojump_clock: MockClock, api: Api, half: Half, autocommit: bool
 ) -> None:
     async with orders(2) as cluster, deadline() as nursery:
@@ -55,8 +55,8 @@ async def test_join_or_sync_lost_without_a_word_costs_neither_the_membership_nor
         assert all(one.went_on[partition] <= began for partition, began in two.began.items()), "both read it"
 
 
-async def test_member_that_was_expelled_unheard_stops_within_a_session_timeout(autojump_clock: MockClock) -> None:
-    """One sync after the other is lost, until the group has given the member up."""
+async def test_removed_member_stops_within_a_session_timeout(autojump_clock: MockClock) -> None:
+    """Several syncs are lost, until the group has removed the member."""
     async with orders(2) as cluster, deadline() as nursery:
         one, two = Noting(), Noting()
         await start(nursery, cluster, one, client_id="one", autocommit=False)
@@ -106,7 +106,7 @@ async def test_leader_that_takes_long_is_waited_for(autojump_clock: MockClock, s
         assert [e for e in second.seen(MembershipChanged) if e.after == "LOST"] == []
 
 
-async def test_members_that_come_one_after_the_other_are_no_failure_of_those_who_wait(
+async def test_members_joining_in_a_row_fail_no_waiting_member(
     autojump_clock: MockClock,
 ) -> None:
     async with orders(4) as cluster, deadline() as nursery:

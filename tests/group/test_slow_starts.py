@@ -24,7 +24,7 @@ class Asks(Partitions):
         return 2
 
 
-async def test_rebalances_that_take_nothing_do_not_keep_a_claim_from_beginning(autojump_clock: MockClock) -> None:
+async def test_rebalances_without_revocation_let_a_claim_start(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         one, two = Asks(), Partitions()
         first = await start(nursery, cluster, one)
@@ -41,7 +41,7 @@ async def test_rebalances_that_take_nothing_do_not_keep_a_claim_from_beginning(a
         assert trio.current_time() - began > 30
 
 
-async def test_partition_that_goes_while_its_start_is_looked_for_never_begins(autojump_clock: MockClock) -> None:
+async def test_partition_revoked_during_its_look_up_never_starts(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         one, two = Asks(), Partitions()
         first = await start(nursery, cluster, one)

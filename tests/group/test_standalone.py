@@ -58,7 +58,7 @@ async def test_claim_has_both_views_and_tells_where_it_is(autojump_clock: MockCl
             assert (claim.position, claim.lag) == (10, 0)
 
 
-async def test_several_partitions_are_begun_with_one_look_at_each_broker(
+async def test_several_partitions_start_with_one_request_per_broker(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Api] = []
@@ -144,7 +144,7 @@ async def test_iterators_end_with_their_block_and_with_the_consumer(autojump_clo
         await outlives.__aexit__(None, None, None)
 
 
-async def test_what_is_fetched_and_not_dealt_with_is_told_until_it_is_or_its_block_ends(
+async def test_buffered_bytes_are_counted_until_processed_or_ended(
     autojump_clock: MockClock,
 ) -> None:
     async with orders(2) as cluster, deadline():
@@ -165,7 +165,7 @@ async def test_what_is_fetched_and_not_dealt_with_is_told_until_it_is_or_its_blo
         assert consumer.buffered_bytes == 0
 
 
-async def test_partition_that_is_read_already_is_refused_and_can_be_read_again_later(autojump_clock: MockClock) -> None:
+async def test_partition_being_read_is_refused_until_it_ends(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         fill(cluster, 5)
 
@@ -188,8 +188,8 @@ async def test_partition_that_is_read_already_is_refused_and_can_be_read_again_l
                 assert await offsets_of(claim, 2) == [3, 4]
 
 
-async def test_partition_that_is_read_again_at_its_logs_end_tells_where_that_is(autojump_clock: MockClock) -> None:
-    """In the same fetch session, where the broker says only what is new."""
+async def test_partition_read_again_at_its_log_end_knows_the_end(autojump_clock: MockClock) -> None:
+    """The fetch session is the same, so the broker sends only changes."""
     async with orders(2) as cluster, deadline():
         fill(cluster, 5)
         async with Watched(cluster) as consumer, consumer.consume_partition("orders", 1):
@@ -216,7 +216,7 @@ async def test_cluster_is_told_as_it_is(autojump_clock: MockClock) -> None:
                 await consumer.offsets(partitions, "latest")  # type: ignore[arg-type]
 
 
-async def test_message_that_comes_during_a_look_up_by_time_is_not_skipped(
+async def test_message_during_a_look_up_by_time_is_not_skipped(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log's end stands for a time only as far as it has been seen to be older."""
@@ -283,7 +283,7 @@ async def test_what_is_no_partition_is_refused(autojump_clock: MockClock, partit
                 pass
 
 
-def test_arguments_that_cannot_be_are_refused_before_any_input_or_output() -> None:
+def test_invalid_arguments_are_refused_before_any_io() -> None:
     with pytest.raises(ConfigError, match="group_id"):
         Consumer("localhost:9092", group_id="")
     with pytest.raises(ConfigError, match="bootstrap_servers"):
@@ -311,7 +311,7 @@ async def test_what_the_block_raises_comes_out_as_it_is(autojump_clock: MockCloc
                 raise KeyError("mine")
 
 
-async def test_paused_partition_holds_back_and_goes_on_where_it_stopped(autojump_clock: MockClock) -> None:
+async def test_paused_partition_resumes_where_it_stopped(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline():
         cluster.produce_many("orders", 0, [(None, b"x")] * 10)
         async with Watched(cluster) as consumer, consumer.consume_partition("orders", 0, "oldest") as claim:

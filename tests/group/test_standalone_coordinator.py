@@ -59,7 +59,7 @@ async def test_coordinator_that_moves_or_stops_is_followed(autojump_clock: MockC
         assert max(event.offsets[ORDERS[0]] for event in consumer.seen(Committed)) == 10
 
 
-async def test_coordinator_that_is_silent_holds_the_end_up_for_close_timeout_at_most(
+async def test_silent_coordinator_delays_the_end_by_close_timeout(
     autojump_clock: MockClock,
 ) -> None:
     async with orders() as cluster, deadline():
@@ -79,7 +79,7 @@ async def test_coordinator_that_is_silent_holds_the_end_up_for_close_timeout_at_
 
 
 @pytest.mark.parametrize("how", ["fails", "is cancelled"])
-async def test_last_commit_that_fails_does_not_hide_what_ended_the_block(autojump_clock: MockClock, how: str) -> None:
+async def test_failing_last_commit_does_not_hide_the_blocks_error(autojump_clock: MockClock, how: str) -> None:
     async with orders() as cluster, deadline():
         consumer = Watched(cluster, "g")
 
@@ -111,7 +111,7 @@ async def test_cancelled_block_still_commits_what_is_marked(autojump_clock: Mock
         assert committed(cluster) == {"orders-0": 5}
 
 
-async def test_call_that_is_under_way_when_the_consumer_is_closed_does_not_wait_for_ever(
+async def test_waiting_call_ends_when_the_consumer_is_closed(
     autojump_clock: MockClock,
 ) -> None:
     outcomes: list[str] = []

@@ -1,4 +1,4 @@
-"""What partitions read without a group protocol survive, what they raise, and what is left after a cancellation."""
+"""Faults that a consumer without a group protocol survives, its errors, and its state after a cancellation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.group.standalone_kit import ORDERS, Counting, Watched, offsets_of, ta
 from tests.group.test_cancellation import CancelAtStep
 
 
-async def test_corrupt_record_is_raised_where_its_claim_is_read_and_nowhere_else(autojump_clock: MockClock) -> None:
+async def test_corrupt_record_fails_only_its_claim(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline():
         fill(cluster, 3, 0)
         cluster.append_raw("orders", 0, b"\x00" * 16 + b"\x02" + b"\x00" * 100, 3)
@@ -45,7 +45,7 @@ async def test_corrupt_record_is_raised_where_its_claim_is_read_and_nowhere_else
             assert await offsets_of(good, 2) == [3, 4]
 
 
-async def test_offset_outside_of_the_log_is_raised_where_its_claim_is_read(autojump_clock: MockClock) -> None:
+async def test_offset_outside_of_the_log_fails_only_its_claim(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline():
         fill(cluster, 3, 0)
         fill(cluster, 3, 1)
@@ -55,7 +55,7 @@ async def test_offset_outside_of_the_log_is_raised_where_its_claim_is_read(autoj
             assert await offsets_of(claims[ORDERS[1]], 3) == [0, 1, 2]
 
 
-async def test_log_cut_while_nobody_read_is_found_out_by_the_epoch_of_the_commit(autojump_clock: MockClock) -> None:
+async def test_truncation_while_stopped_is_found_by_the_commits_epoch(autojump_clock: MockClock) -> None:
     async with orders(brokers=2) as cluster, deadline():
         cluster.move_leader("orders", 0, 1)  # so that the epoch is not the first one
         fill(cluster, 20)
@@ -87,7 +87,7 @@ async def test_log_cut_below_a_start_that_was_looked_up_is_found_out(
                     await anext(aiter(claim))
 
 
-async def test_log_cut_below_a_start_that_nobody_reads_from_yet_is_found_out_by_the_commit(
+async def test_truncation_below_an_unread_start_is_found_by_the_commit(
     autojump_clock: MockClock,
 ) -> None:
     async with orders(brokers=2) as cluster, deadline():
@@ -103,7 +103,7 @@ async def test_log_cut_below_a_start_that_nobody_reads_from_yet_is_found_out_by_
                 await anext(aiter(claim))
 
 
-async def test_leader_that_has_just_told_where_to_begin_is_not_asked_whether_that_is_right(
+async def test_looked_up_start_is_not_validated_again(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Call] = []
@@ -116,7 +116,7 @@ async def test_leader_that_has_just_told_where_to_begin_is_not_asked_whether_tha
         assert not asked
 
 
-async def test_topic_made_again_is_raised_where_its_claims_are_read_and_no_mark_of_the_old_one_is_committed(
+async def test_recreated_topic_fails_its_claims_and_drops_their_marks(
     autojump_clock: MockClock,
 ) -> None:
     async with orders(2) as cluster, deadline():
@@ -136,7 +136,7 @@ async def test_topic_made_again_is_raised_where_its_claims_are_read_and_no_mark_
         assert committed(cluster) == {"orders-0": 0, "orders-1": 0}, "where the new topic begins, and no old mark"
 
 
-async def test_topic_that_may_not_be_read_is_raised_where_its_claim_is_read(autojump_clock: MockClock) -> None:
+async def test_unauthorized_topic_fails_only_its_claim(autojump_clock: MockClock) -> None:
     def refuse(_: Any, answer: Any) -> None:
         for topic in answer.responses:
             for partition in topic.partitions:
@@ -203,7 +203,7 @@ async def test_partition_without_a_leader_is_waited_for(autojump_clock: MockCloc
 
 
 async def test_retries_are_bounded_by_the_options(autojump_clock: MockClock) -> None:
-    """What is given up is said where it was wanted: at the claim, and by the commit."""
+    """The error is raised where the result is wanted: by the claim, and by the commit."""
     async with orders(brokers=1) as cluster, deadline():
         async with Watched(cluster, "g", retry_max_attempts=3, autocommit=False) as consumer:
             async with consumer.consume_partition("orders", 0) as claim:
@@ -218,7 +218,7 @@ async def test_retries_are_bounded_by_the_options(autojump_clock: MockClock) -> 
                     await offsets_of(claim, 2)
 
 
-async def test_partition_that_is_let_go_while_its_leader_is_looked_for_is_not_read_on(
+async def test_partition_ended_during_a_leader_look_up_is_not_read(
     autojump_clock: MockClock,
 ) -> None:
     async with orders(2) as cluster, deadline():
@@ -253,7 +253,7 @@ async def live_once(cluster: EmbeddedCluster, transport: Counting, canceller: Ca
 
 
 def run(step: float) -> tuple[int, list[int], dict[str, int]]:
-    """One life, cancelled at `step`; checks the world after it. Returns its steps, what it read and committed."""
+    """Run one life, cancelled at `step`, and check the world after it. Return its steps, what it read and committed."""
     canceller = CancelAtStep(step)
 
     async def main() -> tuple[int, list[int], dict[str, int]]:
@@ -273,7 +273,7 @@ def run(step: float) -> tuple[int, list[int], dict[str, int]]:
     return trio.run(main, clock=MockClock(autojump_threshold=0), instruments=[canceller])
 
 
-def test_cancellation_at_every_step_leaves_nothing_behind_and_loses_no_mark() -> None:
+def test_cancellation_at_every_step_loses_no_mark() -> None:
     steps, read, commits = run(math.inf)
     assert (read, commits) == ([10, 10], {"orders-0": 10, "orders-1": 10})
     assert steps > 100
@@ -282,7 +282,7 @@ def test_cancellation_at_every_step_leaves_nothing_behind_and_loses_no_mark() ->
         assert [commits.get(f"orders-{number}", 0) for number in (0, 1)] == read, f"cancelled at step {step}"
 
 
-async def test_look_up_for_a_position_that_was_lost_ends_with_its_claim(autojump_clock: MockClock) -> None:
+async def test_look_up_of_a_lost_position_ends_with_its_claim(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline():
         fill(cluster, 20)
         async with Watched(cluster, offset_out_of_range="oldest") as consumer:

@@ -22,7 +22,7 @@ from tests.group.kit import Recorder, committed, deadline, eventually, fill, ord
 from tests.group.standalone_kit import ORDERS, Watched, offsets_of, take
 
 
-async def test_group_that_has_committed_nothing_begins_by_the_policy_which_is_committed(
+async def test_new_group_commits_the_start_of_its_policy(
     autojump_clock: MockClock,
 ) -> None:
     """Else whoever starts next resolves it anew, and skips what came in between."""
@@ -116,7 +116,7 @@ async def test_start_that_is_committed_takes_no_held_back_mark_along(autojump_cl
                     assert committed(cluster) == {"orders-1": 0}
 
 
-async def test_marks_move_forward_and_resets_backward_from_the_groups_commit(autojump_clock: MockClock) -> None:
+async def test_marks_move_forward_and_resets_backward(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline():
         fill(cluster, 10)
         async with Watched(cluster, "g") as consumer, consumer.consume_partition("orders", 0, 0):
@@ -139,7 +139,7 @@ async def test_committed_tells_what_is_and_what_is_not(autojump_clock: MockClock
             assert await consumer.committed(ORDERS[:2]) == {ORDERS[0]: CommittedOffset(0, "none yet"), ORDERS[1]: None}
 
 
-async def test_position_that_the_policy_has_moved_takes_the_marks_along(autojump_clock: MockClock) -> None:
+async def test_reset_position_takes_the_marks_along(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline():
         fill(cluster, 10)
         async with Watched(cluster, "g", offset_out_of_range="oldest") as consumer:
@@ -180,7 +180,7 @@ async def test_group_in_use_takes_no_commits_and_the_error_says_so(autojump_cloc
                 assert committed(cluster) == {"orders-0": 42}
 
 
-async def test_group_in_use_that_has_committed_nothing_is_told_at_the_start(autojump_clock: MockClock) -> None:
+async def test_group_in_use_without_commits_fails_at_the_start(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         cluster.create_topic("other")
         handler = Recorder()
@@ -191,7 +191,7 @@ async def test_group_in_use_that_has_committed_nothing_is_told_at_the_start(auto
                 pass
 
 
-async def test_autocommit_that_a_group_in_use_refuses_is_told_and_raised_at_the_end(
+async def test_autocommit_to_a_group_in_use_is_reported_and_raised(
     autojump_clock: MockClock,
 ) -> None:
     async with orders() as cluster, deadline() as nursery:
@@ -252,7 +252,7 @@ async def test_without_a_group_id_there_is_nothing_to_commit_to(autojump_clock: 
                 pass
 
 
-async def test_without_a_group_id_a_position_that_the_policy_moves_is_read_on(autojump_clock: MockClock) -> None:
+async def test_reset_without_a_group_id_continues_reading(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline():
         fill(cluster, 3)
         async with Watched(cluster, offset_out_of_range="oldest") as consumer:

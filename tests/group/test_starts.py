@@ -1,4 +1,4 @@
-"""Where claims begin, and that none waits for another one's leader. Virtual time."""
+"""Start offsets of claims; none waits for the leader of another partition. Virtual time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.group.test_streams import Streaming
 
 
 class Knows(Partitions):
-    """Has offsets of its own for some partitions."""
+    """A handler with its own start offsets for some partitions."""
 
     def __init__(self, offsets: dict[int, int]) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ async def test_partition_without_a_leader_holds_no_other_back(
         assert len(one.sessions) == 1
 
 
-async def test_claim_that_has_begun_goes_on_when_a_partition_leaves_whose_start_is_looked_for(
+async def test_started_claim_continues_when_a_starting_one_is_revoked(
     autojump_clock: MockClock,
 ) -> None:
     async with two_brokers(4) as cluster, deadline() as nursery:

@@ -52,7 +52,7 @@ async def test_restart_within_the_session_timeout_moves_nothing(
 
 @protocols
 @pytest.mark.parametrize("commits", [False, True])
-async def test_newcomer_with_the_same_instance_id_fences_the_member_whatever_it_does(
+async def test_new_member_with_the_same_instance_id_fences_the_old(
     autojump_clock: MockClock, options: dict[str, Any], commits: bool
 ) -> None:
     async def commit(session: Session, claim: Claim, message: Message) -> None:
@@ -82,7 +82,7 @@ async def test_newcomer_with_the_same_instance_id_fences_the_member_whatever_it_
 
 
 @protocols
-async def test_member_that_comes_back_to_find_its_instance_id_taken_is_fenced(
+async def test_returning_member_with_a_taken_instance_id_is_fenced(
     autojump_clock: MockClock, options: dict[str, Any]
 ) -> None:
     async with orders(2) as cluster, deadline() as nursery:
@@ -123,7 +123,7 @@ async def test_member_is_fenced_while_its_join_is_held(autojump_clock: MockClock
         assert not second.ended.is_set()
 
 
-async def test_fault_48_static_member_is_refused_by_a_broker_before_2_3(
+async def test_fault_48_static_member_needs_a_broker_since_2_3(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The versions of Kafka 2.2.

@@ -1,4 +1,4 @@
-"""What a member says it is doing, held against what it is made to do. In-memory cluster, virtual time."""
+"""The status of a member, compared with what the test makes it do. In-memory cluster, virtual time."""
 
 from __future__ import annotations
 
@@ -100,9 +100,7 @@ async def test_handler_that_does_not_come_back_is_seen_and_how_long(autojump_clo
 
 
 @pytest.mark.parametrize("bound", [None, 1000])
-async def test_partition_without_a_leader_says_how_often_it_was_looked_for(
-    autojump_clock: MockClock, bound: int | None
-) -> None:
+async def test_status_without_a_leader_counts_attempts(autojump_clock: MockClock, bound: int | None) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         handler = Recorder()
         member = await start_member(nursery, cluster, handler, retry_max_attempts=bound)
@@ -137,7 +135,7 @@ class Held(ConsumerGroupHandler):
             claim.hold(sum(len(message.value or b"") for message in batch))
 
 
-async def test_partition_that_is_about_to_begin_and_one_that_has_no_room(autojump_clock: MockClock) -> None:
+async def test_status_of_a_starting_partition_and_one_without_room(autojump_clock: MockClock) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         for _ in range(40):
             cluster.produce_many("orders", 0, [(None, b"x" * 50_000)] * 4)
@@ -230,14 +228,14 @@ async def test_requests_and_rebalances_of_a_member_are_metered(autojump_clock: M
 
 
 class CleansUp(Recorder):
-    """For long."""
+    """A handler with a long cleanup."""
 
     async def cleanup(self, session: Session) -> None:
         self._note("cleanup")
         await trio.sleep(8)
 
 
-async def test_partition_whose_claim_has_ended_is_given_up_until_all_is_done(autojump_clock: MockClock) -> None:
+async def test_status_is_giving_up_until_the_session_ends(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         handler = CleansUp()
         member = await start_member(nursery, cluster, handler)
@@ -265,7 +263,7 @@ class RevokesSlowly(Recorder):
             await trio.sleep(8)
 
 
-async def test_partition_that_goes_to_another_member_is_given_up_and_the_rest_is_not(
+async def test_status_is_giving_up_only_for_revoked_partitions(
     autojump_clock: MockClock,
 ) -> None:
     async with orders(2) as cluster, deadline() as nursery:
@@ -284,7 +282,7 @@ async def test_partition_that_goes_to_another_member_is_given_up_and_the_rest_is
         await member.close()
 
 
-async def test_committed_lag_landed_lag_and_the_oldest_record_stand_apart(autojump_clock: MockClock) -> None:
+async def test_status_tells_committed_and_landed_lag_apart(autojump_clock: MockClock) -> None:
     """A handler that lands up to offset 10, has read 30, and holds the last; the log has 40."""
 
     written: dict[int, int] = {}

@@ -77,7 +77,7 @@ class Streaming(StreamHandler):
         return [offset for _, taken, offset in self.taken if taken == number]
 
     def partitions(self) -> list[list[int]]:
-        """Of each stream, what it serves."""
+        """Return the partitions of each stream."""
         return [[tp.partition for tp in feed.claims] for feed in sorted(self.feeds, key=lambda feed: feed.index)]
 
 
@@ -89,7 +89,7 @@ def many(cluster: EmbeddedCluster, number: int, batches: int, size: int) -> None
 # -- several members in one process -------------------------------------------------------------------------
 
 
-async def test_two_members_with_two_streams_each_as_four_groups_share_five_partitions(
+async def test_two_members_with_two_streams_share_five_partitions(
     autojump_clock: MockClock,
 ) -> None:
     async with orders(5) as cluster, deadline() as nursery:
@@ -118,9 +118,7 @@ async def test_two_members_with_two_streams_each_share_five_partitions(autojump_
 
 
 @pytest.mark.parametrize("by_batch", [False, True])
-async def test_stream_gives_every_partition_in_its_order_and_commits_each(
-    autojump_clock: MockClock, by_batch: bool
-) -> None:
+async def test_stream_reads_each_partition_in_order_and_commits(autojump_clock: MockClock, by_batch: bool) -> None:
     async with orders(3) as cluster, deadline() as nursery:
         for number in range(3):
             many(cluster, number, batches=3, size=4 + number)
@@ -140,7 +138,7 @@ async def test_stream_gives_every_partition_in_its_order_and_commits_each(
         assert member.error is None
 
 
-async def test_partitions_that_have_something_take_turns_batch_by_batch(autojump_clock: MockClock) -> None:
+async def test_stream_alternates_between_partitions_batch_by_batch(autojump_clock: MockClock) -> None:
     async with orders(4) as cluster, deadline() as nursery:
         many(cluster, 0, batches=50, size=3)
         many(cluster, 1, batches=6, size=3)
@@ -156,7 +154,7 @@ async def test_partitions_that_have_something_take_turns_batch_by_batch(autojump
 
 
 async def test_busy_partition_starves_none(autojump_clock: MockClock) -> None:
-    """One partition always has more; what comes to the other is next after the batch that is being read."""
+    """A partition always has more; the other one's messages come right after the batch that is being read."""
     waits: list[int] = []
 
     async def produce_more(session: Session, stream: Stream, message: Message) -> None:
@@ -211,7 +209,7 @@ async def test_views_and_the_claims_own_iterators_share_their_places(autojump_cl
         assert member.error is None
 
 
-async def test_paused_partition_is_held_back_and_the_others_are_read_on(autojump_clock: MockClock) -> None:
+async def test_paused_partition_of_a_stream_leaves_the_others_reading(autojump_clock: MockClock) -> None:
     async def pause_at_one(session: Session, stream: Stream, message: Message) -> None:
         if (message.partition, message.offset) == (0, 1):
             session.pause([partition(0)])
@@ -251,7 +249,7 @@ async def test_cancelled_read_of_a_stream_loses_nothing(autojump_clock: MockCloc
 # -- failures and endings ---------------------------------------------------------------------------------------
 
 
-async def test_failing_stream_names_the_partition_whose_message_it_had_and_the_stream(
+async def test_failing_stream_names_its_partition(
     autojump_clock: MockClock,
 ) -> None:
     boom = ValueError("cannot handle this")
@@ -309,7 +307,7 @@ async def test_broken_batch_fails_the_stream_with_its_partition(autojump_clock: 
         assert handler.offsets(1) == [0, 1, 2, 3, 4]
 
 
-async def test_error_that_the_handler_catches_comes_again_and_the_others_are_read_on(
+async def test_caught_read_error_is_raised_again(
     autojump_clock: MockClock,
 ) -> None:
     taken: list[tuple[int, int]] = []
@@ -425,7 +423,7 @@ async def taken_over(nursery: trio.Nursery, cluster: EmbeddedCluster, member: Ru
     return trio.current_time() - began, second
 
 
-async def test_revoked_partition_whose_message_is_in_hand_goes_when_the_handler_comes_back(
+async def test_revoked_partition_in_hand_waits_for_the_handler(
     autojump_clock: MockClock,
 ) -> None:
     async def slow(session: Session, stream: Stream, message: Message) -> None:
@@ -452,7 +450,7 @@ async def test_revoked_partition_whose_message_is_in_hand_goes_when_the_handler_
         assert member.seen(ClaimCancelled) == [], "and no deadline is left behind"
 
 
-async def test_revoked_partition_goes_while_a_batch_of_another_is_being_read(autojump_clock: MockClock) -> None:
+async def test_revoked_partition_ends_while_another_is_being_read(autojump_clock: MockClock) -> None:
     """Coming back for the next message is enough, and the batch is read to its end."""
 
     async def slow(session: Session, stream: Stream, message: Message) -> None:
@@ -484,7 +482,7 @@ async def test_waiting_stream_lets_a_revoked_partition_go_at_once(autojump_clock
         assert after < 3
 
 
-async def test_stream_that_does_not_come_back_in_time_is_cancelled_and_the_session_ends_in_order(
+async def test_stream_that_exceeds_its_grace_is_cancelled(
     autojump_clock: MockClock,
 ) -> None:
     async def hang(session: Session, stream: Stream, message: Message) -> None:

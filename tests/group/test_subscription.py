@@ -1,4 +1,4 @@
-"""What a member subscribes to, while it changes: patterns, other topics, topics that grow, appear and vanish."""
+"""Changes of a member's subscription: patterns, other topics, topics that grow, appear and vanish."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_topic_that_appears_and_matches_is_read_from_its_start(autojump_cl
 
 
 async def test_topic_that_a_pattern_taken_up_later_matches_is_not_new(autojump_clock: MockClock) -> None:
-    """It was there all the time, and nobody had asked: the policy decides where it is read from."""
+    """The topic has existed all the time, so the policy decides its start offset."""
     async with cluster_of({"orders-eu": 1, "orders-us": 1}) as cluster, deadline() as nursery:
         one = Claims()
         fill(cluster, 3, topic="orders-us")
@@ -135,9 +135,7 @@ async def test_two_pattern_members_meet_a_new_topic_with_one_rebalance(autojump_
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
-async def test_partitions_added_while_running_are_read_from_their_start(
-    autojump_clock: MockClock, assignor: str
-) -> None:
+async def test_added_partitions_are_read_from_their_start(autojump_clock: MockClock, assignor: str) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         one = Claims()
         fill(cluster, 5)
@@ -163,7 +161,7 @@ async def test_partitions_added_while_running_are_read_from_their_start(
     ],
     ids=["range", "cooperative-sticky", "own", "own, with empty user data", "own, with user data"],
 )
-async def test_member_younger_than_an_added_partition_is_told_by_the_leader(
+async def test_new_member_learns_added_partitions_from_the_leader(
     autojump_clock: MockClock, make_assignor: Callable[[], Assignor]
 ) -> None:
     async with orders(2) as cluster, deadline() as nursery:
@@ -182,9 +180,7 @@ async def test_member_younger_than_an_added_partition_is_told_by_the_leader(
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
-async def test_topic_that_vanishes_is_given_up_and_the_others_are_read_on(
-    autojump_clock: MockClock, assignor: str
-) -> None:
+async def test_vanished_topic_is_revoked_and_others_are_read(autojump_clock: MockClock, assignor: str) -> None:
     async with cluster_of({"orders": 2, "returns": 1}) as cluster, deadline() as nursery:
         one = Claims()
         member = await start(nursery, cluster, one, topics=("orders", "returns"), assignor=assignor)
@@ -264,7 +260,7 @@ async def test_topic_missing_from_four_answers_is_no_change(
 
 
 @UNSEEN
-async def test_topic_missing_from_five_answers_is_given_up_within_seconds(
+async def test_topic_missing_five_times_is_revoked_within_seconds(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, topics: Any, code: ErrorCode | None
 ) -> None:
     async with cluster_of({"orders": 1, "returns": 1}) as cluster, deadline(1000) as nursery:
@@ -297,7 +293,7 @@ async def test_topic_that_answers_refuse_for_now_is_never_given_up(
         assert rebalances(member) == before
 
 
-async def test_topic_missing_once_is_not_given_up_for_being_subscribed_to_again(
+async def test_topic_missing_once_stays_after_a_new_subscription(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with cluster_of({"orders": 1, "returns": 1}) as cluster, deadline(1000) as nursery:
@@ -315,9 +311,7 @@ async def test_topic_missing_once_is_not_given_up_for_being_subscribed_to_again(
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
-async def test_partitions_added_while_the_sync_is_out_are_dealt_as_soon_as_it_is_answered(
-    autojump_clock: MockClock, assignor: str
-) -> None:
+async def test_partitions_added_during_a_sync_are_assigned_after_it(autojump_clock: MockClock, assignor: str) -> None:
     """The leader compares what it has dealt from with what it knows by then; no later metadata would tell it."""
     async with orders(2) as cluster, deadline() as nursery:
         one = Claims()
@@ -350,7 +344,7 @@ async def test_other_topics_are_subscribed_to_while_running(autojump_clock: Mock
         await one.received(2)
 
 
-async def test_subscription_that_changes_during_a_rebalance_is_not_missed(autojump_clock: MockClock) -> None:
+async def test_subscription_changed_during_a_rebalance_takes_effect(autojump_clock: MockClock) -> None:
     async with cluster_of({"orders": 1, "returns": 1}) as cluster, deadline() as nursery:
         one = Claims()
         member = await start(nursery, cluster, one)
@@ -382,9 +376,7 @@ async def test_same_subscription_again_is_no_rebalance(autojump_clock: MockClock
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
-async def test_dropped_subscription_leaves_the_group_until_there_is_one_again(
-    autojump_clock: MockClock, assignor: str
-) -> None:
+async def test_unsubscribe_leaves_the_group_until_subscribe(autojump_clock: MockClock, assignor: str) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         one = Claims()
         member = await start(nursery, cluster, one, assignor=assignor)

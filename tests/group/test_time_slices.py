@@ -92,7 +92,7 @@ async def turns_of_others(feed: AsyncIterable[Message], total: int, seconds_a_me
 
 
 @each_feed
-async def test_a_thousand_messages_and_not_many_fewer_are_handed_out_between_two_checkpoints(
+async def test_about_a_thousand_messages_pass_between_checkpoints(
     full: Callable[[int, int], Feed],
 ) -> None:
     for batches in (2, 20_000 // 50):
@@ -102,7 +102,7 @@ async def test_a_thousand_messages_and_not_many_fewer_are_handed_out_between_two
 
 
 @each_feed
-async def test_batches_are_handed_out_without_a_checkpoint_for_a_thousand_messages_or_one_of_them_at_most(
+async def test_batches_have_a_checkpoint_after_a_thousand_messages(
     full: Callable[[int, int], Feed],
 ) -> None:
     class Steps(trio.abc.Instrument):
@@ -126,7 +126,7 @@ async def test_batches_are_handed_out_without_a_checkpoint_for_a_thousand_messag
 
 
 @pytest.mark.parametrize("seconds_a_message", [0.0005, 0.005])
-async def test_handler_that_computes_long_on_each_message_lets_others_have_their_turn(
+async def test_slow_handler_yields_after_each_message(
     seconds_a_message: float,
 ) -> None:
     total = int(1.0 / seconds_a_message)
@@ -136,7 +136,7 @@ async def test_handler_that_computes_long_on_each_message_lets_others_have_their
     assert settled[len(settled) // 2] < max(0.03, 4 * seconds_a_message)
 
 
-async def test_handler_that_becomes_slow_in_its_slice_gives_way_after_that_message() -> None:
+async def test_handler_becoming_slow_in_its_slice_yields() -> None:
     claim = full_claim(1, 6000)
     gaps: list[float] = []
 
@@ -223,9 +223,7 @@ async def test_fault_41_blocking_claims_give_way_after_each_message(
     assert sorted(taken[:count]) == [*range(count)], "each claim has had a message before any has had two"
 
 
-async def test_fault_41_claim_that_becomes_slow_after_many_quick_messages_gives_way(
-    mock_clock: MockClock, one_clock: None, passes: Passes
-) -> None:
+async def test_fault_41_claim_becoming_slow_yields(mock_clock: MockClock, one_clock: None, passes: Passes) -> None:
     handler_time, taken = HandlerTime(), 0
 
     async def read(number: int) -> None:
@@ -245,7 +243,7 @@ async def test_fault_41_claim_that_becomes_slow_after_many_quick_messages_gives_
     assert max(passes.seconds) == pytest.approx(0.1)
 
 
-async def test_fault_41_claims_that_block_after_an_await_are_given_fewer_messages_at_a_time(
+async def test_fault_41_blocking_claims_hold_fewer_messages(
     mock_clock: MockClock, one_clock: None, passes: Passes
 ) -> None:
     """All of them may wake in one pass, so that it takes as long as all of them block."""
@@ -353,9 +351,7 @@ async def test_reader_with_a_time_out_keeps_its_place_in_the_line(
     assert [number for number in range(count) if taken[number] < 3] == []
 
 
-async def test_tasks_that_wait_for_the_same_slice_have_places_of_their_own(
-    mock_clock: MockClock, one_clock: None
-) -> None:
+async def test_tasks_waiting_for_the_same_slice_keep_their_places(mock_clock: MockClock, one_clock: None) -> None:
     handler_time, began = HandlerTime(), list[str]()
     shared, other = TimeSlice(handler_time), TimeSlice(handler_time)
 
@@ -430,7 +426,7 @@ class BlocksAtStartOfStreams(BlocksAtStart, StreamHandler):
 
 
 @pytest.mark.parametrize("where", ["start_offset", "consume_claim", "consume_stream"])
-async def test_fault_41_handler_that_blocks_before_its_first_message_gives_way(
+async def test_fault_41_handler_blocking_before_its_first_message_yields(
     autojump_clock: MockClock, passes: Passes, where: str
 ) -> None:
     kind = BlocksAtStartOfStreams if where == "consume_stream" else BlocksAtStart
@@ -444,7 +440,7 @@ async def test_fault_41_handler_that_blocks_before_its_first_message_gives_way(
 
 
 @pytest.mark.parametrize("as_stream", [False, True], ids=["claims", "streams"])
-async def test_fault_41_claims_that_are_woken_together_give_way_after_each_message(
+async def test_fault_41_claims_woken_together_yield_after_each_message(
     mock_clock: MockClock, one_clock: None, passes: Passes, as_stream: bool
 ) -> None:
     """The first fetch of a session brings messages of all partitions at once."""

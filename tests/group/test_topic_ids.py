@@ -1,4 +1,4 @@
-"""Which topic a session tells to be the one of a name (KIP-516), and that it is the one that is read. Virtual time."""
+"""The topic id that a session reports for a name (KIP-516), and that this topic is read. Virtual time."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def bare_logs(cluster: EmbeddedCluster) -> AsyncIterator[tuple[Logs, Runti
 async def test_topic_that_was_not_heard_of_is_looked_up_once(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So it is with one that matches a pattern, and the leader has seen it first."""
+    """A topic that matches a pattern may be known only to the leader so far."""
     async with orders() as cluster, deadline(), bare_logs(cluster) as (logs, runtime):
         asked = watch(monkeypatch, Api.METADATA)
         runtime.metadata.follow(["orders"])
@@ -120,7 +120,7 @@ async def test_topic_that_is_not_to_be_heard_of_is_not_waited_for(autojump_clock
         cluster.clear_faults()
 
 
-async def test_topic_that_is_made_again_once_its_id_was_told_is_not_read_for_it(autojump_clock: MockClock) -> None:
+async def test_topic_recreated_after_its_id_was_reported_is_not_read(autojump_clock: MockClock) -> None:
     """A handler that has compared the id with that of what it has landed would land another topic behind it."""
 
     async def dally(session: Session) -> str:
@@ -142,7 +142,7 @@ async def test_topic_that_is_made_again_once_its_id_was_told_is_not_read_for_it(
         assert handler.messages == []
 
 
-async def test_topic_that_comes_back_after_it_was_given_up_is_whatever_it_is_then(autojump_clock: MockClock) -> None:
+async def test_topic_that_returns_after_revocation_has_its_new_id(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         cluster.create_topic("others", 1)
         handler = Looks(its_id)

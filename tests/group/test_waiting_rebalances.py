@@ -28,7 +28,7 @@ class SlowSetup(Partitions):
             await trio.sleep(12)
 
 
-async def test_rebalance_that_waits_for_a_call_is_answered_though_the_session_ends(autojump_clock: MockClock) -> None:
+async def test_rebalance_waiting_for_a_call_is_answered_when_ending(autojump_clock: MockClock) -> None:
     """An assignment waits for a slow set-up, and then the next rebalance does; then the handler ends the session."""
     async with orders() as cluster, deadline() as nursery:
         one, two, three = SlowSetup(), Partitions(), Partitions()
@@ -74,7 +74,7 @@ async def test_rebalance_that_waits_for_a_call_has_a_deadline(autojump_clock: Mo
         assert not [event for event in first.seen(MembershipChanged) if event.after == "LOST"]
 
 
-async def test_commits_are_fenced_by_the_groups_generation_while_it_waits_for_a_call(autojump_clock: MockClock) -> None:
+async def test_commits_use_the_new_generation_while_a_call_is_running(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         one = SlowSetup()
         await start(nursery, cluster, one)
@@ -87,7 +87,7 @@ async def test_commits_are_fenced_by_the_groups_generation_while_it_waits_for_a_
         assert one.calls == ["setup"], "it is still in its first call"
 
 
-async def test_topic_that_one_answer_leaves_out_is_not_given_up_in_a_rebalance(
+async def test_topic_missing_from_one_response_is_not_revoked(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker that has just started may know less than there is; meanwhile a member without partitions comes."""

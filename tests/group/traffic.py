@@ -1,4 +1,4 @@
-"""What the brokers of a cluster are asked, for tests that hold a member to what it sends."""
+"""The requests that a cluster's brokers get, for tests of what a member sends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OF_GROUPS = frozenset(
 
 @attrs.frozen(slots=True)
 class Asked:
-    """One request that a broker has taken, whatever it did about it. `at` is the cluster's time, in seconds."""
+    """A request that a broker has received, whatever its response. `at` is the cluster's time, in seconds."""
 
     api: Api
     body: Any
@@ -38,7 +38,7 @@ class Asked:
 
     @property
     def member_id(self) -> str:
-        """As whom it was asked; empty for nobody, and where the request names no member."""
+        """Member id in the request; empty if there is none."""
         if self.api is Api.LEAVE_GROUP:
             return str(self.body.members[0].member_id)
         return str(getattr(self.body, "member_id", None) or "")

@@ -223,7 +223,7 @@ async def test_a_group_ends_in_order_where_its_password_is_changed(autojump_cloc
     assert [call for call in handler.calls if call in ("setup", "cleanup")] == ["setup", "cleanup"], handler.calls
 
 
-async def test_claims_without_a_group_fail_where_the_password_is_changed(autojump_clock: MockClock) -> None:
+async def test_claims_without_a_group_fail_on_a_changed_password(autojump_clock: MockClock) -> None:
     sasl = SaslConfig(users={"alice": "sesame"}, lifetime=10.0)
     async with (
         asking(sasl) as cluster,

@@ -60,7 +60,7 @@ def test_server_by_name_or_address_is_accepted(server: str, host: str) -> None:
     assert addresses([server]) == [(host, 9092)]
 
 
-def test_fault_50_environment_and_command_line_take_commas_and_no_protocol() -> None:
+def test_fault_50_addresses_with_commas_and_without_protocol() -> None:
     (found,), problems = variables({"SARAMEYA_BOOTSTRAP_SERVERS": "a:9092,b:9093"}, {})
     assert (found.value, problems) == (["a:9092", "b:9093"], [])
     assert server_list("a:9092,b:9093") == ("a:9092", "b:9093")

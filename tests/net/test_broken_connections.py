@@ -63,7 +63,7 @@ async def sizes(api: Api) -> dict[Half, int]:
 @pytest.mark.parametrize("api", ASKED, ids=lambda api: api.name)
 @pytest.mark.parametrize("half", get_args(Half))
 @pytest.mark.parametrize("how", get_args(How))
-async def test_connection_that_breaks_at_any_byte_is_given_up_in_time_and_the_next_one_works(
+async def test_connection_breaking_at_any_byte_is_replaced(
     autojump_clock: MockClock, api: Api, half: Half, how: How
 ) -> None:
     asking = ASKED[api]
@@ -97,7 +97,7 @@ async def test_connection_that_breaks_at_any_byte_is_given_up_in_time_and_the_ne
         assert trio.lowlevel.current_statistics().tasks_living == before
 
 
-async def test_connecting_that_hangs_is_given_up_in_time_and_the_next_attempt_works(autojump_clock: MockClock) -> None:
+async def test_hanging_connect_times_out_and_the_next_works(autojump_clock: MockClock) -> None:
     async with memory_cluster() as cluster:
         transport = HangsOnce(cluster.transport)
         async with open_broker_pool(cluster.bootstrap_servers, CONFIG, lambda event: None, transport) as pool:

@@ -64,9 +64,7 @@ async def one_broker() -> AsyncIterator[tuple[BrokerPool, OneBroker, list[Event]
         ConnectionRefusedError(111, "Connection refused"),
     ],
 )
-async def test_address_that_cannot_be_connected_to_is_named_with_the_cause(
-    autojump_clock: MockClock, error: Exception
-) -> None:
+async def test_unreachable_address_is_named_with_the_cause(autojump_clock: MockClock, error: Exception) -> None:
     async with open_broker_pool(["kafka..local:9092"], Config(), lambda event: None, Refusing(error)) as pool:
         with pytest.raises(ConnectError, match=r"kafka\.\.local:9092: ") as caught:
             await pool.request_any(MetadataRequest, topics=[])
@@ -127,7 +125,7 @@ async def test_metadata_without_brokers_does_not_replace_what_is_known(
         assert causes == ["the response to a Metadata request contains no broker"] * 2
 
 
-async def test_partition_taken_over_does_not_wait_for_the_last_session_s_long_poll(autojump_clock: MockClock) -> None:
+async def test_new_partition_does_not_wait_for_an_old_long_poll(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         first, second = Recorder(), Recorder()
         member = await start_member(nursery, cluster, first, fetch_max_wait=20.0)

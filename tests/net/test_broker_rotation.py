@@ -30,7 +30,7 @@ def test_broker_that_failed_comes_last_for_a_while() -> None:
     assert order(rotation, BEHIND)[0] == 1
 
 
-def test_broker_that_failed_longest_ago_comes_first_of_those_that_did() -> None:
+def test_failed_brokers_are_tried_in_order_of_failure() -> None:
     rotation = BrokerRotation()
     for now, address in enumerate(("host:3", "host:1", "host:2")):
         rotation.failed(address, float(now))

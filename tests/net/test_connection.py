@@ -95,7 +95,7 @@ async def test_api_that_the_broker_lacks_is_named() -> None:
             connection.version_of(Api.FETCH)
 
 
-async def test_broker_that_does_not_know_our_api_versions_is_asked_in_the_oldest() -> None:
+async def test_broker_rejecting_api_versions_gets_the_oldest() -> None:
     async with connected() as (connection, stream), trio.open_nursery() as nursery:
         nursery.start_soon(connection.negotiate, 10.0)
         _, version, correlation_id = await next_request(stream)
@@ -147,7 +147,7 @@ async def test_late_answer_ends_the_connection_with_a_timeout(autojump_clock: Mo
         assert isinstance(behind[0], RequestTimeoutError), "what stands behind a late answer is late too"
 
 
-async def test_each_request_has_its_own_deadline_and_those_of_answered_or_given_up_ones_end_nothing(
+async def test_each_request_has_its_own_deadline(
     autojump_clock: MockClock,
 ) -> None:
     async with connected() as (connection, stream):
@@ -238,7 +238,7 @@ async def test_answer_that_nobody_asked_for_is_a_protocol_error() -> None:
         assert isinstance(connection.cause_of_end, ProtocolError)
 
 
-async def test_field_that_cannot_be_encoded_is_a_protocol_error_and_leaves_the_connection() -> None:
+async def test_unencodable_field_keeps_the_connection() -> None:
     async with connected() as (connection, stream):
         await negotiate(connection, stream, (Api.HEARTBEAT, 0, 4))
         with pytest.raises(ProtocolError, match="cannot be encoded"):
@@ -249,7 +249,7 @@ async def test_field_that_cannot_be_encoded_is_a_protocol_error_and_leaves_the_c
 # -- over a socket -----------------------------------------------------------------------------------------
 
 
-async def test_request_is_on_the_wire_before_any_other_task_has_its_turn() -> None:
+async def test_request_is_sent_before_other_tasks_run() -> None:
     ours, theirs = trio.socket.socketpair()
     connection = Connection(trio.SocketStream(ours), "peer:9092", "test", 1 << 20)
     connection._versions = {Api.HEARTBEAT: VersionRange(0, 4)}
@@ -261,7 +261,7 @@ async def test_request_is_on_the_wire_before_any_other_task_has_its_turn() -> No
     ours.close()
 
 
-async def test_requests_that_do_not_fit_into_a_socket_are_sent_in_their_order() -> None:
+async def test_requests_larger_than_the_socket_keep_their_order() -> None:
     ours, theirs = trio.socket.socketpair()
     connection = Connection(trio.SocketStream(ours), "peer:9092", "test", 1 << 20)
     connection._versions = {Api.HEARTBEAT: VersionRange(0, 4)}

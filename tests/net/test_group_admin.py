@@ -38,7 +38,7 @@ async def admin_of(
 # -- telling -------------------------------------------------------------------------------------
 
 
-async def test_groups_of_every_broker_are_listed_with_their_coordinators(autojump_clock: MockClock) -> None:
+async def test_groups_of_all_brokers_are_listed(autojump_clock: MockClock) -> None:
     async with orders(brokers=3) as cluster, admin_of(cluster) as (admin, _), deadline():
         names = [f"group-{n}" for n in range(12)]
         for name in names:
@@ -52,7 +52,7 @@ async def test_groups_of_every_broker_are_listed_with_their_coordinators(autojum
         assert listing.failures == ()
 
 
-async def test_broker_that_does_not_list_is_told_and_the_others_are_listed(
+async def test_broker_failing_to_list_is_reported_beside_the_others(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(request: Any, answer: Any) -> None:
@@ -147,7 +147,7 @@ async def test_coordinator_that_has_died_is_found_at_another_broker(autojump_clo
         assert (await admin.describe("g")).coordinator.node_id == 1 - before
 
 
-async def test_passing_code_that_does_not_pass_ends_with_the_retry_timeout(autojump_clock: MockClock) -> None:
+async def test_lasting_passing_code_ends_with_the_retry_timeout(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as (admin, _), deadline():
         cluster.fail_next(Api.DESCRIBE_GROUPS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 1000)
         began = trio.current_time()
@@ -166,9 +166,7 @@ async def test_passing_code_that_does_not_pass_ends_with_the_retry_timeout(autoj
         (Api.OFFSET_DELETE, lambda admin: admin.delete_offsets("g", [ORDERS_0])),
     ],
 )
-async def test_refusal_for_good_is_raised_at_once_with_the_group_s_name(
-    autojump_clock: MockClock, api: Api, ask: Any
-) -> None:
+async def test_permanent_refusal_is_raised_with_the_groups_name(autojump_clock: MockClock, api: Api, ask: Any) -> None:
     async with orders() as cluster, admin_of(cluster) as (admin, events), deadline():
         cluster.fail_next(api, ErrorCode.GROUP_AUTHORIZATION_FAILED)
         with pytest.raises(GroupAuthorizationError, match=r"'g': GROUP_AUTHORIZATION_FAILED \(30\); it needs"):
@@ -209,7 +207,7 @@ async def test_answer_that_leaves_the_group_out_is_a_protocol_error(
             await admin.describe("g")
 
 
-async def test_epochs_end_where_the_leaders_say_and_what_nobody_can_tell_is_left_out(autojump_clock: MockClock) -> None:
+async def test_unknown_epoch_ends_are_left_out(autojump_clock: MockClock) -> None:
     async with orders(3, brokers=2) as cluster, admin_of(cluster) as (admin, _), deadline():
         for number in range(3):
             fill(cluster, 5, number)
@@ -238,7 +236,7 @@ async def test_commit_for_a_group_that_does_not_exist_makes_it(autojump_clock: M
         assert (await admin.describe("g")).state == EMPTY
 
 
-async def test_commit_carries_metadata_and_leader_epoch_where_it_is_told_them(autojump_clock: MockClock) -> None:
+async def test_commit_carries_metadata_and_leader_epoch(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, admin_of(cluster) as (admin, _), deadline():
         offsets = {ORDERS_0: CommittedOffset(3, "a note", 0), TopicPartition("orders", 1): 4}
         assert await admin.commit("g", offsets) == dict.fromkeys(offsets, ErrorCode.NONE)
@@ -259,7 +257,7 @@ async def test_commit_for_a_group_with_a_member_is_refused_whole(autojump_clock:
         assert committed(cluster) == before
 
 
-async def test_commit_of_an_app_s_static_member_is_not_sent_under_its_name(autojump_clock: MockClock) -> None:
+async def test_admin_commit_omits_the_instance_id(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster, group_instance_id="one") as (admin, _), deadline():
         assert await admin.commit("g", {ORDERS_0: 3}) == {ORDERS_0: ErrorCode.NONE}
 
@@ -271,7 +269,7 @@ async def test_commit_is_sent_again_while_the_coordinator_loads(autojump_clock: 
         assert [event.what for event in events if isinstance(event, Retrying)] == ["commit of group 'g'"]
 
 
-async def test_partition_that_does_not_exist_is_refused_and_the_others_are_committed(autojump_clock: MockClock) -> None:
+async def test_commit_of_a_missing_partition_fails_alone(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as (admin, _), deadline():
         nowhere = TopicPartition("orders", 7)
         codes = await admin.commit("g", {ORDERS_0: 3, nowhere: 3})
@@ -279,7 +277,7 @@ async def test_partition_that_does_not_exist_is_refused_and_the_others_are_commi
         assert committed(cluster) == {"orders-0": 3}
 
 
-async def test_partition_left_out_of_an_answer_does_not_count_as_committed(
+async def test_partition_missing_in_a_response_is_not_committed(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def forget(request: Any, answer: Any) -> None:
@@ -306,7 +304,7 @@ async def test_offsets_that_a_member_reads_by_are_not_deleted(autojump_clock: Mo
         assert await admin.delete_offsets("g", [ORDERS_0]) == {ORDERS_0: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
 
 
-async def test_group_without_members_is_deleted_and_one_with_members_is_not(autojump_clock: MockClock) -> None:
+async def test_only_a_group_without_members_is_deleted(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as (admin, _), deadline() as nursery:
         await admin.commit("old", {ORDERS_0: 3})
         await admin.delete_group("old")

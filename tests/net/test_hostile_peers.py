@@ -41,7 +41,7 @@ async def ask(pool: BrokerPool, node: int) -> None:
     await pool.request(node, Purpose.METADATA, MetadataRequest, topics=[])
 
 
-async def test_server_of_random_bytes_is_an_error_of_its_own_connection_and_of_no_other() -> None:
+async def test_random_bytes_fail_only_their_connection() -> None:
     rng = Random(28)
     ways: list[Callable[[], bytes]] = [
         lambda: rng.randbytes(rng.randrange(1, 2000)),
@@ -74,7 +74,7 @@ async def test_server_of_random_bytes_is_an_error_of_its_own_connection_and_of_n
 
 
 @pytest.mark.parametrize("byte", [b"\0", b"\x7f", b"\xff", b"\x01"])
-async def test_server_that_sends_for_ever_is_refused_or_timed_out_and_stopped_being_listened_to(byte: bytes) -> None:
+async def test_endless_sender_is_refused_or_timed_out(byte: bytes) -> None:
     stopped = trio.Event()
 
     async def serve(stream: trio.SocketStream) -> None:
@@ -91,7 +91,7 @@ async def test_server_that_sends_for_ever_is_refused_or_timed_out_and_stopped_be
         await ask(pool, GOOD)
 
 
-async def test_server_that_drips_an_answer_without_end_is_given_up_at_the_time_out() -> None:
+async def test_dripping_response_ends_at_the_time_out() -> None:
     async def serve(stream: trio.SocketStream) -> None:
         with suppress(trio.BrokenResourceError):
             await stream.send_all(struct.pack(">ii", 1 << 20, 1))

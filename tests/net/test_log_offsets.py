@@ -30,7 +30,7 @@ async def ask(cluster: EmbeddedCluster, timestamp: int, *partitions: TopicPartit
         return await admin.log_offsets(partitions, timestamp)
 
 
-async def test_start_and_end_are_told_of_each_partition_by_its_own_leader(autojump_clock: MockClock) -> None:
+async def test_log_offsets_come_from_each_partitions_leader(autojump_clock: MockClock) -> None:
     async with orders(2, brokers=2) as cluster, deadline():
         fill(cluster, 5, partition=0)
         fill(cluster, 3, partition=1)
@@ -101,7 +101,7 @@ async def test_partition_left_out_of_an_answer_is_told(
         assert found == LogOffsets({FIRST: 0}, {SECOND: "missing in the response"})
 
 
-async def test_partition_without_a_leader_is_told_and_the_others_are_found(autojump_clock: MockClock) -> None:
+async def test_partition_without_leader_is_reported_beside_the_others(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline():
 
         def leaderless(request: Any, answer: Any) -> None:
@@ -129,7 +129,7 @@ async def test_leader_that_dies_is_followed_to_the_next(autojump_clock: MockCloc
 async def test_leader_is_told_by_which_epoch_it_is_believed_to_be_one(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that one that was deposed, and has not heard of it, does not tell where its own log ends (KIP-320)."""
+    """A deposed leader that has not noticed it must not return its own log end (KIP-320)."""
     told: list[int] = []
 
     def note(call: Call) -> None:
@@ -143,7 +143,7 @@ async def test_leader_is_told_by_which_epoch_it_is_believed_to_be_one(
         assert told == [2]
 
 
-async def test_leader_that_was_elected_anew_since_is_asked_again_by_its_epoch_of_now(
+async def test_new_leader_is_asked_with_its_current_epoch(
     autojump_clock: MockClock,
 ) -> None:
     observed: list[Event] = []

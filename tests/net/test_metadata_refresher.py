@@ -38,7 +38,7 @@ def retries(events: list[Event]) -> list[Retrying]:
     return [event for event in events if isinstance(event, Retrying)]
 
 
-async def test_topic_that_is_missing_is_looked_up_by_the_backoff_and_observers_see_it(
+async def test_missing_topic_is_retried_with_backoff_and_reported(
     autojump_clock: MockClock,
 ) -> None:
     async with orders() as cluster, refresher(cluster, bootstrap_timeout=10.0) as (metadata, events):
@@ -59,7 +59,7 @@ async def test_topic_that_is_missing_is_looked_up_by_the_backoff_and_observers_s
         assert trio.current_time() == pytest.approx(10.0)
 
 
-async def test_topics_are_looked_for_until_the_bootstrap_timeout_however_few_retries_are_allowed(
+async def test_topics_are_looked_up_until_the_bootstrap_timeout(
     autojump_clock: MockClock,
 ) -> None:
     options = {"bootstrap_timeout": 30.0, "retry_max_attempts": 0, "retry_timeout": 1.0}

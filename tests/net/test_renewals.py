@@ -60,9 +60,7 @@ async def counted(sasl: SaslConfig, options: Config) -> AsyncIterator[tuple[Brok
 
 
 class TestOnTime:
-    async def test_is_before_the_session_ends_and_asked_for_nothing_else_meanwhile(
-        self, autojump_clock: MockClock
-    ) -> None:
+    async def test_is_before_the_session_ends_without_other_requests(self, autojump_clock: MockClock) -> None:
         sasl = SaslConfig(users={"alice": "sesame"}, lifetime=10.0)
         async with reached(sasl, config("SCRAM-SHA-256")) as (pool, events):
             for _ in range(1000):
@@ -83,7 +81,7 @@ class TestOnTime:
             assert not connection.is_open
         assert ["was refused" in str(error) for error in told] == [True]
 
-    async def test_that_is_under_way_when_the_connection_is_closed_is_no_loss(self, autojump_clock: MockClock) -> None:
+    async def test_under_way_when_the_connection_closes_is_no_loss(self, autojump_clock: MockClock) -> None:
         sasl = SaslConfig(users={"alice": "sesame"}, lifetime=10.0)
         events: list[Event] = []
         async with (
@@ -98,9 +96,7 @@ class TestOnTime:
             await trio.sleep(1)
         assert [event for event in events if not isinstance(event, WeakSecurity)] == []
 
-    async def test_token_that_is_late_is_waited_for_as_long_as_the_session_lasts(
-        self, autojump_clock: MockClock
-    ) -> None:
+    async def test_late_token_is_waited_for_within_the_session(self, autojump_clock: MockClock) -> None:
         asked: list[float] = []
 
         async def source() -> str:
@@ -165,7 +161,7 @@ class TestOften:
     """Kafka's brokers renew a connection's session once a second."""
 
     @pytest.mark.parametrize("lifetime", [0.001, 0.5, 1.2])
-    async def test_sessions_that_are_too_short_are_not_renewed_all_the_time(
+    async def test_too_short_sessions_are_not_renewed_constantly(
         self, lifetime: float, autojump_clock: MockClock
     ) -> None:
         async with counted(known(lifetime), config()) as (pool, answers):
@@ -175,7 +171,7 @@ class TestOften:
             assert connection.is_open
         assert 30 < answers["SaslHandshakeRequest"] <= 41
 
-    async def test_requests_of_a_session_that_is_too_short_wait_for_the_next(self, autojump_clock: MockClock) -> None:
+    async def test_requests_wait_for_the_session_after_a_short_one(self, autojump_clock: MockClock) -> None:
         async with counted(known(1.0), config()) as (pool, answers):
             for _ in range(300):
                 await ask(pool)
@@ -183,7 +179,7 @@ class TestOften:
             assert answers["SaslHandshakeRequest"] == pytest.approx(trio.current_time() / 1.5, rel=0.1)
 
     async def test_a_group_consumes_by_tokens_that_are_used_to_their_end(self, autojump_clock: MockClock) -> None:
-        """As one gives them that keeps each until it has run out: sessions are as long as what is left of them."""
+        """The source keeps each token until it expires, so sessions last only for the rest of it."""
         sasl = SaslConfig(lifetime=5.0)
         goes = 0.0
 
@@ -222,7 +218,7 @@ class TestOften:
             assert running.error is None
         assert handler.values() == [b"%d" % number for number in range(60)]
 
-    async def test_renewal_that_is_refused_for_its_time_ends_the_connection_alone(
+    async def test_renewal_refused_for_now_ends_only_its_connection(
         self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(authenticator, "_REAUTHENTICATION_INTERVAL", 1000.0)
@@ -279,9 +275,7 @@ class TestHostileBrokers:
 class TestNothingToShow:
     """Tokens that cannot be had."""
 
-    async def test_is_told_and_asked_for_again_until_just_before_the_session_s_end(
-        self, autojump_clock: MockClock
-    ) -> None:
+    async def test_is_reported_and_retried_until_the_sessions_end(self, autojump_clock: MockClock) -> None:
         asked: list[float] = []
 
         async def source() -> str:
@@ -335,9 +329,7 @@ class TestNothingToShow:
                     assert trio.current_time() == pytest.approx(began + 3)
 
     @pytest.mark.parametrize("kind", ["function", "async"])
-    async def test_source_that_does_not_answer_is_left_where_its_asker_goes(
-        self, kind: str, autojump_clock: MockClock
-    ) -> None:
+    async def test_silent_token_source_ends_with_its_caller(self, kind: str, autojump_clock: MockClock) -> None:
         with hung() as sources:
             async with asking(known(10.0)) as cluster:
                 with trio.move_on_after(1):

@@ -39,9 +39,7 @@ def lead_elsewhere(cluster: EmbeddedCluster, faulty: int) -> int:
 
 
 @pytest.mark.parametrize("silent", BROKERS)
-async def test_fault_42_silent_bootstrap_server_delays_the_start_by_seconds(
-    autojump_clock: MockClock, silent: int
-) -> None:
+async def test_fault_42_silent_bootstrap_server_delays_by_seconds(autojump_clock: MockClock, silent: int) -> None:
     async with orders(3, brokers=3) as cluster, deadline() as nursery:
         lead_elsewhere(cluster, silent)
         for partition in range(3):
@@ -71,7 +69,7 @@ async def test_fault_42_start_asks_all_bootstrap_servers(autojump_clock: MockClo
             nursery.cancel_scope.cancel()
 
 
-async def test_cluster_in_which_nobody_answers_is_told_with_every_address(autojump_clock: MockClock) -> None:
+async def test_silent_cluster_is_reported_with_every_address(autojump_clock: MockClock) -> None:
     async with orders(3, brokers=3) as cluster:
         for broker in BROKERS:
             cluster.freeze_broker(broker)
@@ -164,7 +162,7 @@ async def test_held_join_outlives_look_ups_that_fail_beside_it(
         await handler.until(lambda: bool(handler.sessions))
 
 
-async def test_fault_42_commit_at_a_coordinator_that_hangs_goes_to_the_next(autojump_clock: MockClock) -> None:
+async def test_fault_42_commit_leaves_a_hanging_coordinator(autojump_clock: MockClock) -> None:
     async with orders(3, brokers=3) as cluster, deadline() as nursery:
         other = lead_elsewhere(cluster, 0)
         cluster.move_coordinator("g", 0)
@@ -180,7 +178,7 @@ async def test_fault_42_commit_at_a_coordinator_that_hangs_goes_to_the_next(auto
             await eventually(lambda: committed(cluster).get("orders-0") == 5)
 
 
-async def test_fault_42_leader_assigns_from_what_it_knows_without_metadata(autojump_clock: MockClock) -> None:
+async def test_fault_42_leader_assigns_without_fresh_metadata(autojump_clock: MockClock) -> None:
     async with orders(3, brokers=3) as cluster, deadline() as nursery:
         first, second = Recorder(), Recorder()
         await start_member(nursery, cluster, first, client_id="first")
@@ -194,7 +192,7 @@ async def test_fault_42_leader_assigns_from_what_it_knows_without_metadata(autoj
 
 
 @pytest.mark.parametrize("lagging", BROKERS)
-async def test_fault_42_lagging_broker_s_partition_counts_start_no_rebalance(
+async def test_fault_42_lagging_partition_counts_start_no_rebalance(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, lagging: int
 ) -> None:
     def as_it_was(request: Any, answer: Any) -> None:
@@ -265,7 +263,7 @@ async def test_fault_42_topic_that_a_lagging_broker_lacks_starts_no_rebalance(
 
 
 @pytest.mark.parametrize("lagging", BROKERS)
-async def test_fault_47_topic_made_again_is_noticed_beside_a_broker_that_lags(
+async def test_fault_47_recreated_topic_is_found_despite_lag(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, lagging: int
 ) -> None:
     before = list[Any]()

@@ -73,9 +73,7 @@ async def test_topic_that_does_not_exist_is_not_described(autojump_clock: MockCl
         assert "nothing" not in await counts(admin), "looking makes none"
 
 
-async def test_only_what_is_set_for_a_topic_itself_is_among_its_settings(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_topic_settings_are_only_its_own(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     def set_some(request: Any, answer: Any) -> None:
         (result,) = answer.results
         (by_broker,) = result.configs
@@ -121,7 +119,7 @@ async def test_topic_that_cannot_be_is_refused_with_the_remedy(
         assert "\n" not in str(raised.value)
 
 
-async def test_topic_does_not_shrink_and_one_that_is_not_there_is_neither_grown_nor_deleted(
+async def test_topic_cannot_shrink_and_a_missing_one_cannot_change(
     autojump_clock: MockClock,
 ) -> None:
     async with orders(2) as cluster, admin_of(cluster) as (admin, _), deadline():

@@ -15,7 +15,7 @@ from sarameya.net.transport import TcpTransport, receiver, sender_now, why_not_c
     ("host", "why"),
     [("127.0.0.1", "Connection refused"), ("localhost", "Connection refused")],
 )
-async def test_why_there_is_no_connection_is_told_without_python_s_wrapping(host: str, why: str) -> None:
+async def test_connection_failure_shows_the_plain_cause(host: str, why: str) -> None:
     with pytest.raises(OSError) as caught:
         await TcpTransport().connect(host, 1)
     told = why_not_connected(caught.value)
@@ -48,7 +48,7 @@ def socket_pair() -> tuple[trio.SocketStream, trio.SocketStream]:
 
 
 @pytest.mark.parametrize("pair", [socket_pair, memory_stream_pair])
-async def test_receiver_fills_as_much_of_the_buffer_as_has_come_and_nothing_at_the_end(pair):
+async def test_receiver_fills_the_buffer_with_what_has_come(pair):
     ours, theirs = pair()
     async with ours, theirs:
         receive_into = receiver(ours)
@@ -65,7 +65,7 @@ async def test_receiver_fills_as_much_of_the_buffer_as_has_come_and_nothing_at_t
 
 
 @pytest.mark.parametrize("pair", [socket_pair, memory_stream_pair])
-async def test_receiver_on_a_stream_that_is_closed_meanwhile_raises_as_the_stream_does(pair):
+async def test_receiver_on_a_closed_stream_raises_as_the_stream(pair):
     ours, theirs = pair()
     async with trio.open_nursery() as nursery:
 
@@ -79,7 +79,7 @@ async def test_receiver_on_a_stream_that_is_closed_meanwhile_raises_as_the_strea
     await trio.aclose_forcefully(theirs)
 
 
-async def test_few_bytes_are_received_at_once_though_many_were_awaited_before_them():
+async def test_few_bytes_are_received_at_once_after_many():
     ours, theirs = await tcp_pair()
     async with ours, theirs:
         receive_into = receiver(ours)
@@ -100,7 +100,7 @@ async def test_few_bytes_are_received_at_once_though_many_were_awaited_before_th
                 assert await receive_into(memoryview(buffer), 1) == 3
 
 
-async def test_what_came_is_received_though_the_peer_closes_before_all_that_is_awaited_has():
+async def test_received_bytes_survive_an_early_close_by_the_peer():
     ours, theirs = await tcp_pair()
     async with ours, theirs:
         receive_into = receiver(ours)
@@ -120,7 +120,7 @@ async def test_what_came_is_received_though_the_peer_closes_before_all_that_is_a
         assert sum(received) == 10
 
 
-async def test_large_answer_that_comes_in_pieces_wakes_its_reader_a_few_times():
+async def test_large_response_in_pieces_wakes_its_reader_rarely():
     ours, theirs = await tcp_pair()
     woken = 0
 

@@ -20,7 +20,7 @@ class Fixed(random.Random):
 MIDDLE = Fixed(0.5)
 
 
-def test_delay_doubles_from_the_first_retry_and_stops_at_the_maximum():
+def test_delay_doubles_up_to_the_maximum():
     backoff = Backoff(0.1, 1.0, rng=MIDDLE)
     assert [round(backoff.delay(n), 6) for n in range(1, 7)] == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
 
@@ -44,6 +44,6 @@ def test_two_backoffs_do_not_return_together():
     assert Backoff(1.0, 10.0).delay(1) != Backoff(1.0, 10.0).delay(1)
 
 
-def test_retrying_counts_attempts_from_the_first_failure_and_names_the_last_cause():
+def test_retrying_counts_attempts_and_names_the_last_cause():
     attempts = Attempts.first(12.5, "refused").again("timed out").again("reset")
     assert attempts == Attempts(attempt=3, since=12.5, cause="reset")

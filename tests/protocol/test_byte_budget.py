@@ -89,7 +89,7 @@ def test_slow_partitions_leave_the_others_room() -> None:
     assert budget.held <= budget.capacity
 
 
-def test_busy_partition_among_a_thousand_quiet_ones_is_fetched_at_full_size() -> None:
+def test_busy_partition_among_quiet_ones_is_fetched_fully() -> None:
     budget = ByteBudget(64 * MIB)
     shares = [budget.open() for _ in range(1000)]
     for _ in range(5):
@@ -97,7 +97,7 @@ def test_busy_partition_among_a_thousand_quiet_ones_is_fetched_at_full_size() ->
         shares[0].release(MIB)
 
 
-def test_thousand_busy_partitions_all_get_something_and_keep_within_the_budget() -> None:
+def test_thousand_busy_partitions_share_the_budget() -> None:
     budget = ByteBudget(64 * MIB)
     shares = [budget.open() for _ in range(1000)]
     for _ in range(50):
@@ -124,7 +124,7 @@ def calls(action: Callable[[], None]) -> int:
     return count
 
 
-def test_shares_are_opened_and_closed_at_the_same_cost_however_many_there_are() -> None:
+def test_cost_of_a_share_is_independent_of_their_number() -> None:
     def come_and_go(count: int) -> None:
         budget = ByteBudget(64 * MIB)
         shares = []
@@ -149,7 +149,7 @@ def keep(share: Share, size: int) -> bool:
     return True
 
 
-def test_who_exhausts_what_handlers_may_keep_together_is_told_at_once() -> None:
+def test_exhausted_room_for_held_bytes_is_reported_at_once() -> None:
     budget = ByteBudget(64 * MIB)
     shares = [budget.open() for _ in range(32)]
     budget.fetch_size(MIB)
@@ -163,7 +163,7 @@ def test_who_exhausts_what_handlers_may_keep_together_is_told_at_once() -> None:
     assert all(share.may_keep_more for share in shares)
 
 
-def test_partition_keeps_more_than_its_floor_but_no_more_than_leaves_it_a_fetch() -> None:
+def test_partition_may_hold_all_but_one_fetch() -> None:
     budget = ByteBudget(64 * MIB)
     shares = [budget.open() for _ in range(1000)]
     budget.fetch_size(MIB)
@@ -215,7 +215,7 @@ def test_share_that_is_closed_keeps_nothing() -> None:
 
 @settings(max_examples=300)
 @given(data=st.data())
-def test_nobody_waits_for_ever_where_all_deal_with_what_they_keep_when_told(data: st.DataObject) -> None:
+def test_no_handler_waits_forever_if_all_heed_has_room(data: st.DataObject) -> None:
     """Handlers that only collect, and look at nothing but their own share, right after they have kept more. Whatever
     came before: once all that was fetched is taken, every partition may be fetched, and there is budget for it, also
     while brokers that have nothing are long-polled."""
@@ -255,7 +255,7 @@ def test_nobody_waits_for_ever_where_all_deal_with_what_they_keep_when_told(data
 
 
 class Budgets(RuleBasedStateMachine):
-    """In whatever order partitions come, are fetched, taken from, and go."""
+    """Partitions are added, fetched, taken from, and removed in any order."""
 
     @initialize(
         capacity=st.sampled_from([1000, 10_000, 64 * MIB]),

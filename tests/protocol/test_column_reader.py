@@ -125,7 +125,7 @@ def test_empty_batch_is_no_messages():
     assert (list(columns), count) == ([], 1)
 
 
-def test_one_reader_reads_what_has_keys_and_headers_and_what_has_none_in_whatever_order():
+def test_one_reader_reads_batches_with_and_without_keys():
     bare, keyed = [(TIME, None, b"v", ())] * 3, [(TIME, None, b"v", ()), (TIME, b"k", b"v", ())]
     with_headers = [(TIME, None, b"v", (("h", b"x"),)), (TIME, None, None, ())]
     for kinds in permutations((bare, keyed, with_headers, bare)):
@@ -148,7 +148,7 @@ def test_columns_do_not_share_memory_with_the_next_ones():
 # -- how many together ---------------------------------------------------------------------------------------
 
 
-def test_batches_are_read_together_until_there_are_enough_messages():
+def test_batches_are_joined_until_there_are_enough_messages():
     assert [len(columns) for columns in read_all(raws_of(log_of(*[some(1500)] * 6)))] == [4500, 4500]
 
 
@@ -220,7 +220,7 @@ def outcome_one_by_one(raws: Sequence[RawBatch]) -> tuple[list[Message], str]:
     return messages, ""
 
 
-def test_what_is_wrong_with_mutated_batches_is_what_is_wrong_one_by_one():
+def test_errors_of_mutated_batches_are_the_same_one_by_one():
     rng = random.Random(21)
     headers = (("trace", b"\x80\xff"), ("trace", None), ("", b""))
     goods = [
@@ -247,7 +247,7 @@ def test_what_is_wrong_with_mutated_batches_is_what_is_wrong_one_by_one():
     assert is_walked(columns), "and the reader goes on as before"
 
 
-def test_first_batch_that_cannot_be_read_is_refused_and_one_behind_stays_the_next():
+def test_unreadable_batch_is_refused_only_when_it_is_first():
     good, bad = log_of(some(3)), bytearray(log_of(some(2), base=3))
     bad[bad.index(b"v")] ^= 1
     reader = ColumnReader(PARTITION)
@@ -269,7 +269,7 @@ def test_decompressed_size_is_held_to_the_limit():
         reader.read(raws[1:])
 
 
-def test_small_records_beyond_what_they_may_take_as_objects_are_refused_as_they_are_one_by_one():
+def test_too_many_small_records_are_refused_as_one_by_one():
     [raw] = raws_of(log_of([(0, None, None, ())] * 10_000))
     assert raw.size_bytes < 100_000
     for read in (ColumnReader(PARTITION, limit=100_000).read, lambda raws: decode(raws[0], PARTITION, limit=100_000)):
@@ -287,7 +287,7 @@ def test_header_s_key_that_is_no_utf_8_is_said_so():
 # -- what it needs -------------------------------------------------------------------------------------------
 
 
-def test_without_what_the_walk_needs_batches_are_read_one_by_one_and_a_warning_says_so_once(monkeypatch, caplog):
+def test_missing_packages_fall_back_with_one_warning(monkeypatch, caplog):
     monkeypatch.setitem(sys.modules, "awkward_cpp.lib._ext", None)
     monkeypatch.delitem(sys.modules, "sarameya.protocol.records.record_walk", raising=False)
     column_reader._warn_of_missing_library.cache_clear()
@@ -299,7 +299,7 @@ def test_without_what_the_walk_needs_batches_are_read_one_by_one_and_a_warning_s
     assert [record.getMessage().split(";")[0] for record in caplog.records] == ["awkward_cpp.lib._ext is missing"]
 
 
-def test_nothing_is_imported_before_columns_are_read_and_pandas_never():
+def test_imports_wait_for_columns_and_never_include_pandas():
     """The test takes half a second and a hundred megabytes."""
     program = """if True:
         import sys
@@ -322,6 +322,6 @@ def test_nothing_is_imported_before_columns_are_read_and_pandas_never():
     assert done.stdout.split() == ["False", "True"], done.stderr
 
 
-def test_enough_is_more_than_one_fetch_of_small_messages_has_batches():
+def test_enough_messages_exceed_one_fetch_of_small_ones():
     """A guard for the others here: what is enough is what they take it for."""
     assert (column_reader._ENOUGH_MESSAGES, column_reader._ENOUGH_BYTES) == (4000, 4 * 2**20)

@@ -41,7 +41,7 @@ def test_data_compressed_by_another_library_is_read(codec):
 
 
 @every_codec
-def test_data_of_exactly_the_limit_passes_and_one_byte_more_does_not(codec):
+def test_decompression_limit_is_exact(codec):
     data = compress(codec, PLAIN)
     assert decompress(codec, data, LIMIT) == PLAIN
     with pytest.raises(TooLargeError):
@@ -69,7 +69,7 @@ def test_data_with_bytes_behind_it_is_broken(codec):
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
-def test_frames_one_behind_the_other_are_read_as_one_and_counted_together(codec):
+def test_consecutive_frames_are_read_and_counted_together(codec):
     data = compress(codec, b"ab") + compress(codec, b"") + compress(codec, b"c")
     assert decompress(codec, data, 3) == b"abc"
     with pytest.raises(TooLargeError):
@@ -109,7 +109,7 @@ def test_snappy_bare_as_librdkafka_writes_it_is_read():
     assert decompress(Codec.SNAPPY, snappy(PLAIN), LIMIT) == PLAIN
 
 
-def test_snappy_in_blocks_as_java_writes_it_is_read_and_counted_together():
+def test_javas_snappy_blocks_are_read_and_counted_together():
     data = xerial(snappy(b"ab"), snappy(b""), snappy(b"c"))
     assert decompress(Codec.SNAPPY, data, 3) == b"abc"
     with pytest.raises(TooLargeError):

@@ -78,9 +78,7 @@ def test_member_that_the_leader_has_left_out_is_assigned_nothing() -> None:
         (SUBSCRIPTION, b"\x00\x01\x7f\xff\xff\xff", "a group member sent bytes that are no ConsumerProtocolAssignment"),
     ],
 )
-def test_bytes_that_cannot_be_read_are_said_and_the_member_is_kept(
-    metadata: bytes, assignment: bytes, problem: str
-) -> None:
+def test_undecodable_member_metadata_is_reported(metadata: bytes, assignment: bytes, problem: str) -> None:
     broken, whole = classic(
         classic_member("a", metadata, assignment),
         classic_member("b", SUBSCRIPTION, encode_assignment({"orders": (0,)})),
@@ -90,12 +88,12 @@ def test_bytes_that_cannot_be_read_are_said_and_the_member_is_kept(
     assert whole.assignment == {"orders": (0,)}
 
 
-def test_member_of_a_rebalancing_group_has_an_assignment_nobody_knows() -> None:
+def test_member_of_a_rebalancing_group_has_no_known_assignment() -> None:
     (member,) = classic(classic_member("a", b"", b""), state="PreparingRebalance").members
     assert (member.assignment, member.problem) == (None, "not known while the group rebalances")
 
 
-def test_bytes_of_another_protocol_are_not_taken_for_a_consumer_s() -> None:
+def test_metadata_of_another_protocol_is_not_decoded() -> None:
     group = classic(classic_member("a", SUBSCRIPTION, encode_assignment({"orders": (0,)})), protocol_type="connect")
     assert group.members[0].assignment is None
     assert group.members[0].problem == "not decoded: the group's protocol is 'connect'"

@@ -198,7 +198,7 @@ def test_aborted_transaction_is_hidden_until_its_marker() -> None:
     assert cursor.position == 17
 
 
-def test_transaction_aborted_later_in_the_log_hides_nothing_before_it() -> None:
+def test_later_aborted_transaction_hides_nothing_before_it() -> None:
     first = batch(10, 1, producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
     second = batch(20, 1, producer_id=1, producer_epoch=0, base_sequence=1, transactional=True)
     outcome = FetchCursor(TP, 10).take(part(first + control(11, 1, 1) + second, aborted=[(1, 20)]), 10)

@@ -105,7 +105,7 @@ def test_request_is_written_as_kafka_python_writes_it(version: int, plan: FetchP
 
 
 @pytest.mark.parametrize("version", SPOKEN)
-def test_header_has_tagged_fields_in_the_versions_in_which_kafka_python_has_them(version: int) -> None:
+def test_header_has_tagged_fields_as_in_kafka_python(version: int) -> None:
     assert FetchRequest.flexible_version_q(version) == Theirs.flexible_version_q(version)
 
 

@@ -52,7 +52,7 @@ def test_partition_that_is_dropped_is_forgotten_once() -> None:
     assert session.plan().forgotten == ()
 
 
-def test_partition_that_is_dropped_and_wanted_again_unchanged_is_not_mentioned() -> None:
+def test_partition_dropped_and_added_again_is_not_sent() -> None:
     session = opened(A)
     session.drop(A)
     session.put(A, ask())
@@ -60,7 +60,7 @@ def test_partition_that_is_dropped_and_wanted_again_unchanged_is_not_mentioned()
     assert (plan.asks, plan.forgotten) == ({}, ())
 
 
-def test_partition_of_another_topic_of_the_same_name_begins_another_session() -> None:
+def test_recreated_topic_starts_a_new_fetch_session() -> None:
     """Up to Fetch v12 topics go by name: a partition both forgotten and requested under one name is forgotten."""
     session = opened(A, B)
     session.put(A, ask(topic_id=IDS[1]))
@@ -69,7 +69,7 @@ def test_partition_of_another_topic_of_the_same_name_begins_another_session() ->
     assert (plan.asks, plan.forgotten) == ({B: ask(), A: ask(topic_id=IDS[1])}, ())
 
 
-def test_session_that_is_to_begin_anew_does_so_whatever_the_request_on_its_way_is_answered() -> None:
+def test_requested_new_session_ignores_the_pending_response() -> None:
     session = opened(A)
     session.plan()
     session.begin_anew()
@@ -80,7 +80,7 @@ def test_session_that_is_to_begin_anew_does_so_whatever_the_request_on_its_way_i
     assert not session.plan().is_full
 
 
-def test_broker_that_keeps_no_session_is_told_everything_each_time() -> None:
+def test_broker_without_sessions_gets_full_requests() -> None:
     session = opened(A, B)
     session.plan()
     session.answered(NO_SESSION_ID)
@@ -89,7 +89,7 @@ def test_broker_that_keeps_no_session_is_told_everything_each_time() -> None:
     assert plan.asks.keys() == {A, B}
 
 
-def test_lost_answer_begins_another_session_in_place_of_the_old_one() -> None:
+def test_lost_response_replaces_the_fetch_session() -> None:
     session = opened(A, B)
     session.plan()
     session.begin_anew()

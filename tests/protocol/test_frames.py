@@ -50,7 +50,7 @@ def bodies_of(sizes: Iterable[int]) -> list[bytes]:
     sizes=st.lists(st.integers(0, 50) | st.integers(0, 100_000) | st.integers(0, 2_000_000), max_size=6),
     pieces=st.lists(st.integers(1, 9) | st.integers(1, 20_000) | st.integers(1, 3_000_000), min_size=1),
 )
-def test_frames_are_whole_and_in_order_however_their_bytes_come_in(sizes: list[int], pieces: list[int]) -> None:
+def test_frames_are_whole_and_in_order_for_any_chunks(sizes: list[int], pieces: list[int]) -> None:
     frames = FrameBuffer(0, LARGEST)
     bodies = bodies_of(sizes)
     data = framed(*bodies)
@@ -65,7 +65,7 @@ def test_frames_are_whole_and_in_order_however_their_bytes_come_in(sizes: list[i
     assert came == bodies
 
 
-def test_size_that_is_only_announced_takes_no_memory_beyond_a_step():
+def test_announced_size_allocates_one_step_only():
     frames = FrameBuffer(0, LARGEST)
     assert received(frames, struct.pack(">i", LARGEST)) == []
     for _ in range(5):
@@ -76,7 +76,7 @@ def test_size_that_is_only_announced_takes_no_memory_beyond_a_step():
 
 
 def test_room_for_a_frame_ends_with_it():
-    """So that the next one begins at the front, and is not moved there."""
+    """The next frame then starts at the front, and does not have to be moved there."""
     frames = FrameBuffer(0, LARGEST)
     received(frames, framed(bytes(4 * MEGABYTE)))
     assert received(frames, framed(bytes(MEGABYTE))[:1000]) == []
@@ -98,7 +98,7 @@ def test_what_is_awaited_is_what_the_frame_that_has_begun_lacks():
     assert frames.awaited == 1
 
 
-def test_buffer_is_used_again_as_long_as_frames_fill_half_of_it_and_let_go_then():
+def test_buffer_is_reused_while_frames_fill_half_of_it():
     frames = FrameBuffer(0, LARGEST)
     received(frames, framed(bytes(30 * MEGABYTE)))
     with frames.get_buffer() as buffer:
@@ -117,7 +117,7 @@ def test_small_buffer_is_not_let_go():
     assert memory(frames) == 4 * MEGABYTE + 4
 
 
-def test_next_frame_that_came_along_survives_the_letting_go_of_the_buffer():
+def test_next_frame_survives_the_release_of_the_buffer():
     frames = FrameBuffer(0, LARGEST)
     received(frames, framed(bytes(30 * MEGABYTE)))
     next_one = framed(b"next one" * 100_000)
@@ -130,7 +130,7 @@ def test_next_frame_that_came_along_survives_the_letting_go_of_the_buffer():
     [(size, ProtocolError) for size in (-(2**31), -1, 3)]
     + [(size, ResponseTooLargeError) for size in (LARGEST + 1, 2**31 - 1)],
 )
-def test_size_out_of_bounds_is_a_protocol_error_behind_what_is_good(size: int, error: type[ProtocolError]):
+def test_size_out_of_bounds_fails_after_good_frames(size: int, error: type[ProtocolError]):
     frames = FrameBuffer(4, LARGEST)
     with frames.get_buffer() as buffer:
         data = framed(b"good") + struct.pack(">i", size)

@@ -207,7 +207,7 @@ def test_heartbeats_follow_each_other_by_the_interval() -> None:
     assert driver.now == pytest.approx(start + 9.0)
 
 
-def test_rebalance_in_a_heartbeat_ends_the_session_and_goes_on_heartbeating() -> None:
+def test_rebalance_in_a_heartbeat_keeps_heartbeats_going() -> None:
     driver = Driver()
     driver.stable()
     driver.wait(3.0)
@@ -231,7 +231,7 @@ def test_rebalance_in_a_heartbeat_before_the_sync_is_no_news() -> None:
     assert driver.machine.state is State.COMPLETING_REBALANCE
 
 
-def test_rebalance_deadline_counts_from_the_last_good_heartbeats_sending() -> None:
+def test_rebalance_deadline_counts_from_the_last_good_heartbeat() -> None:
     driver = Driver(rebalance_timeout=60.0, rebalance_margin=1.0)
     driver.stable()
     driver.wait(3.0)
@@ -298,7 +298,7 @@ def test_second_answer_about_the_coordinator_is_ignored() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE])
-def test_moved_coordinator_is_found_at_once_and_the_join_sent_again_after_backoff(code: ErrorCode) -> None:
+def test_moved_coordinator_is_found_and_the_join_resent(code: ErrorCode) -> None:
     driver = Driver()
     join = driver.joining()
     driver.receive(JoinAnswered(join.token, code))
@@ -310,7 +310,7 @@ def test_moved_coordinator_is_found_at_once_and_the_join_sent_again_after_backof
     assert driver.get(SendJoin)
 
 
-def test_lost_connection_during_sync_repeats_the_sync_within_the_generation() -> None:
+def test_lost_connection_during_sync_resends_the_sync() -> None:
     driver = Driver()
     driver.joined()
     driver.receive(RequestFailed(driver.get(SendSync).token, "connection reset"))
@@ -340,7 +340,7 @@ def test_loading_coordinator_is_asked_again_without_a_search() -> None:
     assert driver.get(SendJoin)
 
 
-def test_coordinator_lost_by_a_commit_is_looked_for_unless_it_is_another_by_now() -> None:
+def test_coordinator_lost_by_a_commit_is_looked_up() -> None:
     driver = Driver()
     driver.stable()
     assert driver.receive(CoordinatorLost(3, "an old one")) == []
@@ -380,7 +380,7 @@ def test_assignment_made_for_a_past_round_is_not_sent() -> None:
     assert "SendSync" not in kinds(driver.commands)
 
 
-def test_rebalance_we_want_ourselves_ends_a_stable_session_and_nothing_else() -> None:
+def test_own_rebalance_ends_only_a_stable_session() -> None:
     driver = Driver()
     driver.joined()
     sync = driver.get(SendSync)
@@ -410,7 +410,7 @@ def test_repeated_setbacks_are_met_with_backoff_after_the_first() -> None:
 OWNED = {"orders": (0, 2)}
 
 
-def test_join_carries_what_is_owned_and_the_generation_it_was_assigned_in() -> None:
+def test_join_carries_owned_partitions_and_their_generation() -> None:
     driver = Driver()
     driver.stable(generation=5)
     driver.receive(RebalanceWanted("more topics"))
@@ -419,7 +419,7 @@ def test_join_carries_what_is_owned_and_the_generation_it_was_assigned_in() -> N
     assert (join.owned, join.owned_since, join.reason) == (OWNED, 5, "more topics")
 
 
-def test_join_again_after_a_sync_in_vain_owns_since_the_generation_that_was_synced() -> None:
+def test_join_after_a_failed_sync_keeps_the_owned_generation() -> None:
     """Generation 6 was joined and never synced: what it dealt is not ours, what 5 dealt still is."""
     driver = Driver()
     driver.stable(generation=5)
@@ -440,7 +440,7 @@ def test_member_that_owns_nothing_names_no_generation() -> None:
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
 @pytest.mark.parametrize("phase", ["join", "sync"])
-def test_membership_lost_on_the_way_back_in_owns_nothing_any_more(phase: str, code: ErrorCode) -> None:
+def test_membership_lost_during_a_rejoin_owns_nothing(phase: str, code: ErrorCode) -> None:
     driver = Driver()
     driver.stable(generation=5)
     driver.receive(JoinWanted("again", OWNED))
@@ -463,7 +463,7 @@ def test_commit_refused_while_a_join_is_out_is_no_news() -> None:
     assert driver.receive(CommitRefused(5, ErrorCode.ILLEGAL_GENERATION)) == []
 
 
-def test_leader_whose_old_assignment_stands_watches_and_does_not_assign() -> None:
+def test_leader_of_a_standing_assignment_only_watches() -> None:
     """A static leader that comes back within its session (KIP-814)."""
     driver = Driver(group_instance_id="i-1")
     answer = joined(driver.joining().token, leads=True)
@@ -526,7 +526,7 @@ def test_request_that_can_never_be_sent_is_fatal() -> None:
     assert driver.get(Fail).error is error
 
 
-def test_join_wanted_of_a_fenced_member_waits_for_its_failure_to_be_heard() -> None:
+def test_fenced_member_does_not_join_before_its_failure() -> None:
     driver = Driver()
     join = driver.joining()
     driver.receive(JoinAnswered(join.token, ErrorCode.FENCED_INSTANCE_ID))
@@ -536,7 +536,7 @@ def test_join_wanted_of_a_fenced_member_waits_for_its_failure_to_be_heard() -> N
 # -- rejoin, commits, leave -----------------------------------------------------------------------------
 
 
-def test_sync_told_to_rebalance_rejoins_after_backoff_with_its_id() -> None:
+def test_sync_with_rebalance_rejoins_with_its_id() -> None:
     driver = Driver()
     driver.joined()
     driver.receive(SyncAnswered(driver.get(SendSync).token, ErrorCode.REBALANCE_IN_PROGRESS))
@@ -619,7 +619,7 @@ def test_member_that_gives_up_leaves_once_it_has_stopped() -> None:
     assert driver.get(Left)
 
 
-def test_member_whose_tries_are_exhausted_looks_once_more_for_a_coordinator_to_leave() -> None:
+def test_member_out_of_retries_looks_once_more_to_leave() -> None:
     driver = Driver(Backoff(BACKOFF, 1.0, jitter=0.0, max_attempts=0))
     driver.stable()
     driver.receive(CoordinatorLost(7, "gone"))
@@ -653,7 +653,7 @@ def test_leave_that_is_refused_ends_it_too() -> None:
         (999, GroupError),
     ],
 )
-def test_fatal_code_in_a_join_fails_with_its_error_and_sends_no_more(code: int, kind: type[Exception]) -> None:
+def test_fatal_code_in_a_join_fails_and_sends_no_more(code: int, kind: type[Exception]) -> None:
     driver = Driver()
     join = driver.joining()
     driver.receive(JoinAnswered(join.token, code))

@@ -39,7 +39,7 @@ def sync_in_vain(driver: Driver, code: ErrorCode, times: int) -> list[float]:
     return delays
 
 
-def test_memberships_lost_again_and_again_are_met_with_growing_backoff_and_bounds() -> None:
+def test_repeatedly_lost_memberships_back_off_within_bounds() -> None:
     driver = Driver(Backoff(0.1, 10.0, jitter=0.0, max_attempts=6))
     delays = sync_in_vain(driver, ErrorCode.ILLEGAL_GENERATION, 20)
     assert isinstance(driver.get(Fail).error, RetriesExhaustedError)
@@ -47,7 +47,7 @@ def test_memberships_lost_again_and_again_are_met_with_growing_backoff_and_bound
     assert delays[-1] > 10 * delays[0]
 
 
-def test_rounds_overtaken_by_others_are_met_with_growing_backoff_and_count_against_no_bound() -> None:
+def test_overtaken_rounds_back_off_without_counting() -> None:
     """Members that come one after the other behind a slow leader are no fault of the cluster."""
     driver = Driver(Backoff(0.1, 1.0, jitter=0.0, max_attempts=3, max_seconds=5.0))
     delays = sync_in_vain(driver, ErrorCode.REBALANCE_IN_PROGRESS, 20)
@@ -57,7 +57,7 @@ def test_rounds_overtaken_by_others_are_met_with_growing_backoff_and_count_again
     assert driver.get(RetryScheduled).attempt == 1, "the first fault"
 
 
-def test_round_that_is_synced_ends_the_backoff_of_those_before_it() -> None:
+def test_synced_round_resets_the_backoff() -> None:
     driver = Driver()
     sync_in_vain(driver, ErrorCode.REBALANCE_IN_PROGRESS, 5)
     driver.receive(JoinAnswered(driver.get(SendJoin).token, 0, "a", 6, "range", leader="b"))
@@ -68,7 +68,7 @@ def test_round_that_is_synced_ends_the_backoff_of_those_before_it() -> None:
     assert driver.get(RetryScheduled).delay == pytest.approx(0.1)
 
 
-def test_member_id_that_was_asked_for_is_joined_with_at_once_whatever_came_before() -> None:
+def test_requested_member_id_is_used_at_once() -> None:
     """The id expires with the session timeout (KIP-394), which may be shorter than a backoff."""
     driver = Driver()
     driver.stable()
@@ -84,7 +84,7 @@ def test_member_id_that_was_asked_for_is_joined_with_at_once_whatever_came_befor
     assert kinds(driver.commands) == ["RetryScheduled"], "one in place of the one that it gave us is a setback"
 
 
-def test_wish_of_a_session_that_does_not_know_yet_that_it_is_lost_is_not_heard() -> None:
+def test_request_of_a_lost_session_is_ignored() -> None:
     driver = Driver()
     driver.stable(generation=5)
     driver.wait(3.0)

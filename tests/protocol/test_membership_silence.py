@@ -72,7 +72,7 @@ def test_join_without_an_answer_is_sent_again_with_what_is_owned() -> None:
     assert driver.get(SendSync)
 
 
-def test_member_that_was_given_up_meanwhile_is_told_when_it_asks_again() -> None:
+def test_removed_member_learns_it_from_its_resent_request() -> None:
     driver = Driver()
     driver.joined()
     wait_in_vain(driver, SendSync)
@@ -81,7 +81,7 @@ def test_member_that_was_given_up_meanwhile_is_told_when_it_asks_again() -> None
     assert driver.get(MembershipLost)
 
 
-def test_sync_held_for_a_slow_leader_is_no_fault_however_often_it_is_sent() -> None:
+def test_sync_held_for_a_slow_leader_counts_as_no_failure() -> None:
     driver = Driver(Backoff(0.1, 1.0, jitter=0.0, max_attempts=1, max_seconds=1.0), rebalance_timeout=60.0)
     driver.joined()
     for _ in range(11):
@@ -91,7 +91,7 @@ def test_sync_held_for_a_slow_leader_is_no_fault_however_often_it_is_sent() -> N
     assert driver.machine.state is State.STABLE
 
 
-def test_join_that_owns_nothing_is_asked_again_however_long_others_take() -> None:
+def test_join_without_owned_partitions_is_resent_forever() -> None:
     """The group waits for the longest rebalance timeout of all its members, and ours may be shorter."""
     driver = Driver(Backoff(0.1, 1.0, jitter=0.0, max_attempts=0), rebalance_timeout=60.0)
     token = driver.joining().token
@@ -102,7 +102,7 @@ def test_join_that_owns_nothing_is_asked_again_however_long_others_take() -> Non
         token = driver.get(SendJoin).token
 
 
-def test_silences_are_counted_until_there_is_an_answer_or_a_fault() -> None:
+def test_silences_count_until_a_response_or_a_failure() -> None:
     driver = Driver()
     driver.joined()
     for silences in range(3):
@@ -131,7 +131,7 @@ def test_any_answer_ends_the_silence() -> None:
         answer_heartbeat(driver)
 
 
-def test_silence_about_a_request_that_is_no_longer_awaited_changes_nothing() -> None:
+def test_silence_of_an_old_request_changes_nothing() -> None:
     driver = Driver()
     driver.joined()
     token = driver.get(SendSync).token
@@ -153,7 +153,7 @@ def test_rebalance_deadline_counts_from_the_sending_of_the_sync(takes: float) ->
     assert driver.get(PrepareRebalance).deadline == pytest.approx(sent + 60.0 - 1.0)
 
 
-def test_join_that_is_wanted_before_the_leave_is_answered_does_not_wait_for_it() -> None:
+def test_join_does_not_wait_for_the_leaves_response() -> None:
     driver = Driver()
     driver.stable()
     driver.receive(LeaveWanted("unsubscribed"))
@@ -168,7 +168,7 @@ def test_join_that_is_wanted_before_the_leave_is_answered_does_not_wait_for_it()
     assert driver.get(SendJoin).member_id == ""
 
 
-def test_join_that_is_wanted_while_a_leave_looks_for_its_coordinator_goes_there() -> None:
+def test_join_uses_the_coordinator_that_a_leave_looks_up() -> None:
     driver = Driver()
     driver.stable()
     driver.receive(CoordinatorLost(7, "gone"))

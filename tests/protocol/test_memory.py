@@ -44,7 +44,7 @@ def peak_of(act: Callable[[], Any]) -> tuple[Any, int]:
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_record_of_a_hundred_megabytes_is_held_a_few_times_and_no_more(codec: Codec) -> None:
+def test_record_of_100_megabytes_is_copied_a_few_times_only(codec: Codec) -> None:
     size = 100 * MEGABYTE
     (raw,) = split(build([(0, b"k", bytes(size), ())], codec=codec), PARTITION, 0)
     (message,), peak = peak_of(lambda: decode(raw, PARTITION, limit=2 * size))

@@ -35,7 +35,7 @@ def epochs(merged: MetadataMerger) -> list[int]:
     return [partitions[number].leader_epoch for number in sorted(partitions)]
 
 
-def test_leader_of_an_earlier_epoch_than_the_known_one_is_not_believed() -> None:
+def test_leader_of_an_earlier_epoch_is_ignored() -> None:
     lagging = told(4, 5, 6)
     merged = merger(told(5, 5, 5), *[lagging] * 5)
     assert epochs(merged) == [5, 5, 6]
@@ -80,7 +80,7 @@ def test_partitions_that_were_added_are_believed_at_once() -> None:
 
 
 @pytest.mark.parametrize("topic_id", [FIRST_ID, None])
-def test_fewer_partitions_are_believed_when_told_several_times_in_a_row(topic_id: uuid.UUID | None) -> None:
+def test_fewer_partitions_are_accepted_after_several_responses(topic_id: uuid.UUID | None) -> None:
     fewer = told(2, topic_id=topic_id)
     merged = merger(told(1, 1, topic_id=topic_id))
     for _ in range(CONFIRMATIONS - 1):
@@ -95,7 +95,7 @@ def test_broker_that_lags_behind_the_others_takes_nothing_back() -> None:
     assert epochs(merged) == [1, 1]
 
 
-def test_another_topic_id_is_believed_when_told_several_times_in_a_row() -> None:
+def test_new_topic_id_is_accepted_after_several_responses() -> None:
     again = told(0, topic_id=SECOND_ID)
     merged = merger(told(5, 5))
     for _ in range(CONFIRMATIONS - 1):
@@ -111,7 +111,7 @@ def test_ids_that_alternate_are_not_believed() -> None:
     assert merged.current.topics["t"].topic_id == FIRST_ID
 
 
-def test_another_topic_id_is_believed_where_one_broker_of_three_lags_behind() -> None:
+def test_new_topic_id_is_accepted_despite_a_lagging_broker() -> None:
     again = told(0, topic_id=SECOND_ID)
     merged = merger(told(5), *[again, again, told(5)] * 2)
     assert merged.current.topics["t"].topic_id == SECOND_ID

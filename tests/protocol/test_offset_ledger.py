@@ -35,7 +35,7 @@ def test_mark_moves_forward_only() -> None:
     assert ledger.dirty() == {P0: at(8)}
 
 
-def test_mark_where_the_mark_is_replaces_its_metadata_and_nothing_else() -> None:
+def test_mark_at_the_same_offset_replaces_only_metadata() -> None:
     ledger = OffsetLedger({P0: CommittedOffset(5, "old", 3)})
     assert ledger.mark(P0, at(5, "new"))
     assert ledger.dirty() == {P0: CommittedOffset(5, "new", 3)}, "what stands before it is of the same leader epoch"
@@ -71,7 +71,7 @@ def test_acknowledged_mark_is_clean() -> None:
     assert ledger.committed(P0) == at(8)
 
 
-def test_mark_that_moved_while_its_commit_was_under_way_stays_dirty() -> None:
+def test_mark_moved_during_its_commit_stays_dirty() -> None:
     ledger = OffsetLedger({P0: at(5)})
     ledger.mark(P0, at(8))
     sent = send(ledger)
@@ -99,7 +99,7 @@ def test_changed_metadata_alone_is_dirty() -> None:
     assert ledger.dirty() == {P0: at(8, "b")}
 
 
-def test_reset_to_what_was_committed_before_a_commit_without_an_answer_is_dirty() -> None:
+def test_reset_below_an_unanswered_commit_is_dirty() -> None:
     """The coordinator may have taken that commit: without another one it would keep the mark that was taken back."""
     ledger = OffsetLedger({P0: at(5)})
     ledger.mark(P0, at(8))
@@ -110,7 +110,7 @@ def test_reset_to_what_was_committed_before_a_commit_without_an_answer_is_dirty(
     assert ledger.dirty() == {}
 
 
-def test_late_answer_to_a_commit_of_before_the_partition_was_lost_is_not_heard() -> None:
+def test_late_commit_response_of_a_lost_partition_is_ignored() -> None:
     ledger = OffsetLedger({P0: at(5)})
     ledger.mark(P0, at(8))
     sent = send(ledger)
@@ -120,7 +120,7 @@ def test_late_answer_to_a_commit_of_before_the_partition_was_lost_is_not_heard()
     assert ledger.committed(P0) == at(9)
 
 
-def test_mark_that_is_still_to_be_committed_outlives_another_look_at_what_is() -> None:
+def test_uncommitted_mark_survives_a_new_offset_fetch() -> None:
     ledger = OffsetLedger({P0: at(5), P1: at(5)})
     ledger.mark(P0, at(8))
     ledger.add({P0: at(6), P1: at(7)})
@@ -129,14 +129,14 @@ def test_mark_that_is_still_to_be_committed_outlives_another_look_at_what_is() -
     assert ledger.marked(P1) == at(7)
 
 
-def test_mark_that_was_committed_after_all_is_clean_after_another_look() -> None:
+def test_mark_found_committed_by_a_new_fetch_is_clean() -> None:
     ledger = OffsetLedger({P0: at(5)})
     ledger.mark(P0, at(8))
     ledger.add({P0: at(8)})
     assert ledger.dirty() == {}
 
 
-def test_commit_without_an_answer_is_made_again_whatever_another_look_says() -> None:
+def test_unanswered_commit_is_repeated_after_a_new_fetch() -> None:
     """The coordinator may store it after that lookup."""
     ledger = OffsetLedger({P0: at(5)})
     ledger.mark(P0, at(8))
@@ -208,7 +208,7 @@ class Moved:
         (100, 100, 100, False, 100),
     ],
 )
-def test_moved_position_takes_the_mark_along_where_nothing_is_skipped(
+def test_reset_position_takes_the_mark_along_without_skipping(
     marked: int | None, before: int, after: int, is_first: bool, expected: int | None
 ) -> None:
     moved = Moved(marked, before, after, is_first=is_first)
@@ -216,18 +216,18 @@ def test_moved_position_takes_the_mark_along_where_nothing_is_skipped(
     assert moved.has_moved_mark == (expected != marked)
 
 
-def test_marks_for_what_was_handed_out_before_go_no_further_than_the_new_position() -> None:
+def test_marks_of_earlier_messages_stop_at_the_new_position() -> None:
     moved = Moved(20, 100, 50)
     assert [moved.mark(offset) for offset in (30, 70, 100)] == [30, 50, 50]
 
 
-def test_marks_for_what_has_been_handed_out_since_go_as_far_as_that() -> None:
+def test_marks_of_later_messages_go_as_far_as_those() -> None:
     moved = Moved(20, 100, 50)
     moved.reached = 60
     assert [moved.mark(offset) for offset in (100, 55, 60, 61, 100)] == [50, 55, 60, 60, 60]
 
 
-def test_marks_are_free_again_where_everything_of_before_lies_behind() -> None:
+def test_marks_are_free_once_earlier_messages_are_passed() -> None:
     moved = Moved(20, 100, 50)
     moved.reached = 100
     assert moved.mark(500) == 500
@@ -235,7 +235,7 @@ def test_marks_are_free_again_where_everything_of_before_lies_behind() -> None:
     assert moved.mark(501) == 501
 
 
-def test_position_moved_back_again_holds_back_what_either_move_left() -> None:
+def test_two_backward_resets_limit_marks_of_both() -> None:
     moved = Moved(20, 100, 50)
     moved.reached = 60
     moved.mark(60)
@@ -246,7 +246,7 @@ def test_position_moved_back_again_holds_back_what_either_move_left() -> None:
     assert [moved.mark(95), moved.mark(90)] == [40, 90]
 
 
-def test_position_moved_back_and_then_on_holds_back_what_is_still_ahead() -> None:
+def test_backward_then_forward_reset_limits_marks() -> None:
     moved = Moved(20, 100, 50)
     assert moved.move(50, 70)
     assert moved.mark(100) == 70
@@ -255,7 +255,7 @@ def test_position_moved_back_and_then_on_holds_back_what_is_still_ahead() -> Non
 
 
 @pytest.mark.parametrize("is_first", [False, True])
-def test_position_moved_forward_leaves_a_mark_with_metadata_where_it_is(is_first: bool) -> None:
+def test_forward_reset_keeps_a_mark_with_metadata(is_first: bool) -> None:
     """A sink's note, say, of what has landed: a commit without one, or beyond it, would be nobody's word."""
     moved = Moved(None, 100, 100)
     moved.ledger.mark(P0, at(90, "landed to 90"))
@@ -266,14 +266,14 @@ def test_position_moved_forward_leaves_a_mark_with_metadata_where_it_is(is_first
 
 
 @pytest.mark.parametrize(("before", "after"), [(100, 150), (100, 50)])
-def test_position_moved_sets_no_mark_where_the_handler_has_notes_of_its_own(before: int, after: int) -> None:
+def test_reset_sets_no_mark_for_a_handler_with_metadata(before: int, after: int) -> None:
     ledger = OffsetLedger({P0: None})
     ledger.note(P0)
     assert not ledger.position_moved(P0, before, after, is_first=True, reach=lambda: None)
     assert ledger.dirty() == {}
 
 
-def test_position_moved_back_takes_a_mark_along_with_its_metadata() -> None:
+def test_backward_reset_moves_a_mark_with_its_metadata() -> None:
     """All that stands before it is told of by that. What a handler marks late is not taken for more."""
     ledger = OffsetLedger({P0: at(80, "landed to 80")})
     assert ledger.position_moved(P0, 100, 50, is_first=False, reach=lambda: None)
@@ -289,7 +289,7 @@ def test_partition_that_is_owned_anew_is_marked_freely() -> None:
     assert moved.mark(90) == 90
 
 
-def test_topic_that_is_gone_is_neither_committed_nor_marked_before_it_is_owned_anew() -> None:
+def test_deleted_topic_is_not_committed_until_owned_again() -> None:
     other = TopicPartition("other", 0)
     ledger = OffsetLedger({P0: at(5), P1: at(5), other: at(5)})
     for partition in (P0, P1, other):
@@ -308,7 +308,7 @@ def test_topic_that_is_gone_is_neither_committed_nor_marked_before_it_is_owned_a
     assert ledger.dirty() == {P0: at(3), other: at(8)}
 
 
-def test_topic_that_is_gone_leaves_a_handler_with_metadata_its_word() -> None:
+def test_deleted_topic_keeps_metadata_in_use() -> None:
     ledger = OffsetLedger({P0: at(5, "landed to 5"), P1: at(5)})
     ledger.note(P1)
     ledger.topic_gone(P0)

@@ -10,7 +10,7 @@ from tests.reactions import REACTIONS
 
 
 @pytest.mark.parametrize("request_", Request, ids=lambda request: request.name)
-def test_every_code_is_met_as_its_row_says_and_as_fatal_where_there_is_none(request_: Request) -> None:
+def test_every_code_has_its_rows_reaction_or_is_fatal(request_: Request) -> None:
     expected = {code: REACTIONS.get((request_, code), Reaction.FATAL) for code in ErrorCode} | {
         ErrorCode.NONE: Reaction.PROCEED
     }

@@ -55,17 +55,17 @@ def test_subscription_encoded_is_what_the_java_client_writes(subscription, golde
     assert encode_subscription(subscription).hex() == golden
 
 
-def test_subscription_encoded_from_any_order_is_sorted_as_java_sorts():
+def test_encoded_subscription_is_sorted_as_java_does():
     shuffled = attrs.evolve(FULL, topics=("orders", "clicks"), owned_partitions={"orders": (2, 0), "clicks": (0,)})
     assert encode_subscription(shuffled).hex() == JAVA_FULL[3]
 
 
-def test_subscription_of_a_static_member_does_not_carry_the_instance_id():
+def test_subscription_does_not_carry_the_instance_id():
     assert encode_subscription(attrs.evolve(FULL, group_instance_id="one")).hex() == JAVA_FULL[3]
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_java_subscription_of_each_version_decodes_to_what_the_version_carries(version):
+def test_java_subscription_of_each_version_decodes(version):
     expected = Subscription(
         ("clicks", "orders"),
         USER_DATA,
@@ -77,7 +77,7 @@ def test_java_subscription_of_each_version_decodes_to_what_the_version_carries(v
     assert decode_subscription(bytes.fromhex(JAVA_BARE[version])) == BARE
 
 
-def test_subscription_of_a_newer_version_decodes_by_the_fields_known():
+def test_subscription_of_a_newer_version_decodes():
     assert decode_subscription(bytes.fromhex("0009" + JAVA_FULL[3][4:] + "00ab00cd")) == FULL
 
 
@@ -92,7 +92,7 @@ def test_assignment_encoded_is_what_the_java_client_writes():
     assert encode_assignment({}).hex() == "000300000000ffffffff"
 
 
-def test_assignment_of_a_newer_version_decodes_by_the_fields_known():
+def test_assignment_of_a_newer_version_decodes():
     assert decode_assignment(bytes.fromhex("0004" + JAVA_ASSIGNMENT[3][4:] + "ff")) == (OWNED, USER_DATA)
 
 
@@ -213,14 +213,14 @@ _own = st.none() | st.binary(max_size=20)
 _kafka_topics = st.from_regex(r"[a-zA-Z0-9._-]{1,12}", fullmatch=True)
 
 
-def test_user_data_is_the_assignor_s_byte_for_byte_where_nothing_was_added() -> None:
+def test_user_data_without_additions_is_unchanged() -> None:
     assert encode_user_data(None, []) is None
     assert encode_user_data(b"", []) == b""
     assert encode_user_data(USER_DATA, []) == USER_DATA
 
 
 @given(_own, st.sets(st.builds(TopicPartition, _kafka_topics, st.integers(0, 2**31 - 1)), max_size=5))
-def test_what_the_assignor_sends_and_what_was_added_survive_each_other(own, added):
+def test_user_data_and_additions_round_trip(own, added):
     assert decode_user_data(encode_user_data(own, added)) == (own, sorted(added))
 
 
@@ -235,7 +235,7 @@ def test_assignors_of_other_clients_find_theirs_in_front():
     assert encode_user_data(USER_DATA, ADDED).startswith(USER_DATA)
 
 
-def test_sticky_members_that_send_it_back_claim_what_they_were_given():
+def test_sticky_members_claim_their_user_data():
     # Sarama does; as version 1 of the sticky assignor's user data it can be read in full by its and by Java's leaders.
     data = encode_user_data(None, ADDED)
     claim = StickyAssignorUserData.decode(data, version=1, header=False)
@@ -265,7 +265,7 @@ def test_user_data_of_others_tells_of_nothing_added(user_data: bytes | None) -> 
 
 
 @given(st.binary(max_size=60), st.integers(-(2**31), 2**31 - 1))
-def test_user_data_that_ends_as_ours_with_any_number_is_ours_or_untouched(start, number):
+def test_user_data_with_our_suffix_is_ours_or_untouched(start, number):
     data = start + encode_user_data(None, ADDED)[-27:-8] + struct.pack(">ii", number, -1)
     own, added = decode_user_data(data)
     assert (own, added) == (data, []) or (len(own or b"") + 1 == number or own is None)

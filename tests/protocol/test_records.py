@@ -109,14 +109,14 @@ def test_java_s_records_of_each_format_and_codec_decode(name):
     assert batches[-1].next_offset == BASE + 3
 
 
-def test_java_s_v0_lz4_frame_has_another_header_checksum_than_its_v1_frame():
-    """So that what `v0-lz4` decodes to above shows the mending of Kafka 0.8's wrong one."""
+def test_javas_lz4_header_checksum_differs_between_v0_and_v1():
+    """Proves that the decoded `v0-lz4` above repairs the wrong checksum of Kafka 0.8."""
     v0, v1 = (data[data.index(b"\x04\x22\x4d\x18") :] for data in (GOLDEN["v0-lz4"], GOLDEN["v1-lz4"]))
     assert v0[:6] == v1[:6]
     assert v0[6] != v1[6]
 
 
-def test_headers_null_repeated_empty_and_not_ascii_are_kept_in_order():
+def test_unusual_headers_are_kept_in_order():
     (message,) = decode(one(GOLDEN["v2-headers"]), PARTITION)
     assert message.headers == HEADERS
 
@@ -129,7 +129,7 @@ def test_transactional_batch_says_whose_it_is():
 
 
 @pytest.mark.parametrize(("name", "kind"), [("v2-abort", 0), ("v2-commit", 1)])
-def test_control_batch_is_told_by_its_header_and_decodes_to_its_marker(name, kind):
+def test_control_batch_decodes_to_its_marker(name, kind):
     raw = one(GOLDEN[name])
     assert raw.is_control
     assert raw.is_transactional
@@ -138,14 +138,14 @@ def test_control_batch_is_told_by_its_header_and_decodes_to_its_marker(name, kin
     assert marker.key == struct.pack(">hh", 0, kind)
 
 
-def test_empty_batch_decodes_to_nothing_and_the_position_passes_it():
+def test_position_passes_an_empty_batch():
     raw = one(GOLDEN["v2-empty"])
     assert raw.record_count == 0
     assert decode(raw, PARTITION) == []
     assert raw.next_offset == BASE + 10
 
 
-def test_compacted_batch_keeps_its_gaps_and_the_position_passes_its_end():
+def test_compacted_batch_keeps_its_gaps_and_its_end():
     raw = one(GOLDEN["v2-compacted"])
     assert [m.offset for m in decode(raw, PARTITION)] == [BASE, BASE + 4, BASE + 7]
     assert raw.next_offset == BASE + 10
@@ -154,7 +154,7 @@ def test_compacted_batch_keeps_its_gaps_and_the_position_passes_its_end():
 # -- other encoders, other decoders ------------------------------------------------------------------------
 
 
-def test_kafka_python_s_v2_batch_with_negative_timestamps_decodes():
+def test_kafka_pythons_negative_timestamps_decode():
     builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 20)
     for offset, timestamp in enumerate((-5, -1, 3)):
         builder.append(offset, timestamp, b"k", None, [("h", b"\xff")])
@@ -177,7 +177,7 @@ def test_kafka_python_s_legacy_messages_decode(magic, codec):
     assert {m.timestamp for m in messages} == {TIME if magic else NO_TIMESTAMP}
 
 
-def test_v1_wrapper_at_a_high_offset_shifts_its_relative_inner_offsets():
+def test_v1_wrapper_shifts_its_relative_inner_offsets():
     builder = LegacyRecordBatchBuilder(1, Codec.GZIP, 1 << 20)
     for offset in range(3):
         builder.append(offset, timestamp=TIME, key=None, value=b"v")
@@ -257,13 +257,13 @@ def test_columns_of_any_batch_are_those_of_its_messages(records, codec, base_off
     assert [hash(m) for m in columns] == [hash(m) for m in messages]  # headers are tuples here too
 
 
-def test_columns_are_held_to_the_crc_and_the_limit_as_messages_are():
+def test_columns_are_checked_like_messages():
     broken = one(flipped(GOLDEN["v2-none"], 17))
     assert list(decode_columns(broken, PARTITION, check_crc=False)) == expected(2, appended=False)
     problem_of(lambda: decode_columns(one(GOLDEN["v2-gzip"]), PARTITION, limit=10), DecompressionLimitError)
 
 
-def test_record_of_ten_thousand_headers_and_one_of_megabytes_are_kept():
+def test_records_with_huge_headers_or_values_are_kept():
     records = [
         (TIME, None, None, tuple((f"h{n % 7}", b"%d" % n) for n in range(10_000))),
         (TIME, b"k" * 2**20, bytes(16 * 2**20), ()),
@@ -299,7 +299,7 @@ def test_batch_with_an_impossible_length_is_corrupt(length):
     assert problem_of(lambda: list(split(data, PARTITION, BASE)), CorruptRecordError).offset == BASE + 10
 
 
-def test_batch_with_an_unknown_magic_names_the_offset_it_should_begin_at():
+def test_batch_with_an_unknown_magic_names_its_offset():
     data = bytearray(GOLDEN["v2-empty"] + GOLDEN["v2-none"])
     data[len(GOLDEN["v2-empty"]) + 16] = 3
     assert problem_of(lambda: list(split(bytes(data), PARTITION, BASE)), UnsupportedFormatError).offset == BASE + 10
@@ -440,7 +440,7 @@ def test_compressed_records_with_bytes_behind_them_are_corrupt(codec):
 
 
 @pytest.mark.parametrize("codec", SOME)
-def test_batch_that_decompresses_to_exactly_the_limit_decodes_and_one_byte_more_does_not(codec):
+def test_decompression_limit_of_a_batch_is_exact(codec):
     raw = one(build(TYPICAL, codec=codec))
     size = len(build(TYPICAL)) - V2_HEADER.size
     assert contents(decode(raw, PARTITION, limit=size)) == TYPICAL
@@ -473,7 +473,7 @@ TOO_MANY = {
 
 @pytest.mark.parametrize("into", [decode, decode_columns])
 @pytest.mark.parametrize(("records", "count"), TOO_MANY.values(), ids=TOO_MANY)
-def test_small_batch_of_ever_so_many_small_things_is_refused_before_any_is_made(records, count, into):
+def test_batch_of_too_many_records_is_refused_early(records, count, into):
     raw = zipped(records, count)
     limit = len(records)
     assert len(raw.data) < limit / 2
@@ -486,7 +486,7 @@ def test_small_batch_of_ever_so_many_small_things_is_refused_before_any_is_made(
         assert len(into(raw, PARTITION, limit=50 * limit)) == count
 
 
-def test_legacy_wrapper_of_ever_so_many_messages_is_refused_before_any_is_made():
+def test_legacy_wrapper_of_too_many_messages_is_refused_early():
     inner = b"".join(legacy(1, 0, None, None, offset=n) for n in range(20_000))
     raw = one(wrapper(inner, offset=BASE + 20_000))
     problem_of(lambda: decode(raw, PARTITION, limit=len(inner)), DecompressionLimitError)
@@ -570,7 +570,7 @@ def test_legacy_wrapper_beyond_the_limit_is_refused():
 
 
 @given(st.binary(max_size=300), st.sampled_from(sorted(GOLDEN)))
-def test_random_bytes_alone_or_behind_a_batch_are_a_record_error_or_decode(noise, name):
+def test_random_bytes_decode_or_raise_a_record_error(noise, name):
     for data in (noise, GOLDEN[name] + noise):
         with suppress(RecordError):
             for raw in split(data, PARTITION, BASE):
@@ -587,7 +587,7 @@ def outcome(into, raw: RawBatch) -> list[Message] | None:
 
 
 @given(st.sampled_from(sorted(GOLDEN)), st.data())
-def test_batch_with_bytes_changed_and_its_crc_not_checked_is_a_record_error_or_decodes(name, data):
+def test_changed_bytes_without_crc_decode_or_raise_a_record_error(name, data):
     changed = bytearray(GOLDEN[name])
     for _ in range(data.draw(st.integers(1, 4))):
         changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
@@ -612,7 +612,7 @@ def python(*arguments: str | Path, pure_aiokafka: bool) -> subprocess.CompletedP
 
 
 @pytest.mark.parametrize("decoder", ["compiled", "pure"])
-def test_decoder_given_hostile_bytes_before_a_page_it_may_not_read_does_not_read_it(decoder):
+def test_decoder_stays_within_hostile_bytes(decoder):
     done = python(HERE / "hostile_batches.py", pure_aiokafka=decoder == "pure")
     assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
     assert done.stdout.startswith(decoder)
@@ -620,7 +620,7 @@ def test_decoder_given_hostile_bytes_before_a_page_it_may_not_read_does_not_read
 
 
 @pytest.mark.parametrize("decoder", ["compiled", "pure"])
-def test_crc_without_google_crc32c_s_compiled_half_is_java_s_all_the_same_and_a_warning_says_it_is_slow(decoder):
+def test_pure_python_crc_is_right_and_warns(decoder):
     """Java's batches decode in a process that cannot import it, where aiokafka's takes its place."""
     program = """if True:
         import sys
@@ -635,7 +635,7 @@ def test_crc_without_google_crc32c_s_compiled_half_is_java_s_all_the_same_and_a_
     assert done.stderr.count("google-crc32c's compiled half is missing") == 1
 
 
-def test_decoding_takes_no_more_than_a_few_microseconds_of_cpu_a_message():
+def test_decoding_takes_a_few_microseconds_per_message():
     """A tenth of that is usual; with the pure-Python half of either library in its place it would be more."""
     raw = one(build([(TIME + n, None, bytes(200), ()) for n in range(5000)]))
 
@@ -653,7 +653,7 @@ def test_raw_batch_is_immutable():
 
 
 @given(sizes=st.lists(st.integers(0, 300), min_size=1, max_size=6), behind=st.binary(max_size=60))
-def test_batches_decode_alike_wherever_they_stand_and_whatever_stands_behind_them(sizes, behind):
+def test_batches_decode_alike_anywhere_in_a_buffer(sizes, behind):
     alone = [build([(TIME, None, bytes([size % 256]) * size, HEADERS[: size % 5])]) for size in sizes]
     raws = []
     with suppress(RecordError):
@@ -670,7 +670,7 @@ def test_batches_share_the_bytes_that_they_are_in():
     assert all(raw.log is log for raw in split(log, PARTITION, 0))
 
 
-def test_batch_of_very_many_small_records_is_decoded_a_thousand_at_a_time() -> None:
+def test_large_batch_is_decoded_a_thousand_records_at_a_time() -> None:
     (raw,) = split(build([(0, None, None, ())] * 2500, codec=Codec.ZSTD), PARTITION, 0)
     slices = decode_slices(raw, PARTITION)
     assert [len(messages) for messages in slices] == [1000, 1000, 500]
@@ -686,14 +686,14 @@ def test_slices_are_smaller_where_records_are_large() -> None:
     assert max(sizes) * 20_000 <= allowance(limit)
 
 
-def test_record_of_more_headers_than_memory_is_for_is_refused_in_slices_too() -> None:
+def test_record_with_too_many_headers_is_refused_in_slices() -> None:
     headers = (("", None),) * 100_000
     (raw,) = split(build([(0, None, b"x", ()), (0, None, None, headers)], codec=Codec.ZSTD), PARTITION, 0)
     with pytest.raises(DecompressionLimitError):
         list(decode_slices(raw, PARTITION, limit=2**20))
 
 
-def test_what_is_wrong_in_the_middle_of_a_large_batch_is_found_where_it_stands() -> None:
+def test_error_within_a_large_batch_is_found_in_its_place() -> None:
     good = build([(0, None, b"x" * 10, ())] * 2500)
     broken = bytearray(good)
     broken[-20_000:-19_970] = b"\x55" * 30

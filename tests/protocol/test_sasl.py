@@ -119,7 +119,7 @@ def test_extensions_that_cannot_be_said_are_none(extensions: Any) -> None:
         Token("abc", extensions)
 
 
-def test_what_there_are_no_words_for_is_refused_without_being_shown() -> None:
+def test_unprintable_sasl_input_is_refused_without_being_shown() -> None:
     exchange = Exchange("PLAIN", "user", "a:1", plain("u\udcff", PENCIL))
     with pytest.raises(AuthenticationError, match="PLAIN as 'user': the credentials cannot be encoded") as seen:
         exchange.handshaken(Handshake(error_code=0, mechanisms=["PLAIN"]))
@@ -220,7 +220,7 @@ class TestSaslServerAuthenticator:
             authenticator.handle(asked(Api.METADATA), 10.0)
         assert authenticator.handle(handshake("PLAIN"), 11.0).error_code == 0
 
-    def test_who_is_known_is_renewed_once_a_second_where_that_is_wanted(self) -> None:
+    def test_identity_is_renewed_at_most_once_a_second(self) -> None:
         authenticator = SaslServerAuthenticator(SaslConfig(users={"a": "b"}, lifetime=0.9), random.Random(0))
         authenticator.handle(handshake("PLAIN"), 0.0)
         authenticator.handle(said(b"\0a\0b"), 0.0)

@@ -49,12 +49,12 @@ RESPONSE = (
 )
 
 
-def test_consumer_group_describe_request_is_written_as_kafka_reads_it() -> None:
+def test_consumer_group_describe_request_is_kafkas() -> None:
     message = ConsumerGroupDescribeRequest[0](group_ids=["g"], include_authorized_operations=False)
     assert bytes(message.encode()) == REQUEST
 
 
-def test_consumer_group_describe_response_is_read_as_kafka_writes_it() -> None:
+def test_consumer_group_describe_response_is_kafkas() -> None:
     (group,) = ConsumerGroupDescribeResponse[0].decode(RESPONSE).groups
     assert (group.error_code, group.group_id, group.group_state, group.assignor_name) == (0, "g", "Stable", "uniform")
     assert (group.group_epoch, group.assignment_epoch) == (5, 4)

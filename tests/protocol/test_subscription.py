@@ -44,7 +44,7 @@ def test_topics_by_name_are_wanted_whether_they_exist_or_not() -> None:
     assert resolve(("a", "b"), cluster({"a": 1, "c": 1})) == ("a", "b")
 
 
-def test_pattern_stands_for_the_topics_that_exist_and_match_as_a_whole() -> None:
+def test_pattern_matches_whole_names_of_existing_topics() -> None:
     metadata = cluster({"orders-b": 1, "orders-a": 2, "all-orders-a": 1}, {"orders-c": UNKNOWN})
     assert resolve(re.compile("orders-."), metadata) == ("orders-a", "orders-b")
 
@@ -109,7 +109,7 @@ MISSING = pytest.mark.parametrize(
 
 
 @MISSING
-def test_topic_is_gone_after_five_looks_and_is_looked_for_soon_until_then(
+def test_topic_counts_as_deleted_after_five_look_ups(
     missing: dict[str, dict[str, ErrorCode]],
 ) -> None:
     watch = watching(a=2, b=1)
@@ -223,7 +223,7 @@ def test_topic_that_was_only_not_asked_about_before_is_not_new() -> None:
     assert is_new(growth, "b", 2) == [False, False]
 
 
-def test_topic_that_comes_back_after_it_was_gone_is_new_as_a_whole() -> None:
+def test_topic_that_returns_is_new_as_a_whole() -> None:
     growth = Growth()
     growth.look(cluster({"a": 2}))
     growth.forget(["a", "never seen"])

@@ -69,7 +69,7 @@ def test_newest_version_both_know_is_chosen(broker, chosen):
 
 
 @pytest.mark.parametrize("broker", [(0, 3), (18, 20)], ids=["broker too old", "broker too new"])
-def test_no_version_in_common_is_an_error_naming_api_and_both_ranges(broker):
+def test_no_common_version_names_the_api_and_both_ranges(broker):
     with pytest.raises(UnsupportedVersionError, match=rf"FETCH.*{broker[0]}\.\.{broker[1]}.*4\.\.17"):
         negotiate(Api.FETCH, {Api.FETCH: VersionRange(*broker)})
 

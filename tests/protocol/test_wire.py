@@ -108,7 +108,7 @@ def test_random_bytes_are_an_answer_or_a_protocol_error(data: bytes) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_random_body_behind_a_right_header_is_an_answer_or_a_protocol_error(body: bytes) -> None:
+def test_random_body_decodes_or_raises_a_protocol_error(body: bytes) -> None:
     wire = wire_awaiting(fetch())
     frame = (1).to_bytes(4, "big") + body
     try:
@@ -127,7 +127,7 @@ def test_tagged_fields_in_a_header_are_skipped() -> None:
 
 
 @pytest.mark.parametrize("tags", [b"", b"\x01", b"\x01\x00\x7f", b"\xff\xff\xff\xff\xff\x01"])
-def test_header_whose_tagged_fields_do_not_end_is_a_protocol_error(tags: bytes) -> None:
+def test_header_with_endless_tagged_fields_is_a_protocol_error(tags: bytes) -> None:
     wire = wire_awaiting(heartbeat())
     with pytest.raises(ProtocolError):
         wire.receive(struct.pack(">ii", 4 + len(tags), 1) + tags)

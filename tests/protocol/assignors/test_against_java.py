@@ -101,7 +101,7 @@ def test_sticky_matches_racks_better_than_java_taken_together():
     assert theirs > 0, "there was something to compare"
 
 
-def test_cooperative_sticky_gives_no_partition_to_one_while_another_has_it_as_java_s():
+def test_cooperative_sticky_withholds_owned_partitions_as_java():
     for case in cases("cooperative-sticky"):
         for result in (case.assign(), case.result):
             assert moved(case.before, result) == set()

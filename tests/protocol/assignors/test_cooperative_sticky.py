@@ -34,7 +34,7 @@ def test_what_a_member_that_left_had_is_given_out_at_once():
     assert assign(members, layouts({"t": 4})) == {"A": {"t": (0, 1)}, "B": {"t": (2, 3)}}
 
 
-def test_two_that_claim_one_partition_in_one_generation_both_give_it_up_first():
+def test_partition_claimed_twice_is_first_revoked_from_both():
     members = {
         "A": member(["t"], {"t": (0, 1)}, 5),
         "B": member(["t"], {"t": (0, 2)}, 5),
@@ -45,23 +45,23 @@ def test_two_that_claim_one_partition_in_one_generation_both_give_it_up_first():
     assert assign(next_round(NAME, members, first, 6), layouts({"t": 3}))["C"] == {"t": (0,)}
 
 
-def test_two_that_claim_one_partition_in_one_generation_are_not_given_it_back_even_if_it_would_be_theirs():
+def test_partition_claimed_twice_is_returned_to_neither():
     members = {"A": member(["t"], {"t": (0,)}, 5), "B": member(["t"], {"t": (0, 1)}, 5)}
     assert assign(members, layouts({"t": 2})) == {"A": {}, "B": {"t": (1,)}}
 
 
-def test_two_that_claim_one_partition_the_higher_generation_keeps_it():
+def test_partition_claimed_twice_stays_with_the_higher_generation():
     members = {"A": member(["t"], {"t": (0, 1)}, 4), "B": member(["t"], {"t": (1, 2)}, 5)}
     assert assign(members, layouts({"t": 4})) == {"A": {"t": (0, 3)}, "B": {"t": (1, 2)}}
 
 
-def test_a_stale_claim_is_given_up_before_another_gets_the_partition():
+def test_stale_claim_is_revoked_before_the_partition_moves():
     # B, who rightly has all, must give two; one of them A claims, wrongly, but may be reading.
     members = {"A": member(["t"], {"t": (3,)}, 4), "B": member(["t"], {"t": (0, 1, 2, 3)}, 5)}
     assert assign(members, layouts({"t": 4})) == {"A": {}, "B": {"t": (0, 1)}}
 
 
-def test_what_is_owned_of_a_topic_given_up_waits_until_it_is_let_go():
+def test_partition_of_a_dropped_topic_waits_for_its_revocation():
     members = {"A": member(["u"], {"t": (0,), "u": (0,)}), "B": member(["t"], {"t": (1,)})}
     topics = layouts({"t": 2, "u": 1})
     first = assign(members, topics)
@@ -84,7 +84,7 @@ def test_racks_are_matched_in_two_rounds():
     assert settled(NAME, members, topics, rounds=2) == {"A": {"t": (1,)}, "B": {"t": (0,)}}
 
 
-def test_under_an_eager_protocol_where_nobody_owns_anything_all_is_dealt_at_once():
+def test_eager_protocol_assigns_everything_at_once():
     result = assign(alike("AB", "t"), layouts({"t": 4}))
     assert result == {"A": {"t": (0, 2)}, "B": {"t": (1, 3)}}
 
@@ -116,7 +116,7 @@ def claiming(user_data, generation_id=-1):
     ids=["in the subscription", "Java before KIP-792", "none at all", "empty", "no generation", "librdkafka, franz-go"],
 )
 @pytest.mark.parametrize("newer_first", [True, False])
-def test_generation_is_the_subscription_s_or_else_the_user_data_s(newer, older, newer_first):
+def test_generation_comes_from_subscription_or_user_data(newer, older, newer_first):
     names = ("A", "B") if newer_first else ("B", "A")
     result = assign(dict(zip(names, (newer, older), strict=True)), layouts({"t": 1}))
     assert result[names[0]] == {"t": (0,)}

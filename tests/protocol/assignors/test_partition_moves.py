@@ -22,7 +22,7 @@ def test_a_partition_goes_straight_to_a_member_that_may_take_it():
     assert (hands.loads, hands.owners(NOBODY)[:2]) == ([1, 1, 0], [1, 0])
 
 
-def test_where_nothing_can_go_straight_it_goes_through_another_s_hands():
+def test_indirect_move_is_used_where_no_direct_one_exists():
     hands = holding([], [0], [3, 4, 5])
     move_partitions(hands, TAKERS, {2: 2}, {0: 1, 1: 0})
     assert hands.loads == [1, 1, 2]
@@ -48,7 +48,7 @@ def test_the_fullest_is_relieved_first():
     assert hands.loads == [1, 1, 1]
 
 
-def test_what_has_its_anchor_here_is_given_last_and_what_is_kept_never():
+def test_anchored_partition_moves_last_and_a_kept_one_never():
     hands = holding([], [0, 1, 2], [], anchors=[1, -1, 1, -1, -1, -1])
     move_partitions(hands, TAKERS, {1: 1}, {0: 1})
     assert hands.owners(NOBODY)[:3] == [1, 0, 1]

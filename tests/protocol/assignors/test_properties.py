@@ -80,7 +80,7 @@ def without_static_members(members):
 
 @every_assignor
 @given(members=groups, partitions=partition_counts)
-def test_each_partition_somebody_wants_is_assigned_once_and_to_a_subscriber(assignor, members, partitions):
+def test_each_wanted_partition_is_assigned_once_to_a_subscriber(assignor, members, partitions):
     result = assignor.assign(members, layouts(partitions))
 
     assert result.keys() == members.keys()
@@ -101,7 +101,7 @@ def test_result_does_not_depend_on_the_order_of_anything(assignor, members, part
 
 
 @given(members=groups, partitions=partition_counts)
-def test_range_counts_of_a_topic_differ_by_one_at_most_and_runs_are_unbroken(members, partitions):
+def test_range_counts_differ_by_one_and_runs_are_unbroken(members, partitions):
     result = RangeAssignor().assign(members, layouts(partitions))
     for topic in partitions:
         runs = [result[m].get(topic, ()) for m, subscription in members.items() if topic in subscription.topics]
@@ -117,7 +117,7 @@ def test_range_co_partitions_topics_of_equal_count(members, partitions):
 
 
 @given(members=groups, partitions=partition_counts)
-def test_round_robin_counts_of_equal_subscribers_differ_by_one_at_most(members, partitions):
+def test_round_robin_counts_differ_by_one_at_most(members, partitions):
     members = dict.fromkeys(members, Subscription(tuple(TOPICS)))
     counts = [len(topic_partitions(a)) for a in RoundRobinAssignor().assign(members, layouts(partitions)).values()]
     assert not counts or max(counts) - min(counts) <= 1
@@ -130,7 +130,7 @@ def test_range_agrees_with_kafka_python(members, partitions):
 
 
 @given(members=groups, partitions=partition_counts)
-def test_round_robin_of_equal_subscriptions_agrees_with_kafka_python(members, partitions):
+def test_round_robin_agrees_with_kafka_python(members, partitions):
     # Where subscriptions differ, kafka-python 3.0's own trips over a KeyError.
     members = {member: attrs.evolve(subscription, topics=("t0", "t1", "u")) for member, subscription in members.items()}
     ours = RoundRobinAssignor().assign(members, layouts(partitions))
@@ -138,7 +138,7 @@ def test_round_robin_of_equal_subscriptions_agrees_with_kafka_python(members, pa
 
 
 @given(members=groups, partitions=partition_counts)
-def test_range_and_round_robin_without_static_members_agree_with_aiokafka(members, partitions):
+def test_range_and_round_robin_agree_with_aiokafka(members, partitions):
     members = without_static_members(members)
     assert RangeAssignor().assign(members, layouts(partitions)) == aiokafka(AiokafkaRange, members, partitions)
     assert RoundRobinAssignor().assign(members, layouts(partitions)) == aiokafka(
@@ -146,12 +146,12 @@ def test_range_and_round_robin_without_static_members_agree_with_aiokafka(member
     )
 
 
-def test_registry_has_each_strategy_a_config_may_name_under_the_class_s_own_name():
+def test_registry_has_each_configurable_strategy_by_name():
     assert set(ASSIGNORS) == set(get_args(RebalanceStrategy))
     assert all(cls.name == name for name, cls in ASSIGNORS.items())
 
 
-def test_assignor_of_a_user_s_own_is_eager_and_sends_nothing_unless_it_says_so():
+def test_custom_assignor_is_eager_without_user_data_by_default():
     class Own(Assignor):
         name = "own"
 

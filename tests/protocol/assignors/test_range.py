@@ -63,7 +63,7 @@ def test_members_not_subscribed_to_a_topic_get_none_of_it():
     }
 
 
-def test_topics_nobody_subscribes_to_or_that_do_not_exist_are_left_out():
+def test_unsubscribed_or_missing_topics_are_left_out():
     assert assign({"C1": ["T", "missing"]}, {"T": 1, "other": 3, "empty": 0}) == {"C1": {"T": (0,)}}
 
 
@@ -83,14 +83,14 @@ def in_rack(*topics, **racks):
     return {member: Subscription(topics, rack_id=rack) for member, rack in racks.items()}
 
 
-def test_what_matches_a_member_s_rack_is_dealt_first_and_counts_stay():
+def test_rack_matches_are_assigned_first_and_counts_stay():
     result = RangeAssignor().assign(
         in_rack("t", M1="a", M2="b", M3="c"), {"t": in_racks("a", "b", "c", "a", "b", "c", "a")}
     )
     assert result == {"M1": {"t": (0, 3, 6)}, "M2": {"t": (1, 4)}, "M3": {"t": (2, 5)}}
 
 
-def test_who_has_one_more_need_not_be_the_first_where_racks_match():
+def test_member_with_one_more_may_depend_on_racks():
     result = RangeAssignor().assign(in_rack("t", M1="a", M2="b"), {"t": in_racks("a", "b", "b")})
     assert result == {"M1": {"t": (0,)}, "M2": {"t": (1, 2)}}
 

@@ -11,7 +11,7 @@ def assign(members, partitions):
     return RoundRobinAssignor().assign(subscriptions, layouts(partitions))
 
 
-def test_partitions_dealt_in_a_given_order_go_to_the_members_in_turn():
+def test_ordered_partitions_go_to_the_members_in_turn():
     deck = [TopicPartition("T", number) for number in (5, 3, 0, 8, 2, 1, 4, 7, 6, 9)]
     dealt = deal(deck, dict.fromkeys(("C1", "C2", "C3"), Subscription(("T",))))
     assert {member: [p.partition for p in partitions] for member, partitions in dealt.items()} == {
@@ -21,7 +21,7 @@ def test_partitions_dealt_in_a_given_order_go_to_the_members_in_turn():
     }
 
 
-def test_a_partition_nobody_wants_is_dealt_to_nobody_and_costs_no_turn():
+def test_unwanted_partition_is_skipped():
     deck = [TopicPartition("other", 0), TopicPartition("T", 0), TopicPartition("other", 1), TopicPartition("T", 1)]
     dealt = deal(deck, dict.fromkeys(("C1", "C2"), Subscription(("T",))))
     assert dealt == {"C1": [TopicPartition("T", 0)], "C2": [TopicPartition("T", 1)]}
@@ -45,7 +45,7 @@ def test_java_s_example_of_equal_subscriptions():
     }
 
 
-def test_java_s_example_of_unequal_subscriptions_skips_the_unsubscribed():
+def test_javas_example_of_unequal_subscriptions_round_robin():
     members = {"C0": ["t0"], "C1": ["t0", "t1"], "C2": ["t0", "t1", "t2"]}
     assert assign(members, {"t0": 1, "t1": 2, "t2": 3}) == {
         "C0": {"t0": (0,)},
@@ -55,7 +55,7 @@ def test_java_s_example_of_unequal_subscriptions_skips_the_unsubscribed():
 
 
 @pytest.mark.parametrize("ids", [("m1", "m2", "m3"), ("m9", "m4", "m6")], ids=["before", "after a rolling restart"])
-def test_static_members_keep_their_partitions_under_new_member_ids(ids):
+def test_static_members_keep_partitions_under_new_ids(ids):
     members = {
         member: Subscription(("t1", "t2"), group_instance_id=f"i{number}") for number, member in enumerate(ids, 1)
     }

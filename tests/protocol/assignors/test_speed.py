@@ -120,7 +120,7 @@ def test_2000_members_and_10000_partitions_when(name, change, kind):
 
 
 @sticky
-def test_2000_members_and_10000_partitions_of_which_one_has_had_all(name):
+def test_2000_members_share_what_one_had(name):
     hoarder = f"member-{MEMBERS:05}"
     members = KINDS["one topic more each"].members(range(MEMBERS)) | {hoarder: Subscription(tuple(MANY))}
     before = {hoarder: {topic: tuple(range(count)) for topic, count in MANY.items()}}
@@ -145,5 +145,5 @@ def at_random(kind):
 
 @every_kind
 @sticky
-def test_2000_members_and_10000_partitions_dealt_at_random_before(name, kind):
+def test_2000_members_after_a_random_assignment(name, kind):
     timed(name, next_round(name, KINDS[kind].members(range(MEMBERS)), at_random(kind)), KINDS[kind].topics())

@@ -39,7 +39,7 @@ def test_four_topics_of_two_are_first_dealt_in_turn():
     assert assign(THREE_MEMBERS, FOUR_TOPICS_OF_TWO) == FIRST
 
 
-def test_when_c1_is_gone_the_others_keep_all_and_share_what_it_had():
+def test_others_keep_theirs_and_share_those_of_c1():
     survivors = {member: THREE_MEMBERS[member] for member in ("C0", "C2")}
     assert assign(with_what_they_had(survivors, FIRST), FOUR_TOPICS_OF_TWO) == {
         "C0": {"t0": (0,), "t1": (1,), "t2": (0,), "t3": (0,)},
@@ -47,7 +47,7 @@ def test_when_c1_is_gone_the_others_keep_all_and_share_what_it_had():
     }
 
 
-def test_java_s_example_of_unequal_subscriptions_keeps_five_of_five():
+def test_javas_example_of_unequal_subscriptions_sticky():
     members = members_of({"C0": ["t0"], "C1": ["t0", "t1"], "C2": ["t0", "t1", "t2"]})
     topics = layouts({"t0": 1, "t1": 2, "t2": 3})
     first = assign(members, topics)
@@ -84,7 +84,7 @@ def test_two_that_claim_one_partition_the_higher_generation_wins():
     assert assign(members, layouts({"t": 4})) == {"A": {"t": (0, 3)}, "B": {"t": (1, 2)}}
 
 
-def test_two_that_claim_one_partition_in_one_generation_lose_it_both():
+def test_partition_claimed_twice_in_a_generation_is_lost_by_both():
     members = alike("ABC", "t")
     members["A"] = owning("sticky", members["A"], {"t": (0, 1)}, generation=5)
     members["B"] = owning("sticky", members["B"], {"t": (0, 2)}, generation=5)
@@ -99,7 +99,7 @@ def test_an_older_claim_is_no_third_when_two_are_equal():
     assert assign(members, layouts({"t": 3})) == {"A": {"t": (0,)}, "B": {"t": (1,)}, "C": {"t": (2,)}}
 
 
-def test_a_claim_of_a_topic_given_up_does_not_stand_against_an_older_one_of_a_subscriber():
+def test_claim_of_a_dropped_topic_yields_to_an_older_one():
     members = {
         "A": owning("sticky", Subscription(("t",)), {"t": (0,)}, generation=1),
         "B": owning("sticky", Subscription(("u",)), {"t": (0,)}, generation=2),
@@ -115,7 +115,7 @@ def test_claims_of_what_does_not_exist_are_ignored():
     assert assign(members, layouts({"t": 2})) == {"A": {"t": (0,)}, "B": {"t": (1,)}}
 
 
-def test_a_member_that_subscribes_to_nothing_gets_nothing_and_makes_nothing_unequal():
+def test_member_without_topics_gets_nothing():
     members = members_of({"A": [], "B": ["t", "u"], "C": ["u", "t"], "D": ["missing"]})
     result = assign(members, layouts({"t": 2, "u": 2}))
     assert result == {"A": {}, "B": {"t": (0,), "u": (0,)}, "C": {"t": (1,), "u": (1,)}, "D": {}}
@@ -130,7 +130,7 @@ def test_balance_is_reached_through_a_third_member_s_hands():
     assert len(moved(before, result)) == 4
 
 
-def test_new_partitions_are_rearranged_before_any_that_somebody_has_is_moved():
+def test_new_partitions_move_before_owned_ones():
     # Dealt to the least loaded in turn, the new ones leave C1 with too many and C2 with too few.
     members = members_of({"C0": ["t1", "t2"], "C1": ["t0", "t1", "t2"], "C2": ["t0", "t1"]})
     before = {"C0": {"t1": (0,)}}
@@ -139,7 +139,7 @@ def test_new_partitions_are_rearranged_before_any_that_somebody_has_is_moved():
     assert counts(result) == [2, 2, 2]
 
 
-def test_a_static_member_that_restarts_takes_the_place_of_its_former_self():
+def test_restarted_static_member_keeps_its_place():
     topics = layouts({"t": 3})
 
     def group(*ids):
@@ -207,7 +207,7 @@ def test_a_member_that_must_give_gives_what_does_not_match():
     assert assign(with_what_they_had(members, before), topics) == {"M1": {"t": (1, 2)}, "M2": {"t": (0, 3)}}
 
 
-def test_a_member_without_a_rack_and_a_partition_without_racks_match_everything():
+def test_missing_racks_match_everything():
     topics = {"t": in_racks("b", "", "a")}
     members = in_rack(M1="a", M2="", M3="c")
     result = assign(members, topics)

@@ -83,7 +83,7 @@ def wanted(members, topics):
 
 @either
 @given(data=st.data(), groups=unequal, partitions=partition_counts, racks=st.dictionaries(member_ids, rack_ids))
-def test_whatever_is_claimed_all_is_assigned_evenly_and_to_subscribers(name, data, groups, partitions, racks):
+def test_any_claims_give_an_even_assignment(name, data, groups, partitions, racks):
     members = data.draw(claims(name, subscriptions(groups, racks), partitions))
     topics = topics_with_racks(data.draw, partitions)
     result = ASSIGNORS[name]().assign(members, topics)
@@ -135,7 +135,7 @@ def test_equal_subscriptions_move_no_more_than_balance_asks_for(data):
 
 
 @given(data=st.data(), groups=equal)
-def test_when_one_of_equal_subscribers_is_gone_the_others_keep_all(data, groups):
+def test_remaining_equal_subscribers_keep_all(data, groups):
     topics = layouts(data.draw(partition_counts))
     before = StickyAssignor().assign(subscriptions(groups), topics)
     gone = data.draw(st.sampled_from(sorted(groups)))
@@ -155,7 +155,7 @@ def test_where_nothing_has_changed_nothing_changes(name, data, racks):
 
 
 @given(data=st.data())
-def test_cooperative_group_that_changes_settles_in_two_rounds_in_which_who_keeps_reads_on(data):
+def test_cooperative_group_settles_in_two_rounds(data):
     name = "cooperative-sticky"
     members, topics, had = data.draw(with_history(name, unequal))
     members = next_round(name, members, had)
@@ -175,7 +175,7 @@ def test_cooperative_group_ends_where_the_eager_one_does(data):
 
 
 @given(data=st.data(), groups=equal | unequal, partitions=partition_counts, racks=st.dictionaries(member_ids, rack_ids))
-def test_racks_cost_no_balance_and_match_no_less_than_their_neglect(data, groups, partitions, racks):
+def test_racks_cost_no_balance_and_match_at_least_as_well(data, groups, partitions, racks):
     members = subscriptions(groups, racks)
     topics = topics_with_racks(data.draw, partitions)
     heeding = StickyAssignor().assign(members, topics)
@@ -185,7 +185,7 @@ def test_racks_cost_no_balance_and_match_no_less_than_their_neglect(data, groups
 
 
 def with_steps(steps):
-    """As if so much work could go into racks, whatever the number of partitions."""
+    """Limit the work on racks to `steps`, whatever the number of partitions."""
     return patch.multiple(rack_matching, _STEPS=steps, _STEPS_A_PARTITION=0)
 
 
@@ -196,7 +196,7 @@ def with_steps(steps):
     racks=st.dictionaries(member_ids, rack_ids),
     steps=st.integers(0, 100),
 )
-def test_however_little_work_may_go_into_racks_balance_is_the_same(data, groups, partitions, racks, steps):
+def test_balance_is_the_same_for_any_work_on_racks(data, groups, partitions, racks, steps):
     members = data.draw(claims("sticky", subscriptions(groups, racks), partitions))
     topics = topics_with_racks(data.draw, partitions)
     with with_steps(steps):
@@ -208,7 +208,7 @@ def test_however_little_work_may_go_into_racks_balance_is_the_same(data, groups,
 
 
 @given(data=st.data(), racks=st.dictionaries(member_ids, rack_ids))
-def test_where_work_for_racks_does_not_suffice_nobody_moves_for_them(data, racks):
+def test_too_little_work_for_racks_moves_nothing(data, racks):
     members, topics, had = data.draw(with_history("sticky", equal))
     members = {member: attrs.evolve(said, rack_id=racks.get(member, "")) for member, said in members.items()}
     in_racks = topics_with_racks(data.draw, {topic: layout.partitions for topic, layout in topics.items()})
