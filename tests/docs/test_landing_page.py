@@ -41,27 +41,27 @@ def starts(
 
 
 FOUND = {
-    "a chain, and an older commit, or none": [starts(committed=noted(50, 3, "a3")), starts()],
+    "a chain, and an older commit or none": [starts(committed=noted(50, 3, "a3")), starts()],
     "the same link in both": [starts(committed=noted(93, 4, "a4"))],
     "the commit names a link that the table lacks": [
         starts(None, noted(50, 3, "a3")),
         starts(committed=noted(99, 5, "a5")),
     ],
-    "the commit is beyond the chain's end, and no sink has put it there": [starts(committed=CommittedOffset(200))],
-    "the commit lies before the chain's first link, and no sink has put it there": [
+    "the commit is beyond the chain's end, and no sink has made it": [starts(committed=CommittedOffset(200))],
+    "the commit is before the chain's first link, and no sink has made it": [
         starts(attrs.evolve(HEAD, origin=attrs.evolve(ORIGIN, begin=30)), CommittedOffset(29)),
     ],
     "the links are another group's": [starts(origin=Origin(group="other", topic_id=ORIGIN.topic_id))],
-    "the links are of a topic that was made anew, or of another cluster's": [
+    "the links are of a recreated topic, or of another cluster": [
         starts(origin=Origin(group=ORIGIN.group, topic_id="f" * 32)),
         starts(
             attrs.evolve(HEAD, origin=Origin(group=ORIGIN.group, cluster_id="there")),
             origin=Origin(group=ORIGIN.group, cluster_id="here"),
         ),
     ],
-    "the history that says where the chain ends is gone": [],  # the tables' own: ForgottenChainError
-    "the log was cut below what has landed": [starts(log=Log(start=0, end=80))],
-    "retention has removed what has not landed": [starts(log=Log(start=200, end=1000))],
+    "the table has forgotten the chain's end": [],  # the tables' own: ForgottenChainError
+    "the log was truncated below the landed records": [starts(log=Log(start=0, end=80))],
+    "retention deleted records that have not landed": [starts(log=Log(start=200, end=1000))],
 }
 """What the table of the page has in its first column, and what comes to that."""
 
@@ -81,9 +81,9 @@ def test_every_situation_of_the_table_is_tried_below() -> None:
 def test_owner_does_what_the_table_says(found: str) -> None:
     told = table("found")[found]
     for start in FOUND[found]:
-        if told.startswith("begins at the chain's end"):
+        if told.startswith("starts at the chain's end"):
             assert start(False) == Begin(HEAD.to_offset)
-        elif told.startswith("begins at the commit"):
+        elif told.startswith("starts at the commit"):
             assert start(False) == Begin(93)
         else:
             assert told.startswith("stops")
@@ -97,7 +97,7 @@ def test_owner_does_what_the_table_says(found: str) -> None:
 
 
 def test_retentions_are_the_code_s() -> None:
-    [delta, iceberg] = re.findall(r"Delta: (\d+) days, if nobody has set it; Iceberg: (\d+)\)", PLAIN_TEXT)[0]
+    [delta, iceberg] = re.findall(r"Delta: (\d+) days by default; Iceberg: (\d+)\)", PLAIN_TEXT)[0]
     assert (int(delta) * DAY, int(iceberg) * DAY) == (KEPT_BY_DEFAULT, _DEFAULT_AGE_MS / 1000)
     assert "refuses a retention of less than an hour" in PLAIN_TEXT
     assert SHORTEST_RETENTION == 3600
@@ -138,7 +138,7 @@ def test_options_that_are_named_exist() -> None:
 
 
 def test_phases_of_a_landing_are_those_of_the_sentence() -> None:
-    [told] = re.findall(r"own observer tells of: ([\w, ]+), and in the middle", PLAIN_TEXT)
+    [told] = re.findall(r"own observer reports: ([\w, ]+), and in the middle", PLAIN_TEXT)
     assert [Phase(name) for name in told.split(", ")] == [Phase.STAGED, Phase.READY, Phase.WRITTEN, Phase.LINKED]
 
 
