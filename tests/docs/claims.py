@@ -47,7 +47,8 @@ CLAIMS: Claims = {
         for client in ("sarama", "kafka-python", "aiokafka", "confluent-kafka")
     },
     ("docs/coming-from-spark", "python"): (f"{_COMING}program_lands_what_the_transform_makes",),
-    ("docs/coming-from-spark", "toml"): (f"{_COMING}app_file_for_spark_s_users_is_one",),
+    ("docs/coming-from-spark", "toml"): (f"{_COMING}app_file_is_one",),
+    ("docs/coming-from-kafka-connect", "toml"): (f"{_COMING}app_file_is_one",),
     ("docs/cli", "indented"): ("tests/docs/test_every_block.py::test_extras_that_are_to_be_installed_exist",),
     **_of("configuration", {"python": "python_runs_as_it_stands_there"}),
     **_of("fetching", {"python": "handler_reads_all_and_marks_it " * 2}),

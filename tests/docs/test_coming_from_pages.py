@@ -30,7 +30,7 @@ from tests.docs.pages import DOCS, blocks, page
 from tests.group.kit import deadline, eventually, fill, orders
 
 CLIENTS = ["sarama", "kafka-python", "aiokafka", "confluent-kafka"]
-SOURCES = [*CLIENTS, "spark"]
+SOURCES = [*CLIENTS, "spark", "kafka-connect"]
 MODULES = [import_module(name) for name in ("sarameya", "sarameya.testing", "sarameya_handlers", "sarameya.observe")]
 OPTIONS = {field.name for kind in (Config, App, ServiceSection) for field in attrs.fields(kind)}
 SINK = set(inspect.signature(SparkSink.__init__).parameters) | {"value_format"}
@@ -111,12 +111,26 @@ def is_sarama_s(name: str) -> bool:
     return name in SARAMAS
 
 
+CONNECTS = {"connector.class", "name", "topics", "topics.regex", "tasks.max", "key.converter", "value.converter"}
+CONNECTS |= {"transforms", "errors.tolerance", "errors.retry.timeout", "offset.flush.interval.ms"}
+CONNECTS |= {"errors.deadletterqueue.topic.name", "errors.deadletterqueue.context.headers.enable"}
+CONNECTS |= {"consumer.override.auto.offset.reset", "consumer.override.isolation.level"}
+CONNECTS |= {f"SinkTask.{method}" for method in ("put", "open", "close", "preCommit")}
+CONNECTS |= {f"SinkTaskContext.{method}" for method in ("offset", "pause", "resume", "timeout")}
+"""Properties and methods of Kafka Connect 4.1 (connect-runtime and connect-api), looked up in its jars."""
+
+
+def is_kafka_connect_s(name: str) -> bool:
+    return name in CONNECTS
+
+
 THEIRS = {
     "sarama": is_sarama_s,
     "kafka-python": is_kafka_python_s,
     "aiokafka": is_aiokafka_s,
     "confluent-kafka": is_confluent_s,
     "spark": is_spark_s,
+    "kafka-connect": is_kafka_connect_s,
 }
 
 
@@ -243,8 +257,9 @@ def test_program_lands_what_the_transform_makes(tmp_path: Path) -> None:
     assert set(landed["customer"].to_pylist()) == {"ann"}
 
 
-def test_app_file_for_spark_s_users_is_one(tmp_path: Path) -> None:
-    [text] = blocks(page("coming-from-spark"), "toml")
+@pytest.mark.parametrize("source", ["spark", "kafka-connect"])
+def test_app_file_is_one(tmp_path: Path, source: str) -> None:
+    [text] = blocks(page(f"coming-from-{source}"), "toml")
     (tmp_path / "landing.toml").write_text(text)
     app = load_app(tmp_path / "landing.toml")
     options = tomllib.loads(text)["handler"]["options"]

@@ -72,7 +72,7 @@ def test_every_path_is_there_and_no_other() -> None:
 
 
 def test_states_are_all_there_in_their_order() -> None:
-    table = PAGE.partition("| state | what it says |")[2].partition("\n\n")[0]
+    table = PAGE.partition("| state | meaning |")[2].partition("\n\n")[0]
     assert re.findall(r"^\| ([a-z ]+) \|", table, re.MULTILINE) == [str(activity) for activity in Activity]
 
 
