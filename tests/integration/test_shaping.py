@@ -26,7 +26,6 @@ from pyspark.sql.types import (
 
 from sarameya import HandlerError
 from sarameya_handlers.registry import Registry, RegistryOptions
-from sarameya_handlers.spark.shaping.conforming import conform
 from sarameya_handlers.spark.shaping.decode_options import Decode
 from sarameya_handlers.spark.shaping.errors import SchemaMismatchError, ShapeError, TooManyPartitionsError
 from sarameya_handlers.spark.shaping.partitions import (
@@ -35,6 +34,7 @@ from sarameya_handlers.spark.shaping.partitions import (
     require_partition_columns,
     with_event_date,
 )
+from sarameya_handlers.spark.shaping.row_conversion import conform
 from sarameya_handlers.spark.shaping.schemas import compare
 from sarameya_handlers.spark.shaping.shaping import BadRecord, Shaping
 from tests.integration.lake_stage import either

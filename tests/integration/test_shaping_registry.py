@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from sarameya import Consumer, TopicPartition
 from sarameya_handlers.registry import RegistryError
 from sarameya_handlers.spark.shaping.errors import ShapeError
-from sarameya_handlers.spark.shaping.protobuf_columns import message_class
+from sarameya_handlers.spark.shaping.formats.protobuf_columns import message_class
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Landing
 from tests.integration.real_kafka import RealKafka

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sarameya_handlers.spark.shaping.decode_options import Decode
-from sarameya_handlers.spark.shaping.json_faults import fault_of
+from sarameya_handlers.spark.shaping.formats.json_faults import describe_fault
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from tests.integration.lake_stage import either
 from tests.integration.shaping.stage import Stage, column
@@ -205,7 +205,7 @@ def test_fault_55_spark_refuses_what_a_strict_decoder_does(spark: Any, tmp_path:
     landing = Stage(tmp_path).landing(values)
     kind = spark.createDataFrame([], f"kind struct<{DDL}>").schema["kind"].dataType
     refused = {values[bad.offset - 100] for bad in SHAPING.unreadable(spark, landing)}
-    assert refused == {value for value in values if fault_of(value, kind) is not None}
+    assert refused == {value for value in values if describe_fault(value, kind) is not None}
     good = [value for value in values if value not in refused]
     if good:
         assert SHAPING.frame(spark, Stage(tmp_path).landing(good)).selectExpr("to_json(value)").collect()

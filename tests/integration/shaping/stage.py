@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from sarameya import TopicPartition
 from sarameya.arrow import kafka_schema
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
-from sarameya_handlers.spark.shaping.protobuf_columns import message_class
+from sarameya_handlers.spark.shaping.formats.protobuf_columns import message_class
 from sarameya_handlers.spark.tables.table import Landing
 
 START = 1_700_000_000_000_000

@@ -18,13 +18,13 @@ from sarameya_handlers.spark.delta.constraints import requirements
 from sarameya_handlers.spark.delta.errors import condition_of, is_missing, is_overtaken
 from sarameya_handlers.spark.delta.place import Place
 from sarameya_handlers.spark.errors import cause_of
-from sarameya_handlers.spark.shaping.conforming import conform
 from sarameya_handlers.spark.shaping.partitions import (
     directory_rules,
     require_few_partitions,
     require_partition_columns,
     require_utc,
 )
+from sarameya_handlers.spark.shaping.row_conversion import conform
 from sarameya_handlers.spark.shaping.schemas import compare
 from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all, with_checks
 from sarameya_handlers.spark.tables.staged_files import require_readable

@@ -19,8 +19,8 @@ from sarameya_handlers.spark.iceberg.history import LINK_PROPERTY, wap_id
 from sarameya_handlers.spark.iceberg.marks import ChainMark, superseded
 from sarameya_handlers.spark.iceberg.schema import create_table, missing_columns, partition_values
 from sarameya_handlers.spark.iceberg.table_state import TableState, exists, refresh
-from sarameya_handlers.spark.shaping.conforming import conform
 from sarameya_handlers.spark.shaping.partitions import require_few_partitions
+from sarameya_handlers.spark.shaping.row_conversion import conform
 from sarameya_handlers.spark.shaping.schemas import compare
 from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all, not_null, with_checks
 from sarameya_handlers.spark.tables.expressions import literal, quoted

@@ -71,7 +71,7 @@ class DirectorySchema:
         Raises:
             SchemaMismatchError: They differ in a way that is not allowed.
         """
-        from sarameya_handlers.spark.shaping.conforming import conform
+        from sarameya_handlers.spark.shaping.row_conversion import conform
         from sarameya_handlers.spark.shaping.schemas import by_name, compare
 
         number, table = self._newest()

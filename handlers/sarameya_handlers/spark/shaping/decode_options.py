@@ -1,4 +1,4 @@
-"""How a column of bytes is to be decoded, as a sink's options say it. Every check raises ConfigError; no Spark here."""
+"""Options for decoding a column of bytes. Every check raises ConfigError; no Spark here."""
 
 from __future__ import annotations
 
@@ -21,17 +21,21 @@ _HEADERS = ("registry", "none")
 
 @attrs.frozen(slots=True, kw_only=True)
 class Decode:
-    """How one column is decoded. `framed`: before each record stands the id of its schema in a registry.
+    """Decoding of one column.
 
-    `schema` is what its columns are made by: for "json" their DDL (`id bigint, name string`), for "avro" a schema's
-    JSON, for "protobuf" a descriptor set (of `protoc --include_imports --descriptor_set_out`). Without it, it is
-    that of the registry's `subject` (by default the topic's, `orders-value`) in `version`.
+    Attributes:
+        format: One of FORMATS.
+        schema: Its columns: DDL for "json" (`id bigint, name string`), a schema's JSON for "avro", a descriptor set for
+            "protobuf" (of `protoc --include_imports --descriptor_set_out`). None for the registry's.
+        subject: Subject in the registry; None for the topic's own (`orders-value`).
+        version: The subject's version.
+        framed: True if the id of its schema in a registry precedes each record.
     """
 
     format: str = "bytes"
     schema: str | bytes | None = None
     message: str | None = None
-    """Protobuf's message, by its full name (`shop.Order`); by default the first one of the registry's schema."""
+    """Full name of Protobuf's message (`shop.Order`). Default: the first message of the registry's schema."""
     subject: str | None = None
     version: int | str = "latest"
     framed: bool = False
@@ -75,7 +79,7 @@ class Decode:
 
     @classmethod
     def from_options(cls, column: str, options: Mapping[str, Any], *, has_registry: bool) -> Self:
-        """How `column` ("key" or "value") is decoded; the options are called `<column>_format` and so on."""
+        """Read the options of `column` ("key" or "value"), named `<column>_format` and so on. Raises ConfigError."""
         given = {name: options[f"{column}_{name}"] for name in _OPTIONS if f"{column}_{name}" in options}
         try:
             for name, value in given.items():

@@ -1,4 +1,4 @@
-"""What is wrong with how records are shaped, rather than with one of them: trying again does not help."""
+"""Errors of schemas, transforms and options, rather than of single records. Retrying does not help."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from sarameya_handlers.spark.errors import LandingError
 
 
 class ShapeError(LandingError):
-    """What was asked for cannot be made of these records: a schema, a transform or its SQL has to be changed."""
+    """The records cannot be converted as requested: a schema, a transform or its SQL must be changed."""
 
     retriable = False
 
 
 class SchemaMismatchError(ShapeError):
-    """Rows and table have different columns, or types."""
+    """Rows and table have different columns or types."""
 
 
 class TooManyPartitionsError(ShapeError):
-    """A landing would touch more of the table's partitions than it may: it would be a file for each few records."""
+    """A batch would touch too many of the table's partitions, with a file for every few records."""

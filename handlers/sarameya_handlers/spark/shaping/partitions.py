@@ -1,8 +1,8 @@
-"""The partitions of a table that a landing touches: their columns are there, and there are not too many of them.
+"""Partitions of a table that a batch touches: their columns must exist, and they must be few.
 
-A landing writes a file for each partition that it touches. Records whose times are garbage (before 1970, in 2099, all
-over a century) would make it a file for each record: it is stopped before that, and `with_event_date` keeps it from
-happening.
+A batch writes one file for each partition that it touches. Records with garbage timestamps (before 1970, in 2099, all
+over a century) would produce a file for every record. Such a batch is stopped before that, and `with_event_date`
+prevents it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 _SHOWN = 5
 _UTC = ("UTC", "ETC/UTC", "GMT", "Z", "+00:00")
 _NULL = "__HIVE_DEFAULT_PARTITION__"
-"""Names the directory of null."""
+"""Directory name for null."""
 _ESCAPED = r"""[\x01-\x1f"#%'*/:=?\\\x7f{\[\]^]"""
-"""Characters of which Spark makes three in a directory's name: `%2F`, for example."""
+"""Characters that Spark escapes with three in directory names, such as `%2F`."""
 
 
 def with_event_date(
@@ -38,14 +38,20 @@ def with_event_date(
     column: str = "timestamp",
     name: str = "event_date",
 ) -> DataFrame:
-    """The frame with the day of a timestamp (in the session's time zone), to partition a table by; for a transform.
+    """Add the day of a timestamp, in the session's time zone, as a partition column. For use in a transform.
 
         def shaped(batch):
             return with_event_date(batch, "2020-01-01", "2039-12-31")
 
-    The day is null where it is not between `earliest` and `latest`, both included: records with garbage for a time
-    share one partition, whatever they say. In SQL: `case when date(timestamp) between '2020-01-01' and '2039-12-31'
-    then date(timestamp) end as event_date`.
+    The day is null outside `earliest` to `latest`, so that records with garbage timestamps share one partition. In SQL:
+    `case when date(timestamp) between '2020-01-01' and '2039-12-31' then date(timestamp) end as event_date`.
+
+    Args:
+        frame: The rows.
+        earliest: First valid day.
+        latest: Last valid day.
+        column: Name of the timestamp column.
+        name: Name of the new column.
     """
     day = f"to_date({quoted(column)})"
     within = f"{day} between to_date('{_day(earliest)}') and to_date('{_day(latest)}')"
@@ -59,30 +65,30 @@ def _day(day: datetime.date | str) -> str:
 
 
 def require_partition_columns(frame: DataFrame, columns: Sequence[str]) -> None:
-    """Raise SchemaMismatchError unless the rows have these columns, and a table can be partitioned by their types."""
-    there = by_name(frame.schema)
-    missing = [column for column in columns if column.lower() not in there]
+    """Raise SchemaMismatchError unless the rows have these columns, with types usable for partitions."""
+    fields = by_name(frame.schema)
+    missing = [column for column in columns if column.lower() not in fields]
     if missing:
         raise SchemaMismatchError(
             f"the rows have no {', '.join(missing)} to partition the table by, only {', '.join(frame.columns)}: "
             "make it in the transform"
         )
     for column in columns:
-        kind = there[column.lower()].dataType.simpleString()
+        kind = fields[column.lower()].dataType.simpleString()
         if kind.startswith(("struct", "array", "map", "variant", "binary")):
             raise SchemaMismatchError(f"no table can be partitioned by {column}, whose type is {kind}")
 
 
 def directory_rules(schema: StructType, columns: Sequence[str]) -> Iterator[Requirement]:
-    """Return what text has to fulfil that names directories (`city=Ulm`), one for each value of a partition column.
+    """Yield the requirements on text that names directories (`city=Ulm`), one per text column among these.
 
-    Where it does not, Spark fails in a way that looks as if it may pass, or what is read back is another value.
+    For text that violates them, Spark fails with an error that looks temporary, or reads back another value.
     """
     from pyspark.sql.types import StringType
 
-    there = by_name(schema)
+    fields = by_name(schema)
     for column in columns:
-        field = there[column.lower()]
+        field = fields[column.lower()]
         if not isinstance(field.dataType, StringType):
             continue
         value, room = quoted(field.name), NAME_BYTES - len(f"{field.name}=".encode())
@@ -98,14 +104,14 @@ def directory_rules(schema: StructType, columns: Sequence[str]) -> Iterator[Requ
 def require_utc(spark: SparkSession, frame: DataFrame, columns: Sequence[str]) -> None:
     """Raise ShapeError for a timestamp among these columns, unless the session's time zone is UTC.
 
-    Delta writes it as local time, in which an hour of each year is there twice, and reads an instant of the other one.
+    Delta writes it as local time, in which one hour of each year occurs twice, and reads back the wrong one of the two.
     """
     from pyspark.sql.types import TimestampType
 
-    there = by_name(frame.schema)
+    fields = by_name(frame.schema)
     zone = str(spark.conf.get("spark.sql.session.timeZone"))
     for column in columns:
-        if isinstance(there[column.lower()].dataType, TimestampType) and zone.upper() not in _UTC:
+        if isinstance(fields[column.lower()].dataType, TimestampType) and zone.upper() not in _UTC:
             raise ShapeError(
                 f"the table is partitioned by {column}, a timestamp, and the session's time zone is {zone}: set "
                 "spark.sql.session.timeZone to UTC, or partition by the date"
@@ -113,9 +119,9 @@ def require_utc(spark: SparkSession, frame: DataFrame, columns: Sequence[str]) -
 
 
 def count_partitions(frame: DataFrame, columns: Sequence[str], limit: int) -> int:
-    """How many different values these columns have together, up to one more than `limit`.
+    """Count the different values of these columns together, up to `limit` + 1.
 
-    A job of Spark's, which computes of the rows what these columns need, and nothing else.
+    Runs a Spark job that computes only what these columns need.
     """
     return len(_partitions(frame, columns, limit))
 
@@ -123,9 +129,9 @@ def count_partitions(frame: DataFrame, columns: Sequence[str], limit: int) -> in
 def require_few_partitions(
     frame: DataFrame, columns: Sequence[str], limit: int, rules: Collection[Requirement] = ()
 ) -> None:
-    """Raise TooManyPartitionsError where there are more than `limit`; count as `count_partitions` does.
+    """Raise TooManyPartitionsError for more than `limit` partitions, counted as `count_partitions` does.
 
-    Spark raises where a value breaks one of the `rules`.
+    Spark raises an error if a value violates one of the `rules`.
     """
     found = _partitions(frame, columns, limit, rules)
     if len(found) > limit:
@@ -137,7 +143,7 @@ def require_few_partitions(
 
 
 def _partitions(frame: DataFrame, columns: Sequence[str], limit: int, rules: Collection[Requirement] = ()) -> list[str]:
-    """As text: not every timestamp that Spark has is one of Python's."""
+    """Return the partitions as text: Python's datetime cannot represent each of Spark's timestamps."""
     names = [quoted(name) for name in columns]
     if not names:
         return [""]

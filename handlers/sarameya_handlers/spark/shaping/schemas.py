@@ -1,8 +1,8 @@
-"""What differs between the rows of a landing and the table that they are for, in words. Pure: no Spark session.
+"""Differences between the rows of a batch and their table, in words. Pure: no Spark session.
 
-Columns are met by name, not by place, and upper and lower case are the same, as they are to Spark. Fields of structs,
-also in arrays and maps, are columns with a dotted path: `value.city`, `tags.element.name`. Adapters `compare` before
-they write, stop with `Differences.problem`, and may let `conforming.conform` make the rows what the table wants.
+Columns are matched by name, not by position, and ignoring case, as Spark does. Fields of structs, also in arrays and
+maps, are columns with a dotted path: `value.city`, `tags.element.name`. Tables call `compare` before they write, refuse
+rows with a `Differences.problem`, and may convert the rows (row_conversion.py).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, DecimalType, StructField, StructType
 
 _INTEGERS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
-"""Integer types from narrow to wide, and the digits that a decimal needs to hold them (Spark's own count)."""
+"""Integer types from narrow to wide, with the number of decimal digits that hold them (Spark's own count)."""
 _EXACT_IN_DOUBLE = ("tinyint", "smallint", "int", "float")
 
 
 @attrs.frozen(slots=True)
 class Column:
-    """A column that only one side has, or that one side allows nulls in and the other does not."""
+    """A column of only one side, or one that is nullable on one side only."""
 
     path: str
     type: str
@@ -35,7 +35,7 @@ class Column:
 
 
 @attrs.frozen(slots=True)
-class Change:
+class TypeChange:
     """A column that both sides have, with different types."""
 
     path: str
@@ -48,60 +48,62 @@ class Change:
 
 @attrs.frozen(slots=True, kw_only=True)
 class Differences:
-    """What the rows have and the table has not, and so on; all empty where they are the same."""
+    """Differences of rows and table; all empty if there are none."""
 
     added: tuple[Column, ...] = ()
-    """Columns that the table lacks. What evolves a schema adds them."""
+    """Columns that the table lacks. Schema evolution adds them."""
     missing: tuple[Column, ...] = ()
-    """Columns that the rows lack: null in what is landed, an error where the table allows no nulls."""
-    widened: tuple[Change, ...] = ()
-    """Columns whose values all fit into the table's wider type: they are cast, nothing is lost."""
-    changed: tuple[Change, ...] = ()
-    """Columns whose types do not go together."""
+    """Columns that the rows lack. They become null, or an error if the table requires them."""
+    widened: tuple[TypeChange, ...] = ()
+    """Columns whose values all fit into the table's wider type. They are cast without loss."""
+    changed: tuple[TypeChange, ...] = ()
+    """Columns with incompatible types."""
     nulls: tuple[Column, ...] = ()
-    """The table's columns that allow no nulls, where the rows may have some. A row that does have one is refused when
-    it is written."""
+    """Required columns of the table that are nullable in the rows. A row with a null is refused when it is written."""
 
     def __bool__(self) -> bool:
         return bool(self.added or self.missing or self.widened or self.changed or self.nulls)
 
     def problem(self, *, evolve_schema: bool) -> str | None:
-        """Why the rows cannot be appended, and what to do about it; None if they can."""
-        told = []
+        """Return why the rows cannot be appended, and what to do; None if they can."""
+        problems = []
         if self.changed:
-            told.append(
+            problems.append(
                 f"the types of {_listed(self.changed)} do not go together: "
                 "cast them in the transform, or change the table's"
             )
         required = [column for column in self.missing if not column.nullable]
         if required:
-            told.append(f"the rows have no {_listed(required)}: add it in the transform, or let the table's be null")
+            problems.append(
+                f"the rows have no {_listed(required)}: add it in the transform, or let the table's be null"
+            )
         if self.added and not evolve_schema:
-            told.append(
+            problems.append(
                 f"the table has no {_listed(self.added)}: add it to the table, leave it out in the transform, "
                 "or set evolve_schema = true"
             )
-        return "; ".join(told) or None
+        return "; ".join(problems) or None
 
     def require(self, table: str, *, evolve_schema: bool) -> None:
-        """Raise SchemaMismatchError, which names `table`, where there is a `problem`."""
+        """Raise SchemaMismatchError, with the table's name, if there is a `problem`."""
         if problem := self.problem(evolve_schema=evolve_schema):
             raise SchemaMismatchError(f"the rows do not fit {table}: {problem}")
 
 
 def compare(rows: StructType, table: StructType) -> Differences:
-    """What differs between the schema of a landing's rows and that of the table.
+    """Compare the schema of rows with that of their table.
 
-    Raises SchemaMismatchError where either has two columns of one name, which nobody could tell apart.
+    Raises:
+        SchemaMismatchError: One of them has two columns of one name, which cannot be distinguished.
     """
-    found: dict[str, list[Column | Change]] = {}
+    found: dict[str, list[Column | TypeChange]] = {}
     for kind, what in _struct(rows, table, ""):
         found.setdefault(kind, []).append(what)
     return Differences(**{kind: tuple(what) for kind, what in found.items()})  # type: ignore[arg-type]
 
 
 def by_name(struct: StructType, path: str = "") -> dict[str, StructField]:
-    """The fields of a struct by their names in lower case. Raises SchemaMismatchError for two of one name."""
+    """Return the fields of a struct by lower-case name. Raises SchemaMismatchError for two of one name."""
     fields: dict[str, StructField] = {}
     for field in struct.fields:
         if fields.setdefault(field.name.lower(), field) is not field:
@@ -111,7 +113,7 @@ def by_name(struct: StructType, path: str = "") -> dict[str, StructField]:
     return fields
 
 
-_Found = Iterator[tuple[str, Column | Change]]
+_Found = Iterator[tuple[str, Column | TypeChange]]
 
 
 def _struct(rows: StructType, table: StructType, path: str) -> _Found:
@@ -139,12 +141,12 @@ def _types(rows: DataType, table: DataType, path: str) -> _Found:
         yield from _types(rows.keyType, table.keyType, f"{path}.key")
         yield from _types(rows.valueType, table.valueType, f"{path}.value")
     elif rows.simpleString() != table.simpleString():
-        change = Change(path, rows.simpleString(), table.simpleString())
+        change = TypeChange(path, rows.simpleString(), table.simpleString())
         yield ("widened" if _fits(rows, table) else "changed"), change
 
 
 def _fits(rows: DataType, table: DataType) -> bool:
-    """Whether each value of the one type is exactly one of the other."""
+    """Return whether each value of the first type can be represented exactly in the second."""
     from pyspark.sql.types import DecimalType, NullType
 
     one, other = rows.simpleString(), table.simpleString()
@@ -161,7 +163,7 @@ def _fits(rows: DataType, table: DataType) -> bool:
 
 
 def _digits(number: DataType | DecimalType) -> tuple[float, int]:
-    """How many digits a type may have before and after the point; infinitely many for what is no exact number."""
+    """Return the most digits of a type before and after the point; infinitely many for types that are not exact."""
     from pyspark.sql.types import DecimalType
 
     if isinstance(number, DecimalType):
@@ -173,7 +175,7 @@ def _column(field: StructField, path: str) -> Column:
     return Column(path + field.name, field.dataType.simpleString(), field.nullable)
 
 
-def _listed(what: list[Column] | tuple[Column | Change, ...]) -> str:
+def _listed(what: list[Column] | tuple[Column | TypeChange, ...]) -> str:
     shown = [str(one) for one in what[:_SHOWN]]
     return ", ".join(shown) + (f" and {len(what) - _SHOWN} more" if len(what) > _SHOWN else "")
 

@@ -1,4 +1,4 @@
-"""What is made of a landing's staged records before a table gets them: decoding, then a transform, in Python or SQL."""
+"""Conversion of an attempt's staged records into rows: decoding, then a transform in Python or SQL."""
 
 from __future__ import annotations
 
@@ -12,15 +12,21 @@ import attrs
 from sarameya import ConfigError, HandlerError, install_command
 from sarameya_handlers.registry import Registry, RegistryOptions, SchemaKind
 from sarameya_handlers.spark.options import load_transform
-from sarameya_handlers.spark.shaping.avro_codec import AvroCodec
 from sarameya_handlers.spark.shaping.decode_options import COLUMNS, DECODE_OPTIONS, Decode
 from sarameya_handlers.spark.shaping.errors import ShapeError
-from sarameya_handlers.spark.shaping.framing import Readers
-from sarameya_handlers.spark.shaping.json_codec import JsonCodec, StringCodec
-from sarameya_handlers.spark.shaping.plans import Codec, Plan, surveyed
-from sarameya_handlers.spark.shaping.protobuf_codec import ProtobufCodec
-from sarameya_handlers.spark.shaping.transforms import analysed, flattened, queried, said_in_a_line, transformed
-from sarameya_handlers.spark.shaping.wire import Prefix
+from sarameya_handlers.spark.shaping.formats.avro_codec import AvroCodec
+from sarameya_handlers.spark.shaping.formats.framing import ReaderSchemas
+from sarameya_handlers.spark.shaping.formats.json_codec import JsonCodec, StringCodec
+from sarameya_handlers.spark.shaping.formats.plans import ColumnCodec, Plan, survey_column
+from sarameya_handlers.spark.shaping.formats.protobuf_codec import ProtobufCodec
+from sarameya_handlers.spark.shaping.formats.wire import Prefix
+from sarameya_handlers.spark.shaping.transforms import (
+    analyze,
+    apply_transform,
+    flatten_value,
+    run_query,
+    with_shape_errors,
+)
 from sarameya_handlers.spark.tables.staged_files import KAFKA_COLUMNS, staged_columns, staged_frame
 from sarameya_handlers.spark.tables.table import Landing
 
@@ -36,7 +42,7 @@ SHAPING_OPTIONS = (*DECODE_OPTIONS, "flatten", "transform", "transform_sql", "re
 
 @attrs.frozen(slots=True)
 class BadRecord:
-    """A record of a landing that cannot be decoded, and why, in words."""
+    """A record that cannot be decoded, with the reason."""
 
     offset: int
     reason: str
@@ -54,10 +60,17 @@ def _check_flag(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
 
 @attrs.frozen(slots=True, kw_only=True)
 class Shaping:
-    """A `Shape`: key and value are decoded, `flatten` puts the fields of the value in its place, beside the other
-    columns, and `transform(DataFrame)`, or `transform_sql` with `batch` for a table, makes of that what is landed.
+    """A `Shape` that decodes key and value, then applies a transform. Without options, rows are the records unchanged.
 
-    Without any of them rows are the records as they are. Registry and schemas belong to it: one for each sink.
+    Registry and schemas belong to it, so each sink needs its own.
+
+    Attributes:
+        key: Decoding of the key.
+        value: Decoding of the value.
+        flatten: True to put the value's fields in its place, beside the other columns.
+        transform: Function that makes a DataFrame of a DataFrame.
+        transform_sql: The same as a query of the table `batch`.
+        registry: Schema registry.
     """
 
     key: Decode = attrs.field(factory=Decode)
@@ -66,18 +79,18 @@ class Shaping:
     transform: Transform | None = None
     transform_sql: str | None = attrs.field(default=None, validator=_check_sql)
     registry: Registry | None = None
-    _codecs: Mapping[str, Codec] = attrs.field(init=False, repr=False)
+    _codecs: Mapping[str, ColumnCodec] = attrs.field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         if self.transform is not None and self.transform_sql is not None:
             raise ConfigError("transform_sql", self.transform_sql, "must not be there beside transform")
         if self.flatten and self.value.format in ("bytes", "string"):
             raise ConfigError("flatten", True, f"needs a value with fields, and its format is {self.value.format!r}")
-        object.__setattr__(self, "_codecs", self._made_codecs())
+        object.__setattr__(self, "_codecs", self._build_codecs())
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
-        """From those of a sink's options that are `SHAPING_OPTIONS`; others are not looked at. Raises ConfigError."""
+        """Build from the `SHAPING_OPTIONS` among a sink's options; ignores others. Raises ConfigError."""
         registry = Registry(RegistryOptions.from_options(options["registry"])) if "registry" in options else None
         decodes = {
             column: Decode.from_options(column, options, has_registry=registry is not None) for column in COLUMNS
@@ -97,18 +110,18 @@ class Shaping:
         return not self._codecs and self.transform is None and self.transform_sql is None
 
     def frame(self, spark: SparkSession, landing: Landing) -> DataFrame:
-        """See `Shape`. Raises ShapeError for what is wrong with schemas, transform or SQL, and RegistryError."""
+        """Return an attempt's rows. Raises ShapeError for wrong schemas, transform or SQL, and RegistryError."""
         return self.frames(spark, [landing])[0]
 
     def frames(self, spark: SparkSession, landings: Sequence[Landing]) -> list[DataFrame]:
-        """The rows of several landings; those of one topic have the same columns, whatever is registered meanwhile."""
+        """Return several attempts' rows. Those of one topic have the same columns, even if schemas change meanwhile."""
         plans = self._plans(landings)
         return [self._shaped(spark, landing, plans[landing.link.key.topic]) for landing in landings]
 
     def unreadable(self, spark: SparkSession, landing: Landing) -> Sequence[BadRecord]:
-        """The records of a landing that cannot be decoded, by their offsets: to be asked when it has failed.
+        """Return the records of an attempt that cannot be decoded, by offset. Meant for attempts that failed.
 
-        All others can be; what a transform makes of them, it does not know. Raises RegistryError.
+        All others can be decoded; whether a transform accepts them is not checked. Raises RegistryError.
         """
         staged = _file_of(landing)
         plans = self._plans([landing])[landing.link.key.topic]
@@ -118,16 +131,18 @@ class Shaping:
         frame = staged_frame(spark, landing)
         found: dict[int, str] = {}
         for column, plan in plans.items():
-            bad = _bad_in(column, getattr(self, column).format, plan, self._codecs[column], frame, records)
+            bad = _bad_records(column, getattr(self, column).format, plan, self._codecs[column], frame, records)
             found = {**bad, **found}
         return [BadRecord(offset, found[offset]) for offset in sorted(found)]
 
     def check(self, spark: SparkSession) -> None:
-        """Whether Spark can do what is asked for, as far as that can be said without a record: packages, fixed schemas,
-        SQL. Raises HandlerError.
+        """Check that Spark can do what the options say, without any record: packages, fixed schemas, SQL.
 
-        What a registry has is not asked for, since a topic that is new has no schema there, and no transform in Python
-        is called.
+        Does not look up schemas in a registry, since a new topic has none there, and does not call a transform in
+        Python.
+
+        Raises:
+            HandlerError: Something is missing or wrong.
         """
         try:
             for decode in (self.key, self.value):
@@ -136,13 +151,13 @@ class Shaping:
             if not probes and self.transform_sql is None:
                 return
             nothing = spark.createDataFrame([], KAFKA_COLUMNS)
-            decoded = said_in_a_line("decoding", lambda: analysed(_decoded(nothing, probes)))
+            decoded = with_shape_errors("decoding", lambda: analyze(_decode(nothing, probes)))
             if self.transform is None and all(codec.with_message is None for codec in self._codecs.values()):
-                self._transformed(spark, flattened(decoded) if self.flatten else decoded)
+                self._transform(spark, flatten_value(decoded) if self.flatten else decoded)
         except ShapeError as error:
             raise HandlerError(f"records cannot be shaped as the options say: {error}") from error
 
-    def _made_codecs(self) -> dict[str, Codec]:
+    def _build_codecs(self) -> dict[str, ColumnCodec]:
         made = {}
         for column in COLUMNS:
             decode: Decode = getattr(self, column)
@@ -153,7 +168,7 @@ class Shaping:
         return made
 
     def _plans(self, landings: Sequence[Landing]) -> dict[str, dict[str, Plan]]:
-        """By topic and column."""
+        """Make the plans by topic and column."""
         prefixes: dict[str, dict[str, dict[bytes, Prefix]]] = {}
         framed = [column for column, codec in self._codecs.items() if codec.with_message is not None]
         for landing in landings:
@@ -162,7 +177,7 @@ class Shaping:
                 continue
             records = staged_columns(_file_of(landing), framed)
             for column in framed:
-                survey = surveyed(self._codecs[column], records[column])
+                survey = survey_column(self._codecs[column], records[column])
                 if survey:
                     of_topic[column].update(survey.prefixes)
         return {
@@ -172,16 +187,16 @@ class Shaping:
 
     def _shaped(self, spark: SparkSession, landing: Landing, plans: Mapping[str, Plan]) -> DataFrame:
         frame = staged_frame(spark, landing)
-        decoded = said_in_a_line("decoding", lambda: _decoded(frame, plans))
-        return self._transformed(spark, flattened(decoded) if self.flatten else decoded)
+        decoded = with_shape_errors("decoding", lambda: _decode(frame, plans))
+        return self._transform(spark, flatten_value(decoded) if self.flatten else decoded)
 
-    def _transformed(self, spark: SparkSession, frame: DataFrame) -> DataFrame:
+    def _transform(self, spark: SparkSession, frame: DataFrame) -> DataFrame:
         if self.transform_sql is not None:
-            return queried(spark, frame, self.transform_sql)
-        return frame if self.transform is None else transformed(frame, self.transform)
+            return run_query(spark, frame, self.transform_sql)
+        return frame if self.transform is None else apply_transform(frame, self.transform)
 
 
-def _codec(column: str, decode: Decode, registry: Registry | None) -> Codec | None:
+def _codec(column: str, decode: Decode, registry: Registry | None) -> ColumnCodec | None:
     schema = decode.schema
     common: dict[str, Any] = {"column": column, "registry": registry, "subject": decode.subject}
     if decode.format == "bytes":
@@ -189,7 +204,7 @@ def _codec(column: str, decode: Decode, registry: Registry | None) -> Codec | No
     if decode.format == "string":
         return StringCodec()
     if registry is not None and schema is None:
-        common["readers"] = Readers(registry, SchemaKind[decode.format.upper()], decode.version)
+        common["readers"] = ReaderSchemas(registry, SchemaKind[decode.format.upper()], decode.version)
     if decode.format == "json":
         return JsonCodec(ddl=cast("str | None", schema), **common)
     if decode.format == "avro":
@@ -197,23 +212,25 @@ def _codec(column: str, decode: Decode, registry: Registry | None) -> Codec | No
     return ProtobufCodec(descriptors=cast("bytes | None", schema), message=decode.message, **common)
 
 
-def _bad_in(column: str, kind: str, plan: Plan, codec: Codec, frame: DataFrame, records: pa.Table) -> dict[int, str]:
-    """Offset -> why the record's `column` cannot be decoded."""
-    survey = surveyed(codec, records[column])
+def _bad_records(
+    column: str, kind: str, plan: Plan, codec: ColumnCodec, frame: DataFrame, records: pa.Table
+) -> dict[int, str]:
+    """Return why records' `column` cannot be decoded, by offset."""
+    survey = survey_column(codec, records[column])
     offsets = records["offset"]
     bad = {}
     if survey:
         for row, reason in survey.rows_of({**survey.problems, **plan.unknown}):
             bad[offsets[row].as_py()] = f"{column}: {reason}"
     for offset, what in plan.undecodable(frame, column, records).items():
-        written = f", written with schema {survey.prefix_of(offset, offsets).schema_id}" if survey else ""
-        bad.setdefault(offset, f"{column}: it cannot be decoded as {kind}{written}{what and f': {what}'}")
+        writer = f", written with schema {survey.prefix_of(offset, offsets).schema_id}" if survey else ""
+        bad.setdefault(offset, f"{column}: it cannot be decoded as {kind}{writer}{what and f': {what}'}")
     return bad
 
 
-def _decoded(frame: DataFrame, plans: Mapping[str, Plan]) -> DataFrame:
+def _decode(frame: DataFrame, plans: Mapping[str, Plan]) -> DataFrame:
     for column, plan in plans.items():
-        frame = plan.decoded(frame, column)
+        frame = plan.decode(frame, column)
     return frame
 
 

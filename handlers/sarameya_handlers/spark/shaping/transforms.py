@@ -1,4 +1,4 @@
-"""What is made of decoded records: the value's fields lifted, a transform in Python or SQL; and whose error it is."""
+"""User transforms of decoded records: flattening, Python, SQL. Distinguishes the user's errors from Spark's."""
 
 from __future__ import annotations
 
@@ -16,30 +16,31 @@ if TYPE_CHECKING:
     from sarameya_handlers.spark.options import Transform
 
 
-def transformed(frame: DataFrame, transform: Transform) -> DataFrame:
-    """What the transform makes of the frame. Raises ShapeError where that fails, or is no DataFrame."""
-    made = said_in_a_line("transform", lambda: analysed(transform(frame)))
-    # By what it can do: pyspark has several classes of DataFrame, according to how it is run.
+def apply_transform(frame: DataFrame, transform: Transform) -> DataFrame:
+    """Apply the transform to the frame. Raises ShapeError if it fails, or returns no DataFrame."""
+    made = with_shape_errors("transform", lambda: analyze(transform(frame)))
+    # By duck typing: pyspark has several DataFrame classes.
     if not (hasattr(made, "coalesce") and hasattr(made, "write")):
         raise ShapeError(f"transform must return a DataFrame, not {type(made).__name__}")
     return cast("DataFrame", made)
 
 
-def queried(spark: SparkSession, frame: DataFrame, query: str) -> DataFrame:
-    """The rows of a query in which `batch` is the frame. Raises ShapeError where it is no query, or a wrong one.
+def run_query(spark: SparkSession, frame: DataFrame, query: str) -> DataFrame:
+    """Run a query in which `batch` is the frame. Raises ShapeError if the query is wrong.
 
-    As one within another: a view of that name would be everybody's.
+    The frame is a subquery: a view with that name would be visible to all users of the session.
     """
     inner = query.strip().rstrip(";").replace("{", "{{").replace("}", "}}")
     whole = f"with batch as (select * from {{sarameya_batch}}) select * from (\n{inner}\n)"
-    made = said_in_a_line("transform_sql", lambda: analysed(spark.sql(whole, sarameya_batch=frame)))
+    made = with_shape_errors("transform_sql", lambda: analyze(spark.sql(whole, sarameya_batch=frame)))
     return cast("DataFrame", made)
 
 
-def flattened(frame: DataFrame) -> DataFrame:
-    """The frame with the fields of its value in the place of the value.
+def flatten_value(frame: DataFrame) -> DataFrame:
+    """Return the frame with the fields of its value in the value's place.
 
-    Raises ShapeError where it has none, or some that are called as another column is.
+    Raises:
+        ShapeError: The value has no fields, or one of them has the name of another column.
     """
     from pyspark.sql.types import StructType
 
@@ -59,34 +60,34 @@ def flattened(frame: DataFrame) -> DataFrame:
     return frame.selectExpr(*rest[:place], *fields, *rest[place + 1 :])
 
 
-def analysed(made: Any) -> Any:
-    """Have it analysed: Spark Connect would do that, and find what is wrong, only where it is written."""
+def analyze(made: Any) -> Any:
+    """Analyze a frame now. Spark Connect would do so, and find mistakes, only when it is written."""
     if hasattr(made, "schema"):
         _ = made.schema
     return made
 
 
-def said_in_a_line(what: str, make: Callable[[], Any]) -> Any:
-    """What `make` makes. Raises ShapeError, in a line, where what was asked for is wrong."""
+def with_shape_errors(what: str, make: Callable[[], Any]) -> Any:
+    """Call `make` and return its result. Raises ShapeError, with one line of text, if the user's request is wrong."""
     try:
         return make()
     except SarameyaError:
         raise
     except Exception as error:
-        if _is_asked_wrongly(error):
+        if _is_user_error(error):
             raise ShapeError(f"{what} fails: {cause_of(error)}") from error
         raise
 
 
-_ASKED_WRONGLY = frozenset({"AnalysisException", "ParseException", "IllegalArgumentException"})
-"""What Spark says of a wrong call, classic and Connect alike."""
+_USER_ERRORS = frozenset({"AnalysisException", "ParseException", "IllegalArgumentException"})
+"""Spark's errors for a wrong call, classic and Connect alike."""
 _OF_SPARK = ("pyspark.errors.exceptions.captured", "pyspark.errors.exceptions.connect", "py4j.", "grpc.")
-"""Where the classes are that say whatever else goes wrong on Spark's side, it being gone among it."""
+"""Modules of the error classes for all other troubles on Spark's side, including a lost Spark."""
 
 
-def _is_asked_wrongly(error: Exception) -> bool:
-    """Whether the same would fail again: what a transform in Python raises would."""
-    if any(kind.__name__ in _ASKED_WRONGLY for kind in type(error).__mro__):
+def _is_user_error(error: Exception) -> bool:
+    """Return whether the same call would fail again, as an exception in a Python transform would."""
+    if any(kind.__name__ in _USER_ERRORS for kind in type(error).__mro__):
         return True
     of_spark = type(error).__module__.startswith(_OF_SPARK) or type(error).__name__ == "PySparkRuntimeError"
     if isinstance(error, OSError) or of_spark:

@@ -1,5 +1,7 @@
-"""Text for `selectExpr` and `filter`: which works alike on a classic session and on Spark Connect, whose functions are
-another module's."""
+"""SQL text for `selectExpr` and `filter`.
+
+It works alike with classic Spark and Spark Connect, which have different function modules.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +12,18 @@ if TYPE_CHECKING:
 
 
 def quoted(name: str) -> str:
-    """A column's name in SQL."""
+    """Return a column's name in SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def literal(text: str) -> str:
-    """A string in SQL, whatever is in it."""
+    """Return a string literal in SQL."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\r", "\\r")
     return f"'{escaped}'"
 
 
 def type_name(kind: DataType) -> str:
-    """A type in SQL; its own `simpleString` does not quote the names of fields."""
+    """Return a type in SQL. Its own `simpleString` does not quote field names."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if isinstance(kind, StructType):

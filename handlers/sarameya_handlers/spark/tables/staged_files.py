@@ -1,4 +1,4 @@
-"""Staged records as Spark reads them, and as they are."""
+"""Staged files: the records of an attempt as Spark reads them, and as Arrow columns."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ KAFKA_COLUMNS = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp_ltz, "
     "timestampType int, headers array<struct<key: string, value: binary>>"
 )
-"""`sarameya.arrow.kafka_schema()` in Spark's words: the columns of Spark's own Kafka source."""
+"""`sarameya.arrow.kafka_schema()` as Spark's DDL: the columns of Spark's own Kafka source."""
 _READ_OPTIONS = {
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
     "mergeSchema": "false",
-    # The file says nothing of the calendar that its timestamps are in: settings of the session would.
+    # The file does not record the calendar of its timestamps; session settings would decide.
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
 }
-"""Whatever the session's settings say, a file that cannot be read whole is an error."""
+"""With these, a file that cannot be read completely is an error, whatever the session's settings are."""
 
 
 def staged_frame(spark: SparkSession, landing: Landing) -> DataFrame:
-    """Return the records of a landing's staged file, counted as they are read (`Landing.reads`).
+    """Return the records of a staged file, counted while they are read (`Landing.reads`).
 
     Args:
         spark: The session that reads them.
-        landing: A landing that has records.
+        landing: An attempt that has records.
 
     Returns:
         A frame with `KAFKA_COLUMNS`.
@@ -52,17 +52,17 @@ def staged_frame(spark: SparkSession, landing: Landing) -> DataFrame:
 
 
 def require_all_read(spark: SparkSession, landings: Iterable[Landing]) -> None:
-    """Check that the jobs which have run read each record of these landings, before anything of them lands.
+    """Check that the jobs that have run read each record of these attempts, before any of them lands.
 
-    A transform may need few of them (`limit 10`), or read them twice: a count that differs is no proof, and is
-    followed by a job that counts them all.
+    A transform may need few of them (`limit 10`), or read them twice. So a different count proves nothing; another job
+    then counts them all.
 
     Args:
-        spark: The session that the jobs ran in.
-        landings: Landings whose rows were computed.
+        spark: The session in which the jobs ran.
+        landings: Attempts whose rows were computed.
 
     Raises:
-        LandingError: Spark reads fewer records, or more, than were staged.
+        LandingError: Spark reads fewer or more records than were staged.
     """
     for landing in landings:
         if landing.staged is not None and not (landing.reads and landing.reads[-1].rows == landing.records):
@@ -70,20 +70,20 @@ def require_all_read(spark: SparkSession, landings: Iterable[Landing]) -> None:
 
 
 def require_readable(spark: SparkSession, landing: Landing) -> None:
-    """Check, with a job of its own, that Spark reads each record that was staged.
+    """Check by a separate job that Spark reads each record that was staged.
 
-    For rows whose job is also the commit, or somebody else's: nothing can be counted in between.
+    For rows whose job is also the commit, or the user's: nothing can be counted in between.
 
     Args:
-        spark: A session to read with.
-        landing: Nothing is done for one that has no records.
+        spark: A session.
+        landing: The attempt. Does nothing for one without records.
 
     Raises:
-        LandingError: Spark reads fewer records, or more, than were staged.
+        LandingError: Spark reads fewer or more records than were staged.
     """
     if landing.staged is None:
         return
-    # All columns, or Spark would count what the footer says, and read none of them.
+    # All columns: otherwise Spark would take the count from the footer, and read none of them.
     frame = _read(spark, landing)
     row = frame.selectExpr("count(1)", *(f"count(`{name}`)" for name in frame.columns)).first()
     assert row is not None, "an aggregate is one row"
@@ -96,12 +96,12 @@ def require_readable(spark: SparkSession, landing: Landing) -> None:
 
 
 def _read(spark: SparkSession, landing: Landing) -> DataFrame:
-    # By its URL: Spark's default file system may be another, and Hadoop decodes no %-escapes.
+    # As a URL: Spark's default file system may be another, and Hadoop decodes no %-escapes.
     return spark.read.schema(KAFKA_COLUMNS).options(**_READ_OPTIONS).parquet(f"file://{landing.staged}")
 
 
 def staged_columns(staged: Path, columns: Sequence[str]) -> pa.Table:
-    """Some columns of a staged file, read without Spark."""
+    """Read some columns of a staged file without Spark."""
     import pyarrow.parquet as pq
 
     return pq.read_table(staged, columns=list(columns))

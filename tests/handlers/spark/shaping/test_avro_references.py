@@ -7,8 +7,8 @@ import fastavro
 import pytest
 
 from sarameya_handlers.registry import Schema
-from sarameya_handlers.spark.shaping.avro_codec import with_references
 from sarameya_handlers.spark.shaping.errors import ShapeError
+from sarameya_handlers.spark.shaping.formats.avro_codec import with_references
 
 
 def record(name: str, namespace: str | None = None, **fields: Any) -> dict[str, Any]:

@@ -8,8 +8,8 @@ import pytest
 
 from sarameya_handlers.registry import Registry, RegistryError
 from sarameya_handlers.spark.shaping.errors import ShapeError
-from sarameya_handlers.spark.shaping.framing import Readers, header, written
-from sarameya_handlers.spark.shaping.wire import Prefix
+from sarameya_handlers.spark.shaping.formats.framing import ReaderSchemas, header, writer_schemas
+from sarameya_handlers.spark.shaping.formats.wire import Prefix
 from tests.handlers.registry.kit import SmallRegistry
 
 LATEST = "/subjects/s/versions/latest"
@@ -25,7 +25,7 @@ def test_records_of_unknown_schemas_and_of_other_kinds_are_problems(small: Small
     avro, other = small.register("s", '"long"'), small.register("j", "{}", "JSON")
     registry = Registry(small.options, sleep=lambda _: None, clock=iter(range(0, 10_000, 5)).__next__)
     prefixes = {header(number): Prefix(number, None) for number in (avro, other, 99)}
-    found = written(registry, prefixes, "AVRO")
+    found = writer_schemas(registry, prefixes, "AVRO")
     assert found.by_id == {avro: registry.schemas([avro])[avro]}
     assert list(found.schemas) == [header(avro)]
     assert found.problems == {
@@ -36,7 +36,7 @@ def test_records_of_unknown_schemas_and_of_other_kinds_are_problems(small: Small
 
 def test_latest_schema_is_asked_for_again_only_when_records_have_a_new_one(small: SmallRegistry) -> None:
     one = small.register("s", '"int"')
-    readers = Readers(Registry(small.options), "AVRO")
+    readers = ReaderSchemas(Registry(small.options), "AVRO")
     assert [readers.schema("s", ids).id for ids in ([one], [], [one])] == [one] * 3
     assert small.requests.count(LATEST) == 1
     two = small.register("s", '"long"')
@@ -48,14 +48,14 @@ def test_latest_schema_is_asked_for_again_only_when_records_have_a_new_one(small
 
 def test_schema_that_is_latest_needs_not_be_seen_to_be_known(small: SmallRegistry) -> None:
     one, two = small.register("s", '"int"'), small.register("s", '"long"')
-    readers = Readers(Registry(small.options), "AVRO")
+    readers = ReaderSchemas(Registry(small.options), "AVRO")
     assert [readers.schema("s", ids).id for ids in ([one], [two])] == [two, two]
     assert small.requests.count(LATEST) == 1
 
 
 def test_foreign_ids_do_not_ask_each_time(small: SmallRegistry) -> None:
     one, foreign = small.register("s", '"int"'), small.register("other", '"float"')
-    readers = Readers(Registry(small.options), "AVRO")
+    readers = ReaderSchemas(Registry(small.options), "AVRO")
     for _ in range(3):
         assert readers.schema("s", [one, foreign]).id == one
     assert small.requests.count(LATEST) == 1
@@ -63,7 +63,7 @@ def test_foreign_ids_do_not_ask_each_time(small: SmallRegistry) -> None:
 
 def test_pinned_version_is_asked_for_once_whatever_records_have(small: SmallRegistry) -> None:
     one, two = small.register("s", '"int"'), small.register("s", '"long"')
-    readers = Readers(Registry(small.options), "AVRO", version=1)
+    readers = ReaderSchemas(Registry(small.options), "AVRO", version=1)
     assert [readers.schema("s", ids).id for ids in ([one], [two], [one, two])] == [one] * 3
     assert small.requests == ["/subjects/s/versions/1"]
 
@@ -71,14 +71,14 @@ def test_pinned_version_is_asked_for_once_whatever_records_have(small: SmallRegi
 def test_subject_of_another_kind_is_an_error(small: SmallRegistry) -> None:
     small.register("s", "{}", "JSON")
     with pytest.raises(ShapeError, match="the schema of subject 's' is JSON, not AVRO: name another subject"):
-        Readers(Registry(small.options), "AVRO").schema("s", [])
+        ReaderSchemas(Registry(small.options), "AVRO").schema("s", [])
 
 
 def test_registry_in_trouble_changes_nothing(small: SmallRegistry) -> None:
     """It is asked again at the next landing, for the same."""
     one = small.register("s", '"int"')
     registry = Registry(small.options, sleep=lambda _: None, clock=iter(range(0, 10_000, 5)).__next__)
-    readers = Readers(registry, "AVRO")
+    readers = ReaderSchemas(registry, "AVRO")
     assert readers.schema("s", [one]).id == one
     two = small.register("s", '"long"')
     small.fault = lambda _: (503, b"")

@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 from pyspark.sql.types import ArrayType, DecimalType, DoubleType, IntegerType, StringType, StructField, StructType
 
-from sarameya_handlers.spark.shaping.json_faults import fault_of
+from sarameya_handlers.spark.shaping.formats.json_faults import describe_fault
 
 KIND = StructType(
     [
@@ -41,7 +41,7 @@ NONE = ['{"f": 1e-1000000}', '{"d": 0e-999999999}', '{"d": 1.2300000}', '{"d": 9
 def test_fault_55_record_that_is_there_to_break_its_reader_is_told_in_words(record: str, fault: str) -> None:
     tracemalloc.start()
     try:
-        assert fault_of(record.encode(), KIND) == fault
+        assert describe_fault(record.encode(), KIND) == fault
         assert tracemalloc.get_traced_memory()[1] < 10**6, "a number of ten characters takes no gigabyte"
     finally:
         tracemalloc.stop()
@@ -49,4 +49,4 @@ def test_fault_55_record_that_is_there_to_break_its_reader_is_told_in_words(reco
 
 @pytest.mark.parametrize("record", NONE)
 def test_number_that_its_column_can_hold_is_no_fault(record: str) -> None:
-    assert fault_of(record.encode(), KIND) is None
+    assert describe_fault(record.encode(), KIND) is None

@@ -7,7 +7,7 @@ import pytest
 
 from sarameya_handlers.registry import Reference, Schema
 from sarameya_handlers.spark.shaping.errors import ShapeError
-from sarameya_handlers.spark.shaping.json_schema import ddl_of
+from sarameya_handlers.spark.shaping.formats.json_schema import ddl_of
 
 
 def schema(text: Any, *references: str) -> Schema:

@@ -9,8 +9,8 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from sarameya_handlers.registry import Schema
 from sarameya_handlers.spark.shaping.errors import ShapeError
-from sarameya_handlers.spark.shaping.protobuf_columns import message_class
-from sarameya_handlers.spark.shaping.protobuf_files import file_set, message_at
+from sarameya_handlers.spark.shaping.formats.protobuf_columns import message_class
+from sarameya_handlers.spark.shaping.formats.protobuf_files import file_set, message_at
 
 MONEY = 'syntax = "proto3"; package base; message Money { int64 units = 1; }'
 ORDER = """

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 )
 
 from sarameya_handlers.spark.shaping.errors import SchemaMismatchError
-from sarameya_handlers.spark.shaping.schemas import Change, Column, Differences, compare
+from sarameya_handlers.spark.shaping.schemas import Column, Differences, TypeChange, compare
 
 
 def struct(required: dict[str, DataType] | None = None, **nullable: DataType) -> StructType:
@@ -51,8 +51,8 @@ def test_fields_of_structs_arrays_and_maps_are_told_by_their_paths() -> None:
         added=(Column("value.tags.element.b", "bigint"), Column("value.by.value.b", "bigint")),
         missing=(Column("value.tags.element.c", "bigint"), Column("value.by.value.c", "bigint")),
         changed=(
-            Change("value.tags.element.a", "bigint", "string"),
-            Change("value.by.value.a", "bigint", "string"),
+            TypeChange("value.tags.element.a", "bigint", "string"),
+            TypeChange("value.by.value.a", "bigint", "string"),
         ),
     )
 
@@ -93,7 +93,7 @@ def test_type_that_fits_into_the_tables_is_widened(rows: DataType, table: DataTy
 )
 def test_type_that_may_lose_something_is_changed(rows: DataType, table: DataType) -> None:
     differences = compare(struct(x=rows), struct(x=table))
-    assert differences.changed == (Change("x", rows.simpleString(), table.simpleString()),)
+    assert differences.changed == (TypeChange("x", rows.simpleString(), table.simpleString()),)
     assert differences.problem(evolve_schema=True) == (
         f"the types of x ({rows.simpleString()} in the rows, {table.simpleString()} in the table) do not go together: "
         "cast them in the transform, or change the table's"

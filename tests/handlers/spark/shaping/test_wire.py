@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sarameya_handlers.spark.shaping.wire import Prefix, Survey, survey
+from sarameya_handlers.spark.shaping.formats.wire import Prefix, PrefixSurvey, survey
 
 SEVEN = b"\x00\x00\x00\x00\x07"
 
@@ -25,21 +25,21 @@ def message(*path: int) -> bytes:
     return b"".join(map(zigzag, (len(path), *path)))
 
 
-def surveyed(values: Sequence[bytes | None], *, with_message: bool, chunks: int = 1) -> Survey:
+def survey_column(values: Sequence[bytes | None], *, with_message: bool, chunks: int = 1) -> PrefixSurvey:
     step = max(1, len(values) // chunks)
     parts = [list(values[n : n + step]) for n in range(0, len(values), step)]
     return survey(pa.chunked_array(parts, pa.binary()), with_message=with_message)
 
 
 def problems(values: Sequence[bytes | None], *, with_message: bool) -> list[tuple[int, str]]:
-    found = surveyed(values, with_message=with_message)
+    found = survey_column(values, with_message=with_message)
     return found.rows_of(found.problems)
 
 
 @pytest.mark.parametrize("chunks", [1, 3, 7])
 def test_ids_of_a_column_are_found_whatever_its_chunks(chunks: int) -> None:
     values = [SEVEN + b"a", None, SEVEN, b"\x00\x7f\xff\xff\xff", None, SEVEN + b"b", None]
-    found = surveyed(values, with_message=False, chunks=chunks)
+    found = survey_column(values, with_message=False, chunks=chunks)
     assert found.schema_ids == {7, 2**31 - 1}
     assert not found.problems
     assert found.codes.to_pylist() == [SEVEN, None, SEVEN, b"\x00\x7f\xff\xff\xff", None, SEVEN, None]
@@ -47,7 +47,7 @@ def test_ids_of_a_column_are_found_whatever_its_chunks(chunks: int) -> None:
 
 @pytest.mark.parametrize("values", [[], [None, None]])
 def test_column_without_records_has_no_ids(values: list[Any]) -> None:
-    found = surveyed(values, with_message=True)
+    found = survey_column(values, with_message=True)
     assert (found.schema_ids, found.problems, found.rows_of({b"": "x"})) == (set(), {}, [])
 
 
@@ -65,12 +65,12 @@ def test_column_without_records_has_no_ids(values: list[Any]) -> None:
 )
 def test_message_in_a_prefix_is_its_path_and_no_byte_behind_it(written: bytes, path: tuple[int, ...]) -> None:
     values = [SEVEN + written + bytes([n]) * 20 for n in range(50)]
-    assert surveyed(values, with_message=True).prefixes == {SEVEN + written: Prefix(7, path)}
+    assert survey_column(values, with_message=True).prefixes == {SEVEN + written: Prefix(7, path)}
 
 
 def test_prefixes_of_different_lengths_are_told_apart() -> None:
     values = [SEVEN + message(*path) + b"\x08\x01" for path in [(1,), (1, 0), (1, 0, 4), (0,)]] + [SEVEN + b"\x00"]
-    found = surveyed(values, with_message=True)
+    found = survey_column(values, with_message=True)
     assert sorted(prefix.message for prefix in found.prefixes.values() if prefix.message) == sorted(
         [(0,), (0,), (1,), (1, 0), (1, 0, 4)]
     )

@@ -1,4 +1,4 @@
-"""Rows made what a table wants, where that loses nothing: its order, its wider types, nulls for what they lack."""
+"""Lossless conversion of rows to a table's columns: its order, its wider types, nulls for what rows lack."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ if TYPE_CHECKING:
 
 
 def conform(frame: DataFrame, table: StructType) -> DataFrame:
-    """The frame with the table's columns in the table's order, also within structs, and called as there; those that it
-    lacks are null, those that the table lacks come last. For a frame whose differences from the table are no `problem`.
+    """Return the frame with the table's columns, names and order, also within structs.
 
-    Raises SchemaMismatchError where either has two columns of one name.
+    Columns that the frame lacks are null; columns that the table lacks come last. The differences from the table must
+    be no `problem`.
+
+    Raises:
+        SchemaMismatchError: The frame or the table has two columns of one name.
     """
     compare(frame.schema, table)
     if frame.schema.simpleString() == table.simpleString():  # names and types, at any depth, in order
@@ -27,7 +30,7 @@ def conform(frame: DataFrame, table: StructType) -> DataFrame:
 
 
 def _fields(rows: StructType, table: StructType, prefix: str, names: count[int]) -> Iterator[tuple[str, str]]:
-    """Name and expression of each field, which stands in the rows as `prefix` and its name."""
+    """Yield name and SQL expression of each field. `prefix` and its name refer to it in the rows."""
     ours, theirs = by_name(rows), by_name(table)
     for key, field in theirs.items():
         if key in ours:

@@ -1,4 +1,4 @@
-"""Records that carry the id of their schema: which of their prefixes can be read, in SQL and by a registry."""
+"""Records that carry the id of their schema: SQL for their headers, and their schemas in a registry."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ import attrs
 from sarameya_handlers.registry import Registry, Schema
 from sarameya_handlers.registry.client import MOST_UNKNOWN
 from sarameya_handlers.spark.shaping.errors import ShapeError
-from sarameya_handlers.spark.shaping.wire import HEADER, Prefix
+from sarameya_handlers.spark.shaping.formats.wire import HEADER, Prefix
 from sarameya_handlers.spark.tables.expressions import literal
 
 
 @attrs.frozen(slots=True)
-class Written:
-    """The schemas that records were written with, by the prefixes that say so; and what is wrong with others."""
+class WriterSchemas:
+    """Writer schemas of records, by prefix.
+
+    Attributes:
+        schemas: The schema of each known prefix.
+        problems: Reason why the records with another prefix cannot be read.
+    """
 
     schemas: Mapping[bytes, Schema]
     problems: dict[bytes, str]
@@ -25,8 +30,8 @@ class Written:
         return {schema.id: schema for schema in self.schemas.values()}
 
 
-def written(registry: Registry, prefixes: Mapping[bytes, Prefix], kind: str) -> Written:
-    """What `registry` knows of these prefixes; a schema that is not of this `kind` is a problem, too."""
+def writer_schemas(registry: Registry, prefixes: Mapping[bytes, Prefix], kind: str) -> WriterSchemas:
+    """Look up the schemas of these prefixes. A schema of another kind is a problem."""
     known = registry.schemas(prefix.schema_id for prefix in prefixes.values())
     schemas, problems = {}, {}
     for code, prefix in prefixes.items():
@@ -37,7 +42,7 @@ def written(registry: Registry, prefixes: Mapping[bytes, Prefix], kind: str) -> 
             problems[code] = f"its schema {prefix.schema_id} is {schema.kind}, not {kind}"
         else:
             schemas[code] = schema
-    return Written(schemas, problems)
+    return WriterSchemas(schemas, problems)
 
 
 def _why_missing(registry: Registry, schema_id: int) -> str:
@@ -47,9 +52,12 @@ def _why_missing(registry: Registry, schema_id: int) -> str:
 
 
 @attrs.define(slots=True, eq=False)
-class Readers:
-    """The schemas that records are to be read as, by their subjects. The latest ones are asked for anew only when
-    records were written with a schema that none was before: till then all landings have the same columns."""
+class ReaderSchemas:
+    """Reader schemas by subject.
+
+    Latest versions are looked up again only when records have a schema id that was not seen before. Until then all
+    batches have the same columns.
+    """
 
     registry: Registry
     kind: str
@@ -57,7 +65,7 @@ class Readers:
     _found: dict[str, tuple[Schema, frozenset[int]]] = attrs.field(factory=dict)
 
     def schema(self, subject: str, ids: Collection[int]) -> Schema:
-        """The one for records that have these ids. Raises ShapeError for one of another kind, and RegistryError."""
+        """Return the reader schema for records with these schema ids. Raises ShapeError for another kind."""
         schema, seen = self._found.get(subject, (None, frozenset[int]()))
         if schema is None or (self.version == "latest" and not seen.issuperset(ids)):
             schema = self.registry.version(subject, self.version)
@@ -70,13 +78,13 @@ class Readers:
 
 
 def header_in(column: str, ids: Iterable[int]) -> str:
-    """A condition: the bytes begin with one of these ids' headers."""
+    """Return a condition: the bytes start with the header of one of these ids."""
     headers = ", ".join(f"X'{header(number).hex()}'" for number in sorted(ids))
     return f"substring({column}, 1, {HEADER}) in ({headers})" if headers else "false"
 
 
 def body(column: str) -> str:
-    """What stands behind the header, in SQL."""
+    """Return the SQL for the bytes after the header."""
     return f"substring({column}, {HEADER + 1})"
 
 
@@ -85,6 +93,6 @@ def header(schema_id: int) -> bytes:
 
 
 def refuse(column: str, what: str) -> str:
-    """An error that says which record of the partition it is, in SQL."""
+    """Return SQL that raises an error with the record's offset."""
     text = f"the {column.strip('`')} at offset "
     return f"raise_error(concat({literal(text)}, `offset`, {literal(f' {what}')}))"

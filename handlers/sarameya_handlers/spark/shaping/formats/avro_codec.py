@@ -1,4 +1,4 @@
-"""Avro, by Spark's `from_avro`: records of any schema of a subject, read as one, by Avro's rules of resolution."""
+"""Avro by Spark's `from_avro`. Records with any schema of a subject are read as one, by Avro's resolution rules."""
 
 from __future__ import annotations
 
@@ -10,9 +10,16 @@ import attrs
 
 from sarameya_handlers.registry import Registry, Schema, SchemaKind
 from sarameya_handlers.spark.shaping.errors import ShapeError
-from sarameya_handlers.spark.shaping.framing import Readers, body, header, header_in, refuse, written
-from sarameya_handlers.spark.shaping.plans import SqlPlan
-from sarameya_handlers.spark.shaping.wire import HEADER, Prefix
+from sarameya_handlers.spark.shaping.formats.framing import (
+    ReaderSchemas,
+    body,
+    header,
+    header_in,
+    refuse,
+    writer_schemas,
+)
+from sarameya_handlers.spark.shaping.formats.plans import SqlPlan
+from sarameya_handlers.spark.shaping.formats.wire import HEADER, Prefix
 from sarameya_handlers.spark.tables.expressions import literal
 
 _PRIMITIVE = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
@@ -22,14 +29,21 @@ _READ = "_sarameya_read"
 
 @attrs.frozen(slots=True, kw_only=True)
 class AvroCodec:
-    """`schema` is what records are read as, or else that in the registry. `registry` means that records carry their own
-    schemas' ids; without one they are all written with `schema`. `subject` None means the topic's own."""
+    """Decodes Avro records.
+
+    Attributes:
+        column: Name of the column.
+        schema: The schema as which records are read; None for the registry's.
+        registry: Set if records carry the ids of their own schemas; otherwise all are written with `schema`.
+        subject: Subject in the registry; None for the topic's own.
+        readers: Source of reader schemas in the registry.
+    """
 
     column: str
     schema: str | None = None
     registry: Registry | None = None
     subject: str | None = None
-    readers: Readers | None = None
+    readers: ReaderSchemas | None = None
 
     @property
     def with_message(self) -> bool | None:
@@ -39,8 +53,8 @@ class AvroCodec:
         if self.registry is None:
             assert self.schema is not None
             return _unframed(self.schema)
-        found = written(self.registry, prefixes, SchemaKind.AVRO)
-        writers = {number: self._text(schema) for number, schema in found.by_id.items()}
+        found = writer_schemas(self.registry, prefixes, SchemaKind.AVRO)
+        writers = {number: self._schema_text(schema) for number, schema in found.by_id.items()}
         reader = self.schema or self._reader(topic, writers)
         return SqlPlan(
             (lambda column: _by_id(column, writers, reader),),
@@ -59,9 +73,9 @@ class AvroCodec:
 
     def _reader(self, topic: str, writers: Mapping[int, str]) -> str:
         assert self.readers is not None
-        return self._text(self.readers.schema(self.subject or f"{topic}-{self.column}", writers.keys()))
+        return self._schema_text(self.readers.schema(self.subject or f"{topic}-{self.column}", writers.keys()))
 
-    def _text(self, schema: Schema) -> str:
+    def _schema_text(self, schema: Schema) -> str:
         assert self.registry is not None
         if not schema.references:
             return schema.text
@@ -81,7 +95,7 @@ def _by_id(column: str, writers: Mapping[int, str], reader: str) -> str:
         f"then {_from_avro(body(column), text, reader, 'FAILFAST')} "
         for number, text in writers.items()
     )
-    # The last but one says what type it all has where there are no records to decode.
+    # The branch before the last gives the type of the expression even if there are no records.
     return (
         f"case when {column} is null then null {branches}"
         f"when false then {_from_avro(column, reader, reader, 'FAILFAST')} "
@@ -94,9 +108,10 @@ def _from_avro(column: str, writer: str, reader: str, mode: str) -> str:
 
 
 def _failed(column: str, writer: str, reader: str) -> str:
-    """A condition: these bytes are not the writer's, or cannot be read as the reader's.
+    """Return a condition: these bytes do not have the writer's schema, or cannot be read with the reader's.
 
-    What cannot be read is null, and of a record all fields are; so the reader gets one more field, which never is.
+    `from_avro` returns null for what it cannot read, and for a record all fields are null. So the reader gets one more
+    field, which is otherwise never null.
     """
     wanted = json.loads(reader)
     if not (isinstance(wanted, dict) and wanted.get("type") == "record"):
@@ -107,21 +122,22 @@ def _failed(column: str, writer: str, reader: str) -> str:
 
 
 def with_references(schema: Schema, referred: Mapping[str, Schema]) -> str:
-    """The schema's text with each type that another schema defines in the place where it is first named.
+    """Return the schema's text with each type of another schema inlined where it is first named.
 
-    Raises ShapeError where that leaves a reference, or a schema that is no JSON.
+    Raises:
+        ShapeError: A reference is left over, or a schema is not JSON.
     """
     try:
         definitions = {name: json.loads(other.text) for name, other in referred.items()}
-        return json.dumps(_Inliner(definitions).inlined(json.loads(schema.text), ""))
+        return json.dumps(_ReferenceInliner(definitions).inlined(json.loads(schema.text), ""))
     except (ValueError, KeyError, TypeError) as error:
         raise ShapeError(f"Avro schema {schema.id}, or one that it refers to, is broken: {error!r}") from error
 
 
 @attrs.frozen(slots=True)
-class _Inliner:
+class _ReferenceInliner:
     definitions: Mapping[str, Any]
-    """By full name, each as its own schema has it."""
+    """Types by full name, as their own schemas define them."""
     _done: set[str] = attrs.field(factory=set)
 
     def inlined(self, schema: Any, namespace: str) -> Any:

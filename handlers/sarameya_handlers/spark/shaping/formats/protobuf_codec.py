@@ -1,7 +1,7 @@
-"""Protobuf, in Spark's Python workers: its own function for it, `from_protobuf`, is a package that not every Spark has
-(and not every registry of packages), and that has to be of Spark's very version.
+"""Protobuf in Spark's Python workers.
 
-Records of any version of a message are read as one of them: Protobuf's fields go by their numbers.
+Spark's own `from_protobuf` is in a package that not every Spark or package registry has, and that must match Spark's
+exact version. Records with any version of a message are read as one: Protobuf identifies fields by number.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from sarameya_handlers.registry import Registry, Schema, SchemaKind
-from sarameya_handlers.spark.shaping import protobuf_columns
 from sarameya_handlers.spark.shaping.errors import ShapeError
-from sarameya_handlers.spark.shaping.framing import Readers, written
-from sarameya_handlers.spark.shaping.plans import Plan, SqlPlan
-from sarameya_handlers.spark.shaping.protobuf_files import file_set, message_at
-from sarameya_handlers.spark.shaping.wire import Prefix
+from sarameya_handlers.spark.shaping.formats import protobuf_columns
+from sarameya_handlers.spark.shaping.formats.framing import ReaderSchemas, writer_schemas
+from sarameya_handlers.spark.shaping.formats.plans import Plan, SqlPlan
+from sarameya_handlers.spark.shaping.formats.protobuf_files import file_set, message_at
+from sarameya_handlers.spark.shaping.formats.wire import Prefix
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,26 +27,33 @@ if TYPE_CHECKING:
 
 @attrs.frozen(slots=True)
 class ProtobufPlan:
-    """`descriptors` have `message`. `prefixes` are those that records may have; None where they have none."""
+    """Decodes one message.
+
+    Attributes:
+        descriptors: Descriptor set with the message.
+        message: Its full name.
+        prefixes: Accepted prefixes of records; None if they have none.
+        unknown: See `Plan`.
+    """
 
     descriptors: bytes
     message: str
     prefixes: frozenset[bytes] | None = None
     unknown: Mapping[bytes, str] = attrs.field(factory=dict)
 
-    def decoded(self, frame: DataFrame, column: str) -> DataFrame:
+    def decode(self, frame: DataFrame, column: str) -> DataFrame:
         from pyspark import cloudpickle
         from pyspark.sql.pandas.types import from_arrow_type
         from pyspark.sql.types import StructField, StructType
 
-        # Workers of a cluster have protobuf, but not necessarily this package.
+        # Workers of a cluster have protobuf, but perhaps not this package.
         cloudpickle.register_pickle_by_value(protobuf_columns)  # type: ignore[no-untyped-call]
         kind = from_arrow_type(protobuf_columns.arrow_type(self._class()))
         schema = StructType([StructField(f.name, kind) if f.name == column else f for f in frame.schema.fields])
         return frame.mapInArrow(_decode_batches(self.descriptors, self.message, self.prefixes, column), schema)
 
     def undecodable(self, frame: DataFrame, column: str, records: pa.Table) -> dict[int, str]:
-        """Here, in halves down to single records: this is asked only when something is wrong."""
+        """Decode here, by halves down to single records. Called only if something is wrong."""
         decode = protobuf_columns.columns(self._class())
         found: dict[int, str] = {}
         waiting = [records.select([column, "offset"])]
@@ -59,31 +66,38 @@ class ProtobufPlan:
                 half = some.num_rows // 2
                 if half:
                     waiting += [some.slice(half), some.slice(0, half)]
-                elif not isinstance(error, protobuf_columns.UnknownPrefixError):  # told of by `unknown`
-                    found[offsets[0]] = _said(error, offsets[0])
+                elif not isinstance(error, protobuf_columns.UnknownPrefixError):  # `unknown` reports those
+                    found[offsets[0]] = _message_of(error, offsets[0])
         return found
 
     def _class(self) -> Any:
         return protobuf_columns.message_class(self.descriptors, self.message)
 
 
-def _said(error: Exception, offset: int) -> str:
-    """What a decoder says of one record, without the offset, which stands beside it."""
+def _message_of(error: Exception, offset: int) -> str:
+    """Return the decoder's message without the offset, which the caller adds."""
     return str(error).removeprefix(f"the record at offset {offset} ").splitlines()[0]
 
 
 @attrs.frozen(slots=True, kw_only=True)
 class ProtobufCodec:
-    """`descriptors` and `message` are what records are read as, or else a message of the schema in the registry, the
-    first one where `message` is None. `registry` means that records carry their own schemas' ids, and which message
-    they are. `subject` None means the topic's own."""
+    """Decodes Protobuf records.
+
+    Attributes:
+        column: Name of the column.
+        descriptors: Descriptor set by which records are read; None for the registry's schema.
+        message: Full name of the message; None for the first one of the registry's schema.
+        registry: Set if records carry the ids of their own schemas, and their message.
+        subject: Subject in the registry; None for the topic's own.
+        readers: Source of reader schemas in the registry.
+    """
 
     column: str
     descriptors: bytes | None = None
     message: str | None = None
     registry: Registry | None = None
     subject: str | None = None
-    readers: Readers | None = None
+    readers: ReaderSchemas | None = None
     _compiled: dict[int, FileDescriptorSet] = attrs.field(factory=dict, eq=False)
 
     @property
@@ -95,7 +109,7 @@ class ProtobufCodec:
             assert self.descriptors is not None
             assert self.message is not None
             return self._checked(ProtobufPlan(self.descriptors, self.message))
-        found = written(self.registry, prefixes, SchemaKind.PROTOBUF)
+        found = writer_schemas(self.registry, prefixes, SchemaKind.PROTOBUF)
         descriptors, message = self._reader(topic, found.by_id)
         known, problems = set(), found.problems
         for code, schema in found.schemas.items():
@@ -142,7 +156,7 @@ class ProtobufCodec:
 def _decode_batches(
     descriptors: bytes, message: str, prefixes: frozenset[bytes] | None, column: str
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    """What Spark runs: a function within a function, so that it is sent whole."""
+    """Return the function that Spark runs. It is a closure, so that it is pickled by value."""
 
     def decode_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decode = protobuf_columns.columns(protobuf_columns.message_class(descriptors, message))

@@ -1,7 +1,7 @@
-"""A registry's Protobuf schema as a descriptor set, and which of its messages a record's prefix means. Blocking.
+"""Descriptor sets of a registry's Protobuf schemas, and the message to which a record's prefix refers. Blocking.
 
-A registry has what a serializer registered: most the `.proto` file itself, which protoc compiles, some its descriptor
-in base64. Files that Protobuf brings along (google/protobuf/*.proto) are never registered.
+A registry stores what a serializer registered: usually the `.proto` file, which protoc compiles, sometimes its
+descriptor in base64. Files that come with Protobuf (google/protobuf/*.proto) are never registered.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _PROTOC_SECONDS = 60
 _OURS = "sarameya_schema.proto"
 _BUNDLED = "google/protobuf/"
 _NO_ERROR = re.compile(r"^WARNING: |^[WI]\d{4} |: warning: ")
-"""What protoc prints beside its errors."""
+"""Lines that protoc prints besides errors."""
 
 
 def file_set(schema: Schema, referred: Mapping[str, Schema]) -> FileDescriptorSet:
-    """The schema's file, the last of them, and all that it needs before it. Raises ShapeError."""
+    """Return the schema's file, as the last one, preceded by all files that it imports. Raises ShapeError."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
     described = _described(schema)
@@ -51,7 +51,7 @@ def file_set(schema: Schema, referred: Mapping[str, Schema]) -> FileDescriptorSe
 
 
 def message_at(file: FileDescriptorProto, path: Iterable[int]) -> str | None:
-    """The full name of the message at this place, None where there is none."""
+    """Return the full name of the message at this index path; None if there is none."""
     name = str(file.package)
     messages: Iterable[DescriptorProto] = file.message_type
     for index in path:
@@ -64,7 +64,7 @@ def message_at(file: FileDescriptorProto, path: Iterable[int]) -> str | None:
 
 
 def _described(schema: Schema) -> FileDescriptorProto | None:
-    """The descriptor that the text is in base64; None where it is a .proto file."""
+    """Decode the text as a base64 descriptor; None if it is a .proto file."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.message import DecodeError
 
@@ -78,7 +78,7 @@ def _collect(
     file: FileDescriptorProto, files: Mapping[str, FileDescriptorProto], found: FileDescriptorSet, schema: Schema
 ) -> None:
     for name in file.dependency:
-        if name in (there.name for there in found.file):
+        if name in (collected.name for collected in found.file):
             continue
         needed = files.get(name) or _bundled(name)
         if needed is None:
@@ -103,7 +103,7 @@ def _bundled(name: str) -> FileDescriptorProto | None:
 
 
 def _compiled(schema: Schema, others: Mapping[str, str]) -> FileDescriptorSet:
-    """By protoc, in a directory of its own."""
+    """Compile by protoc, in a temporary directory."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
     with tempfile.TemporaryDirectory(prefix="sarameya-protoc-") as directory:
@@ -124,8 +124,8 @@ def _compiled(schema: Schema, others: Mapping[str, str]) -> FileDescriptorSet:
         )
         if done.returncode != 0:
             lines = [line.replace(f"{root}/", "") for line in done.stderr.splitlines() if not _NO_ERROR.search(line)]
-            said = "; ".join(lines)
-            if "No module named" in said:
-                said = f"protoc is missing: {install_command('protobuf')}"
-            raise ShapeError(f"Protobuf schema {schema.id} cannot be compiled: {said[:1000]}")
+            text = "; ".join(lines)
+            if "No module named" in text:
+                text = f"protoc is missing: {install_command('protobuf')}"
+            raise ShapeError(f"Protobuf schema {schema.id} cannot be compiled: {text[:1000]}")
         return FileDescriptorSet.FromString(made.read_bytes())

@@ -1,6 +1,6 @@
-"""Faults of a record that is to be JSON of some type, in words: which field, what was expected, what is there.
+"""Descriptions of faulty JSON records: which field, what was expected, what was found.
 
-Asked for records that Spark has refused. By rules of its own, which a test holds to Spark's.
+For records that Spark has refused. The rules here are our own; a test compares them with Spark's.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from decimal import Decimal
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from sarameya_handlers.spark.shaping.json_leaves import PATTERNS
+from sarameya_handlers.spark.shaping.formats.json_leaves import PATTERNS
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 _SHOWN = 40
-"""Characters of a value that are shown."""
+"""Number of characters shown of a value."""
 _BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _LARGEST = {"double": Decimal("1.7976931348623157e308"), "float": Decimal("3.4028234663852886e38")}
 _KINDS: tuple[tuple[type, str], ...] = (
@@ -30,17 +30,17 @@ _KINDS: tuple[tuple[type, str], ...] = (
     (list, "an array"),
     (dict, "an object"),
 )
-"""What values of Python's are in JSON; a boolean is an int, too."""
+"""JSON names of Python types. bool comes first, since it is a subclass of int."""
 _Fault = tuple[str, str]
-"""A field's path, and what is wrong with it."""
+"""A field's path, and its fault."""
 
 
 class _BadError(Exception):
-    """Not JSON; the text says why."""
+    """The record is not JSON. The text says why."""
 
 
-def fault_of(record: bytes, kind: DataType) -> str | None:
-    """Return what keeps a record from being JSON of this type, in a line; None where nothing is found."""
+def describe_fault(record: bytes, kind: DataType) -> str | None:
+    """Return why a record is not JSON of this type, in one line; None if no fault is found."""
     try:
         found = _parsed(record)
     except _BadError as error:
@@ -75,7 +75,7 @@ def _refuse(constant: str) -> None:
 
 
 def _faults(found: Any, kind: DataType, path: str) -> Iterator[_Fault]:
-    """What is wrong with a value, the first thing first."""
+    """Yield the faults of a value in order."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if found is None:
@@ -127,7 +127,7 @@ def _leaf_faults(found: Any, name: str, path: str) -> Iterator[_Fault]:
 
 def _decimal_faults(found: Any, name: str, path: str) -> Iterator[_Fault]:
     precision, scale = map(int, re.findall(r"[0-9]+", name))
-    # Spark takes text for it, too.
+    # Spark also accepts text for a decimal.
     if isinstance(found, bool) or not isinstance(found, int | Decimal | str):
         yield _other(path, name, found)
         return
@@ -175,7 +175,7 @@ def _has_surrogates(found: Any) -> bool:
 
 
 def _other(path: str, expected: str, found: Any) -> _Fault:
-    what = next(said for kind, said in _KINDS if isinstance(found, kind))
+    what = next(name for kind, name in _KINDS if isinstance(found, kind))
     shown = "" if isinstance(found, list | dict) else f" ({_shown(found)})"
     return path, f"expected {expected}, found {what}{shown}"
 

@@ -1,21 +1,22 @@
-"""Protobuf messages as Arrow columns, by Google's own parser. Runs in Spark's Python workers, which have protobuf and
-pyarrow, and not necessarily us: so this file imports nothing of ours, and is sent along as it is.
+"""Protobuf messages as Arrow columns, by Google's own parser.
 
-Columns, not rows: for each field the values of all messages at once, so that Python does little for each of them.
+Runs in Spark's Python workers, which have protobuf and pyarrow, but perhaps not this package. So this file imports
+nothing of ours, and is sent along as a whole. It works on columns, not rows: each field's values of all messages at
+once, so that Python does little per message.
 
 | Protobuf | column |
 |---|---|
 | int32, sint32, sfixed32; int64, sint64, sfixed64 | int; bigint |
 | uint32, fixed32; uint64, fixed64 | bigint; decimal(20,0) |
 | float, double, bool, string, bytes | float, double, boolean, string, binary |
-| enum | string, its name; one that the schema does not know: its number as text |
-| message; a message without fields | struct; boolean, whether it is there |
+| enum | string, its name; its number as text if the schema does not know it |
+| message; a message without fields | struct; boolean, whether it is set |
 | repeated, map | array, map |
 | google.protobuf.Timestamp; wrappers | timestamp (microseconds); the value, or null |
 | a message that contains itself (google.protobuf.Struct is one) | its JSON, a string |
 
-What may be absent is null (a message, proto3's `optional`, a member of a oneof, proto2's `optional`); anything else has
-Protobuf's default.
+Fields that may be absent are null (a message, proto3's `optional`, a member of a oneof, proto2's `optional`). All
+others have Protobuf's default.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 Make = Callable[[list[Any]], Any]
-"""The Arrow array of these values, of which some are None."""
+"""Builds an Arrow array of values, some of which may be None."""
 
 _WRAPPERS = frozenset(
     f"google.protobuf.{name}Value"
@@ -34,7 +35,7 @@ _TIMESTAMP = "google.protobuf.Timestamp"
 
 
 def message_class(descriptor_set: bytes, message: str) -> Any:
-    """Raises ValueError for what is no descriptor set, and KeyError where there is no such message in it."""
+    """Return the class of a message. Raises ValueError for a broken descriptor set, KeyError for an unknown message."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     from google.protobuf.message import DecodeError
 
@@ -49,13 +50,15 @@ def message_class(descriptor_set: bytes, message: str) -> Any:
 
 
 def arrow_type(message: Any) -> Any:
-    """The type of a column of these messages."""
+    """Return the Arrow type of a column of these messages."""
     return _message(message.DESCRIPTOR)[0]
 
 
 def columns(message: Any) -> Callable[[Sequence[bytes | None], Sequence[int]], Any]:
-    """What makes an Arrow array of records, given their bytes and their offsets. Raises ValueError for bytes that are
-    no such message, and names the offset."""
+    """Return a function that builds an Arrow array from records' bytes and offsets.
+
+    It raises ValueError, with the offset, for bytes that are not such a message.
+    """
     from google.protobuf.message import DecodeError
 
     make = _message(message.DESCRIPTOR)[1]
@@ -72,15 +75,21 @@ def columns(message: Any) -> Callable[[Sequence[bytes | None], Sequence[int]], A
 
 
 class UnknownPrefixError(ValueError):
-    """A record does not begin as it may."""
+    """A record does not start with an accepted prefix."""
 
 
 def bodies(
     records: Sequence[bytes | None], prefixes: Collection[bytes] | None, offsets: Sequence[int]
 ) -> Sequence[bytes | None]:
-    """The records without their prefixes, of which `prefixes` are those that there may be; None where there are none.
+    """Return the records without their prefixes.
 
-    Raises UnknownPrefixError for a record with another one, and names its offset.
+    Args:
+        records: Bytes of records.
+        prefixes: Accepted prefixes; None if records have none.
+        offsets: Offsets of the records.
+
+    Raises:
+        UnknownPrefixError: A record has another prefix. Names its offset.
     """
     if prefixes is None:
         return records

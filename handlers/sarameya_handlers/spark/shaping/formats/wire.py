@@ -1,10 +1,10 @@
-"""What a registry's serializers put before a record: its prefix, read off Arrow columns, no object a record. Pure.
+"""Prefixes that a registry's serializers put before records, read from Arrow columns without an object each. Pure.
 
     0x00 | schema id, 4 bytes, big-endian | Protobuf: which message of the schema | the record itself
 
-The message is a list of numbers, its place among the messages of the file, then among the messages within that one:
-how many, and each of them, as zigzag varints; a lone 0 stands for the first message of the file. What differs between
-the records of a landing is their prefixes, which are few: each is judged once, whatever the number of its records.
+The message is a list of indexes: its place among the messages of the file, then among the messages nested in that one.
+Encoded are their number and each index, as zigzag varints; a single 0 stands for the file's first message. A batch has
+few different prefixes, and each is examined once, however many records have it.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 HEADER = 5
-"""Bytes of the magic byte and the id."""
+"""Length in bytes of the magic byte and the id."""
 _MAGIC = 0
 _MAX_DEPTH = 32
 _MAX_VARINT = 5
 
 
 class PrefixError(ValueError):
-    """The bytes do not begin as a registry's serializer would have them; the text says how they do."""
+    """The bytes do not start with a registry's prefix. The text says how they start."""
 
 
 @attrs.frozen(slots=True)
 class Prefix:
-    """What stands before a record. `message` is None where the format has none."""
+    """The prefix of a record. `message` is None if the format has none."""
 
     schema_id: int
     message: tuple[int, ...] | None
 
 
-class _NeedsMore(Exception):
+class _IncompletePrefixError(Exception):
     """The bytes end within the prefix."""
 
 
@@ -44,9 +44,9 @@ def _read(data: bytes, with_message: bool) -> Prefix:
     if data and data[0] != _MAGIC:
         raise PrefixError(f"it has no schema registry header: its first byte is 0x{data[0]:02x}, not 0x00")
     if len(data) < HEADER:
-        raise _NeedsMore
+        raise _IncompletePrefixError
     schema_id = int.from_bytes(data[1:HEADER], "big", signed=True)
-    if schema_id < 0:  # registries have Java's int for it, and take what is none for a wrong path
+    if schema_id < 0:  # registries use Java's int, and take anything else for a wrong path
         raise PrefixError(f"its header has the schema id {schema_id}, which no schema has")
     if not with_message:
         return Prefix(schema_id, None)
@@ -66,7 +66,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = 0
     for n in range(_MAX_VARINT):
         if at + n >= len(data):
-            raise _NeedsMore
+            raise _IncompletePrefixError
         value |= (data[at + n] & 0x7F) << (7 * n)
         if data[at + n] < 0x80:
             return (value >> 1) ^ -(value & 1), at + n + 1
@@ -74,10 +74,13 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 @attrs.frozen(slots=True, eq=False)
-class Survey:
-    """The prefixes of a column's records: `prefixes` are those that can be read, `problems` what is wrong with others.
+class PrefixSurvey:
+    """Prefixes of a column's records.
 
-    A record is known by the bytes of its prefix: `codes` has them for each, null for a null.
+    Attributes:
+        codes: Prefix bytes of each record; null for a null record.
+        prefixes: Prefixes that can be read, by their bytes.
+        problems: Reasons why the other ones cannot be read.
     """
 
     codes: pa.DictionaryArray
@@ -89,7 +92,7 @@ class Survey:
         return {prefix.schema_id for prefix in self.prefixes.values()}
 
     def rows_of(self, problems: Mapping[bytes, str]) -> list[tuple[int, str]]:
-        """Each row whose bytes have one of `problems`, and which."""
+        """Return the rows whose prefix has one of these problems, with the problem."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -101,14 +104,14 @@ class Survey:
         return [(row, problems[known[self.codes.indices[row].as_py()]]) for row in rows.to_pylist()]
 
     def prefix_of(self, offset: int, offsets: pa.ChunkedArray) -> Prefix:
-        """That of the record at an offset, whose prefix can be read."""
+        """Return the prefix of the record at an offset, which must be readable."""
         import pyarrow.compute as pc
 
         return self.prefixes[self.codes[pc.index(offsets, offset).as_py()].as_py()]
 
 
-def survey(values: pa.ChunkedArray, *, with_message: bool) -> Survey:
-    """The prefixes in a binary column."""
+def survey(values: pa.ChunkedArray, *, with_message: bool) -> PrefixSurvey:
+    """Return the prefixes of a binary column."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -124,17 +127,17 @@ def survey(values: pa.ChunkedArray, *, with_message: bool) -> Survey:
                 prefixes[code] = _read(code, with_message)
             except PrefixError as error:
                 problems[code] = str(error)
-            except _NeedsMore:
+            except _IncompletePrefixError:
                 if len(code) < size:
                     problems[code] = f"it ends within its schema registry header, after {len(code)} bytes"
                 else:
                     longer.append(code)
         if longer:
-            size += 1  # no further than the prefix: what is behind it differs from record to record
+            size += 1  # no more than the prefix: the bytes after it differ from record to record
             more = pc.is_in(codes, value_set=pa.array(longer, codes.type))
             codes = pc.if_else(more, pc.binary_slice(values, 0, size), codes)
         unread = _distinct(codes.filter(more)) if longer else []
-    return Survey(_encoded(codes), prefixes, problems)
+    return PrefixSurvey(_encoded(codes), prefixes, problems)
 
 
 def _distinct(codes: Any) -> list[bytes]:
@@ -145,6 +148,6 @@ def _encoded(codes: pa.ChunkedArray) -> pa.DictionaryArray:
     import pyarrow as pa
 
     combined = codes.combine_chunks()
-    # Of several chunks, or of none, combine_chunks makes one array; older pyarrow a chunked one of a single chunk.
+    # combine_chunks returns one array; older pyarrow versions return a chunked array with a single chunk.
     array = combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
     return array.dictionary_encode()

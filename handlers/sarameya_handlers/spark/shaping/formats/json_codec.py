@@ -1,4 +1,4 @@
-"""Text, and JSON, by Spark's `from_json`."""
+"""JSON by Spark's `from_json`, and plain text."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import attrs
 
 from sarameya_handlers.registry import Registry, SchemaKind
-from sarameya_handlers.spark.shaping import json_leaves as leaves
-from sarameya_handlers.spark.shaping.framing import Readers, body, header_in, refuse, written
-from sarameya_handlers.spark.shaping.json_faults import fault_of
-from sarameya_handlers.spark.shaping.json_schema import ddl_of
-from sarameya_handlers.spark.shaping.plans import SqlPlan, replaced
-from sarameya_handlers.spark.shaping.wire import HEADER, Prefix
+from sarameya_handlers.spark.shaping.formats import json_leaves as leaves
+from sarameya_handlers.spark.shaping.formats.framing import ReaderSchemas, body, header_in, refuse, writer_schemas
+from sarameya_handlers.spark.shaping.formats.json_faults import describe_fault
+from sarameya_handlers.spark.shaping.formats.json_schema import ddl_of
+from sarameya_handlers.spark.shaping.formats.plans import SqlPlan, replace_column
+from sarameya_handlers.spark.shaping.formats.wire import HEADER, Prefix
 from sarameya_handlers.spark.tables.expressions import literal, quoted
 
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ _CORRUPT = "_sarameya_corrupt"
 
 @attrs.frozen(slots=True)
 class StringCodec:
-    """UTF-8, which Spark itself would not look at: what is none would fail every reader of the table."""
+    """UTF-8 text. Spark itself does not check it, and invalid text would break every reader of the table."""
 
     with_message: bool | None = None
 
     def plan(self, topic: str, prefixes: Mapping[bytes, Prefix]) -> SqlPlan:
-        return SqlPlan((_text,), _no_text)
+        return SqlPlan((_utf8_text,), _is_not_utf8)
 
     def probe(self) -> SqlPlan:
         return self.plan("", {})
@@ -39,14 +39,21 @@ class StringCodec:
 
 @attrs.frozen(slots=True, kw_only=True)
 class JsonCodec:
-    """One JSON value a record, with the columns of `ddl`, or else those of the schema in the registry. `registry` means
-    that records carry their schemas' ids; `subject` None the topic's own."""
+    """Decodes records that are one JSON value each.
+
+    Attributes:
+        column: Name of the column.
+        ddl: The columns; None for those of the registry's schema.
+        registry: Set if records carry their schemas' ids.
+        subject: Subject in the registry; None for the topic's own.
+        readers: Source of reader schemas in the registry.
+    """
 
     column: str
     ddl: str | None = None
     registry: Registry | None = None
     subject: str | None = None
-    readers: Readers | None = None
+    readers: ReaderSchemas | None = None
 
     @property
     def with_message(self) -> bool | None:
@@ -56,7 +63,7 @@ class JsonCodec:
         if self.registry is None:
             assert self.ddl is not None
             return JsonPlan(self.ddl)
-        found = written(self.registry, prefixes, SchemaKind.JSON)
+        found = writer_schemas(self.registry, prefixes, SchemaKind.JSON)
         ids = found.by_id
         ddl = self.ddl or self._ddl_in_registry(topic, ids)
 
@@ -78,12 +85,12 @@ class JsonCodec:
         return ddl_of(schema, self.registry.referred(schema))
 
 
-def _text(column: str) -> str:
+def _utf8_text(column: str) -> str:
     text = f"cast({column} as string)"
     return f"case when {column} is null or is_valid_utf8({text}) then {text} else {refuse(column, 'is no UTF-8')} end"
 
 
-def _no_text(column: str) -> str:
+def _is_not_utf8(column: str) -> str:
     return f"not is_valid_utf8(cast({column} as string))"
 
 
@@ -92,19 +99,26 @@ _HALF = (
     rf"(?<!\\)(\\\\)*({_SURROGATE}[89abAB][0-9a-fA-F]{{2}}(?!{_SURROGATE}[c-fC-F])"
     rf"|(?<!{_SURROGATE}[89abAB][0-9a-fA-F]{{2}}){_SURROGATE}[c-fC-F])"
 )
-"""An escaped half of a surrogate pair, of which Spark makes a question mark."""
+"""An escaped half of a surrogate pair. Spark would replace it by a question mark."""
 
 
 def _has_half_pair(text: str) -> str:
-    # Few records have any: a regular expression for each would cost more than all else here.
+    # Few records have one. A regular expression on each record would cost more than everything else here.
     any_pair = f"(contains({text}, {literal(chr(92) + 'ud')}) or contains({text}, {literal(chr(92) + 'uD')}))"
     return f"({any_pair} and {text} rlike {literal(_HALF)})"
 
 
 @attrs.frozen(slots=True)
 class JsonPlan:
-    """JSON of one type. `body` is where a record's JSON stands in its bytes; what it is null for is refused with the
-    text of `unframed`."""
+    """Decodes JSON of one type.
+
+    Attributes:
+        ddl: The type.
+        body: SQL for the JSON within a record's bytes.
+        unframed: The same, but raises an error for a record without a known header.
+        framed_if: Condition that the record has a known header.
+        unknown: Reasons by prefix, see `Plan`.
+    """
 
     ddl: str
     body: Callable[[str], str] = lambda column: column
@@ -112,10 +126,10 @@ class JsonPlan:
     framed_if: Callable[[str], str] = lambda column: "true"
     unknown: Mapping[bytes, str] = attrs.field(factory=dict)
 
-    def decoded(self, frame: DataFrame, column: str) -> DataFrame:
+    def decode(self, frame: DataFrame, column: str) -> DataFrame:
         kind = self._kind(frame)
         name = quoted(column)
-        steps = [self.unframed(name), _text(name), self._refused(name, kind), self._parsed(name, kind, "FAILFAST")]
+        steps = [self.unframed(name), _utf8_text(name), self._refused(name, kind), self._parsed(name, kind, "FAILFAST")]
         steps.append(
             f"case when {name} is null then null when {_is_one(name)} then {name}[0] "
             f"else {refuse(name, 'is not one JSON value')} end"
@@ -124,7 +138,7 @@ class JsonPlan:
             wrong = refuse(name, "has a time, a number or a map that its column cannot hold")
             steps.append(f"if({leaves.is_exact(name, kind)}, {leaves.converted(name, kind)}, {wrong})")
         for step in steps:
-            frame = replaced(frame, column, step)
+            frame = replace_column(frame, column, step)
         return frame
 
     def undecodable(self, frame: DataFrame, column: str, records: pa.Table) -> dict[int, str]:
@@ -133,37 +147,40 @@ class JsonPlan:
         found = frame.selectExpr("offset", f"({condition}) as bad").filter("bad").select("offset").collect()
         bad = [row["offset"] for row in found]
         bodies = self._bodies(bad[:_EXPLAINED], column, records)
-        return {offset: (offset in bodies and fault_of(bodies[offset], kind)) or "" for offset in bad}
+        return {offset: (offset in bodies and describe_fault(bodies[offset], kind)) or "" for offset in bad}
 
     def _undecodable_if(self, column: str, kind: DataType) -> str:
         text = f"cast({column} as string)"
         parsed = self._parsed(text, kind, "PERMISSIVE")
-        # What is of the wrong type inside is told of by a field of the outermost object, and by nothing in an array.
+        # The corrupt-record column reports a wrong type inside the outermost object, but nothing inside an array.
         fields = literal(f"value {leaves.parsed_type(kind)}, {_CORRUPT} string")
         options = _options("PERMISSIVE")
         corrupt = f"""from_json(concat('{{"value":', {text}, '}}'), {fields}, {options}).{_CORRUPT}"""
-        conditions = [_no_text(column), _has_half_pair(text), f"{parsed} is null", f"not ({_is_one(parsed)})"]
+        conditions = [_is_not_utf8(column), _has_half_pair(text), f"{parsed} is null", f"not ({_is_one(parsed)})"]
         conditions += [f"{corrupt} is not null", leaves.rounded(text, kind)]
         if leaves.is_special(kind):
             conditions.append(f"not ({leaves.is_exact(f'get({parsed}, 0)', kind)})")
         return f"{column} is not null and ({' or '.join(conditions)})"
 
     def _refused(self, column: str, kind: DataType) -> str:
-        """The text, unless it has what `from_json` would change without a word."""
+        """Return the text, or raise for text that `from_json` would silently change."""
         half = f"when {_has_half_pair(column)} then {refuse(column, 'has half of a surrogate pair')}"
         rounded = leaves.rounded(column, kind)
         digits = f"when {rounded} then {refuse(column, 'has a number with more digits than its column')}"
         return f"case {half} {digits if rounded != 'false' else ''} else {column} end"
 
     def _parsed(self, text: str, kind: DataType, mode: str) -> str:
-        """As the first element of an array, before nulls: `from_json` itself stops reading at the end of a value, and
-        what stands behind it, another record maybe, would be lost without a word; and no text at all would be null, as
-        a tombstone is. It stops at the end of the array, too: text that closes the array itself lacks the nulls."""
+        """Parse the text as the first element of an array, followed by nulls.
+
+        `from_json` stops at the end of a value: anything after it, perhaps another record, would be lost silently, and
+        empty text would be null like a tombstone. It also stops at the end of the array: text that closes the array
+        itself lacks the nulls.
+        """
         elements = literal(f"array<{leaves.parsed_type(kind)}>")
         return f"from_json(concat('[', {text}, {literal(_NULLS)}), {elements}, {_options(mode)})"
 
     def _kind(self, frame: DataFrame) -> DataType:
-        """The type that the DDL says; only Spark can read it. Nothing is computed."""
+        """Return the type of the DDL, which only Spark can parse. Computes no rows."""
         ddl = self.ddl
         kind = ddl if ddl.lstrip().lower().startswith(("struct<", "array<", "map<")) else f"struct<{ddl}>"
         return frame.selectExpr(f"from_json('', {literal(kind)}) as kind").schema["kind"].dataType
@@ -185,12 +202,12 @@ _NULLS = ",null" * _BEHIND + "]"
 
 
 def _is_one(array: str) -> str:
-    """A condition: the array has one value, and behind it nothing but our own nulls."""
+    """Return a condition: the array has one value, followed only by our own nulls."""
     return f"size({array}) = {_BEHIND + 1} and forall(slice({array}, 2, {_BEHIND}), x -> x is null)"
 
 
 _EXPLAINED = 1_000
-"""Records whose faults are looked for, at most: of more than that all are wrong, mostly, and in the same way."""
+"""Most records whose faults are described. If more are bad, usually all are, and in the same way."""
 
 
 def _options(mode: str) -> str:
@@ -198,7 +215,7 @@ def _options(mode: str) -> str:
         "mode": mode,
         "allowSingleQuotes": "false",
         "allowNonNumericNumbers": "false",
-        # A field of this name would be taken for Spark's own: the default may be one of a record's.
+        # By default this is a name that a record's own field may have. Spark would take such a field for its own.
         "columnNameOfCorruptRecord": _CORRUPT,
     }
     return f"map({', '.join(f'{literal(key)}, {literal(value)}' for key, value in options.items())})"

@@ -1,14 +1,13 @@
-"""Values that Spark's `from_json` would cut, round or guess at, as SQL: parsed as text, checked, then converted.
+"""SQL for values that `from_json` would cut, round or guess. They are parsed as text, checked, then converted.
 
-    timestamp   seven digits of a second are six; "12:00" is that time of today, 1700000000000 the year 55840
-    date        the time behind it is cut; "20000" is a year
-    double      1e400 is infinite
+    timestamp   seven digits of a second become six; "12:00" becomes that time today, 1700000000000 the year 55840
+    date        a time after it is cut; "20000" becomes a year
+    double      1e400 becomes infinite
     tinyint     128 to 255 become negative
-    map         of two values of a key one is lost, or a reader's error
-    decimal     digits beyond the column's are rounded, commas left out ("1,5" is 15): no type of Spark's shows them, a
-                variant does
+    map         of two values for a key one is lost, or a reader fails
+    decimal     digits beyond the column's are rounded, commas ignored ("1,5" becomes 15): only a variant shows this
 
-Types are those of `pyspark.sql.types`; nothing here asks a session.
+Types are those of `pyspark.sql.types`; no session is needed.
 """
 
 from __future__ import annotations
@@ -26,25 +25,24 @@ DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 TIME = "[T ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,6}0*)?"
 ZONE = "(Z|[-+][0-9]{2}:?[0-9]{2})"
 PATTERNS = {"timestamp": f"^{DATE}({TIME}{ZONE}?)?$", "timestamp_ntz": f"^{DATE}({TIME})?$", "date": f"^{DATE}$"}
-"""Text of these types, to six digits of a second; zeros behind them lose nothing."""
+"""Text of these types, with at most six digits of a second; further zeros lose nothing."""
 _SUSPICIOUS = '[.][0-9]{%d}|[0-9][.]?[eE][-+0-9]|"[-+.,0-9]*(?:[0-9],|,[0-9])[-+.,0-9]*"'
-"""Text that may have a number with more digits behind the point, or one with a comma."""
+"""Text that may contain a number with more digits after the point, or one with a comma."""
 _TINY = "tinyint"
 
 
 def decimal_pattern(scale: int) -> str:
-    """Return what the text of a number matches that has no more digits behind the point, but for zeros."""
+    """Return a regular expression for numbers with at most `scale` digits after the point, apart from zeros."""
     return f"^-?[0-9]+([.][0-9]{{0,{scale}}}0*)?$"
 
 
 def parsed_type(kind: DataType) -> str:
-    """Return the type that JSON is parsed as, in SQL: text, or a wider type, in the place of what is converted
-    afterwards."""
+    """Return the type as which JSON is parsed: text or a wider type for types that are converted later."""
     return _mapped(kind, {**dict.fromkeys(PATTERNS, "string"), _TINY: "smallint"})
 
 
 def is_special(kind: DataType) -> bool:
-    """Return whether values of the type have to be checked once they are parsed."""
+    """Return whether parsed values of the type must be checked."""
     name = kind.simpleString()
     inside = list(_inside(kind))
     if name.startswith("map<"):
@@ -53,7 +51,7 @@ def is_special(kind: DataType) -> bool:
 
 
 def is_exact(value: str, kind: DataType, names: count[int] | None = None) -> str:
-    """Return a condition: a value of `parsed_type(kind)` is one of `kind`, and loses nothing by that. Null is."""
+    """Return a condition: a value of `parsed_type(kind)` converts to `kind` without loss. True for null."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     names = count() if names is None else names
@@ -79,7 +77,7 @@ def is_exact(value: str, kind: DataType, names: count[int] | None = None) -> str
 
 
 def converted(value: str, kind: DataType, names: count[int] | None = None) -> str:
-    """Return the value of `kind`, of one of `parsed_type(kind)` that `is_exact`. Text without a zone is UTC."""
+    """Return SQL that converts an exact value of `parsed_type(kind)` to `kind`. Text without a zone is UTC."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     names = count() if names is None else names
@@ -101,16 +99,16 @@ def converted(value: str, kind: DataType, names: count[int] | None = None) -> st
 
 
 def rounded(text: str, kind: DataType) -> str:
-    """Return a condition: JSON's text has a number that the decimal for it would round. `false` without decimals.
+    """Return a condition: JSON text has a number that its decimal column would round. `false` without decimals.
 
-    The text is parsed a second time only where it may have one. Beyond 38 digits a number is the nearest double, which
-    may be exact though the text is not.
+    The text is parsed a second time only if it may have one. A number of more than 38 digits is parsed as the nearest
+    double, which may be exact although the text is not.
     """
     scales = list(_scales(kind))
     if not scales:
         return "false"
     exact = _exact_decimals("d", kind, count())
-    # As one element of an array: the higher-order function gives the parsed text a name.
+    # As the only element of an array, since a higher-order function gives the parsed text a name.
     variant = f"try_variant_get(try_parse_json({text}), '$', {literal(_mapped(kind, {}, decimals='string'))})"
     checked = f"coalesce(forall(array({variant}), d -> {exact}), false)"
     return f"({text} rlike {literal(_SUSPICIOUS % (min(scales) + 1))} and not {checked})"
@@ -154,7 +152,7 @@ def _inside(kind: DataType) -> Iterator[DataType]:
 
 
 def _mapped(kind: DataType, others: dict[str, str], decimals: str = "") -> str:
-    """Return the type in SQL, with others in the place of some."""
+    """Return the type in SQL, with some types replaced."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if isinstance(kind, StructType):
@@ -165,5 +163,5 @@ def _mapped(kind: DataType, others: dict[str, str], decimals: str = "") -> str:
     if isinstance(kind, MapType):
         return f"map<{_mapped(kind.keyType, others)}, {_mapped(kind.valueType, others, decimals)}>"
     if decimals:
-        return decimals  # of the others nothing is looked at: any text will do
+        return decimals  # the other types do not matter here: any text will do
     return others.get(kind.simpleString(), kind.simpleString())

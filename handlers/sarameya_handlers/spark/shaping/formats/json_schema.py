@@ -1,7 +1,7 @@
-"""The columns that a JSON Schema describes, as Spark's DDL. Pure.
+"""Columns of a JSON Schema, as Spark's DDL. Pure.
 
-What columns cannot say (a field that is a number or an object, an object of any keys and any values) is JSON's text, as
-a string: `from_json` makes it of whatever stands there, and nothing is lost.
+What a column cannot express (a number or an object, an object with any keys and values) becomes a string with its JSON
+text: `from_json` produces it from any value, and nothing is lost.
 """
 
 from __future__ import annotations
@@ -23,28 +23,33 @@ _BRANCHES = ("anyOf", "oneOf")
 
 
 def ddl_of(schema: Schema, referred: Mapping[str, Schema]) -> str:
-    """The columns of a schema whose records are objects. Raises ShapeError for any other, and for a broken one."""
+    """Return the columns of a schema whose records are objects. Raises ShapeError for others, and for a broken one."""
     where = f"JSON schema {schema.id}"
     try:
         documents = {name: json.loads(other.text) for name, other in referred.items()}
         documents[""] = json.loads(schema.text)
     except ValueError as error:
         raise ShapeError(f"{where} is not JSON: {error}") from error
-    made = _Reader(documents, where).type_of(documents[""], "", ())
+    made = _TypeBuilder(documents, where).type_of(documents[""], "", ())
     if not made.startswith("struct<"):
         raise ShapeError(f"{where} describes no object with properties ({made}): give the columns as value_schema")
     return made
 
 
 @attrs.frozen(slots=True)
-class _Reader:
-    """`documents` are the schemas, by what others call them; "" is the one that is asked for."""
+class _TypeBuilder:
+    """Builds DDL types from a schema.
+
+    Attributes:
+        documents: Schemas by the names with which others refer to them; "" is the schema itself.
+        where: Name of the schema in errors.
+    """
 
     documents: Mapping[str, Any]
     where: str
 
     def type_of(self, schema: Any, document: str, within: tuple[str, ...]) -> str:
-        """`within`: the references that have led here. One that leads to itself has no end as columns: it is text."""
+        """Return a type. `within` are the references followed so far: one to itself is endless, so it is text."""
         if not isinstance(schema, dict):
             return _TEXT
         if "$ref" in schema:
@@ -67,7 +72,7 @@ class _Reader:
         return _SCALARS.get(str(named[0]), _TEXT)
 
     def _fields(self, schema: Any, document: str, within: tuple[str, ...]) -> dict[str, str]:
-        """The properties of an object, those of `allOf` among them; none of anything else."""
+        """Return the properties of an object, including those of `allOf`; empty for anything else."""
         if not isinstance(schema, dict):
             return {}
         if "$ref" in schema:
@@ -82,7 +87,7 @@ class _Reader:
         return fields
 
     def _one_of(self, branches: Any, document: str, within: tuple[str, ...]) -> str:
-        """That of the only branch beside null; several are text."""
+        """Return the type of the only branch apart from null; text if there are several."""
         named = [branch for branch in branches if not (isinstance(branch, dict) and branch.get("type") == "null")]
         types = {self.type_of(branch, document, within) for branch in named}
         return types.pop() if len(types) == 1 else _TEXT
@@ -90,7 +95,7 @@ class _Reader:
     def _referred(
         self, reference: str, document: str, within: tuple[str, ...]
     ) -> tuple[Any, str, tuple[str, ...]] | None:
-        """What a reference leads to, in which document, and how; None where it leads to itself."""
+        """Resolve a reference: the schema, its document, and the references followed. None if it refers to itself."""
         name, _, pointer = reference.partition("#")
         name = name or document
         if name not in self.documents:
