@@ -37,7 +37,7 @@ WALL_CLOCK = {
     "handlers/sarameya_handlers/landing/dead_letter_files.py": {"time.time"},
     # Files and links have dates of the wall clock's: how old is what was left lying?
     "handlers/sarameya_handlers/spark/sink.py": {"time.time"},
-    "handlers/sarameya_handlers/spark/engines/scratch.py": {"time.time"},
+    "handlers/sarameya_handlers/spark/engines/jvm/scratch.py": {"time.time"},
     "handlers/sarameya_handlers/spark/iceberg/leftovers.py": {"time.time"},
     "handlers/sarameya_handlers/audit/__init__.py": {"time.time"},
     "handlers/sarameya_handlers/audit/sweep_command.py": {"time.time"},

@@ -23,7 +23,7 @@ from bench.growth.chains import BUSY, KEYS, QUIET
 from bench.growth.figures import FIRST_START, LANDING, START, table
 from bench.growth.landing import land
 from sarameya_handlers.spark.delta.table import DeltaTable
-from sarameya_handlers.spark.engines import jvm
+from sarameya_handlers.spark.engines.jvm import spark_jvm
 from sarameya_handlers.spark.iceberg.table import IcebergTable
 from sarameya_handlers.spark.options import SparkOptions
 from sarameya_handlers.spark.parquet.table import ParquetTable
@@ -151,7 +151,7 @@ def _spark(root: Path) -> Iterator[SparkSession]:
         f"{catalog}.warehouse": str(root / "iceberg"),
         f"{catalog}.cache-enabled": "false",
     }
-    running = jvm.start(SparkOptions(master=MASTER, conf=conf))
+    running = spark_jvm.start(SparkOptions(master=MASTER, conf=conf))
     try:
         yield running.session
     finally:

@@ -148,9 +148,9 @@ class Contender:
             if self.runs is Runs.THREADS:
                 yield [None] * count
             elif self.runs is Runs.CLASSIC:
-                from sarameya_handlers.spark.engines import jvm
+                from sarameya_handlers.spark.engines.jvm import spark_jvm
 
-                running = jvm.start(self.options(place))
+                running = spark_jvm.start(self.options(place))
                 stack.callback(running.stop)
                 yield [running.session.newSession() for _ in range(count)]
             else:

@@ -13,7 +13,7 @@ from sarameya import CommittedOffset, TopicPartition
 from sarameya_handlers import SparkSink
 from sarameya_handlers.landing.links import ChainKey
 from sarameya_handlers.spark.engines.engine import Engine
-from sarameya_handlers.spark.engines.keeping import RETURN_TIMEOUT
+from sarameya_handlers.spark.engines.keeper import RETURN_TIMEOUT
 from sarameya_handlers.spark.errors import SparkGoneError
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Shape, Table

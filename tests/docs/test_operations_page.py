@@ -25,7 +25,8 @@ from sarameya.service.web import connections
 from sarameya.telemetry import export_log
 from sarameya_handlers.landing import starting
 from sarameya_handlers.spark import error_sources
-from sarameya_handlers.spark.engines import jvm_launch, keeping, start_failures
+from sarameya_handlers.spark.engines import keeper
+from sarameya_handlers.spark.engines.jvm import launch, start_failures
 from sarameya_handlers.spark.tables import packages
 from tests.docs.pages import DOCS, blocks, page
 from tests.examples.test_deploy import MARGIN, container, image, pod, unit
@@ -80,7 +81,7 @@ def test_every_event_that_is_a_warning_has_a_row_with_what_to_do() -> None:
     told = {name for row in first_column("What to do when") for name in re.findall(r"`([^`]+)`", row)}
     assert told >= warned
     others = told - warned
-    spark = (start_failures, jvm_launch, keeping, packages, error_sources)
+    spark = (start_failures, launch, keeper, packages, error_sources)
     words = "".join(
         inspect.getsource(module)
         for module in (connections, signals, shutdown_check, problem_log, health, export_log, starting, *spark)

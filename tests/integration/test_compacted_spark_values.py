@@ -13,7 +13,7 @@ import pytest
 
 from sarameya_handlers import ParquetTable, SparkSink, landed_files, read_landing
 from sarameya_handlers.landing.compacting import compact
-from sarameya_handlers.spark.tables.settings import changed
+from sarameya_handlers.spark.tables.settings import temporary_settings
 from tests.handlers.kit import FakeSession, batch, claim_of
 from tests.handlers.spark.kit import consume_in
 from tests.integration.warm_spark import warm_spark
@@ -102,7 +102,7 @@ async def test_fault_52_values_that_spark_wrote_are_compacted_bit_for_bit_or_ref
 ) -> None:
     columns, settings, is_compacted = KINDS[kind]
     table = ParquetTable(tmp_path)
-    with changed(spark, settings):
+    with temporary_settings(spark, settings):
         for start in (0, 4):
             await land(spark, table, range(start, start + 4), columns)
     before = by_arrow(tmp_path), by_spark(read_landing(spark, tmp_path)), by_spark(spark.read.parquet(str(tmp_path)))

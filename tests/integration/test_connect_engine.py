@@ -181,7 +181,7 @@ async def test_frozen_server_holds_up_neither_a_cancellation_nor_the_end(server:
                     await engine.run(count, tag="t2")
                 assert trio.current_time() - began < 5.0
                 began = trio.current_time()
-            assert trio.current_time() - began < ConnectDriver.patience + 5.0
+            assert trio.current_time() - began < ConnectDriver.stop_timeout + 5.0
     finally:
         server.thaw()
 
@@ -195,14 +195,14 @@ async def test_server_that_hangs_under_work_is_given_up_and_met_again_once_it_go
 
     async with SparkEngine(options(server)) as engine:
         await engine.run(count, tag="t1")
-        monkeypatch.setattr(pool, "ASK_EACH", 0.5)
-        monkeypatch.setattr(pool, "ANSWER_WITHIN", 3.0)
+        monkeypatch.setattr(pool, "CHECK_INTERVAL", 0.5)
+        monkeypatch.setattr(pool, "RESPONSE_TIMEOUT", 3.0)
         try:
             with pytest.raises(SparkGoneError, match="has not answered for 3 s, and is given up"):
                 await engine.run(freeze, tag="t2")
         finally:
             server.thaw()
-        monkeypatch.setattr(pool, "ANSWER_WITHIN", DEADLINE)
+        monkeypatch.setattr(pool, "RESPONSE_TIMEOUT", DEADLINE)
         assert await engine.run(count, tag="t3") == 1000
 
 

@@ -16,7 +16,7 @@ from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.iceberg.catalog import CREATED_WITH
 from sarameya_handlers.spark.iceberg.marks import chain_marks
 from sarameya_handlers.spark.iceberg.table import IcebergTable
-from sarameya_handlers.spark.tables.settings import changed
+from sarameya_handlers.spark.tables.settings import temporary_settings
 from sarameya_handlers.spark.tables.table import Layout
 from tests.integration.iceberg_stage import land, link, new_name
 from tests.integration.lake_stage import KEY, OTHER, classic, found, rows, rows_of
@@ -86,7 +86,7 @@ def test_table_whose_audit_is_switched_off_is_landed_in_no_more(spark: SparkSess
         land(spark, table, link(2, 2, 4))
     assert spark.table(name).count() == 2
     # Where it happens between a look and an append, the rows are there, and the chain is broken.
-    with changed(spark, {"spark.wap.id": "sarameya/sink/orders/0/2"}):
+    with temporary_settings(spark, {"spark.wap.id": "sarameya/sink/orders/0/2"}):
         rest = spark.table(name).writeTo(name).option("snapshot-property.sarameya.link", link(2, 2, 4).to_json())
         rest.append()
     with pytest.raises(BrokenChainError, match=r"write\.wap\.enabled"):
@@ -95,7 +95,7 @@ def test_table_whose_audit_is_switched_off_is_landed_in_no_more(spark: SparkSess
 
 def test_branch_of_the_session_is_refused(spark: SparkSession, name: str) -> None:
     with (
-        changed(spark, {"spark.wap.branch": "audit"}),
+        temporary_settings(spark, {"spark.wap.branch": "audit"}),
         pytest.raises(HandlerError, match=r"spark\.wap\.branch is 'audit'"),
     ):
         IcebergTable(name).open(spark)
@@ -126,7 +126,7 @@ def test_table_of_another_format_is_refused(spark: SparkSession) -> None:
 
 def test_directory_to_stage_in_must_be_there(spark: SparkSession, name: str, tmp_path: Path) -> None:
     rest = "spark.sql.catalog.rest"
-    with changed(spark, {rest: "org.apache.iceberg.spark.SparkCatalog", f"{rest}.warehouse": "s3://lake"}):
+    with temporary_settings(spark, {rest: "org.apache.iceberg.spark.SparkCatalog", f"{rest}.warehouse": "s3://lake"}):
         with pytest.raises(HandlerError, match=r"give a directory to stage in \(staging\)"):
             IcebergTable("rest.db.t").open(spark)
     (tmp_path / "file").touch()
@@ -145,7 +145,7 @@ def test_catalog_that_remembers_tables_is_asked_to_look(spark: SparkSession, tmp
     """By default an Iceberg catalog in Spark does not see for half a minute what others commit."""
     of_catalog = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "hadoop", ".warehouse": str(tmp_path)}
     both = {f"spark.sql.catalog.{name}{key}": value for name in ("one", "two") for key, value in of_catalog.items()}
-    with changed(spark, both):
+    with temporary_settings(spark, both):
         remembering, table = IcebergTable("one.db.t"), IcebergTable("two.db.t")
         remembering.open(spark)
         mine = [link(1, 0, 2), link(2, 2, 4)]

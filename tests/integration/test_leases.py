@@ -21,12 +21,12 @@ HOLD = """
 import sys
 from pathlib import Path
 from sarameya_handlers import SparkOptions
-from sarameya_handlers.spark.engines import jvm
+from sarameya_handlers.spark.engines.jvm import spark_jvm
 from sarameya_handlers.spark.engines.lease import take_lease
-first = jvm.start(SparkOptions(master="local[1]"))
+first = spark_jvm.start(SparkOptions(master="local[1]"))
 take_lease(Path(sys.argv[1]), "no")
 first.stop()
-second = jvm.start(SparkOptions(master="local[1]"))
+second = spark_jvm.start(SparkOptions(master="local[1]"))
 print(second.session.sparkContext._jvm.java.lang.ProcessHandle.current().pid(), flush=True)
 sys.stdin.read()
 """

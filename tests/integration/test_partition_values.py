@@ -17,7 +17,7 @@ from sarameya_handlers import DeltaTable, IcebergTable, LandingError, Layout, Pa
 from sarameya_handlers.landing.compacting import compact
 from sarameya_handlers.landing.dead_letter_files import FileDeadLetters
 from sarameya_handlers.spark.poison.poison_search import PoisonError
-from sarameya_handlers.spark.tables.settings import changed
+from sarameya_handlers.spark.tables.settings import temporary_settings
 from tests.handlers.kit import FakeClaim, FakeSession, message
 from tests.handlers.spark.kit import consume_in
 from tests.integration.iceberg_stage import new_name
@@ -140,11 +140,11 @@ async def test_fault_57_timestamps_name_directories_alike_in_any_zone(spark: Any
     names = []
     for zone in ("Europe/Berlin", "America/New_York"):
         table = table_of("parquet", tmp_path / zone, "at")
-        with changed(spark, {"spark.sql.session.timeZone": zone}):
+        with temporary_settings(spark, {"spark.sql.session.timeZone": zone}):
             await land(spark, table, [b"%d" % UNIQUE_HOUR, b"%d" % SAME_HOUR], instants)
         names.append(sorted(path.name for path in (tmp_path / zone / "table").glob("at=*")))
         for reader in ("Europe/Berlin", "UTC"):
-            with changed(spark, {"spark.sql.session.timeZone": reader}):
+            with temporary_settings(spark, {"spark.sql.session.timeZone": reader}):
                 assert by_offset(table.read(spark), "unix_micros(at)") == [UNIQUE_HOUR, SAME_HOUR]
                 plain = spark.read.option("timeZone", "UTC").schema("offset bigint, at timestamp")
                 landed = plain.parquet(str(tmp_path / zone / "table"))
@@ -156,7 +156,7 @@ async def test_fault_57_timestamps_name_directories_alike_in_any_zone(spark: Any
 async def test_fault_57_timestamps_as_partitions_are_exact_or_refused(spark: Any, tmp_path: Path, kind: str) -> None:
     values = [b"%d" % UNIQUE_HOUR, b"%d" % SAME_HOUR]
     table = table_of(kind, tmp_path, "at")
-    with changed(spark, {"spark.sql.session.timeZone": "Europe/Berlin"}):
+    with temporary_settings(spark, {"spark.sql.session.timeZone": "Europe/Berlin"}):
         if kind == "delta":
             with pytest.raises(LandingError, match=r"at, a timestamp, and .* is Europe/Berlin: set .* to UTC, or"):
                 await land(spark, table, values, instants)
@@ -164,6 +164,6 @@ async def test_fault_57_timestamps_as_partitions_are_exact_or_refused(spark: Any
             await land(spark, table, values, instants)
             assert by_offset(table.read(spark), "unix_micros(at)") == [UNIQUE_HOUR, SAME_HOUR]
     if kind == "delta":
-        with changed(spark, {"spark.sql.session.timeZone": "UTC"}):
+        with temporary_settings(spark, {"spark.sql.session.timeZone": "UTC"}):
             await land(spark, table, values, instants)
             assert by_offset(table.read(spark), "unix_micros(at)") == [UNIQUE_HOUR, SAME_HOUR]

@@ -19,9 +19,10 @@ from pyspark import SparkContext
 
 from sarameya import HandlerError
 from sarameya_handlers import SparkOptions
-from sarameya_handlers.spark.engines import jvm, pool
+from sarameya_handlers.spark.engines import pool
 from sarameya_handlers.spark.engines.classic import ClassicDriver
 from sarameya_handlers.spark.engines.engine import AdoptedEngine, SparkEngine
+from sarameya_handlers.spark.engines.jvm import spark_jvm
 from sarameya_handlers.spark.errors import SparkGoneError, SparkStartError
 from tests.integration.processes import children, is_running
 
@@ -117,7 +118,7 @@ async def test_adopted_session_lends_its_settings_views_and_functions_and_is_lef
         rows = spark.sql("select twice(id) as n from numbers order by n").collect()
         return [spark.conf.get("spark.sql.shuffle.partitions"), [row.n for row in rows]]
 
-    running = jvm.start(OPTIONS)
+    running = spark_jvm.start(OPTIONS)
     try:
         session = running.session
         session.conf.set("spark.sql.shuffle.partitions", "5")
@@ -173,9 +174,9 @@ async def test_jvm_that_is_killed_between_works_is_replaced_before_the_next(jvms
 
 
 async def test_jvm_that_hangs_under_work_is_killed_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "ASK_EACH", 0.5)
-    monkeypatch.setattr(pool, "ANSWER_WITHIN", 3.0)
-    monkeypatch.setattr(ClassicDriver, "patience", 1.0)
+    monkeypatch.setattr(pool, "CHECK_INTERVAL", 0.5)
+    monkeypatch.setattr(pool, "RESPONSE_TIMEOUT", 3.0)
+    monkeypatch.setattr(ClassicDriver, "stop_timeout", 1.0)
     async with SparkEngine(OPTIONS) as engine:
         frozen = jvm_pid()
 
@@ -185,7 +186,7 @@ async def test_jvm_that_hangs_under_work_is_killed_and_replaced(monkeypatch: pyt
 
         with pytest.raises(SparkGoneError, match="JVM has not answered for 3 s, and is given up"):
             await engine.run(freeze, tag="t1")
-        monkeypatch.setattr(pool, "ANSWER_WITHIN", DEADLINE)
+        monkeypatch.setattr(pool, "RESPONSE_TIMEOUT", DEADLINE)
         assert await engine.run(count, tag="t2") == 1000
     assert not is_running(frozen)
 
@@ -234,7 +235,7 @@ async def test_start_that_is_cancelled_leaves_nothing(jvms: Jvms) -> None:
 async def test_jvm_that_is_frozen_is_killed_when_it_is_stopped_and_another_can_be_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ClassicDriver, "patience", 1.0)
+    monkeypatch.setattr(ClassicDriver, "stop_timeout", 1.0)
     async with SparkEngine(OPTIONS):
         pid = jvm_pid()
         os.kill(pid, signal.SIGSTOP)
@@ -328,8 +329,8 @@ def test_jvm_that_dies_between_its_context_and_its_session_leaves_room_for_anoth
         context._jsc.sc().version()
 
     with monkeypatch.context() as dying:
-        dying.setattr(jvm, "_choose_python", die)
+        dying.setattr(spark_jvm, "_choose_python", die)
         with pytest.raises(SparkStartError, match="Spark does not start"):
-            jvm.start(OPTIONS)
+            spark_jvm.start(OPTIONS)
     assert SparkContext._active_spark_context is None
     assert SparkContext._gateway is None

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sarameya_handlers import SparkOptions
-from sarameya_handlers.spark.engines import jvm
-from sarameya_handlers.spark.engines.jvm import Jvm
+from sarameya_handlers.spark.engines.jvm import spark_jvm
+from sarameya_handlers.spark.engines.jvm.spark_jvm import Jvm
 from tests.integration.lakes import spark_jars
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ def warm_spark(conf: Mapping[str, str] | None = None, *, master: str = "local[2]
     jars = {"spark.jars": ",".join(map(str, spark_jars()))}
     if not _warm:
         # Properties that a JVM is started with are of all its contexts: of the first one it has those of all.
-        _warm.append(jvm.start(SparkOptions(master="local[1]", conf=jars)))
+        _warm.append(spark_jvm.start(SparkOptions(master="local[1]", conf=jars)))
         _warm[0].session.stop()
-    running = jvm.start(SparkOptions(master=master, conf={**(conf or {}), **jars}))
+    running = spark_jvm.start(SparkOptions(master=master, conf={**(conf or {}), **jars}))
     try:
         yield running.session
     finally:

@@ -10,12 +10,12 @@ from pyspark.sql import SparkSession
 
 from bench.common.events import parse
 from bench.land.programs.landing import TABLE, Outcome, Source, Stages, Stopwatch, Task, jvm_pid, options
-from sarameya_handlers.spark.engines import jvm
+from sarameya_handlers.spark.engines.jvm import spark_jvm
 
 
 def _main(task: Task) -> Outcome:
     """Land the one topic, then the other with the clock running."""
-    running = jvm.start(options(task))
+    running = spark_jvm.start(options(task))
     try:
         spark = running.session
         _land(task, spark, task.warm, Path(task.directory, "warm"))

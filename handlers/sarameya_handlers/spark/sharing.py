@@ -19,9 +19,9 @@ import attrs
 import trio
 
 from sarameya import ConfigError
-from sarameya_handlers.spark.engines import starting
+from sarameya_handlers.spark.engines import driver_start
 from sarameya_handlers.spark.engines.classic import ClassicDriver
-from sarameya_handlers.spark.engines.keeping import Keeper
+from sarameya_handlers.spark.engines.keeper import Keeper
 from sarameya_handlers.spark.engines.pool import Pool
 from sarameya_handlers.spark.options import SparkOptions, spark_options
 from sarameya_handlers.spark.sink_options import table_of
@@ -29,7 +29,7 @@ from sarameya_handlers.spark.tables.table import Table
 
 logger = logging.getLogger("sarameya.spark")
 
-LOOK_AGAIN = 0.5
+CHECK_INTERVAL = 0.5
 """Seconds between two looks at whether the server's JVM still runs."""
 _PORT = "spark.connect.grpc.binding.port"
 
@@ -63,7 +63,7 @@ def _must(spark: SparkOptions, table: Table) -> bool:
 async def serve(options: SparkOptions) -> AsyncIterator[str]:
     """A Spark Connect server, for the length of the block; its address, with its token."""
     server = _Server(options, secrets.token_urlsafe())
-    keeper = Keeper(server.start, starting.stop)
+    keeper = Keeper(server.start, driver_start.stop)
     try:
         await keeper.open()
         logger.info("Spark is shared: its Connect server listens at port %d", server.port)
@@ -89,12 +89,12 @@ class _Server:
             # What workers' functions are run by is the server's choice: let it be this very Python.
             environment["PYSPARK_PYTHON"] = sys.executable
         options = attrs.evolve(self.options, conf={**self.options.conf, **self._conf()})
-        running = await starting.start_jvm(options, environment)
+        running = await driver_start.start_jvm(options, environment)
         pool = Pool(ClassicDriver(running.session, running), 1)
         try:
             self.port = await trio.to_thread.run_sync(_port_of, running.session, abandon_on_cancel=True)
         except BaseException:
-            await starting.stop(pool)
+            await driver_start.stop(pool)
             raise
         return pool
 
@@ -117,6 +117,6 @@ def _port_of(session: Any) -> int:
 
 async def _look_after(keeper: Keeper) -> None:
     while True:
-        pool = await keeper.living(inf)
-        await trio.sleep(LOOK_AGAIN)
-        await pool.look()
+        pool = await keeper.living_pool(inf)
+        await trio.sleep(CHECK_INTERVAL)
+        await pool.check_alive()

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 from sarameya import ConfigError, HandlerError
 from sarameya_handlers import SparkOptions
 from sarameya_handlers.spark import sharing
-from sarameya_handlers.spark.engines import starting
+from sarameya_handlers.spark.engines import driver_start
 from sarameya_handlers.spark.engines.classic import ClassicDriver
 from sarameya_handlers.spark.errors import SparkGoneError
 from sarameya_handlers.spark.options import spark_options
@@ -93,7 +93,7 @@ def open_session(driver: ClassicDriver) -> Any:
 @pytest.fixture
 def jvms(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeJvms]:
     fake = FakeJvms()
-    monkeypatch.setattr(starting, "start_jvm", fake.start)
+    monkeypatch.setattr(driver_start, "start_jvm", fake.start)
     monkeypatch.setattr(sharing, "_port_of", lambda session: 33_000)
     # Virtual time does not wait for threads.
     monkeypatch.setattr(trio.to_thread, "run_sync", inline)
@@ -183,7 +183,7 @@ async def test_server_that_dies_is_started_again_at_the_same_port_with_the_same_
 ) -> None:
     async with open_shared(SHARED):
         jvms.all[0].died = "Spark's JVM has died"
-        await trio.sleep(5 * sharing.LOOK_AGAIN)
+        await trio.sleep(5 * sharing.CHECK_INTERVAL)
         first, second = jvms.all
         assert first.stops == 1
         assert second.environment == first.environment

@@ -32,7 +32,7 @@ from sarameya_handlers.spark.delta.place import Place, hidden, local_root
 from sarameya_handlers.spark.delta.row_files import RowFile, rows_directory, write_rows
 from sarameya_handlers.spark.delta.spark_writer import SparkWriter
 from sarameya_handlers.spark.delta.summary import SummarizedLog
-from sarameya_handlers.spark.engines.classic import is_given
+from sarameya_handlers.spark.engines.classic import is_users_spark
 from sarameya_handlers.spark.engines.connect import is_connect
 from sarameya_handlers.spark.engines.lease import holds_lease, take_lease
 from sarameya_handlers.spark.errors import LandingError, directory_error
@@ -388,7 +388,7 @@ class DeltaTable(Table):
             self._log.is_at(root)
             # Not for a catalog's table: its name may move to another directory while we land.
             lock = _driver_lock(spark, f"file://{root}")
-            is_ours = lock is not None and holds_lease(lock) and not is_given(spark)
+            is_ours = lock is not None and holds_lease(lock) and not is_users_spark(spark)
             if self._place.location and is_ours and _may_be_written(spark, rows_directory(root)):
                 self._committer = DirectCommitter(root)
                 self.landings_a_job = (

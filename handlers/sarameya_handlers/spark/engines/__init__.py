@@ -1,7 +1,8 @@
-"""Spark's life: started, shared, cancelled, lost, found again.
+"""Life of a Spark: start, sharing, cancellation, death, replacement.
 
-engine.py    the only way into Spark, and who has which; keeping.py: another when it has died; starting.py
-pool.py      sessions, threads, cancellation             driver.py    the seam to classic.py and connect.py
-jvm.py       classic Spark's JVM: jvm_launch.py, jvm_output.py, jvm_guard.py; scratch.py: its temporary files;
-             start_failures.py: why it has not started; java.py: what must be installed
+engine.py        the only way into Spark, and which engines share one       keeper.py    replaces a Spark that has died
+pool.py          sessions, threads, cancellation                            driver.py    the interface to a Spark driver
+classic.py       classic Spark as a driver                                  connect.py   Spark Connect as a driver
+driver_start.py  starting and stopping a driver without blocking the loop   lease.py     one driver per table
+jvm/             the JVM of classic Spark: launch, output, guard, temporary files
 """

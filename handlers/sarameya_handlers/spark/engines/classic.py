@@ -1,4 +1,4 @@
-"""Classic Spark as a `Driver`: sessions of one SparkContext, in a JVM of ours (jvm.py) or in somebody else's."""
+"""Classic Spark as a `Driver`: sessions of one SparkContext, in a JVM of ours (jvm/) or of the user's."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import TYPE_CHECKING
 import attrs
 
 from sarameya_handlers.spark.engines.driver import Driver
-from sarameya_handlers.spark.engines.jvm import Jvm
+from sarameya_handlers.spark.engines.jvm.spark_jvm import Jvm
 from sarameya_handlers.spark.errors import SparkGoneError, cause_of
 from sarameya_handlers.spark.session_settings import make_safe
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_GIVEN = "spark.sarameya.given"
+_USERS_SPARK = "spark.sarameya.given"
 DEATH_TIMEOUT = 1.0
-"""Seconds for a JVM to end whose connections have broken, so that its exit code can be told."""
+"""Seconds to wait for the exit code of a JVM whose connections have broken."""
 
 
-def is_given(session: SparkSession) -> bool:
-    """Whether it is of a Spark that somebody else has started, and may be at work with."""
-    return session.conf.get(_GIVEN, "false") == "true"
+def is_users_spark(session: SparkSession) -> bool:
+    """Return whether the session belongs to a Spark that the user started, and may be using."""
+    return session.conf.get(_USERS_SPARK, "false") == "true"
 
 
 @attrs.define(slots=True, eq=False)
 class ClassicDriver(Driver):
-    """The driver of `base`, from which all sessions are cloned: settings, temporary views and functions come along."""
+    """Driver of the session `base`. Sessions are cloned from it, with its settings, temporary views and functions."""
 
     base: SparkSession
     jvm: Jvm | None = None
-    """None if it is somebody else's."""
+    """None if the JVM is the user's."""
     _found_dead: bool = attrs.field(default=False, init=False)
 
     @property
@@ -45,20 +45,20 @@ class ClassicDriver(Driver):
 
     def open_session(self) -> SparkSession:
         try:
-            # newSession() would start from the driver's own settings, without what was set in the session since.
+            # newSession() would start from the driver's own settings, and miss those set in the session since.
             java_session = self.base._jsparkSession.cloneSession()
             session = type(self.base)(self.base.sparkContext, java_session)
             make_safe(session)
             if self.jvm is None:
-                session.conf.set(_GIVEN, "true")
+                session.conf.set(_USERS_SPARK, "true")
             return session
         except Exception as error:
-            if told := self.death(self.base):
-                raise SparkGoneError(told, begun=False) from error
+            if death := self.death(self.base):
+                raise SparkGoneError(death, begun=False) from error
             raise
 
     def close_session(self, session: SparkSession) -> None:
-        """Nothing: it is garbage of the JVM's once nobody has it, and its jobs bear tags of their own."""
+        """Do nothing: Spark's JVM collects unreferenced sessions, and their jobs have tags of their own."""
 
     @contextmanager
     def tagged(self, session: SparkSession, tag: str) -> Iterator[None]:
@@ -67,7 +67,7 @@ class ClassicDriver(Driver):
         try:
             yield
         finally:
-            # Threads are used again. If Spark is gone meanwhile, so is the tag.
+            # The thread is reused. If Spark is gone, so is the tag.
             with suppress(*_broken()):
                 context.removeJobTag(tag)
 
@@ -75,9 +75,9 @@ class ClassicDriver(Driver):
         session.sparkContext.cancelJobsWithTag(tag)
 
     def death(self, session: SparkSession) -> str | None:
-        told = self._death(session)
-        self._found_dead = told is not None
-        return told
+        death = self._death(session)
+        self._found_dead = death is not None
+        return death
 
     def _death(self, session: SparkSession) -> str | None:
         if self.jvm is not None and self.jvm.has_died:
@@ -86,9 +86,9 @@ class ClassicDriver(Driver):
         try:
             stopped = java_context is None or java_context.sc().isStopped()
         except _broken() as error:
-            # The connection breaks a moment before the process is gone.
-            told = None if self.jvm is None else self.jvm.death(DEATH_TIMEOUT)
-            return told or f"{self.name} does not answer ({cause_of(error)})"
+            # The connection breaks a moment before the process has ended.
+            death = None if self.jvm is None else self.jvm.death(DEATH_TIMEOUT)
+            return death or f"{self.name} does not answer ({cause_of(error)})"
         return "Spark's context has been stopped" if stopped else None
 
     def expect_errors(self, seconds: float) -> None:
@@ -105,7 +105,7 @@ class ClassicDriver(Driver):
 
 
 def _broken() -> tuple[type[Exception], ...]:
-    """What pyspark raises when the JVM has died, or its SparkContext was stopped through it."""
+    """Return pyspark's exceptions for a JVM that has died, or whose SparkContext was stopped."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
     return (Py4JError, ConnectionError, AttributeError)

@@ -1,7 +1,7 @@
-"""Spark Connect as a `Driver`: sessions of a server that others use too, each over a channel of its own.
+"""Spark Connect as a `Driver`: sessions of a shared server, each with its own channel.
 
-Whatever goes wrong, nothing here waits for long: pyspark by itself would retry a server that is gone for ten minutes.
-Waiting for it to come back is `keeping.py`'s, in time that can be cancelled.
+No call here waits for long: by default, pyspark would retry a lost server for ten minutes. keeper.py waits for its
+return, and can be cancelled.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ logger = logging.getLogger("sarameya.spark")
 
 _MODE = "SPARK_CONNECT_MODE_ENABLED"
 _RETRIES: dict[str, Any] = {"max_retries": 4, "initial_backoff": 50, "max_backoff": 1000}
-"""Of a call that fails because the connection does: for two seconds (backoffs are in milliseconds)."""
+"""Retries of a call whose connection fails, for two seconds (backoffs are in milliseconds)."""
 _CHANNEL = (
-    # A channel that has lost its server looks for it each second, not each second minute.
+    # A channel that has lost its server tries again every second, instead of every two minutes.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
-    # Else channels to one server share a connection, and what is known about it.
+    # Otherwise, channels to one server share a connection and its state.
     ("grpc.use_local_subchannel_pool", 1),
 )
-_FORGOTTEN = ("INVALID_HANDLE", "NO_ACTIVE_SESSION")
-"""Conditions by which a server, or pyspark itself, says that it knows a session no more."""
+_UNKNOWN_SESSION = ("INVALID_HANDLE", "NO_ACTIVE_SESSION")
+"""Conditions by which a server, or pyspark itself, reports an unknown session."""
 _PERMANENT = {
     "UNAUTHENTICATED": "give its token along: sc://host:port/;token=...",
     "PERMISSION_DENIED": "have its owner let this user in",
     "UNIMPLEMENTED": "is it one, of Spark 4.1 or later?",
 }
-"""gRPC's codes for a server that will not have us until a person has changed something, and what that is."""
+"""gRPC codes of a server that refuses us until a person changes something, with the remedy."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class ConnectDriver(Driver):
-    """The server that `where` names; `_connect` makes a session there, and may send something for it."""
+    """Driver of the server `where`. `_connect` opens a session there, and may send requests."""
 
-    patience = 3.0
+    stop_timeout = 3.0
 
     where: str
     _connect: Callable[[], Any]
@@ -64,7 +64,7 @@ class ConnectDriver(Driver):
 
     @classmethod
     def at(cls, url: str, settings: Mapping[str, str]) -> ConnectDriver:
-        """The server at `sc://host:port/;…`, where each session has these settings."""
+        """Return the driver of the server at `sc://host:port/;…`. Each session gets these settings."""
         from pyspark.sql.connect.client import DefaultChannelBuilder
 
         def connect() -> Any:
@@ -74,7 +74,7 @@ class ConnectDriver(Driver):
 
     @classmethod
     def of(cls, session: Any) -> ConnectDriver:
-        """The server of somebody's session, which others are cloned from: settings, views and functions come along."""
+        """Return the driver of a user's session. Sessions are cloned from it with settings, views and functions."""
         return cls(f"at {session.client.host}", lambda: _clone(session))
 
     @property
@@ -84,7 +84,7 @@ class ConnectDriver(Driver):
     def open_session(self) -> SparkSession:
         from pyspark.sql.connect.client.retries import DefaultPolicy
 
-        # Of what is raised as well; where warnings are errors it would be raised instead.
+        # The error is raised as well. If warnings were errors, the warning would be raised instead of it.
         warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]", UserWarning)
         session: Any = None
         try:
@@ -96,19 +96,19 @@ class ConnectDriver(Driver):
             make_safe(session)
         except Exception as error:
             if session is not None:
-                self._leave(session)
-            raise self._refusal(error) from error
+                self._discard(session)
+            raise self._open_error(error) from error
         return cast("SparkSession", session)
 
     def close_session(self, session: Any) -> None:
-        with suppress(Exception):  # the server forgets it by itself, an hour later
-            if _why_dead(session) is None:
+        with suppress(Exception):  # the server drops the session by itself an hour later
+            if _death_of(session) is None:
                 session.client.release_session()
-        self._leave(session)
+        self._discard(session)
 
     @contextmanager
     def tagged(self, session: Any, tag: str) -> Iterator[None]:
-        # The client's own, for this thread: it goes along with each request.
+        # The client's own tag for this thread: it is sent with each request.
         session.addTag(tag)
         try:
             yield
@@ -119,40 +119,40 @@ class ConnectDriver(Driver):
         session.interruptTag(tag)
 
     def death(self, session: Any) -> str | None:
-        why = _why_dead(session)
+        why = _death_of(session)
         return None if why is None else f"{self.name} {why}"
 
     def stop(self) -> None:
-        """Nothing: it is not ours."""
+        """Do nothing: the server is not ours."""
 
     def kill(self) -> None:
-        """Close the channels: what waits for an answer is told that there will be none."""
+        """Close the channels, so that calls that wait for a response fail."""
         for session in tuple(self._open):
             session.client._channel.close()
 
-    def _leave(self, session: Any) -> None:
-        """Close the channel of a session, which is released or of no use any more."""
+    def _discard(self, session: Any) -> None:
+        """Close the channel of a session that is released or dead."""
         with suppress(ValueError):
             self._open.remove(session)
         _close(session.client)
 
-    def _refusal(self, error: Exception) -> Exception:
-        """What to raise where no session was opened: HandlerError where the server says that a person must act."""
+    def _open_error(self, error: Exception) -> Exception:
+        """Return the error if no session was opened: HandlerError if the server says that a person must act."""
         code, condition = _code(error), _condition(error)
         if condition.startswith("CANNOT_MODIFY"):
             hint = "give the server itself what is no setting of a session"
         else:
             hint = _PERMANENT.get(code, "")
-        if hint and not condition.startswith(_FORGOTTEN):
-            return HandlerError(f"{self.name} opens no session for us: {_said(error)}; {hint}")
-        return SparkGoneError(f"{self.name} {_words(error)}", begun=False)
+        if hint and not condition.startswith(_UNKNOWN_SESSION):
+            return HandlerError(f"{self.name} opens no session for us: {_one_line(error)}; {hint}")
+        return SparkGoneError(f"{self.name} {_describe(error)}", begun=False)
 
 
 @contextmanager
 def connect_mode() -> Iterator[None]:
-    """Inside, pyspark's functions (`pyspark.sql.functions`) are Spark Connect's, as with pyspark's own way to a server.
+    """Make `pyspark.sql.functions` return Spark Connect's functions in a block, as pyspark's own way to a server does.
 
-    For the whole process, which may have a classic Spark of its own: then they stay that one's.
+    Applies to the whole process. If the process has a classic Spark, too, its functions stay.
     """
     from pyspark import SparkContext
 
@@ -173,20 +173,22 @@ def connect_mode() -> Iterator[None]:
 
 
 def is_connect(session: object) -> bool:
-    """Whether a session is Spark Connect's: then all who share the server share its driver."""
+    """Return whether a session is Spark Connect's. Then all who share the server share its driver."""
     return any(kind.__module__.startswith("pyspark.sql.connect.") for kind in type(session).__mro__)
 
 
 def new_session(connection: Any, **more: Any) -> Any:
-    """A session of pyspark's that does nothing when it is collected: whoever has it closes it."""
+    """Return a pyspark session that does nothing when it is collected. Its owner closes it."""
     return _session_class()(connection, **more)
 
 
 @cache
 def _session_class() -> Any:
-    """Without pyspark's own `__del__`, which closes its client, in whatever thread the collector happens to run, and
-    waits there for the lock of a pool that all clients share; where that thread was about to use the pool it waits for
-    itself, for ever."""
+    """Return a session class without pyspark's `__del__`.
+
+    That method closes the client in whatever thread the collector runs, and waits there for the lock of a pool that all
+    clients share. If that thread was just using the pool, it waits for itself, for ever.
+    """
     from pyspark.sql.connect.session import SparkSession
 
     class Session(SparkSession):
@@ -196,9 +198,9 @@ def _session_class() -> Any:
 
 
 def _clone(session: Any) -> Any:
-    # Before its first request a session is one of the client's alone, which the server cannot clone.
-    _ask(session)
-    # Of the clone only the id is needed: it goes into what made the client of the session that is there.
+    # Before its first request a session exists only in the client, and the server cannot clone it.
+    _ping(session)
+    # Only the clone's id is needed: it is given to a copy of the builder of the existing session's client.
     cloned = session.client.clone()
     builder = copy.deepcopy(cloned._builder)
     _close(cloned)
@@ -208,57 +210,57 @@ def _clone(session: Any) -> Any:
 
 
 def _close(client: Any) -> None:
-    """Close a client's channel, and let go of what pyspark has kept for it."""
+    """Close a client's channel, and drop what pyspark has kept for it."""
     # The channel first: `close` waits for calls that are on their way to a server that may hang.
     client._channel.close()
     client.close()
-    # Else it would be kept to the end of the process, and asked for its models then.
+    # Otherwise pyspark would keep the client until the process ends, and then ask it for its models.
     atexit.unregister(client._cleanup_ml_cache)
 
 
-def _ask(session: Any) -> None:
-    """The smallest question to which the server must know the session."""
+def _ping(session: Any) -> None:
+    """Send the smallest request for which the server must know the session."""
     session.conf.get("spark.sql.session.timeZone")
 
 
-def _why_dead(session: Any) -> str | None:
+def _death_of(session: Any) -> str | None:
     try:
-        _ask(session)
-    except Exception as error:  # noqa: BLE001 - pyspark has many; the session is of no use with any of them
-        return _words(error)
+        _ping(session)
+    except Exception as error:  # noqa: BLE001 - pyspark has many; with any of them the session is dead
+        return _describe(error)
     return None
 
 
-def _words(error: Exception) -> str:
-    """What has become of a server, or of a session on it."""
+def _describe(error: Exception) -> str:
+    """Return what has happened to a server, or to a session on it."""
     from pyspark.errors import PySparkAssertionError
 
     condition = _condition(error)
     if condition == "INVALID_HANDLE.SESSION_CLOSED":
         return "has closed our session, which was idle for too long"
-    if condition.startswith(_FORGOTTEN) or isinstance(error, PySparkAssertionError):
+    if condition.startswith(_UNKNOWN_SESSION) or isinstance(error, PySparkAssertionError):
         return "knows our session no more: it has been started anew"
-    return f"does not answer ({_said(error)})"
+    return f"does not answer ({_one_line(error)})"
 
 
 def _code(error: Exception) -> str:
-    """gRPC's name for what went wrong, "" if it did not go wrong there."""
+    """Return gRPC's name of the error; empty if it was not gRPC's."""
     asked = getattr(error, "getGrpcStatusCode", None) or getattr(error, "code", None)
     code = asked() if callable(asked) else None
     return str(getattr(code, "name", ""))
 
 
 def _condition(error: Exception) -> str:
-    """Spark's name for what went wrong, "" if it has none."""
+    """Return Spark's name of the error condition; empty if it has none."""
     asked = getattr(error, "getCondition", None)
     if condition := asked() if callable(asked) else None:
         return str(condition)
-    # Where pyspark passes on what gRPC has raised.
-    named = re.match(r"\[([A-Z_]+(?:\.[A-Z_]+)*)\] ", _said(error))
+    # For errors of gRPC that pyspark passes on.
+    named = re.match(r"\[([A-Z_]+(?:\.[A-Z_]+)*)\] ", _one_line(error))
     return named[1] if named else ""
 
 
-def _said(error: Exception) -> str:
-    """One line: gRPC's own is in the middle of what it prints, behind which of the addresses it tried last."""
+def _one_line(error: Exception) -> str:
+    """Return the error in one line. gRPC's own message is within its text, after the address tried last."""
     details = re.search(r'details = "(?:.*last error: \w+: (?:ipv[46]:\S+: )?)?(.*)"', str(error))
     return details[1] if details else cause_of(error)

@@ -1,6 +1,6 @@
-"""A Spark driver as a pool meets it: classic Spark's JVM (classic.py) or a Spark Connect server (connect.py).
+"""The interface between a pool and a Spark driver: a classic JVM (classic.py) or a Connect server (connect.py).
 
-A driver lives once. What follows after its death, and who stops it, is `keeping.py`'s.
+A driver lives once. keeper.py stops it, and replaces it after its death.
 """
 
 from __future__ import annotations
@@ -14,49 +14,51 @@ if TYPE_CHECKING:
 
 
 class Driver(ABC):
-    """A driver that runs, or has run. Its methods block; they are called in worker threads, several at once."""
+    """A driver that runs, or has run. Its methods block, and are called in several worker threads at once."""
 
-    patience: float = 20.0
-    """Seconds for it to stop in order, its sessions included, before it is killed."""
+    stop_timeout: float = 20.0
+    """Seconds that it may take to stop, with its sessions, before it is killed."""
 
     is_replaceable: bool = False
-    """Whether another one is started in its place once it is given up."""
+    """True if another one is started in its place after it has been abandoned."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """What it is, at the beginning of a sentence."""
+        """The driver's name, to begin a sentence with."""
 
     @abstractmethod
     def open_session(self) -> SparkSession:
-        """Another session, set up as all others are, which shares no settings, views or functions with them.
+        """Open another session, set up like all others. It shares no settings, views or functions with them.
 
-        Raises SparkGoneError if the driver is gone, HandlerError where it will have no sessions of ours.
+        Raises:
+            SparkGoneError: The driver is dead.
+            HandlerError: The driver refuses our sessions.
         """
 
     @abstractmethod
     def close_session(self, session: SparkSession) -> None:
-        """End a session of `open_session`, and all that still runs in it. Never raises; a dead driver is no matter."""
+        """Close a session of `open_session`, and end what still runs in it. Never raises, even if the driver died."""
 
     @abstractmethod
     def tagged(self, session: SparkSession, tag: str) -> AbstractContextManager[None]:
-        """Inside, what this thread has the session do bears the tag."""
+        """Tag all requests that this thread sends in the session, for the length of a block."""
 
     @abstractmethod
     def cancel(self, session: SparkSession, tag: str) -> None:
-        """End what the session is doing under this tag. Another thread may begin more of it right afterwards."""
+        """Cancel what the session does under this tag. Another thread may start more of it right afterwards."""
 
     @abstractmethod
     def death(self, session: SparkSession) -> str | None:
-        """Ask the driver: what is to be said of it if it does not know the session any more, None if it does."""
+        """Ask the driver for the session. Return how the driver died if it does not know it; None if it lives."""
 
     def expect_errors(self, seconds: float) -> None:
-        """For so long, what the driver complains of is our own doing."""
+        """Expect errors that we cause ourselves, for this time."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Stop it, if it is ours; it may be dead already."""
+        """Stop the driver, if it is ours. It may be dead already."""
 
     @abstractmethod
     def kill(self) -> None:
-        """Let whatever waits for it, `stop` too, come to its end at once: it hangs."""
+        """Make all calls that wait for the driver end at once, including `stop`: it hangs."""

@@ -1,8 +1,8 @@
-"""Engines: the only way from a sink's tasks into Spark's blocking calls, and who has which Spark.
+"""Engines: the only way from a sink's tasks into Spark's blocking calls, and the sharing of Sparks.
 
-One process has one Spark, so engines with the same options share it: the first to enter starts it, the last to leave
-stops it, and all of them get another when it has died. The event loop never waits for Spark; what a cancellation leaves
-behind in a thread is told to end, not waited for.
+A process has one Spark, so engines with the same options share it: the first to enter starts it, the last to leave
+stops it, and all of them get another one after it has died. The event loop never waits for Spark. A thread whose task
+was cancelled is asked to end, but not waited for.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import attrs
 import trio
 
 from sarameya import HandlerError
-from sarameya_handlers.spark.engines import starting
+from sarameya_handlers.spark.engines import driver_start
 from sarameya_handlers.spark.engines.classic import ClassicDriver
 from sarameya_handlers.spark.engines.connect import ConnectDriver, connect_mode, is_connect
 from sarameya_handlers.spark.engines.driver import Driver
-from sarameya_handlers.spark.engines.java import require_packages
-from sarameya_handlers.spark.engines.keeping import RETURN_TIMEOUT, Keeper
+from sarameya_handlers.spark.engines.keeper import RETURN_TIMEOUT, Keeper
 from sarameya_handlers.spark.engines.pool import Check, Pool
+from sarameya_handlers.spark.engines.requirements import require_packages
 from sarameya_handlers.spark.errors import SparkGoneError
 from sarameya_handlers.spark.options import SparkOptions
 
@@ -40,7 +40,7 @@ logger = logging.getLogger("sarameya.spark")
 
 
 class Engine(ABC):
-    """Runs blocking work with SparkSessions; an async context manager for as long as there is Spark."""
+    """Runs blocking work with SparkSessions. An async context manager, inside which Spark runs."""
 
     @abstractmethod
     async def __aenter__(self) -> Self: ...
@@ -53,23 +53,31 @@ class Engine(ABC):
     @property
     @abstractmethod
     def max_jobs(self) -> int:
-        """How many works may run at once; more wait."""
+        """Number of works that may run at once; more wait."""
 
     @abstractmethod
     async def run(self, work: Callable[[SparkSession, Check], T], *, tag: str) -> T:
-        """`work(session, check)`'s result, or what it raises. `tag` names its Spark jobs, uniquely.
+        """Run `work(session, check)` in a thread and return its result.
 
-        The session is nobody else's as long as `work` runs. It comes from classic Spark or from Spark Connect, and
-        knows what was set in the session it stems from; what `work` changes in it, it puts back.
+        No other work uses the session meanwhile. It comes from classic Spark or Spark Connect, and has the settings of
+        the session from which it was cloned. The work must restore any setting that it changes.
 
-        Cancelled, it waits a second for `work` at most: the jobs are cancelled, and `check` raises when `work` next
-        calls it. What `work` has done by then is unknown. Raises SparkGoneError where Spark has died, or does not come
-        back: if `begun` what `work` has done is unknown then, too. The next work meets another Spark, if it is ours.
+        If cancelled, this waits at most a second for the work: its jobs are cancelled, and `check` raises at its next
+        call. The effect of the work is unknown then.
+
+        Args:
+            work: The blocking work.
+            tag: Unique name of its Spark jobs.
+
+        Raises:
+            SparkGoneError: Spark has died, or does not come back. If `begun`, the effect of the work is unknown. The
+            next
+                work gets another Spark, if Spark is ours to start.
         """
 
 
 def engine_of(spark: SparkOptions | SparkSession | Engine | str | None) -> Engine:
-    """The engine for what a user has said: options, a session, or the address of a Spark Connect server."""
+    """Return the engine for a user's choice: options, a session, or the address of a Spark Connect server."""
     if isinstance(spark, Engine):
         return spark
     if isinstance(spark, str):
@@ -80,7 +88,7 @@ def engine_of(spark: SparkOptions | SparkSession | Engine | str | None) -> Engin
 
 
 class AdoptedEngine(Engine):
-    """Works with sessions of a Spark that somebody else starts and stops, cloned from one of theirs."""
+    """Works with sessions cloned from one of the user's, whose Spark the user starts and stops."""
 
     def __init__(self, session: SparkSession, *, max_jobs: int = 2) -> None:
         self._driver = _driver_of(session)
@@ -92,7 +100,7 @@ class AdoptedEngine(Engine):
         return self._max_jobs
 
     async def __aenter__(self) -> Self:
-        # Imports pyarrow here, in a thread, not with the first batch on the event loop.
+        # Imports pyarrow in a thread now, rather than on the event loop with the first batch.
         await trio.to_thread.run_sync(require_packages)
         self._pool = Pool(self._driver, self._max_jobs)
         return self
@@ -100,10 +108,10 @@ class AdoptedEngine(Engine):
     async def __aexit__(self, *_: object) -> None:
         pool, self._pool = self._pool, None
         assert pool is not None, "entered first"
-        await starting.stop(pool)
+        await driver_start.stop(pool)
 
     async def run(self, work: Callable[[SparkSession, Check], T], *, tag: str) -> T:
-        """Raises as all engines do; another Spark is not ours to start, so that SparkGoneError is not retriable."""
+        """Run work as all engines do. SparkGoneError is not retriable here: another Spark is not ours to start."""
         assert self._pool is not None, "entered first"
         try:
             if self._pool.died is not None:
@@ -120,7 +128,7 @@ class AdoptedEngine(Engine):
 
 @attrs.define(slots=True, eq=False)
 class _Shared:
-    """The one Spark of this process, and how many engines use it."""
+    """The one Spark of this process, and the number of engines that use it."""
 
     options: SparkOptions
     keeper: Keeper
@@ -134,10 +142,14 @@ _changing = trio.Lock()
 
 
 class SparkEngine(Engine):
-    """Starts Spark and stops it, or has sessions of a Spark Connect server; together with all engines of this process.
+    """Starts and stops Spark, or opens sessions on a Spark Connect server, shared by all engines of this process.
 
-    A Spark that has died is replaced for all of them when one of them next needs it. That it is started and stopped is
-    logged at `log_at`: a service says it, since it takes seconds, and a command has nothing to say but its answer.
+    A Spark that has died is replaced for all of them as soon as one needs it.
+
+    Args:
+        options: Which Spark.
+        log_at: Level at which start and stop are logged. A service logs them, since they take seconds; a command prints
+            only its result.
     """
 
     def __init__(self, options: SparkOptions, *, log_at: int = logging.INFO) -> None:
@@ -150,12 +162,17 @@ class SparkEngine(Engine):
         return self._options.max_jobs
 
     async def __aenter__(self) -> Self:
-        """Raises HandlerError where a person must change something first, SparkStartError where Spark does not start,
-        SparkGoneError where a server does not answer in a minute."""
+        """Start Spark, unless another engine has.
+
+        Raises:
+            HandlerError: A person must change something first.
+            SparkStartError: Spark has not started.
+            SparkGoneError: A server has not responded within a minute.
+        """
         global _shared
         async with _changing:
             if _shared is None:
-                keeper = Keeper(partial(starting.start, self._options), starting.stop, level=self._log_at)
+                keeper = Keeper(partial(driver_start.start, self._options), driver_start.stop, level=self._log_at)
                 await keeper.open()
                 _shared = _Shared(self._options, keeper, ExitStack())
                 if self._options.is_connect:
@@ -184,11 +201,11 @@ class SparkEngine(Engine):
         assert self._used is not None, "entered first"
         deadline = trio.current_time() + RETURN_TIMEOUT
         while True:
-            pool = await self._used.keeper.living(deadline)
+            pool = await self._used.keeper.living_pool(deadline)
             try:
                 return await pool.run(work, tag)
             except SparkGoneError as gone:
-                # What has not begun may begin with the next one.
+                # Work that has not begun may begin with the next one.
                 if gone.begun:
                     raise
 
@@ -203,7 +220,7 @@ def _driver_of(session: SparkSession) -> Driver:
 
 def _differences(wanted: SparkOptions, running: SparkOptions) -> str:
     names = [field.name for field in attrs.fields(SparkOptions)]
-    # Not their values: there may be secrets among them.
+    # Without their values, which may be secret.
     different = ", ".join(name for name in names if getattr(wanted, name) != getattr(running, name))
     return (
         f"this process runs Spark with other options ({different}) and has only one: "

@@ -1,8 +1,8 @@
-"""A driver's sessions, and the threads that work with them: a session for each work that is under way.
+"""A driver's sessions, and the threads that work with them: one session for each work under way.
 
-It is its work's alone while that lasts, so that a table may change its settings. It is given back when the work's
-thread has ended, however that ended, and not before: a thread that was abandoned keeps its session and its place.
-Whoever waits for a place asks the driver whether it lives: one that hangs is found out by whoever needs it next.
+The session belongs to its work alone, so a table may change its settings. It is returned when the work's thread has
+ended, not before: an abandoned thread keeps its session and its slot. A work that waits for a slot asks the driver
+whether it lives, so the next work that needs a hanging driver finds that out.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Check = Callable[[], None]
-"""Raises if the work is no longer wanted. To be called right before what cannot be taken back."""
+"""Raises if the work is no longer wanted. Must be called right before anything that cannot be undone."""
 
 logger = logging.getLogger("sarameya.spark")
 
 CANCEL_TIMEOUT = 1.0
-"""Seconds for cancelled work to end once Spark is told: a Spark that hangs must not hold a rebalance's deadline."""
-CANCEL_AGAIN = 1.0
-"""Seconds after which Spark is told again, as long as the thread goes on: it may have had the next job begun."""
+"""Seconds for cancelled work to end once Spark was asked to: a hanging Spark must not use up a rebalance's deadline."""
+CANCEL_INTERVAL = 1.0
+"""Seconds until Spark is asked again, if the thread goes on: it may have started its next job meanwhile."""
 ABORT_TIME = 30.0
-"""Seconds after a cancellation in which the errors that Spark prints are taken for its consequences."""
-ASK_EACH, ANSWER_WITHIN = 30.0, 120.0
-"""Seconds between two questions to the driver while work goes on, and for its answer: without one it hangs."""
+"""Seconds after a cancellation in which errors printed by Spark are considered its consequences."""
+CHECK_INTERVAL, RESPONSE_TIMEOUT = 30.0, 120.0
+"""Seconds between two questions to the driver while work goes on, and for its response. Without one, it hangs."""
 
 
 @attrs.define(slots=True, eq=False)
 class _Job:
-    """A work on its way, for who cancels it. The events are between threads, where trio has none."""
+    """A work under way, as its canceller sees it. The events are for threads, where trio has none."""
 
     tag: str
     has_thread: bool = False
@@ -55,31 +55,31 @@ class _Job:
 
 @attrs.define(slots=True, eq=False)
 class Pool:
-    """A driver and at most `max_jobs` sessions of it."""
+    """A driver, and at most `max_jobs` sessions of it."""
 
     driver: Driver
     max_jobs: int
     died: str | None = attrs.field(default=None, init=False)
-    """What is to be said of the driver once it was found dead."""
+    """Description of the driver's death, once it has been noticed."""
     _idle: deque[SparkSession] = attrs.field(factory=deque, init=False)
     _open: list[SparkSession] = attrs.field(factory=list, init=False)
-    _at_work: list[_Job] = attrs.field(factory=list, init=False)
-    """Those with a thread, abandoned ones among them."""
+    _running: list[_Job] = attrs.field(factory=list, init=False)
+    """Works with a thread, including abandoned ones."""
     _stopped: bool = attrs.field(default=False, init=False)
     _jobs: trio.CapacityLimiter = attrs.field(init=False)
     _cancellations: trio.CapacityLimiter = attrs.field(init=False)
-    _questions: trio.CapacityLimiter = attrs.field(init=False)
+    _checks: trio.CapacityLimiter = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._jobs = trio.CapacityLimiter(self.max_jobs)
         self._cancellations = trio.CapacityLimiter(self.max_jobs)
-        self._questions = trio.CapacityLimiter(self.max_jobs)
+        self._checks = trio.CapacityLimiter(self.max_jobs)
 
     async def run(self, work: Callable[[SparkSession, Check], T], tag: str) -> T:
-        """`work(session, check)`'s result, or what it raises; SparkGoneError instead if the driver is found dead then,
-        or hangs.
+        """Run `work(session, check)` in a thread and return its result. If cancelled, wait for CANCEL_TIMEOUT at most.
 
-        Cancelled, it waits for CANCEL_TIMEOUT at most.
+        Raises:
+            SparkGoneError: The driver is found dead or hanging after a failure of the work.
         """
         job = _Job(tag)
         results: list[T] = []
@@ -94,31 +94,31 @@ class Pool:
         if results:
             return results[0]
         if failure is None:
-            # Without a thread by now it never gets one.
+            # Without a thread by now, it never gets one.
             failure = SparkGoneError(self.died or "Spark hangs", begun=job.has_thread)
         if isinstance(failure, SparkGoneError):
-            self._is_dead(str(failure))
+            self._mark_dead(str(failure))
         raise failure
 
-    async def look(self) -> None:
-        """See whether the driver lives, while nobody works with it."""
+    async def check_alive(self) -> None:
+        """Check whether the driver lives, while no work does."""
         with suppress(SparkGoneError):
             await self.run(lambda session, check: None, "look")
 
     def stop(self, *, at_work: bool = True) -> None:
-        """Close the sessions, those at work too or else once they are not, and stop the driver. Blocking."""
+        """Close the sessions, including those in use if `at_work`, and stop the driver. Blocking."""
         self._stopped = True
         for session in tuple(self._open if at_work else self._idle):
             self._close(session)
         self.driver.stop()
 
     def stop_nowait(self) -> None:
-        """Nobody wants it: a session that is being opened is closed as soon as it is there."""
+        """Mark the pool as unwanted: a session that is being opened is closed as soon as it exists."""
         self._stopped = True
 
     def open_first(self) -> None:
-        """Open a session before it is needed, to see whether there can be one. Blocking; raises as `open_session`."""
-        self._give(self._take())
+        """Open a session in advance, to see whether it is possible. Blocking; raises as `open_session`."""
+        self._release_session(self._acquire_session())
 
     # -- on the loop -------------------------------------------------------------------------------
 
@@ -133,39 +133,39 @@ class Pool:
             raise
 
     async def _watch(self, job: _Job, scope: trio.CancelScope) -> None:
-        """Give up a driver that hangs: what waits for it is told, and `scope` cancelled."""
+        """Abandon a driver that hangs: kill it, so that calls that wait for it end, and cancel `scope`."""
         while True:
-            await trio.sleep(ASK_EACH)
-            with trio.move_on_after(ANSWER_WITHIN) as patience:
-                await trio.to_thread.run_sync(self._ask, job, abandon_on_cancel=True, limiter=self._questions)
-            if patience.cancelled_caught:
-                self._is_dead(f"{self.driver.name} has not answered for {ANSWER_WITHIN:.0f} s, and is given up")
+            await trio.sleep(CHECK_INTERVAL)
+            with trio.move_on_after(RESPONSE_TIMEOUT) as timeout:
+                await trio.to_thread.run_sync(self._check_driver, job, abandon_on_cancel=True, limiter=self._checks)
+            if timeout.cancelled_caught:
+                self._mark_dead(f"{self.driver.name} has not answered for {RESPONSE_TIMEOUT:.0f} s, and is given up")
                 self.driver.kill()
                 scope.cancel()
                 return
 
-    def _is_dead(self, told: str) -> None:
+    def _mark_dead(self, death: str) -> None:
         if self.died is None:
-            self.died = told
-            logger.error("%s", told)
+            self.died = death
+            logger.error("%s", death)
 
     # -- in worker threads -------------------------------------------------------------------------
 
     def _work(self, work: Callable[[SparkSession, Check], T], job: _Job) -> T:
         job.has_thread = True
-        self._at_work.append(job)
+        self._running.append(job)
         try:
-            # Whoever has cancelled before we said that there is a thread has told Spark nothing.
+            # A cancellation before we set `has_thread` has not reached Spark.
             trio.from_thread.check_cancelled()
-            session = job.session = self._take()
+            session = job.session = self._acquire_session()
             job.has_session.set()
             try:
                 with self.driver.tagged(session, job.tag):
                     trio.from_thread.check_cancelled()
                     return work(session, trio.from_thread.check_cancelled)
             except Exception as error:
-                if told := self.driver.death(session):
-                    raise SparkGoneError(told) from error
+                if death := self.driver.death(session):
+                    raise SparkGoneError(death) from error
                 if fault := jars_error(error):
                     raise fault from error
                 if self.driver.is_replaceable and (name := broken_class(error)):
@@ -175,29 +175,29 @@ class Pool:
                     ) from error
                 raise
             finally:
-                self._give(session)
+                self._release_session(session)
         finally:
-            self._at_work.remove(job)
+            self._running.remove(job)
             job.ended.set()
             job.has_session.set()
 
     def _cancel(self, job: _Job) -> None:
-        """Tell Spark until the work's thread has ended, if it has got one."""
+        """Tell Spark repeatedly until the work's thread has ended, if it has one."""
         while job.has_thread and not job.ended.is_set():
             if job.session is not None:
-                with suppress(Exception):  # of a Spark that is gone there is nothing to cancel
+                with suppress(Exception):  # if Spark is gone, there is nothing to cancel
                     self.driver.cancel(job.session, job.tag)
-            job.ended.wait(CANCEL_AGAIN)
+            job.ended.wait(CANCEL_INTERVAL)
 
-    def _ask(self, job: _Job) -> None:
-        """For work that waits for a place, by what has one: nobody else may watch over that any more."""
-        for asked in (job,) if job.has_thread else tuple(self._at_work):
+    def _check_driver(self, job: _Job) -> None:
+        """Ask the driver. A work without a slot asks for those that have one, in case no other task watches them."""
+        for asked in (job,) if job.has_thread else tuple(self._running):
             asked.has_session.wait()
             if asked.session is not None:
                 self.driver.death(asked.session)
 
-    def _take(self) -> SparkSession:
-        """A session that was alive a moment ago: one that is idle, or another."""
+    def _acquire_session(self) -> SparkSession:
+        """Take an idle session that was alive a moment ago, or open another."""
         while True:
             try:
                 session = self._idle.pop()
@@ -205,14 +205,14 @@ class Pool:
                 session = self.driver.open_session()
                 self._open.append(session)
                 return session
-            told = self.driver.death(session)
-            if told is None:
+            death = self.driver.death(session)
+            if death is None:
                 return session
-            # It may be dead alone, of having been idle: whether the driver is, too, shows in opening another.
-            logger.debug("%s", told)
+            # Perhaps only the session died, after idling too long. Opening another shows whether the driver did, too.
+            logger.debug("%s", death)
             self._close(session)
 
-    def _give(self, session: SparkSession) -> None:
+    def _release_session(self, session: SparkSession) -> None:
         if self._stopped:
             self._close(session)
         else:

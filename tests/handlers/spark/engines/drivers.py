@@ -24,7 +24,7 @@ class FakeSession:
 
 @attrs.define(eq=False)
 class FakeDriver(Driver):
-    patience = 5.0
+    stop_timeout = 5.0
 
     is_replaceable: bool = True
     dead: str | None = None

@@ -8,7 +8,7 @@ import attrs
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from sarameya_handlers.spark.engines.classic import DEATH_TIMEOUT, ClassicDriver, is_given
+from sarameya_handlers.spark.engines.classic import DEATH_TIMEOUT, ClassicDriver, is_users_spark
 from sarameya_handlers.spark.errors import SparkGoneError
 
 
@@ -105,11 +105,11 @@ def test_sessions_are_clones_of_the_base() -> None:
     assert session.sparkContext is base.sparkContext
     assert session._jsparkSession is not base._jsparkSession
     assert session._jsparkSession.partitions == 7
-    assert is_given(session), "no JVM of ours: who has given us the base may be at work with it"
+    assert is_users_spark(session), "no JVM of ours: who has given us the base may be at work with it"
 
 
 def test_session_of_a_jvm_of_ours_is_not_given() -> None:
-    assert not is_given(ClassicDriver(FakeSession.base(), FakeJvm()).open_session())
+    assert not is_users_spark(ClassicDriver(FakeSession.base(), FakeJvm()).open_session())
 
 
 def test_tag_is_set_inside_and_work_can_be_cancelled_by_it() -> None:

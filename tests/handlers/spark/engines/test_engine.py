@@ -12,8 +12,8 @@ import trio
 
 from sarameya import ConfigError, HandlerError
 from sarameya_handlers import SparkOptions
+from sarameya_handlers.spark.engines import driver_start
 from sarameya_handlers.spark.engines import engine as engine_module
-from sarameya_handlers.spark.engines import starting
 from sarameya_handlers.spark.engines.engine import AdoptedEngine, SparkEngine, engine_of
 from sarameya_handlers.spark.engines.pool import Pool
 from sarameya_handlers.spark.errors import SparkGoneError
@@ -26,7 +26,7 @@ def number(session: Any, _: object) -> int:
 
 @attrs.define(eq=False)
 class FakeSparks:
-    """Stands for `starting.start` and `starting.stop`; keeps what is started."""
+    """Stands for `driver_start.start` and `driver_start.stop`; keeps what is started."""
 
     pools: list[Pool] = attrs.field(factory=list)
     stopped: list[Pool] = attrs.field(factory=list)
@@ -57,8 +57,8 @@ class FakeSparks:
 @pytest.fixture
 def sparks(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSparks]:
     fake = FakeSparks()
-    monkeypatch.setattr(starting, "start", fake.start)
-    monkeypatch.setattr(starting, "stop", fake.stop)
+    monkeypatch.setattr(driver_start, "start", fake.start)
+    monkeypatch.setattr(driver_start, "stop", fake.stop)
     yield fake
     assert engine_module._shared is None
 

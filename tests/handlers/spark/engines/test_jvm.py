@@ -9,7 +9,7 @@ import attrs
 import pytest
 from pyspark import SparkContext
 
-from sarameya_handlers.spark.engines.jvm import Jvm, _wanted_at_root
+from sarameya_handlers.spark.engines.jvm.spark_jvm import Jvm, _wanted_at_root
 
 
 @pytest.mark.parametrize(

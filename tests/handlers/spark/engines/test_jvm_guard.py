@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 import trio
 
-from sarameya_handlers.spark.engines import jvm_guard
-from sarameya_handlers.spark.engines.jvm_guard import guarding
+from sarameya_handlers.spark.engines.jvm import guard as jvm_guard
+from sarameya_handlers.spark.engines.jvm.guard import guarded_directory
 from sarameya_handlers.spark.errors import SparkStartError
 from tests.integration.processes import children
 
 STARTING = """
 import subprocess, sys
-from sarameya_handlers.spark.engines.jvm_guard import guarding
-with guarding() as guard:
+from sarameya_handlers.spark.engines.jvm.guard import guarded_directory
+with guarded_directory() as guard:
     (guard.directory / "gateway").write_text("secret")
     if len(sys.argv) == 1:
         print("up", flush=True)
@@ -106,7 +106,7 @@ def test_guard_that_is_only_just_born_outlives_a_signal_of_the_terminal(temporar
     """That goes to the whole group, which it is still in; ours listen for it, as a service does."""
     program = """
 import os, signal, threading
-from sarameya_handlers.spark.engines.jvm_guard import guarding
+from sarameya_handlers.spark.engines.jvm.guard import guarded_directory
 signal.signal(signal.SIGINT, lambda *_: None)
 over = threading.Event()
 def interrupt():
@@ -115,7 +115,7 @@ def interrupt():
 threading.Thread(target=interrupt).start()
 try:
     for _ in range(50):
-        with guarding():
+        with guarded_directory():
             pass
 finally:
     over.set()
@@ -126,7 +126,7 @@ finally:
 
 def test_block_that_is_left_takes_the_directory_and_leaves_the_process(temporary: Path) -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0) as process:
-        with guarding() as guard:
+        with guarded_directory() as guard:
             guard.watch(process)
             (guard.directory / "gateway").write_text("secret")
             assert guard.directory.stat().st_mode & 0o777 == 0o700
@@ -146,7 +146,7 @@ def test_end_before_the_guard_has_spoken_leaves_nothing(temporary: Path) -> None
 
 
 def test_guard_that_is_killed_is_told(temporary: Path) -> None:
-    with subprocess.Popen(["true"]) as process, guarding() as guard:
+    with subprocess.Popen(["true"]) as process, guarded_directory() as guard:
         guard._process.kill()
         guard._process.wait()
         with pytest.raises(SparkStartError, match=r"the shell that would guard it was killed; start again$"):
@@ -156,12 +156,12 @@ def test_guard_that_is_killed_is_told(temporary: Path) -> None:
 
 def test_what_a_shell_says_of_itself_is_no_failure(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
     monkeypatch.setenv("LD_PRELOAD", "/nonexistent.so")  # the loader complains of it in each program that starts
-    with guarding() as guard:
+    with guarded_directory() as guard:
         assert guard.directory.is_dir()
 
 
 def test_directory_that_cannot_be_made_is_told(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(temporary / "missing"))
     with pytest.raises(SparkStartError, match=r"^Spark's JVM has no place to answer at: .*No such file or directory"):
-        with guarding():
+        with guarded_directory():
             pytest.fail("there is none")

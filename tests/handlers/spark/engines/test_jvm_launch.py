@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from sarameya_handlers.spark.engines import jvm_launch
-from sarameya_handlers.spark.engines.jvm_launch import end_process, launch
-from sarameya_handlers.spark.engines.jvm_output import Output
+from sarameya_handlers.spark.engines.jvm import launch as jvm_launch
+from sarameya_handlers.spark.engines.jvm.launch import end_process, launch
+from sarameya_handlers.spark.engines.jvm.output import JvmOutput
 from sarameya_handlers.spark.errors import SparkStartError
 
 Script = Callable[[str], None]
@@ -49,7 +49,7 @@ class Launched:
         self.checks += 1
 
     def launch(self, conf: dict[str, str] | None = None, environment: dict[str, str] | None = None) -> Any:
-        return launch((conf or {}).items(), Output("ERROR"), environment or {}, self.launched, self.check)
+        return launch((conf or {}).items(), JvmOutput("ERROR"), environment or {}, self.launched, self.check)
 
 
 def test_jvm_that_ends_before_it_answers_is_told_in_its_own_words(script: Script) -> None:

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from sarameya_handlers.spark.engines.jvm_output import Output, level_of
+from sarameya_handlers.spark.engines.jvm.output import JvmOutput, level_of
 
 ERROR = "26/11/21 04:41:33 ERROR Executor: Exception in task 1.0 in stage 4.0 (TID 6)"
 WARN = "26/11/21 04:14:03 WARN NativeCodeLoader: Unable to load native-hadoop library"
@@ -31,8 +31,8 @@ def test_level_of_a_line_that_the_jvm_prints(line: str, before: str, level: str)
     assert level_of(line, before) == level
 
 
-def printed(minimum: str, *lines: str, launched: bool = True, expected: float = 0.0) -> Output:
-    output = Output(minimum)
+def printed(minimum: str, *lines: str, launched: bool = True, expected: float = 0.0) -> JvmOutput:
+    output = JvmOutput(minimum)
     output.expect_errors(expected)
     if launched:
         output.launched()

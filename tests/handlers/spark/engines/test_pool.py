@@ -49,7 +49,7 @@ def number(session: Any, _: object) -> int:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_module, "CANCEL_TIMEOUT", 0.05)
-    monkeypatch.setattr(pool_module, "CANCEL_AGAIN", 0.01)
+    monkeypatch.setattr(pool_module, "CANCEL_INTERVAL", 0.01)
 
 
 async def cancelled(pool: Pool, work: Blocking, tag: str = "t") -> None:
@@ -276,8 +276,8 @@ async def test_session_at_work_when_its_pool_is_replaced_is_closed_once_the_work
 
 @pytest.fixture
 def asks_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_module, "ASK_EACH", 0.01)
-    monkeypatch.setattr(pool_module, "ANSWER_WITHIN", 0.2)
+    monkeypatch.setattr(pool_module, "CHECK_INTERVAL", 0.01)
+    monkeypatch.setattr(pool_module, "RESPONSE_TIMEOUT", 0.2)
 
 
 @pytest.mark.usefixtures("asks_soon", "impatient")

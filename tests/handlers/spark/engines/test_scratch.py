@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from sarameya_handlers.spark.engines import scratch
-from sarameya_handlers.spark.engines.scratch import new_place, own, remove_abandoned
+from sarameya_handlers.spark.engines.jvm import scratch
+from sarameya_handlers.spark.engines.jvm.scratch import new_place, own, remove_abandoned
 
 OWNING = """
 import sys
-from sarameya_handlers.spark.engines.scratch import new_place, own
+from sarameya_handlers.spark.engines.jvm.scratch import new_place, own
 place = new_place()
 place.mkdir(0o700)
 own(place)
@@ -155,7 +155,7 @@ def test_directory_of_another_user_stays(temporary: Path) -> None:
 def test_two_that_remove_at_once_get_along(temporary: Path) -> None:
     for number in range(50):
         left(number)
-    program = "from sarameya_handlers.spark.engines.scratch import *; remove_abandoned(lambda: None)"
+    program = "from sarameya_handlers.spark.engines.jvm.scratch import *; remove_abandoned(lambda: None)"
     both = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(2)]
     assert [process.wait(60) for process in both] == [0, 0]
     assert os.listdir(temporary) == []

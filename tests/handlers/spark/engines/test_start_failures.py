@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sarameya import HandlerError
-from sarameya_handlers.spark.engines.start_failures import of_exit, of_text
+from sarameya_handlers.spark.engines.jvm.start_failures import exit_error, start_error
 from sarameya_handlers.spark.errors import SparkStartError
 
 
@@ -26,7 +26,7 @@ from sarameya_handlers.spark.errors import SparkStartError
     ],
 )
 def test_fault_64_start_that_may_do_another_time_passes(code: int, complaints: str) -> None:
-    failure = of_exit(code, complaints)
+    failure = exit_error(code, complaints)
     assert isinstance(failure, SparkStartError)
     assert not failure.permanent
 
@@ -45,16 +45,16 @@ def test_fault_64_start_that_may_do_another_time_passes(code: int, complaints: s
     ],
 )
 def test_start_that_a_person_must_correct_is_permanent(complaints: str) -> None:
-    failure = of_exit(1, complaints)
+    failure = exit_error(1, complaints)
     assert isinstance(failure, HandlerError)
     assert complaints in str(failure)
 
 
 def test_signal_is_named() -> None:
-    assert str(of_exit(-9, "")) == "Spark's JVM was killed by signal 9 while it started; out of memory?"
-    assert str(of_exit(143, "")) == "Spark's JVM was killed by signal 15 while it started"
+    assert str(exit_error(-9, "")) == "Spark's JVM was killed by signal 9 while it started; out of memory?"
+    assert str(exit_error(143, "")) == "Spark's JVM was killed by signal 15 while it started"
 
 
 def test_text_is_told_and_all_of_it_is_looked_at() -> None:
-    failure = of_text("Spark does not start: a", "a\nCaused by: java.lang.ClassNotFoundException: x")
+    failure = start_error("Spark does not start: a", "a\nCaused by: java.lang.ClassNotFoundException: x")
     assert (type(failure), str(failure)) == (HandlerError, "Spark does not start: a")

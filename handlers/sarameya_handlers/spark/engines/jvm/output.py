@@ -1,4 +1,4 @@
-"""What Spark's JVM prints, and who is to hear of it."""
+"""Output of Spark's JVM, and its way into our log."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from sarameya_handlers.spark.options import LOG_LEVELS
 logger = logging.getLogger("sarameya.spark")
 
 _END_TIMEOUT = 10.0
-"""Seconds for the last lines of a JVM that has ended to be read."""
+"""Seconds to read the last lines of a JVM that has ended."""
 
 
-class Output:
-    """What the JVM prints, passed on line by line to the `sarameya.spark` logger by a thread that ends with it.
+class JvmOutput:
+    """Output of the JVM, logged line by line to `sarameya.spark` by a thread that ends with the JVM.
 
-    Until `launched` it is only kept, to become the error's text if the JVM does not start. Of Spark's own log
-    what is at `minimum` or above is passed on; of the rest, which a JVM in trouble prints by itself, all. Stacks, and
-    errors that are expected, are for DEBUG.
+    Until `launched`, the output is only kept, as the error's text if the JVM does not start. Lines of Spark's own log
+    are logged from the level `minimum` on; other lines, printed by a JVM in trouble, always. Stacks and expected errors
+    are logged at DEBUG.
     """
 
     def __init__(self, minimum: str) -> None:
@@ -32,7 +32,7 @@ class Output:
         self._launched = threading.Event()
         self._expected_until = -inf
         self.main_has_failed = False
-        """Whether the JVM's main thread has ended with an exception, before `launched`."""
+        """True if the JVM's main thread has ended with an exception before `launched`."""
         read_end, self.write_end = os.pipe()
         self._thread = threading.Thread(target=self._pass_on, args=[read_end], name="spark-output", daemon=True)
         self._thread.start()
@@ -44,7 +44,7 @@ class Output:
         self._expected_until = max(self._expected_until, time.monotonic() + seconds)
 
     def complaints(self) -> str:
-        """The last errors, without their stacks, of a JVM that has ended."""
+        """Return the last errors, without their stacks, of a JVM that has ended."""
         self._thread.join(_END_TIMEOUT)
         return "\n".join(self._complaints)
 
@@ -75,9 +75,9 @@ _BANNER = re.compile(
 
 
 def level_of(line: str, before: str) -> str:
-    """The level of a line that the JVM prints, when the line before it had the level `before`.
+    """Return the level of a line. `before` is the level of the line before it.
 
-    Banners are INFO; what neither log4j nor a banner explains comes from a JVM in trouble and is ERROR.
+    Banners are INFO. Lines that are neither log4j's nor a banner come from a JVM in trouble and are ERROR.
     """
     if match := _LOG_LINE.match(line):
         return match[1]

@@ -1,5 +1,7 @@
-"""Whether what Spark needs is installed: pyspark, pyarrow, gRPC, a Java that is new enough. Asked before pyspark
-starts, whose own words about it are a shell script's."""
+"""Checks that Spark's requirements are installed: pyspark, pyarrow, gRPC, a recent Java.
+
+Done before pyspark starts, whose own message about them is a shell script's.
+"""
 
 from __future__ import annotations
 
@@ -33,39 +35,43 @@ def require_connect() -> None:
     """Raise HandlerError unless pyspark can be a client of Spark Connect."""
     try:
         import pyspark.sql.connect.session  # noqa: F401
-    except ImportError as error:  # what pyspark raises is one, and says what is missing
+    except ImportError as error:  # pyspark raises a subclass, which says what is missing
         raise HandlerError(f"Spark Connect needs gRPC ({cause_of(error)}): {install_command('connect')}") from error
 
 
 def require_java() -> None:
-    """Raise HandlerError unless the Java that Spark will use is there and new enough, SparkStartError where that cannot
-    be found out now."""
+    """Check the Java that Spark will use.
+
+    Raises:
+        HandlerError: It is missing or too old.
+        SparkStartError: It does not start, which may pass.
+    """
     home = os.environ.get("JAVA_HOME")
     # Spark's own rule (bin/spark-class).
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     if java is None:
         raise HandlerError(f"Spark needs Java, and there is none on this machine: {_INSTALL}")
     try:
-        # In a process group of its own: a terminal's Ctrl-C is for us, and would make of it a Java that tells nothing.
+        # In its own process group: a terminal's Ctrl-C is for us, and would end this Java without output.
         done = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=30, check=False, process_group=0
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        told = f"Spark needs Java, and {java} cannot be run ({error})"
+        problem = f"Spark needs Java, and {java} cannot be run ({error})"
         if isinstance(error, OSError) and is_refusal(error):
-            raise HandlerError(f"{told}: {_INSTALL}") from error
-        raise SparkStartError(told) from error
-    told = done.stderr
-    version = java_version(told)
-    if version is None and (done.returncode < 0 or "Error occurred during initialization of VM" in told):
-        raise SparkStartError(f"Spark needs Java, and {java} has not come up (it says {told.strip()!r})")
+            raise HandlerError(f"{problem}: {_INSTALL}") from error
+        raise SparkStartError(problem) from error
+    output = done.stderr
+    version = java_version(output)
+    if version is None and (done.returncode < 0 or "Error occurred during initialization of VM" in output):
+        raise SparkStartError(f"Spark needs Java, and {java} has not come up (it says {output.strip()!r})")
     if version is None:
-        raise HandlerError(f"Spark needs Java, and {java} tells no version (it says {told.strip()!r}): {_INSTALL}")
+        raise HandlerError(f"Spark needs Java, and {java} tells no version (it says {output.strip()!r}): {_INSTALL}")
     if version < OLDEST_JAVA:
         raise HandlerError(f"Spark needs Java {OLDEST_JAVA} or newer, and {java} is Java {version}: {_INSTALL}")
 
 
-def java_version(told: str) -> int | None:
-    """The feature version in what `java -version` prints (8 for "1.8.0_292"), None if it names none."""
-    match = re.search(r'version "(?:1\.)?(\d+)', told)
+def java_version(output: str) -> int | None:
+    """Return the feature version in the output of `java -version` (8 for "1.8.0_292"); None if it has none."""
+    match = re.search(r'version "(?:1\.)?(\d+)', output)
     return int(match[1]) if match else None

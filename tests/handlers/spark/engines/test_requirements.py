@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sarameya import HandlerError
-from sarameya_handlers.spark.engines import java
+from sarameya_handlers.spark.engines import requirements
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from sarameya_handlers.spark.engines import java
     ],
 )
 def test_java_version_is_read_from_what_java_prints(told: str, version: int | None) -> None:
-    assert java.java_version(told) == version
+    assert requirements.java_version(told) == version
 
 
 def java_home(directory: Path, script: str) -> str:
@@ -39,35 +39,35 @@ def test_no_java_in_the_path_says_what_to_install(monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(HandlerError, match=r"there is none on this machine: install Java 17 \(Debian, .*JAVA_HOME"):
-        java.require_java()
+        requirements.require_java()
 
 
 def test_java_home_without_java_names_the_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(HandlerError, match=f"{tmp_path}/bin/java cannot be run .*No such file"):
-        java.require_java()
+        requirements.require_java()
 
 
 def test_java_that_is_too_old_is_named_with_its_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", java_home(tmp_path, """echo 'openjdk version "11.0.2"' >&2"""))
     with pytest.raises(HandlerError, match=f"needs Java 17 or newer, and {tmp_path}/bin/java is Java 11: install"):
-        java.require_java()
+        requirements.require_java()
 
 
 def test_java_that_tells_no_version_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", java_home(tmp_path, "echo 'no runtime present' >&2; exit 1"))
     with pytest.raises(HandlerError, match=r"tells no version .*no runtime present"):
-        java.require_java()
+        requirements.require_java()
 
 
 def test_new_enough_java_is_accepted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", java_home(tmp_path, """echo 'openjdk version "17.0.1"' >&2"""))
-    java.require_java()
+    requirements.require_java()
 
 
 ASKING = """
 import signal
-from sarameya_handlers.spark.engines.java import require_java
+from sarameya_handlers.spark.engines.requirements import require_java
 signal.signal(signal.SIGINT, lambda *_: print("heard", flush=True))
 require_java()
 """
@@ -106,4 +106,4 @@ def test_ctrl_c_while_java_is_asked_does_not_reach_it(tmp_path: Path) -> None:
 def test_package_that_is_missing_is_named_with_what_to_install(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(HandlerError, match=rf"needs pyspark and pyarrow \(.*{package}.*\): pip install .*pyspark"):
-        java.require_packages()
+        requirements.require_packages()

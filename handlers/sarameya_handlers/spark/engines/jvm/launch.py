@@ -1,8 +1,8 @@
-"""Launches the JVM that pyspark's gateway runs in, and ends its process. Blocking.
+"""Launch of the JVM behind pyspark's gateway, and the end of its process. Blocking.
 
-pyspark would launch it by itself, but in our process group, where the signal that asks us to stop (a terminal's, a
-supervisor's) kills it before the last landing; and nobody could end it as long as it starts. However we end, also by
-SIGKILL, the JVM sees its standard input end and exits; until it looks there, jvm_guard.py has it.
+pyspark could launch it, but in our process group, where the signal that stops us (from a terminal or supervisor) would
+kill it before the last flush; and nothing could end it while it starts. However we end, even by SIGKILL, the JVM sees
+its standard input close and exits. Until it looks there, the guard watches it (guard.py).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from sarameya_handlers.spark.engines.java import require_java
-from sarameya_handlers.spark.engines.jvm_guard import Guard, guarding
-from sarameya_handlers.spark.engines.jvm_output import Output
-from sarameya_handlers.spark.engines.scratch import remove_abandoned
-from sarameya_handlers.spark.engines.start_failures import of_exit
+from sarameya_handlers.spark.engines.jvm.guard import JvmGuard, guarded_directory
+from sarameya_handlers.spark.engines.jvm.output import JvmOutput
+from sarameya_handlers.spark.engines.jvm.scratch import remove_abandoned
+from sarameya_handlers.spark.engines.jvm.start_failures import exit_error
+from sarameya_handlers.spark.engines.requirements import require_java
 from sarameya_handlers.spark.errors import SparkStartError
 
 logger = logging.getLogger("sarameya.spark")
@@ -29,31 +29,40 @@ logger = logging.getLogger("sarameya.spark")
 END_TIMEOUT = 10.0
 """Seconds for a JVM to end by itself before it is killed."""
 ANSWER_TIMEOUT = 300.0
-"""Seconds for a JVM to answer. Starts of 150 seconds were seen, on a machine with much else to do."""
+"""Seconds for a JVM to respond. Starts of 150 seconds have been seen on a busy machine."""
 FAILED_TIMEOUT = 5.0
-"""Seconds for a JVM to end whose main thread has failed. One without a place for its answer (a full /tmp) lives on."""
-_LOOK_AGAIN = 0.05
+"""Seconds for a JVM to end after its main thread failed. A JVM without space for its answer (a full /tmp) lives on."""
+_POLL_INTERVAL = 0.05
 
 
 def launch(
     conf: Iterable[tuple[str, str]],
-    output: Output,
+    output: JvmOutput,
     environment: Mapping[str, str],
     launched: Callable[[subprocess.Popen[bytes]], None],
     check: Callable[[], None],
 ) -> Any:
-    """pyspark's gateway to a new JVM, whose process is its `proc`; its `leave` is to be called when that has ended, and
-    removes what it has left. Raises HandlerError or SparkStartError in the JVM's
-    own words.
+    """Launch a JVM. Return pyspark's gateway to it.
 
-    `launched` is told of the process at once; as long as it does not answer, `check` is called, and may raise.
+    The gateway's `proc` is the process. Its `leave` must be called after the process has ended, and removes its files.
+
+    Args:
+        conf: Spark properties.
+        output: Reads the JVM's output.
+        environment: Environment variables in addition to ours.
+        launched: Called with the process as soon as it exists.
+        check: Called repeatedly until the JVM responds. May raise.
+
+    Raises:
+        HandlerError: A person must change something first, in the JVM's own words.
+        SparkStartError: Any other failure, in the JVM's own words.
     """
     try:
         require_java()
         remove_abandoned(check)
         with ExitStack() as stack:
-            guard = stack.enter_context(guarding())
-            # The JVM gives the file its name when all is in it.
+            guard = stack.enter_context(guarded_directory())
+            # The JVM writes the file under another name, and renames it when it is complete.
             answer = guard.directory / "gateway"
             process = _start(conf, output, {**environment, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer)}, guard)
             try:
@@ -73,18 +82,18 @@ def launch(
                 end_process(process)
                 raise
             end_process(process)
-    except OSError as error:  # no place for temporary files, no memory for another process, no file descriptor
+    except OSError as error:  # no space for temporary files, no memory for another process, no file descriptor
         raise SparkStartError(f"Spark's JVM is not started: {error}") from error
     finally:
         os.close(output.write_end)
     if is_late:
-        told = output.complaints()
-        raise SparkStartError(f"Spark's JVM has neither answered nor ended and was killed: {told}")
-    raise of_exit(process.returncode, output.complaints())
+        complaints = output.complaints()
+        raise SparkStartError(f"Spark's JVM has neither answered nor ended and was killed: {complaints}")
+    raise exit_error(process.returncode, output.complaints())
 
 
 def end_process(process: subprocess.Popen[bytes]) -> None:
-    """Close the JVM's standard input, which it takes for the end, and wait for it: END_TIMEOUT at most."""
+    """Close the JVM's standard input, which makes it end, and wait for END_TIMEOUT at most."""
     assert process.stdin is not None
     process.stdin.close()
     try:
@@ -95,8 +104,8 @@ def end_process(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _has_answered(answer: Path, process: subprocess.Popen[bytes], output: Output, check: Callable[[], None]) -> bool:
-    """Wait until the JVM has answered or ended. Return False for one that has done neither in time."""
+def _has_answered(answer: Path, process: subprocess.Popen[bytes], output: JvmOutput, check: Callable[[], None]) -> bool:
+    """Wait until the JVM has responded or ended. Return False if it has done neither in time."""
     deadline = time.monotonic() + ANSWER_TIMEOUT
     while not answer.exists() and process.poll() is None:
         if output.main_has_failed:
@@ -104,12 +113,12 @@ def _has_answered(answer: Path, process: subprocess.Popen[bytes], output: Output
         if time.monotonic() > deadline:
             return False
         check()
-        time.sleep(_LOOK_AGAIN)
+        time.sleep(_POLL_INTERVAL)
     return True
 
 
 def _start(
-    conf: Iterable[tuple[str, str]], output: Output, environment: Mapping[str, str], guard: Guard
+    conf: Iterable[tuple[str, str]], output: JvmOutput, environment: Mapping[str, str], guard: JvmGuard
 ) -> subprocess.Popen[bytes]:
     from pyspark.find_spark_home import _find_spark_home
 
@@ -135,14 +144,17 @@ def _start(
 
 
 def _locale() -> dict[str, str]:
-    """A locale of UTF-8, unless there is one: a JVM cannot name a file `city=Köln` in another one."""
-    told = os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG") or ""
-    return {} if told.upper().endswith(("UTF-8", "UTF8")) else {"LC_ALL": "C.UTF-8"}
+    """Return a UTF-8 locale, unless there is one: in another locale, a JVM cannot name a file `city=Köln`."""
+    locale = os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG") or ""
+    return {} if locale.upper().endswith(("UTF-8", "UTF8")) else {"LC_ALL": "C.UTF-8"}
 
 
 def _options(temporary: Path) -> str:
-    """The JVM's options: its temporary files, and with them Spark's, are in that directory. Others have the last word:
-    the environment, `spark.driver.extraJavaOptions`, `spark.local.dir` and SPARK_LOCAL_DIRS."""
+    """Return the JVM's options, which put its and Spark's temporary files into that directory.
+
+    The user's settings take precedence: the environment, `spark.driver.extraJavaOptions`, `spark.local.dir` and
+    SPARK_LOCAL_DIRS.
+    """
     quoted = str(temporary).replace("\\", "\\\\").replace('"', '\\"')
     return f'"-Djava.io.tmpdir={quoted}" {os.environ.get("SPARK_SUBMIT_OPTS", "")}'
 
@@ -151,10 +163,10 @@ def _connected(answer: Path) -> Any:
     from pyspark.java_gateway import launch_gateway
     from pyspark.serializers import UTF8Deserializer, read_int
 
-    with answer.open("rb") as told:
-        port = read_int(told)  # type: ignore[no-untyped-call]
-        secret = UTF8Deserializer().loads(told)  # type: ignore[no-untyped-call]
-    # The way in which spark-submit tells pyspark of a JVM that is there.
+    with answer.open("rb") as file:
+        port = read_int(file)  # type: ignore[no-untyped-call]
+        secret = UTF8Deserializer().loads(file)  # type: ignore[no-untyped-call]
+    # This is how spark-submit tells pyspark about a JVM that runs already.
     there = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
     os.environ.update(there)
     try:

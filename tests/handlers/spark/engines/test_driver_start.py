@@ -13,8 +13,9 @@ from trio.testing import MockClock
 
 from sarameya import HandlerError
 from sarameya_handlers import SparkOptions
-from sarameya_handlers.spark.engines import jvm, starting
+from sarameya_handlers.spark.engines import driver_start
 from sarameya_handlers.spark.engines.connect import ConnectDriver
+from sarameya_handlers.spark.engines.jvm import spark_jvm
 from sarameya_handlers.spark.engines.pool import Pool
 from sarameya_handlers.spark.errors import SparkGoneError
 from tests.handlers.spark.engines.drivers import FakeDriver
@@ -30,7 +31,7 @@ class FakeProcess:
 
 @attrs.define(eq=False)
 class FakeStart:
-    """Stands for `jvm.start`: has a process, then takes until `go_on` or its process is killed."""
+    """Stands for `spark_jvm.start`: has a process, then takes until `go_on` or its process is killed."""
 
     begun: trio.Event = attrs.field(factory=trio.Event)
     go_on: threading.Event = attrs.field(factory=threading.Event)
@@ -67,9 +68,9 @@ class FakeStart:
 
 
 async def begun(fake: FakeStart, monkeypatch: pytest.MonkeyPatch, then: Callable[[trio.Nursery], None]) -> None:
-    monkeypatch.setattr(jvm, "start", fake)
+    monkeypatch.setattr(spark_jvm, "start", fake)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(starting.start_jvm, SparkOptions(), {"TOKEN": "t"})
+        nursery.start_soon(driver_start.start_jvm, SparkOptions(), {"TOKEN": "t"})
         await fake.begun.wait()
         then(nursery)
 
@@ -77,8 +78,8 @@ async def begun(fake: FakeStart, monkeypatch: pytest.MonkeyPatch, then: Callable
 async def test_jvm_that_starts_is_had_with_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeStart()
     fake.go_on.set()
-    monkeypatch.setattr(jvm, "start", fake)
-    assert await starting.start_jvm(SparkOptions(), {"TOKEN": "t"}) is fake
+    monkeypatch.setattr(spark_jvm, "start", fake)
+    assert await driver_start.start_jvm(SparkOptions(), {"TOKEN": "t"}) is fake
     assert fake.environment == {"TOKEN": "t"}
     assert not fake.process.killed.is_set()
     assert fake.stops == 0
@@ -87,9 +88,9 @@ async def test_jvm_that_starts_is_had_with_its_environment(monkeypatch: pytest.M
 async def test_jvm_that_does_not_start_is_raised_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeStart(ends_well=False)
     fake.process.kill()
-    monkeypatch.setattr(jvm, "start", fake)
+    monkeypatch.setattr(spark_jvm, "start", fake)
     with pytest.raises(HandlerError, match="does not start"):
-        await starting.start_jvm(SparkOptions())
+        await driver_start.start_jvm(SparkOptions())
 
 
 @pytest.mark.parametrize("polls", [True, False])
@@ -117,9 +118,9 @@ async def test_spark_that_hangs_while_it_stops_is_killed_in_time(
 ) -> None:
     driver = FakeDriver(hangs=True)
     began = trio.current_time()
-    await starting.stop(Pool(driver, 1))
+    await driver_start.stop(Pool(driver, 1))
     assert driver.killed.is_set()
-    assert trio.current_time() - began <= driver.patience + starting.END_TIMEOUT
+    assert trio.current_time() - began <= driver.stop_timeout + driver_start.END_TIMEOUT
     assert "does not stop" in caplog.text
 
 
@@ -127,7 +128,7 @@ async def test_stop_goes_on_to_its_end_when_it_is_cancelled() -> None:
     driver = FakeDriver()
     with trio.CancelScope() as scope:
         scope.cancel()
-        await starting.stop(Pool(driver, 1))
+        await driver_start.stop(Pool(driver, 1))
     assert driver.stops == 1
 
 
@@ -151,9 +152,9 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> Silent:
 
 
 async def test_server_that_does_not_answer_is_left_in_time(silent: Silent, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starting, "CONNECT_TIMEOUT", 0.05)
+    monkeypatch.setattr(driver_start, "CONNECT_TIMEOUT", 0.05)
     with pytest.raises(SparkGoneError, match="The fake does not answer") as raised:
-        await starting.start(SparkOptions(master="sc://localhost:1"))
+        await driver_start.start(SparkOptions(master="sc://localhost:1"))
     assert not raised.value.begun
     assert silent.killed.is_set()
 
@@ -161,7 +162,7 @@ async def test_server_that_does_not_answer_is_left_in_time(silent: Silent, monke
 async def test_server_that_does_not_answer_does_not_hold_up_a_cancellation(silent: Silent) -> None:
     with trio.fail_after(10):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(starting.start, SparkOptions(master="sc://localhost:1"))
+            nursery.start_soon(driver_start.start, SparkOptions(master="sc://localhost:1"))
             await trio.to_thread.run_sync(silent.asked.wait)
             nursery.cancel_scope.cancel()
     assert silent.killed.is_set()

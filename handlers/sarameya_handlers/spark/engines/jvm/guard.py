@@ -1,10 +1,10 @@
-"""Sees to it that a JVM which is still starting, and its directory, do not outlive us.
+"""Guard: makes sure that a JVM that is still starting, and its directory, do not outlive this process.
 
-A JVM that has started sees its standard input end, however we end, and exits. One that starts looks there some seconds
-later, and nobody but us would take its directory away: it has the file with the port and the secret, and all temporary
-files. So a shell waits beside it for our end: a second signal's, the watchdog's, SIGKILL's. It is there before the
-directory, which it makes itself, and until that is gone, so that at no moment our end would leave it behind. Where the
-shell is killed with us, the next start removes the directory (scratch.py).
+A JVM that has started sees its standard input close when we end, however we end, and exits. A JVM that is starting
+looks there only seconds later, and without us nobody removes its directory, which has the file with port and secret,
+and all temporary files. So a shell waits beside it for our end: by a second signal, the watchdog, SIGKILL. It starts
+before the directory, which it creates itself, and ends after it is gone, so that there is no gap. If the shell is
+killed together with us, the next start removes the directory (scratch.py).
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sarameya_handlers.spark.engines.scratch import new_place, own
+from sarameya_handlers.spark.engines.jvm.scratch import new_place, own
 from sarameya_handlers.spark.errors import SparkStartError
 
-# By SIGTERM a JVM takes its own temporary directories away. What ends us must not end the guard: a supervisor's SIGTERM
+# On SIGTERM, a JVM removes its own temporary directories. Signals that end us must not end the guard: a supervisor's
+# SIGTERM reaches all our processes, and so may a closed terminal's SIGHUP. Nobody reads its output after our end.
 # goes to all that there is, as a closed terminal's SIGHUP may, and nobody reads what it says when we have ended.
 _GUARD = """
 trap '' INT TERM HUP PIPE
@@ -48,21 +49,21 @@ rm -rf -- "$0"
 _KILLED = "Spark's JVM is not started: the shell that would guard it was killed; start again"
 
 
-class Guard:
-    """The shell that waits for our end, and the directory that is ours alone until then."""
+class JvmGuard:
+    """The shell that waits for our end, and the directory that belongs to us until then."""
 
     def __init__(self, process: subprocess.Popen[bytes], directory: Path, owner: int) -> None:
         self._process = process
         self.directory = directory
         self.owner = owner
-        """The descriptor by which it is ours, to be had by the JVM as well: it may outlive us for a moment."""
+        """Descriptor that marks our ownership. The JVM inherits it, since it may outlive us for a moment."""
 
     def watch(self, jvm: subprocess.Popen[bytes]) -> None:
-        """From here on `jvm`, with its group, ends with us. Raises SparkStartError if the guard was killed."""
+        """End the process group of `jvm` when we end, from now on. Raises SparkStartError if the guard was killed."""
         self._say(b"%d\n" % jvm.pid)
 
     def has_started(self) -> None:
-        """From here on the JVM ends by itself if we end, and only its directory is left to the guard."""
+        """Leave only the directory to the guard from now on: the JVM ends by itself if we end."""
         self._say(b"started\n")
 
     def _say(self, line: bytes) -> None:
@@ -74,10 +75,12 @@ class Guard:
 
 
 @contextmanager
-def guarding() -> Iterator[Guard]:
-    """A directory for the length of the block, and what is watched in it: if we end without leaving the block, both go.
+def guarded_directory() -> Iterator[JvmGuard]:
+    """Provide a guarded directory for the length of a block. If we end within the block, directory and JVM are removed.
 
-    Raises SparkStartError where no directory can be made, FileNotFoundError where there is no place for one.
+    Raises:
+        SparkStartError: The directory cannot be created.
+        FileNotFoundError: There is no directory for temporary files.
     """
     directory = new_place()
     guard, owner = _started(directory), None
@@ -90,20 +93,23 @@ def guarding() -> Iterator[Guard]:
                 f"Spark's JVM has no place to answer at: {why.decode(errors='replace')}" if why else _KILLED
             )
         owner = own(directory)
-        yield Guard(guard, directory, owner)
+        yield JvmGuard(guard, directory, owner)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
         if owner is not None:
             os.close(owner)
-        guard.kill()  # before its standard input ends
+        guard.kill()  # before its standard input closes
         guard.wait()
         guard.stdin.close()
         guard.stdout.close()
 
 
 def _started(directory: Path) -> subprocess.Popen[bytes]:
-    """The guard, in a group of its own. Until it is in that, and ignores what ends us, a terminal's signal would be its
-    end, too: it is born with these blocked."""
+    """Start the guard in its own process group.
+
+    It starts with these signals blocked: until it is in its group and ignores them, a terminal's signal would end it,
+    too.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     try:
         return subprocess.Popen(

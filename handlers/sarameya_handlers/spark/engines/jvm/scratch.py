@@ -68,11 +68,11 @@ def remove_abandoned(check: Callable[[], None]) -> None:
         directory = Path(place, name)
         try:
             lock = _abandoned(directory)
-        except OSError:  # another user's; a file system without locks; or somebody else has just removed it
+        except OSError:  # another user's, a file system without locks, or another process has just removed it
             continue
         if lock is not None:
             logger.info("%s is left of a process that was killed, and is removed", directory)
-            shutil.rmtree(directory, ignore_errors=True)  # follows no symbolic link, at no moment
+            shutil.rmtree(directory, ignore_errors=True)  # never follows symbolic links
             os.close(lock)
 
 

@@ -1,4 +1,4 @@
-"""The JVM behind a classic SparkSession: Spark in it started and stopped. Blocking; run in worker threads."""
+"""The JVM behind a classic SparkSession: starting and stopping Spark in it. Blocking; for worker threads."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from sarameya import HandlerError
-from sarameya_handlers.spark.engines.java import require_packages
-from sarameya_handlers.spark.engines.jvm_launch import end_process, launch
-from sarameya_handlers.spark.engines.jvm_output import Output
+from sarameya_handlers.spark.engines.jvm.launch import end_process, launch
+from sarameya_handlers.spark.engines.jvm.output import JvmOutput
+from sarameya_handlers.spark.engines.jvm.start_failures import start_error
 from sarameya_handlers.spark.engines.lease import share_leases
-from sarameya_handlers.spark.engines.start_failures import of_text
+from sarameya_handlers.spark.engines.requirements import require_packages
 from sarameya_handlers.spark.errors import SparkStartError, cause_of, text_of
 from sarameya_handlers.spark.options import SparkOptions
 
@@ -30,31 +30,36 @@ if TYPE_CHECKING:
 logger = logging.getLogger("sarameya.spark")
 
 _OUT_OF_MEMORY = (-signal.SIGKILL, 52)
-"""The exit codes that memory is the likely cause of: the kernel's killer, and Spark's own handler."""
+"""Exit codes that are probably due to memory: the kernel's killer's, and Spark's own handler's."""
 _STARTED_BY_SPARK_SUBMIT = "PYSPARK_GATEWAY_PORT"
 
 
 @attrs.frozen(slots=True)
 class Jvm:
-    """A running Spark. `_gateway` is pyspark's way into a JVM that we started, None for one that stays, and
-    `_output` what that JVM prints."""
+    """A running Spark.
+
+    Attributes:
+        session: Its session.
+        _gateway: pyspark's gateway to a JVM that we started; None for one that stays.
+        _output: Output of a JVM that we started.
+    """
 
     session: SparkSession
     _gateway: Any
-    _output: Output | None = None
+    _output: JvmOutput | None = None
 
     def expect_errors(self, seconds: float) -> None:
-        """For so long, what Spark complains of is our own doing and is logged at DEBUG."""
+        """Log errors of Spark at DEBUG for this time, because we cause them ourselves."""
         if self._output:
             self._output.expect_errors(seconds)
 
     @property
     def has_died(self) -> bool:
-        """Whether the JVM has ended without being asked to; never true of one that is not ours."""
+        """True if the JVM has ended unexpectedly. Always false for a JVM that is not ours."""
         return self._gateway is not None and self._gateway.proc.poll() is not None
 
     def death(self, within: float) -> str | None:
-        """What is to be said of a JVM that has died or dies `within` seconds, None if it lives on."""
+        """Describe the death of a JVM that has died, or dies `within` seconds; None if it lives."""
         if self._gateway is None:
             return None
         try:
@@ -64,7 +69,7 @@ class Jvm:
         return f"Spark's JVM has died (exit code {code}{'; out of memory?' if code in _OUT_OF_MEMORY else ''})"
 
     def stop(self, *, is_dead: bool = False) -> None:
-        """Stop Spark and end the JVM, also one that dies of it, or is dead already: told here unless `is_dead`."""
+        """Stop Spark and end the JVM, even if it is dead. Log its death, unless `is_dead` (it was logged before)."""
         self.expect_errors(inf)
         try:
             if self.has_died:
@@ -73,7 +78,7 @@ class Jvm:
                 _forget(self.session.sparkContext)
             else:
                 self.session.stop()
-        except Exception as error:  # noqa: BLE001 - pyspark has many for a JVM that has just died; it ends all the same
+        except Exception as error:  # noqa: BLE001 - pyspark has many for a JVM that has just died; it is ended anyway
             logger.error("Spark has not stopped in order: %s", cause_of(error))
             _forget(self.session.sparkContext)
         finally:
@@ -81,7 +86,7 @@ class Jvm:
                 _end(self._gateway)
 
     def kill(self) -> None:
-        """End a JVM that hangs, by force. `stop`, which hangs with it, then comes to its end."""
+        """Kill a JVM that hangs. `stop`, which hangs with it, then ends."""
         if self._gateway:
             self._gateway.proc.kill()
 
@@ -93,11 +98,17 @@ def start(
     launched: Callable[[subprocess.Popen[bytes]], None] = lambda process: None,
     check: Callable[[], None] = lambda: None,
 ) -> Jvm:
-    """Start Spark as `options` say. Raises HandlerError where a person must change something first, SparkStartError for
-    every other reason, in Spark's own words.
+    """Start Spark in this process.
 
-    `environment` is the JVM's, beside ours. `launched` is told of its process once there is one: who kills that has
-    `start` fail. Until Spark itself starts in it, `check` is called again and again, and may raise.
+    Args:
+        options: Which Spark.
+        environment: The JVM's environment variables, in addition to ours.
+        launched: Called with the JVM's process. Killing the process makes this fail.
+        check: Called repeatedly until Spark itself starts in the JVM. May raise.
+
+    Raises:
+        HandlerError: A person must change something first.
+        SparkStartError: Any other failure, in Spark's own words.
     """
     require_packages()
     from pyspark import SparkConf, SparkContext
@@ -110,7 +121,7 @@ def start(
     _quieten()
     conf = SparkConf().setAll(list(options.properties.items()))
     is_there = SparkContext._gateway is not None or _STARTED_BY_SPARK_SUBMIT in os.environ
-    output = None if is_there else Output(options.log_level)
+    output = None if is_there else JvmOutput(options.log_level)
     gateway = output and launch(conf.getAll(), output, environment or {}, launched, check)
     try:
         context = SparkContext(conf=conf, gateway=gateway)
@@ -120,26 +131,26 @@ def start(
     except Exception as error:
         failure = _failure(gateway, error)  # while there is a JVM to tell it
         if gateway:
-            # Also one whose JVM was killed when its context was there, and its session not yet.
+            # Also if the JVM was killed after its context was created and before its session was.
             _forget(SparkContext._active_spark_context)
             _end(gateway)
         raise failure from error
 
 
 def _failure(gateway: Any, error: Exception) -> HandlerError | SparkStartError:
-    """Spark's own words for why it has not started in a JVM that answered."""
-    told, text = f"Spark does not start: {cause_of(error)}", text_of(error)
+    """Return the error for a Spark that has not started in a JVM that responded, in Spark's own words."""
+    summary, text = f"Spark does not start: {cause_of(error)}", text_of(error)
     has_died = gateway is not None and gateway.proc.poll() is not None
-    return SparkStartError(told) if has_died or text is None else of_text(told, text)
+    return SparkStartError(summary) if has_died or text is None else start_error(summary, text)
 
 
 def _quieten() -> None:
-    """Keep pyspark's own loggers from repeating what is raised, and from telling of each connection they close."""
+    """Keep pyspark's loggers from repeating errors that are raised, and from logging each closed connection."""
     from pyspark.logger import PySparkLogger
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
-    # A filter of a logger sees what is logged to it directly: of the root's, nothing that others pass on to it.
+    # A logger's filter applies only to records logged to it directly: for the root, not to those of other loggers.
     logging.getLogger().addFilter(_wanted_at_root)
     py4j = logging.getLogger("py4j")
     if py4j.level == logging.NOTSET:
@@ -147,12 +158,12 @@ def _quieten() -> None:
 
 
 def _wanted_at_root(record: logging.LogRecord) -> bool:
-    """False for the stacks that py4j logs to the root logger when a JVM has died, unless its own logger is at DEBUG."""
+    """Return False for stacks that py4j logs to the root logger after a JVM's death, unless its logger is at DEBUG."""
     return Path(record.pathname).parent.name != "py4j" or logging.getLogger("py4j").isEnabledFor(logging.DEBUG)
 
 
 def _choose_python(context: SparkContext) -> None:
-    """Let local Python workers (UDFs) be this very Python, not whichever `python3` is first in the path."""
+    """Run local Python workers (UDFs) with this Python, instead of the first `python3` in the path."""
     if str(context.master).startswith("local") and "PYSPARK_PYTHON" not in os.environ:
         context.pythonExec = sys.executable
 
@@ -167,7 +178,7 @@ def _end(gateway: Any) -> None:
 
 
 def _forget(context: SparkContext | None) -> None:
-    """Take a dead Spark out of pyspark's globals, so that another may start; `stop` would speak to the dead."""
+    """Remove a dead Spark from pyspark's globals, so that another can start. `stop` would send requests to it."""
     from pyspark.sql import SparkSession
 
     if context is not None:

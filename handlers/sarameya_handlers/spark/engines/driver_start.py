@@ -1,4 +1,4 @@
-"""How the Spark that options name is started and stopped, without the event loop waiting, cancellable at any point."""
+"""Start and stop of the Spark that the options name. Never blocks the event loop, and can be cancelled at any point."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from functools import partial
 import trio
 
 from sarameya import HandlerError
-from sarameya_handlers.spark.engines import jvm
 from sarameya_handlers.spark.engines.classic import ClassicDriver
 from sarameya_handlers.spark.engines.connect import ConnectDriver
-from sarameya_handlers.spark.engines.java import require_connect, require_packages
+from sarameya_handlers.spark.engines.jvm import spark_jvm
 from sarameya_handlers.spark.engines.pool import Pool
+from sarameya_handlers.spark.engines.requirements import require_connect, require_packages
 from sarameya_handlers.spark.errors import SparkGoneError, SparkStartError
 from sarameya_handlers.spark.options import SparkOptions
 
@@ -22,14 +22,16 @@ logger = logging.getLogger("sarameya.spark")
 CONNECT_TIMEOUT = 30.0
 """Seconds for a Spark Connect server to open a session."""
 END_TIMEOUT = 10.0
-"""Seconds in which a Spark that was killed is cleaned up behind."""
+"""Seconds to clean up after a Spark that was killed."""
 
 
 async def start(options: SparkOptions) -> Pool:
-    """Spark as `options` say: a JVM of ours, or a first session of a server.
+    """Start Spark: a JVM of ours, or a first session on a server.
 
-    Raises HandlerError where a person must change something first, SparkStartError where Spark does not start,
-    SparkGoneError where a server is silent.
+    Raises:
+        HandlerError: A person must change something first.
+        SparkStartError: Spark has not started.
+        SparkGoneError: A server does not respond.
     """
     if options.is_connect:
         return await _connect(options)
@@ -38,33 +40,39 @@ async def start(options: SparkOptions) -> Pool:
 
 
 async def stop(pool: Pool, at_work: bool = True) -> None:
-    """Stop Spark; one that hangs is killed after its driver's `patience`, and left behind END_TIMEOUT later.
+    """Stop Spark. If it hangs, kill it after its driver's `stop_timeout`, and leave it behind END_TIMEOUT later.
 
-    Without `at_work` its sessions that are still at work are theirs who work with them.
+    Args:
+        pool: Its pool.
+        at_work: False to leave sessions that are in use to the works that use them.
     """
-    bound = pool.driver.patience + END_TIMEOUT
-    with trio.CancelScope(shield=True), trio.move_on_after(bound) as patience:
+    bound = pool.driver.stop_timeout + END_TIMEOUT
+    with trio.CancelScope(shield=True), trio.move_on_after(bound) as timeout:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_kill_at_last, pool)
             await trio.to_thread.run_sync(partial(pool.stop, at_work=at_work), abandon_on_cancel=True)
             nursery.cancel_scope.cancel()
-    if patience.cancelled_caught:
+    if timeout.cancelled_caught:
         logger.error("Spark has not stopped within %.0f s and is left behind", bound)
 
 
-async def start_jvm(options: SparkOptions, environment: dict[str, str] | None = None) -> jvm.Jvm:
-    """Classic Spark in a JVM of ours. Cancelled, it leaves none behind."""
-    running: jvm.Jvm | None = None
+async def start_jvm(options: SparkOptions, environment: dict[str, str] | None = None) -> spark_jvm.Jvm:
+    """Start classic Spark in a JVM of ours. If cancelled, no JVM is left behind."""
+    running: spark_jvm.Jvm | None = None
     failure: HandlerError | SparkStartError | None = None
     launched: list[subprocess.Popen[bytes]] = []
     begin = partial(
-        jvm.start, options, environment=environment, launched=launched.append, check=trio.from_thread.check_cancelled
+        spark_jvm.start,
+        options,
+        environment=environment,
+        launched=launched.append,
+        check=trio.from_thread.check_cancelled,
     )
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_kill_when_cancelled, launched)
             try:
-                # Not abandoned: a JVM that nobody owns would stay.
+                # Not abandoned: a JVM without an owner would stay.
                 running = await trio.to_thread.run_sync(begin)
             except (HandlerError, SparkStartError) as error:
                 failure = error
@@ -107,6 +115,6 @@ async def _kill_when_cancelled(launched: list[subprocess.Popen[bytes]]) -> None:
 
 
 async def _kill_at_last(pool: Pool) -> None:
-    await trio.sleep(pool.driver.patience)
-    logger.error("Spark does not stop within %.0f s, and is made to", pool.driver.patience)
+    await trio.sleep(pool.driver.stop_timeout)
+    logger.error("Spark does not stop within %.0f s, and is made to", pool.driver.stop_timeout)
     pool.driver.kill()

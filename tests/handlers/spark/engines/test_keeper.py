@@ -10,17 +10,17 @@ import trio
 from trio.testing import MockClock
 
 from sarameya import HandlerError
-from sarameya_handlers.spark.engines.keeping import BACKOFF, BACKOFF_MAX, HEALTHY, OPEN_TIMEOUT, Keeper, Lives
+from sarameya_handlers.spark.engines.keeper import BACKOFF, BACKOFF_MAX, HEALTHY, OPEN_TIMEOUT, Keeper, StartBackoff
 from sarameya_handlers.spark.engines.pool import Pool
 from sarameya_handlers.spark.errors import SparkGoneError, SparkStartError
 from tests.handlers.spark.engines.drivers import FakeDriver
 
 
-def no_jitter() -> Lives:
-    return Lives(jitter=lambda: 1.0)
+def no_jitter() -> StartBackoff:
+    return StartBackoff(jitter=lambda: 1.0)
 
 
-def delays(lives: Lives, times: list[tuple[float, float]]) -> list[float]:
+def delays(lives: StartBackoff, times: list[tuple[float, float]]) -> list[float]:
     """How long after each end another may begin, for lives from and to the given times."""
     waited = []
     for began, ended in times:
@@ -48,7 +48,7 @@ def test_starts_that_fail_are_counted_as_short_lives() -> None:
 
 
 def test_waits_are_jittered() -> None:
-    lives = Lives(jitter=lambda: 1.2)
+    lives = StartBackoff(jitter=lambda: 1.2)
     lives.ended(0.0)
     lives.ended(0.0)
     assert lives.not_before == pytest.approx(1.2 * BACKOFF)
@@ -92,7 +92,7 @@ async def opened(starts: Starts) -> Keeper:
 
 
 async def living(keeper: Keeper, within: float = 120.0) -> Pool:
-    return await keeper.living(trio.current_time() + within)
+    return await keeper.living_pool(trio.current_time() + within)
 
 
 async def test_spark_that_lives_is_had_at_once(autojump_clock: MockClock) -> None:

@@ -1,0 +1,39 @@
+"""Reasons why a JVM has not started: a mistake that a person must correct, or a condition that passes by itself.
+
+Most pass: the kernel's out-of-memory killer, a full disk, no free port. Known permanent ones are: the JVM refuses an
+option, Spark refuses a property's value, a class named by a property does not exist.
+"""
+
+from __future__ import annotations
+
+import re
+
+from sarameya import HandlerError
+from sarameya_handlers.spark.error_sources import passes_by_text
+from sarameya_handlers.spark.errors import SparkStartError, is_linkage
+
+_REFUSED = re.compile(
+    r"\b(Spark)?(IllegalArgument|NumberFormat)Exception\b"
+    r"|Unrecognized (VM )?option|Invalid (initial|maximum) heap size|Invalid thread stack size|Conflicting collector"
+    r"|Could not find or load main class"
+    # Errors of spark-submit and SparkContext about `master` have no class of their own.
+    r"|SparkException: (Master must |Could not parse Master URL)"
+)
+_BY_SIGNAL = 128
+"""A shell adds this to the number of the signal that ended its child."""
+
+
+def exit_error(code: int, complaints: str) -> HandlerError | SparkStartError:
+    """Return the error for a JVM that ended with this exit code before it responded."""
+    if code < 0 or code > _BY_SIGNAL:
+        number = -code if code < 0 else code - _BY_SIGNAL
+        memory = "; out of memory?" if number == 9 else ""
+        return SparkStartError(f"Spark's JVM was killed by signal {number} while it started{memory}")
+    return start_error(f"Spark's JVM does not start: {complaints}", complaints)
+
+
+def start_error(summary: str, text: str) -> HandlerError | SparkStartError:
+    """Return the error `summary` for a failed start. Java's whole `text` determines whether it may pass."""
+    if passes_by_text(text) or not (_REFUSED.search(text) or is_linkage(text)):
+        return SparkStartError(summary)
+    return HandlerError(summary)
