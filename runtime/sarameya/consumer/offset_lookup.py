@@ -6,9 +6,9 @@ retries. A leader that hangs, or has moved, does not delay the partitions of oth
 Rules that are easily broken:
 
 - For a timestamp the log end is requested first, so that records written meanwhile are not skipped. Test:
-  `tests/group/test_offset_policies.py::test_message_written_while_a_time_is_looked_up_is_not_skipped`.
+  `tests/group/test_offset_policies.py::test_message_written_during_a_look_up_is_not_skipped`.
 - Each leader is retried on its own. Test:
-  `tests/consumer/test_offset_lookup.py::test_broker_that_hangs_costs_the_partitions_of_others_nothing`.
+  `tests/consumer/test_offset_lookup.py::test_hanging_broker_does_not_delay_other_partitions`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ A rule that is easily broken:
 
 - A position that the policy has moved goes into the offset ledger, also if it moved back. Otherwise no later mark
   counts, and a rejoin resolves the position again. Tests:
-  `tests/group/test_resilience.py::test_reset_position_is_committed_so_that_a_rejoin_skips_nothing`,
+  `tests/group/test_resilience.py::test_reset_position_is_committed_at_once`,
   `tests/consumer/test_resets.py::test_position_that_the_policy_chose_is_committed`.
 """
 

@@ -3,7 +3,7 @@
 A rule that is easily broken:
 
 - An empty response before its time is followed by a wait. Otherwise a faulty broker would be asked in a hot loop. Test:
-  `tests/consumer/test_sessions.py::test_broker_that_answers_nothing_before_its_time_is_not_asked_in_a_hot_loop`.
+  `tests/consumer/test_sessions.py::test_early_empty_responses_cause_no_hot_loop`.
 """
 
 from __future__ import annotations

@@ -71,7 +71,6 @@ class ConsumerGroupHandler(ABC):
             asked whether its log was truncated below that offset (KIP-320); if so, `Config.offset_out_of_range`
             decides. A CommittedOffset with metadata says that this handler's marks carry metadata: see
             `Session.mark_offset`.
-
             The offset is not committed, nor is its metadata. Marks move forward from the group's committed offset; to
             start before it and to move it back, call `Session.reset_offset`.
         """

@@ -4,7 +4,7 @@ A rule that is easily broken:
 
 - A socket wakes its reader once a megabyte, and never waits for more bytes than the frame in progress lacks: the
   awaited bytes must be sure to come. Tests:
-  `tests/net/test_transport.py::test_large_answer_that_comes_in_pieces_wakes_its_reader_a_few_times`,
+  `tests/net/test_transport.py::test_large_response_in_pieces_wakes_its_reader_rarely`,
   `tests/protocol/test_frames.py::test_what_is_awaited_is_what_the_frame_that_has_begun_lacks`.
 """
 

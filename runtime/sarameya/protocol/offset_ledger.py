@@ -13,13 +13,13 @@ Rules that are easily broken:
 
 - A position moved forward marks everything before it as processed, since the log has deleted it. A position moved back
   holds marks for messages handed out earlier at the new position. Tests:
-  `tests/protocol/test_offset_ledger.py::test_moved_position_takes_the_mark_along_where_nothing_is_skipped`,
-  `tests/protocol/test_offset_ledger.py::test_marks_for_what_was_handed_out_before_go_no_further_than_the_new_position`.
+  `tests/protocol/test_offset_ledger.py::test_reset_position_takes_the_mark_along_without_skipping`,
+  `tests/protocol/test_offset_ledger.py::test_marks_of_earlier_messages_stop_at_the_new_position`.
 - A commit without a response may have been stored. Test:
-  `tests/protocol/test_offset_ledger.py::test_reset_to_what_was_committed_before_a_commit_without_an_answer_is_dirty`.
+  `tests/protocol/test_offset_ledger.py::test_reset_below_an_unanswered_commit_is_dirty`.
 - No reset moves a commit beyond a mark with metadata. A mark at the same offset replaces it. Tests:
-  `tests/protocol/test_offset_ledger.py::test_position_moved_forward_leaves_a_mark_with_metadata_where_it_is`,
-  `tests/protocol/test_offset_ledger.py::test_mark_where_the_mark_is_replaces_its_metadata_and_nothing_else`.
+  `tests/protocol/test_offset_ledger.py::test_forward_reset_keeps_a_mark_with_metadata`,
+  `tests/protocol/test_offset_ledger.py::test_mark_at_the_same_offset_replaces_only_metadata`.
 """
 
 from __future__ import annotations

@@ -5,13 +5,13 @@ Rules that are easily broken:
 - Partitions added while a member runs are read from their start, whatever `offset_initial` says: under `newest` the
   records written before their discovery would be skipped. The leader reports them to members that are younger than the
   partition (`Growth`). If all members are younger, nobody knows. Tests:
-  `tests/group/test_subscription.py::test_partitions_added_while_running_are_read_from_their_start`,
-  `tests/group/test_subscription.py::test_member_younger_than_an_added_partition_is_told_by_the_leader`.
+  `tests/group/test_subscription.py::test_added_partitions_are_read_from_their_start`,
+  `tests/group/test_subscription.py::test_new_member_learns_added_partitions_from_the_leader`.
 - A topic counts as deleted after five lookups, and only on UNKNOWN_TOPIC_OR_PARTITION: a failed lookup is not a change
   (`TopicWatch`). Test:
-  `tests/protocol/test_subscription.py::test_topic_is_gone_after_five_looks_and_is_looked_for_soon_until_then`.
+  `tests/protocol/test_subscription.py::test_topic_counts_as_deleted_after_five_look_ups`.
 - A leader looks up a topic several times before it assigns without it. Test:
-  `tests/group/test_resilience.py::test_topic_that_is_missing_once_is_looked_up_again_before_it_is_dealt`.
+  `tests/group/test_resilience.py::test_topic_missing_once_is_looked_up_before_assigning`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ deadline. Kept by `tests/model/test_session_model.py`:
 - A handler's call gets 80 % of the time that is left, since a commit, or a cleanup, follows it.
 - A deadline may be over when it is announced, since nothing is received while the coordinator is away. `LEAST_SECONDS`
   keeps healthy tasks from being reported as stuck. Test:
-  `tests/group/test_overlapping_endings.py::test_session_that_ends_just_before_a_deadline_still_has_a_moment`.
+  `tests/group/test_overlapping_endings.py::test_session_ending_before_a_deadline_has_the_least_time`.
 """
 
 from __future__ import annotations

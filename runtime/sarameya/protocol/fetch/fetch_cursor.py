@@ -12,8 +12,8 @@ Rules that are easily broken:
   `tests/protocol/test_fetch_cursor.py::test_answer_to_another_position_is_out_of_date`.
 - A position that was looked up, or moved back, has the leader epoch that came with it. Without one, a log that is
   truncated below it before anything was read, and grows over it, would be read on as if nothing had happened. Tests:
-  `tests/consumer/test_truncated_logs.py::test_log_that_is_cut_again_before_anything_was_read_loses_nothing`,
-  `tests/consumer/test_offset_lookup.py::test_leader_tells_an_epoch_with_the_offset_and_is_not_to_be_asked_about_it`.
+  `tests/consumer/test_truncated_logs.py::test_second_truncation_before_reading_loses_nothing`,
+  `tests/consumer/test_offset_lookup.py::test_looked_up_offset_has_its_epoch`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ A rule that is easily broken:
 
 - A partition that is dropped and wanted again unchanged is not named. Only a response to a request that named
   everything can have left one out. Test:
-  `tests/protocol/test_fetch_session.py::test_partition_that_is_dropped_and_wanted_again_unchanged_is_not_mentioned`.
+  `tests/protocol/test_fetch_session.py::test_partition_dropped_and_added_again_is_not_sent`.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ Rules that are easily broken (each has a test):
   `tests/protocol/test_membership.py::test_member_id_in_a_refusal_is_not_taken_over`.
 - Owned partitions carry the generation that was synced, not the one last joined: a failed sync leaves the older claim.
   Test:
-  `tests/protocol/test_membership.py::test_join_again_after_a_sync_in_vain_owns_since_the_generation_that_was_synced`.
+  `tests/protocol/test_membership.py::test_join_after_a_failed_sync_keeps_the_owned_generation`.
 - A leave overtakes a join that the coordinator holds, over a connection of its own (`Purpose.LEAVE`). Test:
   `tests/protocol/test_membership.py::test_leave_overtakes_a_join_that_is_held`.
 """

@@ -14,7 +14,7 @@ Rules that are easily broken:
   Test: `tests/protocol/test_records.py::test_batches_share_the_bytes_that_they_are_in`.
 - The compiled decoder reads varints up to 20 bytes beyond its buffer's end. `_uncompressed` provides these bytes; where
   the decoder stops shows whether it has used them. Test:
-  `tests/protocol/test_records.py::test_decoder_given_hostile_bytes_before_a_page_it_may_not_read_does_not_read_it`.
+  `tests/protocol/test_records.py::test_decoder_stays_within_hostile_bytes`.
 """
 
 from __future__ import annotations

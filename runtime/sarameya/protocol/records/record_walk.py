@@ -9,7 +9,7 @@ A rule that is easily broken:
 
 - The walk and `batch_codec` must agree on every batch. Tests:
   `tests/protocol/test_column_reader.py::test_columns_of_any_batches_are_their_messages`,
-  `tests/protocol/test_column_reader.py::test_what_is_wrong_with_mutated_batches_is_what_is_wrong_one_by_one`.
+  `tests/protocol/test_column_reader.py::test_errors_of_mutated_batches_are_the_same_one_by_one`.
 """
 
 from __future__ import annotations

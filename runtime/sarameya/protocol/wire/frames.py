@@ -8,7 +8,7 @@ A rule that is easily broken:
 
 - The bytes of a partition are copied once out of the frame buffer, which the next response uses again: a slow partition
   does not keep the bytes of others, and no new pages are allocated. Test:
-  `tests/protocol/test_frames.py::test_buffer_is_used_again_as_long_as_frames_fill_half_of_it_and_let_go_then`.
+  `tests/protocol/test_frames.py::test_buffer_is_reused_while_frames_fill_half_of_it`.
 """
 
 from __future__ import annotations
