@@ -134,4 +134,4 @@ def test_event_reads_as_a_line():
 
 
 def test_stuck_task_shows_its_stack_as_lines():
-    assert str(TaskStuck("claim of t-0", "a\n  b\n")) == "task stuck: claim of t-0 does not end; it stands at\na\n  b"
+    assert str(TaskStuck("claim of t-0", "a\n  b\n")) == "task stuck: claim of t-0 does not end; its stack:\na\n  b"

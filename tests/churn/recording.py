@@ -404,7 +404,7 @@ _FAULTS = {
 
 def _event(event: Event) -> str:
     """An event as a line. Where a task is stuck, its stack tells where the code stands, not what it does."""
-    return str(event).splitlines()[0].removesuffix("; it stands at")
+    return str(event).splitlines()[0].removesuffix("; its stack:")
 
 
 def _error(error: BaseException) -> str:

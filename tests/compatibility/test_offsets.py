@@ -49,7 +49,7 @@ RESUMING: dict[str, tuple[CommittedOffset | None, int]] = {
 """A commit, and where landing goes on: the table's chain ends at 12."""
 
 REFUSED: dict[str, tuple[CommittedOffset, str]] = {
-    "a later link": (CommittedOffset(16, noted(number=4)), "link 4 was landed"),
+    "a later link": (CommittedOffset(16, noted(number=4)), "the group has committed link 4"),
     "another attempt": (CommittedOffset(12, noted(attempt="0" * 32)), "attempt"),
     "another sink": (CommittedOffset(12, noted(sink="other")), "other"),
     "beyond the table": (CommittedOffset(14), "would never land"),

@@ -64,7 +64,7 @@ async def test_stuck_handler_is_reported_once_with_offset_and_stack(autojump_clo
         assert (event.partition, event.offset, event.last_offset) == (ZERO, 31, 31)
         assert 30 <= event.seconds <= 36
         assert "waits_for_somebody" in event.stack
-        assert str(event).startswith(f"handler has held orders-0 offset 31 for {event.seconds:.0f} s; it stands at\n")
+        assert str(event).startswith(f"handler has held orders-0 offset 31 for {event.seconds:.0f} s; its stack:\n")
         one = row(member.group.status())
         assert one.activity is (Activity.BACKPRESSURED if more else Activity.IN_HANDLER)
         assert 60 <= one.overdue.seconds <= 67

@@ -45,7 +45,7 @@ async def test_run_ends_with_what_must_change_first_though_the_app_says_restart(
     async with EmbeddedCluster(topics={"orders": 1}) as cluster:
         app = app_file(tmp_path, cluster.bootstrap_servers, handler="foreign:Foreign", extra=service)
         (error,) = await errors_of(tmp_path, "run", app, code=2, within=60.0)
-    assert error.endswith("this is another cluster; land it as another sink, or in another table")
+    assert error.endswith("or this is another cluster. Use a new table, or set `name` under [handler.options].")
 
 
 async def test_fault_64_offset_moved_beyond_the_chain_ends_the_run_once(tmp_path: Path) -> None:
@@ -55,5 +55,5 @@ async def test_fault_64_offset_moved_beyond_the_chain_ends_the_run_once(tmp_path
     async with EmbeddedCluster(topics={"orders": 1}) as cluster:
         app = app_file(tmp_path, cluster.bootstrap_servers, handler="foreign:Moved", extra=service)
         (error,) = await errors_of(tmp_path, "run", app, code=2, within=60.0)
-    assert "the group's commit stands at 20, beyond it" in error
+    assert "the group's committed offset is 20, beyond the link's end" in error
     assert (tmp_path / "stdout").read_text() == "asked\n"

@@ -135,14 +135,14 @@ class Chain:
                 there = f"there is {found[0]} by attempt {found[0].attempt}" if found else "there is none"
                 raise RewoundTableError(
                     f"{self.head} by attempt {self.head.attempt} is not in the table any more, {there}: "
-                    "it was restored or written anew while it was landed in"
+                    "the table was restored or overwritten while members landed"
                 )
             found = found[1:]
         if not found:
             self.state = State.READY
             return Settled(Outcome.ABSENT, None)
         if found[0].number != self.next_number:
-            raise BrokenChainError(f"{found[0]} is the first in the table, and link {self.next_number} is missing")
+            raise BrokenChainError(f"link {self.next_number} is missing in the table: the first one is {found[0]}")
         ours = self._tried.get(found[0].attempt)
         if self.head is None and ours is None:
             check_lost_start(found, self.origin, min(link.from_offset for link in self._tried.values()))

@@ -33,6 +33,8 @@ class Log:
 RETENTION = "retention has removed them before they were read"
 MOVED = "the group's commit was moved beyond them"
 
+_NEW_TABLE = "Use a new table, or set `name` under [handler.options]."
+
 
 @attrs.frozen(slots=True)
 class Gap:
@@ -79,8 +81,8 @@ def begin(
     note = Note.from_metadata(committed.metadata) if committed else None
     if note is not None and note.sink != key.sink:
         raise ForeignChainError(
-            f"{key}: the group {origin.group!r} lands this topic as sink {note.sink!r} already: "
-            "use that name, or another group"
+            f"{key}: the group {origin.group!r} already lands this topic with the name {note.sink!r}. "
+            "Set this `name` under [handler.options], or use another group."
         )
     if head is None:
         return _without_chain(key, committed, note)
@@ -96,8 +98,8 @@ def begin(
 def _without_chain(key: ChainKey, committed: CommittedOffset | None, note: Note | None) -> Begin:
     if note is not None:
         raise RewoundTableError(
-            f"{key}: the table has no link, but link {note.number} was landed: "
-            "was it dropped or restored? Restore it, or reset the group's offsets to land everything anew"
+            f"{key}: the table has no link, but the group has committed link {note.number}. Was the table dropped or "
+            "restored? Restore it, or reset the group's offsets to land everything again."
         )
     return Begin(committed.offset if committed else None)
 
@@ -118,7 +120,7 @@ def check_lost_start(found: Sequence[Link], origin: Origin, offset: int) -> None
         raise MovedCommitError(
             f"{newest}: another member started the chain at {first.from_offset}, and this member was about to start "
             f"at {offset}: the records in between would never land. Was the group's offset reset while a member "
-            f"landed? Reset it to the link's end, {newest.to_offset}"
+            f"landed? Reset it to the link's end, {newest.to_offset}."
         )
 
 
@@ -126,20 +128,19 @@ def _check_origin(head: Link, origin: Origin) -> None:
     if head.origin.group != origin.group:
         raise ForeignChainError(
             f"the table's chain {head.key} belongs to group {head.origin.group!r} ({head}), and this is group "
-            f"{origin.group!r}: use that group, or another table. Only to have every record in this table once more, "
-            "for this group, land as another sink (name)"
+            f"{origin.group!r}: use that group, or another table. Set `name` under [handler.options] only to have "
+            "every record in this table a second time."
         )
     if not head.origin.is_of_another_topic(origin):
         return
     if not (head.origin.topic_id and origin.topic_id):
         raise ForeignChainError(
-            f"{head} is of a topic {head.key.topic!r} of cluster {head.origin.cluster_id}, "
-            f"this is cluster {origin.cluster_id}; land it as another sink, or in another table"
+            f"{head} has records of topic {head.key.topic!r} of cluster {head.origin.cluster_id}, and this is cluster "
+            f"{origin.cluster_id}. {_NEW_TABLE}"
         )
     raise ForeignChainError(
-        f"{head} is of a topic {head.key.topic!r} with the id {head.origin.topic_id}, "
-        f"now it has {origin.topic_id}: the topic was made anew, or this is another cluster; "
-        "land it as another sink, or in another table"
+        f"{head} has records of topic {head.key.topic!r} with the id {head.origin.topic_id}, and its id is now "
+        f"{origin.topic_id}: the topic was recreated, or this is another cluster. {_NEW_TABLE}"
     )
 
 
@@ -148,23 +149,26 @@ def _check_begin(head: Link, offset: int) -> None:
     begin = head.origin.begin
     if begin != UNKNOWN_BEGIN and offset < begin:
         raise MovedCommitError(
-            f"{head}: its chain begins at {begin}, and the group stands at {offset}: the records [{offset}, {begin}) "
-            "would never land. Was the group's offset reset, before the chain began or since? To go on without them "
-            f"reset it to the link's end, {head.to_offset}; to have them, land as another sink in another table"
+            f"{head}: its chain starts at {begin}, and the group's committed offset is {offset}: the records "
+            f"[{offset}, {begin}) would never land. Was the group's offset reset? To continue without them, reset it "
+            f"to the link's end, {head.to_offset}. To land them, use a new table and set another `name`."
         )
 
 
 def _check_moved(head: Link, committed: CommittedOffset, log: Log, may_leave_out: bool) -> None:
-    moved = f"{head}: the group's commit stands at {committed.offset}, beyond it, and no sink has put it there: "
+    moved = (
+        f"{head}: the group's committed offset is {committed.offset}, beyond the link's end, "
+        "and no sink has committed it: "
+    )
     if not may_leave_out:
         raise MovedCommitError(
-            f"{moved}what lies between would never land. Reset the group's offset to the link's end, or leave it out "
-            "on purpose (on_missing = 'leave_out')"
+            f"{moved}the records in between would never land. Reset the group's offset to the link's end, or leave "
+            "them out on purpose (on_missing = 'leave_out')."
         )
     if committed.offset > log.end:
         raise MovedCommitError(
-            f"{moved}the log ends at {log.end}, and what is still to come would never land. Reset the group's offset "
-            "to the link's end, or to the log's"
+            f"{moved}the log ends at {log.end}, and the next records would never land. Reset the group's offset to "
+            "the link's end, or to the log end."
         )
 
 
@@ -174,19 +178,20 @@ def _against_commit(head: Link, committed: CommittedOffset | None, note: Note | 
         return head.to_offset
     if note.number > head.number:
         raise RewoundTableError(
-            f"{head} is the table's last, but link {note.number} was landed: was it restored to an older version? "
-            "Restore the newer one, or rewind the group to match"
+            f"{head} is the table's last, but the group has committed link {note.number}. Was the table restored to "
+            "an older version? Restore the newer one, or rewind the group to match (`sarameya rewind`)."
         )
     if note.number < head.number:
         return head.to_offset
     if note.attempt != head.attempt:
         raise RewoundTableError(
-            f"{head} is by attempt {head.attempt}, but the group has committed that of {note.attempt}: "
-            "the table was restored and landed in since, or it is another one"
+            f"{head} is by attempt {head.attempt}, but the group has committed attempt {note.attempt}: "
+            "the table was restored and records have landed since, or it is another table."
         )
     if committed.offset < head.to_offset:
         raise MovedCommitError(
-            f"{head}: the group's commit stands at {committed.offset}, before its end: records would land twice"
+            f"{head}: the group's committed offset is {committed.offset}, before the link's end: records would land "
+            "twice."
         )
     return committed.offset
 
@@ -199,15 +204,15 @@ def _within_log(head: Link, offset: int, log: Log, may_leave_out: bool, *, reaso
     ends = log.end if log.epoch_end is None or head.leader_epoch == UNKNOWN_EPOCH else min(log.end, log.epoch_end)
     if head.to_offset > ends:
         raise LostRecordsError(
-            f"{head}: the log was cut at {ends}, below what has landed: "
-            "the table holds records that the log does not have any more"
+            f"{head}: the log was truncated at {ends}, below the landed records: "
+            "the table has records that the log has lost."
         )
     if log.start <= offset:
         return Begin(offset, Gap(head.to_offset, offset, reason) if reason else None)
     if not may_leave_out:
         raise LostRecordsError(
-            f"{head}: the log begins at {log.start}: the records from {offset} on are gone before they landed. "
-            "To go on without them, set on_missing = 'leave_out'"
+            f"{head}: the log starts at {log.start}: the records from {offset} on were deleted before they landed. "
+            "To continue without them, set on_missing = 'leave_out'."
         )
     reason = f"{reason}; from {offset} on, {RETENTION}" if reason else RETENTION
     return Begin(log.start, Gap(head.to_offset, log.start, reason))

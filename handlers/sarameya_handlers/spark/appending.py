@@ -84,7 +84,7 @@ class Appending:
                 is_alone = True
                 continue
             error = result.error
-            self._tell_of(link, partial(LandingFailed, cause=cause_of(error) if error else "it is absent"))
+            self._tell_of(link, partial(LandingFailed, cause=cause_of(error) if error else "the table lacks it"))
             if collected is not None and collected.table is not None and _may_be_poison(error):
                 try:
                     without = await self._without_poison(one, collected)
@@ -107,7 +107,7 @@ class Appending:
         while result.links is None:
             is_anothers = result.was_shared and result.error is not None and not passes(result.error)
             if not is_anothers:  # not the look-up of another's chain
-                await retry.wait(f"{link}: what has become of it is not known", result.error)
+                await retry.wait(f"{link}: its outcome is unknown", result.error)
             result = await self._lander.find(link.key, since)
         return result.links
 
@@ -135,12 +135,12 @@ class Appending:
                 await self._terms.dead_letters.write(one.link, letters)
                 break
             except DeadLetterError as error:
-                await retry.wait(f"{one.link}: {len(letters)} dead letters are not written, and it waits", error)
+                await retry.wait(f"{one.link}: cannot write {len(letters)} dead letters; the partition waits", error)
         name = self._terms.dead_letters.name
         self._session.tell(DeadLettered(partition=self._claim.topic_partition, count=len(letters), place=name))
         logger.warning(
-            "%s: %d records are dead letters in %s, the first at %s: %s",
-            one.link,
+            "%s: %d records became dead letters in %s, the first at offset %s: %s",
+            one.link.key.topic_partition,
             len(letters),
             name,
             letters[0].offset,
@@ -151,20 +151,32 @@ class Appending:
     def _landed(self, link: Link, outcome: Outcome, winner: Link | None, result: Result) -> None:
         if outcome is Outcome.LANDED:
             assert winner is not None
-            rows = f"{winner.rows} rows " if winner.rows >= 0 else ""
-            logger.info("%s: %slanded in %.2f s", winner, rows, result.seconds)
+            logger.info("%s in %.2f s", _written(winner, self._lander.table_name), result.seconds)
             self._tell_of(
                 winner, partial(Landed, rows=winner.rows, size_bytes=winner.size_bytes, seconds=result.seconds)
             )
             self._lander.warn_of_growth(self._session)
         else:
-            logger.warning("%s: somebody else was first, with %s", link, winner)
+            logger.warning("%s: another owner was first, with %s", link, winner)
 
     def _tell_of(self, link: Link, event: Callable[..., Event]) -> None:
         """Tell observers of what is about a link's records; what says something of offsets only is no landing."""
         if link.kind is Kind.RECORDS:
             offsets = {"from_offset": link.from_offset, "to_offset": link.to_offset}
             self._session.tell(event(partition=link.key.topic_partition, **offsets))
+
+
+def _written(link: Link, table: str) -> str:
+    """Return the link as a log line: partition, rows, offsets and table."""
+    partition, offsets = link.key.topic_partition, f"offsets {link.from_offset}-{link.to_offset - 1}"
+    match link.kind:
+        case Kind.RECORDS:
+            rows = f"{link.rows} rows ({offsets})" if link.rows >= 0 else offsets
+            return f"{partition}: {rows} written to {table}"
+        case Kind.GAP:
+            return f"{partition}: {offsets} left out of {table} ({link.reason}), recorded"
+        case Kind.RESTATED:
+            return f"{partition}: the last link written again to {table}"
 
 
 def _may_be_anothers(error: Exception | None) -> bool:

@@ -85,6 +85,11 @@ class Lander:
         return self._seconds
 
     @property
+    def table_name(self) -> str:
+        """Name of the table, as users write it."""
+        return self._table.name
+
+    @property
     def turns_before(self) -> int:
         """How many landings, one after the other, are before one that is handed in now: those that wait or have begun
         and do not go at once with it."""

@@ -106,7 +106,7 @@ class LoopMonitor(trio.abc.Instrument):
             where, stack = _where(frames), "".join(frames.format())
             self._found = (since, where, stack)
             logger.error(
-                "the event loop is blocked, for %.1f s so far: heartbeats wait; it stands at\n%s",
+                "the event loop is blocked, for %.1f s so far: no heartbeat can be sent. Its stack:\n%s",
                 perf_counter() - since,
                 stack.rstrip(),
             )

@@ -233,7 +233,7 @@ class TaskStuck(Event):
     stack: str
 
     def __str__(self) -> str:
-        return f"task stuck: {self.what} does not end; it stands at\n{self.stack.rstrip()}"
+        return f"task stuck: {self.what} does not end; its stack:\n{self.stack.rstrip()}"
 
 
 @attrs.frozen(slots=True)

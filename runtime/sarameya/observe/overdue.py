@@ -30,7 +30,7 @@ class HandlerOverdue(Event):
         return overdue_text(self.partition, self.offset, self.last_offset, self.seconds)
 
     def __str__(self) -> str:
-        return f"{self.headline}; it stands at\n{self.stack.rstrip()}" if self.stack else self.headline
+        return f"{self.headline}; its stack:\n{self.stack.rstrip()}" if self.stack else self.headline
 
 
 @attrs.frozen(slots=True)

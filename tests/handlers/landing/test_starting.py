@@ -63,13 +63,13 @@ def test_reading_begins_where_the_table_and_the_commit_say(
 @pytest.mark.parametrize(
     ("head", "committed", "error", "says"),
     [
-        (None, noted(90, 4, "a4"), RewoundTableError, "the table has no link, but link 4 was landed"),
-        (HEAD, noted(140, 5, "a5"), RewoundTableError, "but link 5 was landed"),
-        (HEAD, noted(90, 4, "b4"), RewoundTableError, "the group has committed that of b4"),
-        (HEAD, CommittedOffset(91), MovedCommitError, "commit stands at 91, beyond it"),
-        (HEAD, noted(89, 4, "a4"), MovedCommitError, "commit stands at 89, before its end"),
-        (HEAD, noted(90, 4, "a4", sink="lake"), ForeignChainError, "as sink 'lake' already"),
-        (None, noted(90, 4, "a4", sink="lake"), ForeignChainError, "as sink 'lake' already"),
+        (None, noted(90, 4, "a4"), RewoundTableError, "the table has no link, but the group has committed link 4"),
+        (HEAD, noted(140, 5, "a5"), RewoundTableError, "but the group has committed link 5"),
+        (HEAD, noted(90, 4, "b4"), RewoundTableError, "the group has committed attempt b4"),
+        (HEAD, CommittedOffset(91), MovedCommitError, "committed offset is 91, beyond the link's end"),
+        (HEAD, noted(89, 4, "a4"), MovedCommitError, "committed offset is 89, before the link's end"),
+        (HEAD, noted(90, 4, "a4", sink="lake"), ForeignChainError, "already lands this topic with the name 'lake'"),
+        (None, noted(90, 4, "a4", sink="lake"), ForeignChainError, "already lands this topic with the name 'lake'"),
         (
             attrs.evolve(HEAD, origin=Origin(group="audit")),
             None,
@@ -80,7 +80,7 @@ def test_reading_begins_where_the_table_and_the_commit_say(
             attrs.evolve(HEAD, origin=Origin(group="billing", topic_id="f" * 32)),
             None,
             ForeignChainError,
-            "the topic was made anew",
+            "the topic was recreated",
         ),
     ],
 )
@@ -95,7 +95,7 @@ def test_what_cannot_be_explained_stops(
     "log", [Log(start=0, end=89), Log(start=0, end=1000, epoch_end=89)], ids=["shorter", "of another leader"]
 )
 def test_log_that_was_cut_below_the_head_stops(log: Log) -> None:
-    with pytest.raises(LostRecordsError, match="the log was cut at 89"):
+    with pytest.raises(LostRecordsError, match="log was truncated at 89"):
         begin(KEY, ORIGIN, HEAD, None, log)
 
 
@@ -105,7 +105,7 @@ def test_epochs_end_counts_for_a_head_with_an_epoch_only() -> None:
 
 
 def test_records_that_are_gone_before_they_landed_stop() -> None:
-    with pytest.raises(LostRecordsError, match="the log begins at 91"):
+    with pytest.raises(LostRecordsError, match="the log starts at 91"):
         begin(KEY, ORIGIN, HEAD, None, Log(start=91, end=1000))
 
 
@@ -160,12 +160,12 @@ def test_what_the_commit_was_moved_beyond_is_a_gap_where_that_is_allowed(
 @pytest.mark.parametrize(
     ("head", "committed", "log", "error", "says"),
     [
-        (HEAD, noted(140, 5, "a5"), LOG, RewoundTableError, "but link 5 was landed"),
-        (HEAD, noted(140, 4, "b4"), LOG, RewoundTableError, "the group has committed that of b4"),
+        (HEAD, noted(140, 5, "a5"), LOG, RewoundTableError, "but the group has committed link 5"),
+        (HEAD, noted(140, 4, "b4"), LOG, RewoundTableError, "the group has committed attempt b4"),
         (None, noted(140, 4, "a4"), LOG, RewoundTableError, "the table has no link"),
-        (HEAD, noted(89, 4, "a4"), LOG, MovedCommitError, "before its end"),
-        (HEAD, CommittedOffset(1001), LOG, MovedCommitError, "the log ends at 1000, and what is still to come would"),
-        (HEAD, CommittedOffset(140), Log(start=0, end=150, epoch_end=89), LostRecordsError, "the log was cut at 89"),
+        (HEAD, noted(89, 4, "a4"), LOG, MovedCommitError, "before the link's end"),
+        (HEAD, CommittedOffset(1001), LOG, MovedCommitError, "the log ends at 1000, and the next records would"),
+        (HEAD, CommittedOffset(140), Log(start=0, end=150, epoch_end=89), LostRecordsError, "log was truncated at 89"),
     ],
     ids=[
         "a restored table",
@@ -184,7 +184,7 @@ def test_what_is_no_records_to_be_left_out_stops_all_the_same(
 
 
 def test_commit_that_was_moved_says_how_to_go_on() -> None:
-    with pytest.raises(MovedCommitError, match=r"leave it out on purpose \(on_missing = 'leave_out'\)"):
+    with pytest.raises(MovedCommitError, match=r"leave them out on purpose \(on_missing = 'leave_out'\)"):
         begin(KEY, ORIGIN, HEAD, CommittedOffset(91), LOG)
 
 
@@ -197,12 +197,12 @@ def test_chain_of_another_group_names_the_group_before_any_remedy() -> None:
     with pytest.raises(ForeignChainError) as refused:
         begin(KEY, Origin(group="audit"), HEAD, None, LOG)
     told = str(refused.value)
-    assert told.index("belongs to group 'billing'") < told.index("use that group") < told.index("as another sink")
+    assert told.index("belongs to group 'billing'") < told.index("use that group") < told.index("Set `name`")
 
 
 def test_chain_of_another_cluster_is_refused_where_topics_have_no_ids() -> None:
     ours, theirs = (Origin(group="billing", cluster_id=cluster) for cluster in ("here", "there"))
-    with pytest.raises(ForeignChainError, match="of cluster there, this is cluster here"):
+    with pytest.raises(ForeignChainError, match="of cluster there, and this is cluster here"):
         begin(KEY, ours, attrs.evolve(HEAD, origin=theirs), None, LOG)
     same = attrs.evolve(theirs, topic_id=ORIGIN.topic_id)
     assert begin(KEY, attrs.evolve(ours, topic_id=ORIGIN.topic_id), attrs.evolve(HEAD, origin=same), None, LOG)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -348,6 +349,15 @@ async def test_landing_whose_answer_is_lost_has_landed(table: FakeTable, autojum
     assert session.marks == [("orders", 0, 3)]
 
 
+async def test_link_that_landed_is_logged_with_rows_offsets_and_table(
+    table: FakeTable, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "sarameya.spark")
+    await consume(sink_to(table), FakeSession(), claim_of([batch(0, 3)]))
+    [line] = [record.message for record in caplog.records if "written to" in record.message]
+    assert re.fullmatch(r"orders-0: 3 rows \(offsets 0-2\) written to fake:table in \d+\.\d\d s", line)
+
+
 async def test_landing_that_somebody_else_has_won_goes_on_behind_it(
     table: FakeTable, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -362,7 +372,7 @@ async def test_landing_that_somebody_else_has_won_goes_on_behind_it(
     await consume(sink_to(table), session, claim_of([batch(0, 10), batch(10, 10)]))
     assert table.offsets == [list(range(14)), list(range(14, 20))]
     assert session.marks == [("orders", 0, 14), ("orders", 0, 20)]
-    assert "somebody else was first, with link 1 of sarameya/orders-0 [0, 14)" in caplog.text
+    assert "another owner was first, with link 1 of sarameya/orders-0 [0, 14)" in caplog.text
 
 
 async def test_landing_of_which_somebody_else_has_won_a_part_lands_the_rest(table: FakeTable) -> None:
@@ -609,7 +619,7 @@ async def test_what_the_commit_was_moved_beyond_becomes_a_gap_where_that_is_want
 ) -> None:
     await consume(sink_to(table), FakeSession(), claim_of([batch(0, 10)]))
     session = FakeSession()
-    with pytest.raises(MovedCommitError, match=r"commit stands at 25, beyond it.*on_missing = 'leave_out'"):
+    with pytest.raises(MovedCommitError, match=r"offset is 25, beyond the link's end.*on_missing = 'leave_out'"):
         async with sink_to(table) as sink:
             await consume_in(sink, session, FakeClaim(), CommittedOffset(25))
     assert session.marks == []
@@ -657,7 +667,7 @@ async def test_table_that_was_dropped_stops_the_next_owner(table: FakeTable) -> 
     await consume(sink_to(table), session, claim_of([batch(0, 10)]))
     table.chains.clear()
     async with sink_to(table) as sink:
-        with pytest.raises(RewoundTableError, match="the table has no link, but link 1 was landed"):
+        with pytest.raises(RewoundTableError, match="the table has no link, but the group has committed link 1"):
             await consume_in(sink, session, FakeClaim(), CommittedOffset(10, session.metadata[ORDERS]))
 
 
@@ -1094,7 +1104,7 @@ async def test_partition_waits_while_its_dead_letters_cannot_be_written(
         await trio.sleep(10)
         assert (dead.letters, table.chains, session.marks) == ([], {}, [])
     assert dead.fails < 10**6 - 30
-    assert "1 dead letters are not written, and it waits, the next try is in 30.0 s" in caplog.text
+    assert "cannot write 1 dead letters; the partition waits, the next try is in 30.0 s" in caplog.text
     dead.fails = 0
     await trio.sleep(31)
     assert dead.letters == [(3, b"bad")]
@@ -1132,7 +1142,7 @@ async def test_neighbours_of_a_poisoned_partition_wait_where_what_became_of_the_
     table.unreadable = [TimeoutError("no answer")]
     await land_four_of_which_one_is_poisoned(table, session, dead)
     assert sorted(session.marks) == [("orders", partition, 10) for partition in range(4)]
-    waits = [record for record in caplog.records if "what has become of it is not known" in record.message]
+    waits = [record for record in caplog.records if "its outcome is unknown" in record.message]
     assert len(waits) == 4
     assert all("TimeoutError: no answer" in record.message for record in waits)
 

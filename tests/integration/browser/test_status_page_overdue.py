@@ -37,7 +37,7 @@ async def test_stuck_handler_is_named_with_offset_and_stack(tmp_path: Path, brow
             await page.until_text("#events details pre", "consume_claim")
             status, said = await service.answer("/readyz")
             assert status == 200, "it may be slow"
-            assert re.search(named + "; it stands at\n", said), said
+            assert re.search(named + "; its stack:\n", said), said
             assert "await trio.sleep(0.05)" in said
             go_on.touch()
             await page.until_rows("partitions", lambda rows: not re.search(named, "".join(r["State"] for r in rows)))

@@ -236,7 +236,7 @@ def test_overdue_handler_is_named_with_its_stack_by_every_worker(watch: Watch) -
     line = "worker 1: orders-0: in handler for 66 s: handler has held orders-0 offset 3001 for 66 s"
     assert found.is_ready
     assert found.explained == (line,)
-    assert found.stacks == ("handler has held orders-0 offset 3001 for 66 s; it stands at\n    f\n      line",)
+    assert found.stacks == ("handler has held orders-0 offset 3001 for 66 s; its stack:\n    f\n      line",)
 
 
 def test_overdue_handlers_beyond_ten_have_no_stack_in_readyz(watch: Watch) -> None:

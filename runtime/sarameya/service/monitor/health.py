@@ -114,7 +114,7 @@ def _stacks(members: Iterable[WorkerStatus]) -> Iterator[str]:
             continue
         for one in heard.snapshot.status.partitions:
             if one.overdue is not None and one.overdue.stack:
-                yield f"{one.overdue}; it stands at\n{indent(one.overdue.stack.rstrip(), '    ')}"
+                yield f"{one.overdue}; its stack:\n{indent(one.overdue.stack.rstrip(), '    ')}"
 
 
 def _silent(members: Iterable[WorkerStatus], limit: float) -> Iterator[HealthProblem]:
