@@ -270,7 +270,7 @@ async def test_cluster_that_does_not_answer_is_an_error(autojump_clock: MockCloc
 @pytest.mark.parametrize("start", [-1, True, 2**63, 1.0, "latest", b"oldest"])
 async def test_what_is_no_start_is_refused(autojump_clock: MockClock, start: Any) -> None:
     async with orders() as cluster, Watched(cluster, "g") as consumer:
-        with pytest.raises(ValueError, match="orders-0 cannot begin at"):
+        with pytest.raises(ValueError, match="orders-0 cannot start at"):
             async with consumer.consume_partition("orders", 0, start):
                 pass
 

@@ -34,12 +34,12 @@ ALWAYS: Mapping[str, tuple[frozenset[str], str]] = {
         ("key.serializer", ("org.apache.kafka.common.serialization.ByteArraySerializer",), "keys are bytes"),
         ("linger.ms", ("0",), "records are sent at once; those that come while a broker is busy go together"),
         ("max.in.flight.requests.per.connection", ("1",), "a broker is sent one request with records at a time"),
-        ("metadata.recovery.strategy", ("rebootstrap",), "bootstrap_servers are asked again where brokers are gone"),
+        ("metadata.recovery.strategy", ("rebootstrap",), "bootstrap_servers are used again if no broker responds"),
         ("receive.buffer.bytes", ("-1",), "the operating system chooses the socket's buffers"),
         (
             "retries",
             ("2147483647",),
-            "retry_max_attempts, retry_timeout and delivery_timeout bound what is tried again",
+            "retry_max_attempts, retry_timeout and delivery_timeout bound retries",
         ),
         ("send.buffer.bytes", ("-1",), "the operating system chooses the socket's buffers"),
         ("ssl.keystore.type", ("PEM",), f"keys are read from PEM files; {_TO_PEM}"),
@@ -62,17 +62,17 @@ UNSUPPORTED: Mapping[str, str] = {
         "compression.gzip.level compression.lz4.level compression.zstd.level",
         "each codec compresses at its usual level",
     ),
-    **_all("default.api.timeout.ms", "bootstrap_timeout and retry_timeout bound what is tried again"),
+    **_all("default.api.timeout.ms", "bootstrap_timeout and retry_timeout bound retries"),
     **_all("group.remote.assignor", "groups are joined by the classic protocol; KIP-848's is not spoken"),
     **_all("max.block.ms", "bootstrap_timeout bounds the wait for a topic's metadata"),
     **_all("metadata.max.idle.ms", "a producer looks up all topics that it has sent to, until it is closed"),
     **_all(
-        "metadata.recovery.rebootstrap.trigger.ms", "bootstrap_servers are asked as soon as no known broker answers"
+        "metadata.recovery.rebootstrap.trigger.ms", "bootstrap_servers are used as soon as no known broker responds"
     ),
     **_all(
         "partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms partitioner.class"
         " partitioner.ignore.keys",
-        "records go where Kafka's own partitioner puts their keys, or to the `partition` that `send` is told",
+        "records go where Kafka's own partitioner puts their keys, or to the `partition` given to `send`",
     ),
     **_all("reconnect.backoff.max.ms", "retry.backoff.max.ms bounds the wait before a new connection, too"),
     **_all("reconnect.backoff.ms", "retry.backoff.ms is the wait before a new connection, too"),
@@ -111,7 +111,7 @@ UNSUPPORTED: Mapping[str, str] = {
         " sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.ms"
         " sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.scope sasl.oauthbearer.scope.claim.name"
         " sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url",
-        "tokens come from Config(sasl_token=...), a function of yours that is asked whenever one is needed",
+        "tokens come from Config(sasl_token=...), a function of yours that is called whenever one is needed",
     ),
 }
 """Features of Kafka's own clients that this client lacks, or does in another way."""

@@ -79,7 +79,7 @@ class Sessions:
                 case SubscriptionChanged() if member.wanted is None:
                     if (last := await self._without_subscription(_DROPPED)) is not None:
                         return last
-                    member.post(JoinWanted("subscribed anew"))
+                    member.post(JoinWanted("subscribed again"))
                 case _ if (last := self._last_word(notice)) is not None:
                     return last
         raise AssertionError("the membership stopped without a word")

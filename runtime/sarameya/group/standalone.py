@@ -274,9 +274,9 @@ class Consumer(Marks, Pausing):
             try:
                 chosen[partition] = parse_start(start)
             except ValueError as error:
-                raise ValueError(f"{partition} cannot begin at {start!r}: {error}") from None
+                raise ValueError(f"{partition} cannot start at {start!r}: {error}") from None
             if chosen[partition] == "fail":
-                raise ValueError(f"{partition} cannot begin at {start!r}: must say where")
+                raise ValueError(f"{partition} cannot start at {start!r}: must say where")
             if chosen[partition] == "committed" and self.group_id is None:
                 raise _without_group()
         return chosen

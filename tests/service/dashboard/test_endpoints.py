@@ -159,7 +159,7 @@ async def test_few_are_asked_at_a_time_and_all_of_them_for_so_long(monkeypatch: 
     async with served(silent) as url:
         found = await fetch_documents([f"{url}/{number}" for number in range(40)], "g")
     assert most == 16
-    assert list(found.values()) == ["no status: not asked within 2 s"] * 40
+    assert list(found.values()) == ["no status: not requested within 2 s"] * 40
 
 
 def test_port_is_asked_at_addresses_alone() -> None:
@@ -169,10 +169,10 @@ def test_port_is_asked_at_addresses_alone() -> None:
     assert urls == ["http://a:1", "http://10.0.0.1:8080", "http://[::1]:8080"]
     odd, no_address = "its address is of a kind that no member has", "its host, as Kafka reports it, is no address"
     assert refused == {
-        "evil.example:8080": f"no status: {no_address}, and is not asked",
-        "169.254.169.254:8080": f"no status: {odd}, and is not asked",
-        "c?:8080": f"no status: {no_address}, and is not asked",
-        "0.0.0.0:8080": f"no status: {odd}, and is not asked",
-        "::ffff:a9fe:a9fe:8080": f"no status: {odd}, and is not asked",
+        "evil.example:8080": f"no status: {no_address}, and is not requested",
+        "169.254.169.254:8080": f"no status: {odd}, and is not requested",
+        "c?:8080": f"no status: {no_address}, and is not requested",
+        "0.0.0.0:8080": f"no status: {odd}, and is not requested",
+        "::ffff:a9fe:a9fe:8080": f"no status: {odd}, and is not requested",
     }
     assert MemberEndpoints(("http://a:1",)).of(known) == (["http://a:1"], {})

@@ -277,7 +277,7 @@ class SessionMachine:
                 self.job = Commit(is_last=False)
             case State.COMMITTING, CommitEnded(in_time=in_time):
                 if not in_time:
-                    self._commit_failed("the commit of revoked partitions was not answered by the deadline")
+                    self._commit_failed("the commit of revoked partitions had no response by the deadline")
                 self._revoked(now)
             case State.RELEASING | State.CLEANING_UP | State.CLOSING, CallEnded() | CommitEnded():
                 self._next_of_shutdown()

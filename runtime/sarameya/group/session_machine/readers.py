@@ -268,7 +268,7 @@ class StreamReaders(Readers):
         for partition in stream.claims:
             self._observer(ClaimCancelled(partition, grace))
         if not self._is_ending:
-            reason = f"{stream} was cancelled: it did not ask for more when a partition was revoked"
+            reason = f"{stream} was cancelled: it did not ask for more messages after a partition was revoked"
             self._report(ReaderReturned(reason))
 
     def _dropped(self, claim: Claim) -> None:

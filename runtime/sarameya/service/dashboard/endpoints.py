@@ -39,18 +39,18 @@ class MemberEndpoints:
     port: int | None = None
 
     def of(self, group: DescribedGroup) -> tuple[list[str], dict[str, str]]:
-        """Return the URLs, each once, and the reasons why other hosts of members are not asked."""
+        """Return the URLs, each once, and the reasons why other hosts of members are not requested."""
         found, refused = list(self.urls), {}
         for host in dict.fromkeys(host_of(member) for member in group.members) if self.port else ():
             if (why := _refusal(host)) is None:
                 found.append(f"http://{f'[{host}]' if ':' in host else host}:{self.port}")
             else:
-                refused[f"{host[:100]}:{self.port}"] = f"no status: {why}, and is not asked"
+                refused[f"{host[:100]}:{self.port}"] = f"no status: {why}, and is not requested"
         return list(dict.fromkeys(found)), refused
 
 
 def _refusal(host: str) -> str | None:
-    """Return why a host is not asked, or None.
+    """Return why a host is not requested, or None.
 
     Brokers report the addresses that members come from. A name could lead anywhere, and so could a link-local address:
     a cloud's secrets are at one.
@@ -70,7 +70,8 @@ async def fetch_documents(urls: Iterable[str], group: str) -> dict[str, Document
     """Return the document of each endpoint, or why there is no status of a member of the group."""
     wanted = list(urls)
     # In the order in which they were named.
-    found: dict[str, Document | str] = dict.fromkeys(map(place, wanted), f"no status: not asked within {_ROUND:.0f} s")
+    late = f"no status: not requested within {_ROUND:.0f} s"
+    found: dict[str, Document | str] = dict.fromkeys(map(place, wanted), late)
     limit, deadline = trio.CapacityLimiter(_AT_A_TIME), trio.current_time() + _ROUND
 
     async def ask(url: str) -> None:

@@ -112,7 +112,7 @@ class _ClientStream(trio.abc.HalfCloseableStream):
                     await self._stream.send_all(view[start : start + _CHUNK])
                 if patience.cancelled_caught:
                     self.socket.close()
-                    raise trio.BrokenResourceError("the client does not take what it is sent")
+                    raise trio.BrokenResourceError("the client does not read its response")
 
 
 class _Accepting:

@@ -40,7 +40,7 @@ class MetricsCollector(Collector):
         yield from self._members.collect()
         heard = GaugeMetricFamily(
             "sarameya_worker_heard_seconds",
-            "How long ago it told of itself; after ten seconds, no other metric has rows of it.",
+            "Seconds since the worker's last report; after ten seconds, no other metric has rows of it.",
             labels=["group", "worker"],
             unit="seconds",
         )

@@ -19,7 +19,7 @@ from sarameya.service.web.status_board import PageSource
 _BACKLOG = 128
 """Connections that wait to be accepted."""
 _STALLED = 5.0
-"""Seconds after which a client that does not take what it is sent is dropped."""
+"""Seconds after which a client that does not read its response is disconnected."""
 
 
 @asynccontextmanager
