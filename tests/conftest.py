@@ -1,4 +1,4 @@
-"""What holds for every test: SIGTERM ends a run in order; an integration test may not be skipped where CI=true."""
+"""Rules for every test: SIGTERM ends a run in order; an integration test may not be skipped where CI=true."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _INTEGRATION = Path(__file__).with_name("integration")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """On SIGTERM do as on Ctrl-C: fixtures then end the programs they have started, which would otherwise live on."""
+    """Handle SIGTERM like Ctrl-C, so that fixtures end the programs that they have started."""
 
     def stop(_: int, frame: FrameType | None) -> None:
         session.shouldstop = "SIGTERM"  # for a test that takes the interrupt for its own failure
@@ -39,9 +39,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where pytest-xdist deals files to several processes, those that take longest go first: none is waited for at the
-    end. Of these, those that measure time are last: who is to be alone waits for no long test of another process. A
-    file's tests stay together, since they share the programs that they have started."""
+    """Under pytest-xdist, run the longest files first, so that the end of the run waits for none.
+
+    The last of these are tests that measure time, so that they wait for no long test of another process. Tests of one
+    file stay together, since they share the programs that they have started.
+    """
     if hasattr(config, "workerinput"):
         long, alone = (
             {item.path for item in items if item.get_closest_marker(mark)} for mark in ("integration", "alone")

@@ -1,4 +1,4 @@
-"""Which distributions belong together, by the metadata of those that are installed here."""
+"""Dependencies among the installed distributions, by their metadata."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def installed_tree(name: str, extras: set[str]) -> set[str]:
 
 
 def requirements(name: str, extras: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
-    """What one of them asks for itself."""
+    """Yield the direct requirements of a distribution."""
     for requirement in map(Requirement, requires(name) or ()):
         if requirement.marker is None or any(requirement.marker.evaluate({"extra": e}) for e in extras | {""}):
             yield canonicalize_name(requirement.name), frozenset(requirement.extras)

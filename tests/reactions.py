@@ -1,5 +1,8 @@
-"""How each of Kafka's error codes is to be met, request by request: what the reaction table is held to, written out
-once more and in full, so that a row that is lost or changed is seen. Whatever stands nowhere here is fatal."""
+"""The expected reaction to each of Kafka's error codes, request by request.
+
+The reaction table is compared with this one, written out in full, so that a lost or changed row is seen. Every code
+that is missing here is fatal.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What something costs, in what can be counted: the steps that tasks take."""
+"""Costs in countable units: the steps of tasks."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ def counted() -> Steps:
 
 
 async def an_hour() -> None:
-    """Which takes two steps of the task that sleeps."""
+    """Sleep for an hour, which takes two steps of the task."""
     await trio.sleep(3600)

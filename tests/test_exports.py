@@ -1,4 +1,4 @@
-"""What is public can be named: whatever a public method takes or gives is exported as well."""
+"""Public types can be named: everything that a public method takes or returns is exported as well."""
 
 from __future__ import annotations
 

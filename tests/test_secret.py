@@ -19,7 +19,7 @@ CANARY = "kAnarienv0gel"
 
 @attrs.frozen
 class Options:
-    """As a Config that has a secret."""
+    """Options with a secret, like a Config."""
 
     word: Secret | None = secret("what opens it")
 

@@ -53,7 +53,7 @@ class Disk:
 
     @property
     def is_own(self) -> bool:
-        """Whether it is a disk, not a directory among others."""
+        """Return whether the path is the root of a file system of its own."""
         return self.path.is_mount()
 
     async def stay_full(self, seconds: float) -> None:

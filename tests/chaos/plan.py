@@ -63,7 +63,7 @@ GAP: Seconds = (5.0, 45.0)
 
 @attrs.frozen(order=True)
 class Fault:
-    """One thing that happens to one component."""
+    """A fault of one component at one time."""
 
     at: float
     component: str

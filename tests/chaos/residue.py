@@ -1,4 +1,4 @@
-"""What services must not leave behind: processes, temporary files, files that no link names."""
+"""Residue that services must not leave: processes, temporary files, files that no link names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def left_in_tmp(stage: Scene) -> Iterator[str]:
 
 
 async def prove_swept(stage: Scene) -> None:
-    """Have `sweep` remove what killed landings left of the Parquet table, and `verify` prove every table."""
+    """Check that `sweep` removes leftovers of killed writes in the Parquet table, and `verify` proves every table."""
     swept = await stage.command("sweep", "--older-than", "1s", "--force", "--execute", "--quiet")
     if swept.code:
         stage.violation(f"sweep: exit code {swept.code}: {swept.err.strip()[-200:]}")

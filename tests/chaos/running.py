@@ -89,7 +89,7 @@ async def _happen(stage: Scene, number: int, fault: Fault, began: float) -> None
 
 
 async def _heal(stage: Scene) -> None:
-    """Have brokers in step, the server up, and nobody stand still."""
+    """Bring all brokers in sync, start the server, and wake all processes."""
     for service in stage.services.values():
         for pid in service.processes():
             send(pid, signal.SIGCONT)

@@ -58,7 +58,7 @@ restart_backoff_max = 10.0
 
 @attrs.frozen
 class App:
-    """What an app file says beside what all services of a run have in common."""
+    """The part of an app file that differs between the services of a run."""
 
     name: str
     table: str
@@ -95,7 +95,7 @@ class App:
 
 @attrs.frozen
 class Ending:
-    """How a process of a service ended."""
+    """The end of a process of a service."""
 
     service: str
     code: int
@@ -105,7 +105,7 @@ class Ending:
 
 
 class Service:
-    """One service of a run, and its processes."""
+    """A service of a run, and its processes."""
 
     def __init__(self, app: App, app_file: Path, run: str) -> None:
         self.app = app
@@ -119,17 +119,17 @@ class Service:
 
     @property
     def pid(self) -> int | None:
-        """Of the process that was started, while it runs."""
+        """Id of the started process, while it runs."""
         return self._process.pid if self._process is not None and self._process.returncode is None else None
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of its processes, and of commands about its table."""
+        """Environment of its processes, and of commands about its table."""
         name, _, value = self._mark.partition("=")
         return {**os.environ, **quick_spark(), name: value}
 
     def start(self) -> None:
-        """Have it run from now on."""
+        """Keep the service running from now on."""
         self._wanted.set()
 
     async def stop(self) -> bool:

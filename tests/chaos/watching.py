@@ -60,7 +60,7 @@ class Watch:
         return trio.current_time() - self._began
 
     def has(self, component: str, ends: Mapping[int, int]) -> bool:
-        """Whether a component has committed all of these offsets."""
+        """Return whether a component has committed all of these offsets."""
         return all(self.committed[component].get(partition, 0) >= end for partition, end in ends.items())
 
     def behind(self, ends: Mapping[int, int]) -> str:

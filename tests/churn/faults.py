@@ -1,4 +1,4 @@
-"""What happens to a group under churn: a table of faults by name. Each says whether it could be done just now."""
+"""Faults of a group under churn, by name. Each returns whether it could happen just now."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def freeze(world: World) -> bool:
 
 
 async def move_coordinator(world: World) -> bool:
-    """To another broker, or the same one again, which may take its time to load the group."""
+    """Move the coordinator to any broker, maybe the same one, which may take time to load the group."""
     world.cluster.move_coordinator(GROUP, world.rng.choice(_up(world)), load_time=world.rng.choice((0.0, 0.0, 4.0)))
     return True
 
@@ -147,7 +147,7 @@ async def lose(world: World) -> bool:
 
 
 async def freeze_broker(world: World) -> bool:
-    """It takes connections and requests, and answers nothing, for a while."""
+    """Freeze a broker for a while: it accepts connections and requests, and does not respond."""
     node_id = world.rng.choice(_up(world))
     world.cluster.freeze_broker(node_id)
     try:

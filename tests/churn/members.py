@@ -21,7 +21,7 @@ TOPIC = "orders"
 
 
 class Ground(Protocol):
-    """What members stand on, and who checks what they do."""
+    """The world that members run in, which also checks what they do."""
 
     cluster: EmbeddedCluster
     rng: random.Random
@@ -131,7 +131,7 @@ class Crew:
         member.group.close_nowait()
 
     def crash(self, member: CrewMember) -> None:
-        """Nothing more is heard of it: no commit, no leave."""
+        """Kill a member: no commit, no leave."""
         self.alive.remove(member)
         member.network.alive = False
         member.scope.cancel()

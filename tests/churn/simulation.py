@@ -48,7 +48,7 @@ class ChurnError(AssertionError):
 
 @attrs.define(slots=True)
 class Report:
-    """What one schedule was like."""
+    """Figures of one schedule."""
 
     seed: int
     hours: float
@@ -73,7 +73,7 @@ class Report:
 
 
 class World:
-    """One schedule: the cluster, the crew of members, what was produced and what was processed."""
+    """The world of one schedule: the cluster, the members, and the produced and processed messages."""
 
     def __init__(self, seed: int, hours: float) -> None:
         self.rng = random.Random(seed)
@@ -117,7 +117,7 @@ class World:
             await trio.sleep(self.rng.expovariate(1 / 3))
 
     async def _hurt(self) -> None:
-        """One fault after the other, or several at a time: some of them last."""
+        """Cause faults one after the other, or several at a time: some of them last."""
         names = sorted(FAULTS)
         async with trio.open_nursery() as nursery:
             while True:
@@ -130,7 +130,7 @@ class World:
             self.report.faults[name] += 1
 
     async def _watch_commits(self) -> None:
-        """What the group has committed never goes back."""
+        """Check that committed offsets never move back."""
         before: dict[TopicPartition, int] = {}
         while True:
             await trio.sleep(10)
@@ -163,7 +163,7 @@ class World:
                 raise self.error(f"{partition}: never processed: {sorted(missing)[:5]}")
 
     def why_unsettled(self) -> str:
-        """What is still in motion; empty once all is at rest."""
+        """Return what is still in motion; empty once all is at rest."""
         group = self.cluster.describe_group(GROUP)
         if group.state is not GroupState.STABLE:
             return f"the group is {group.state.value if group.state else group.error.name}"
@@ -179,7 +179,7 @@ class World:
         return ""
 
     def committed(self) -> dict[TopicPartition, int] | None:
-        """What the group has committed; None while its coordinator cannot tell."""
+        """Return the group's committed offsets; None while its coordinator cannot return them."""
         try:
             return {partition: commit.offset for partition, commit in self.cluster.committed(GROUP).items()}
         except Refused:
@@ -198,7 +198,7 @@ class World:
         self._processed.setdefault(partition, set()).add(offset)
 
     def check_commit(self, partition: TopicPartition, offset: int) -> None:
-        """Nothing before a committed offset may be unprocessed."""
+        """Check that everything before a committed offset was processed."""
         done = self._processed.get(partition, set())
         if missing := set(range(offset)) - done:
             raise self.error(f"{partition}: {offset} was committed, never processed: {sorted(missing)[:5]}")

@@ -59,7 +59,10 @@ def _delta(table: Path) -> Iterator[Found]:
 
 
 def _iceberg(table: Path) -> Iterator[Found]:
-    """From the snapshot that is current back to the first; a picked one names the staged one, which has the link."""
+    """Yield links from the current snapshot back to the first.
+
+    A picked snapshot names the staged one, which has the link.
+    """
     metadata = table / "metadata"
     version = int((metadata / "version-hint.text").read_text())
     told = json.loads((metadata / f"v{version}.metadata.json").read_text(encoding="utf-8"))
@@ -76,7 +79,7 @@ def _iceberg(table: Path) -> Iterator[Found]:
 
 
 def check_chains(links: list[Found], ends: dict[int, int]) -> None:
-    """As an older build reads them: all fields there, dense, contiguous, of one origin, up to these ends."""
+    """Read links as an older build does: all fields, dense, contiguous, of one origin, up to these ends."""
     last: dict[int, dict[str, Any]] = {}
     for one in links:
         link = one.link

@@ -222,7 +222,7 @@ class Outcome:
 
 
 async def play(strategy: str, new: Collection[str] = NAMES, recorded: Sequence[Round] = ()) -> Outcome:
-    """Have members a, b and c come; those not in `new` are an old build's."""
+    """Start members a, b and c; those outside of `new` are an old build's."""
     cluster = EmbeddedCluster(topics={TOPIC: PARTITIONS}, in_memory=True, seed=1)
     outcome = Outcome([])
     old: dict[str, OldMember] = {}

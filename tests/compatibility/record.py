@@ -252,7 +252,7 @@ def _write_cluster(cluster: EmbeddedCluster) -> None:
 
 
 def _says(value: bytes) -> str:
-    """For people."""
+    """Return a value as text."""
     return value[16:-8].decode()
 
 

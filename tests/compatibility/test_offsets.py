@@ -57,7 +57,7 @@ REFUSED: dict[str, tuple[CommittedOffset, str]] = {
 
 
 def test_commits_are_read_from_kafka_s_records() -> None:
-    """As they stand in `__consumer_offsets`; the note names the sink, the link, and the attempt."""
+    """The records are those of `__consumer_offsets`; the note names the sink, the link, and the attempt."""
     told = json.loads((FIXTURES / "cluster.json").read_text(encoding="utf-8"))["commits"]
     for rows in told.values():
         for row in rows:

@@ -70,7 +70,7 @@ class Written:
 
 
 def write_each(spark: Any, into: Path, landings: Sequence[Landing], frames: Sequence[Frame], **_: Any) -> None:
-    """In place of Spark's job."""
+    """Write staged rows in place of Spark's job."""
     for landing, frame in zip(landings, frames, strict=True):
         make_directory(into / landing.link.attempt)
         rows = pq.read_table(frame.staged)
@@ -106,7 +106,7 @@ class AdoptedDelta(DeltaTable):
             yield from pq.read_table(file, columns=there).to_batches()
 
     def files(self) -> list[Path]:
-        """As the log has them."""
+        """Return the files according to the log."""
         # Here: members and racers, of which there are many, look into no table, and the bench's imports take a second.
         from bench.land.landed import files
 

@@ -1,4 +1,4 @@
-"""What members land from: an embedded broker in the test's process, over TCP; what its logs have, what is committed."""
+"""The broker of members: embedded in the test's process, over TCP; its logs, and committed offsets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Broker:
         return self.cluster.bootstrap_servers
 
     def produce(self, count: int) -> None:
-        """So many records to each partition, of two batches."""
+        """Produce `count` records to each partition, in two batches."""
         for partition in range(self.partitions):
             for part in (count // 2, count - count // 2):
                 values = [(None, b"%d" % (self._produced + n)) for n in range(part)]
@@ -43,7 +43,7 @@ class Broker:
 
     @property
     def ends(self) -> dict[ChainKey, int]:
-        """Where the logs end, by the chains that they land in."""
+        """Return the log ends, by the chains that they land in."""
         return {
             ChainKey(SINK, TOPIC, number): self.cluster.log(TOPIC, number).end_offset
             for number in range(self.partitions)

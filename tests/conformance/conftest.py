@@ -1,4 +1,4 @@
-"""What the suite's tests share: each contender in turn, a place of its own for each test, and one Connect server."""
+"""Shared fixtures of the suite: each contender in turn, a new place for each test, and one Connect server."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _server(warehouse: Path) -> Iterator[ConnectServer]:
 
 @pytest.fixture
 def server(_server: ConnectServer) -> ConnectServer:
-    """It runs when a test begins, whatever the last one has done to it."""
+    """Return a running server, whatever the last test has done to it."""
     if _server.is_running:
         _server.thaw()
     else:
@@ -54,5 +54,5 @@ def server(_server: ConnectServer) -> ConnectServer:
 
 @pytest.fixture
 def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is brought to the disk: for tests to which power does not fail, and that land hundreds of times."""
+    """Skip fsync: for tests without power failures that land hundreds of times."""
     monkeypatch.setattr("os.fsync", lambda descriptor: None)

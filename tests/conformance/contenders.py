@@ -35,7 +35,7 @@ TOLD_BY_DELTA = (Phase.STAGED, Phase.READY, Phase.LINKED, Phase.SETTLED, Phase.M
 
 
 class Runs(StrEnum):
-    """What runs a contender's landings."""
+    """The engine of a contender's landings."""
 
     THREADS = "threads"
     """Nothing but Python: the table takes over what was staged."""
@@ -47,7 +47,7 @@ class Runs(StrEnum):
 
 @attrs.frozen(slots=True)
 class Place:
-    """Where a contender lands in one test; plain enough to be told to another process."""
+    """The place in which a contender lands in one test; plain enough to be passed to another process."""
 
     directory: Path
     """The test's own."""
@@ -122,7 +122,7 @@ class Contender:
     """Of a classic session."""
 
     def engine(self, place: Place) -> Engine:
-        """For a sink, or for landings without one."""
+        """Return an engine for a sink, or for landings without one."""
         if self.runs is Runs.THREADS:
             return ThreadEngine()
         if self.runs is Runs.CLASSIC:
@@ -140,9 +140,9 @@ class Contender:
 
     @contextmanager
     def sessions(self, place: Place, count: int = 1) -> Iterator[list[Any]]:
-        """So many sessions that know nothing of each other, as long as the block lasts; None where there is no Spark.
+        """Yield `count` independent sessions for the length of the block; None where there is no Spark.
 
-        Classic ones are of one driver, which this process then has.
+        Classic ones belong to one driver, which this process then has.
         """
         with ExitStack() as stack:
             if self.runs is Runs.THREADS:
@@ -241,7 +241,7 @@ CONTENDERS = {
 
 
 def each(*names: str) -> pytest.MarkDecorator:
-    """Have a test run with these, in place of all but the classic ones."""
+    """Run a test with these contenders, instead of all but the classic ones."""
     return pytest.mark.parametrize("contender", [_parameter(CONTENDERS[name]) for name in names])
 
 
@@ -251,7 +251,7 @@ def shared() -> list[ParameterSet]:
 
 
 def every() -> pytest.MarkDecorator:
-    """Have a test run with the classic ones, too: for one that has no members, but lands in its own process."""
+    """Run a test with the classic contenders, too: for one without members, that lands in its own process."""
     return each(*CONTENDERS)
 
 

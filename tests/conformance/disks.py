@@ -85,7 +85,7 @@ class Disk:
         self._wrong = wrong
 
     def is_full(self, call: int, until: Callable[[], bool]) -> None:
-        """From this call on there is no room for more, until there is."""
+        """Fail writes from this call on, until there is room again."""
 
         def wrong(number: int, name: str, carry_out: Callable[[], Any], args: tuple[Any, ...]) -> Any:
             if number < call or name not in GROWING or until():
@@ -98,7 +98,7 @@ class Disk:
         self._wrong = wrong
 
     def fails(self, call: int, code: int) -> None:
-        """This call fails with this error, once, and nothing is carried out of it but half of what is written."""
+        """Fail this call with this error, once; it does nothing except for half of a write."""
 
         def wrong(number: int, name: str, carry_out: Callable[[], Any], args: tuple[Any, ...]) -> Any:
             if number != call:
@@ -190,14 +190,14 @@ class _WatchedFile:
 
 
 def _forget_half(file: int | str | Path) -> None:
-    """What was written and not brought to the disk may be lost, or a part of it."""
+    """Cut a file in half: bytes that were written and not synced may be lost."""
     if not isinstance(file, int) or not os.path.isdir(f"/proc/self/fd/{file}"):
         with open(file, "r+b", closefd=not isinstance(file, int)) as opened:
             opened.truncate(opened.seek(0, os.SEEK_END) // 2)
 
 
 def _linking(file: str | Path, name: str | Path) -> Callable[[], Any]:
-    """Of a server, which knows the file by another name than that which may be gone by then."""
+    """Return a function that links the content as a server does, even if the file's name is gone by then."""
     content = Path(file).read_bytes()
 
     def link() -> None:

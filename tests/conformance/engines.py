@@ -23,7 +23,7 @@ class ThreadEngine(Engine):
 
     @property
     def threads(self) -> int:
-        """That have not ended, abandoned ones among them."""
+        """Number of threads that have not ended, abandoned ones included."""
         return self._jobs.borrowed_tokens
 
     async def __aenter__(self) -> Self:

@@ -128,7 +128,7 @@ class LandingGroup:
             self.cluster.produce_many(TOPIC, number, [(None, b"%d" % n) for n in range(count)])
 
     def lead_anew(self) -> None:
-        """Have each of two brokers lead, under epochs of their own."""
+        """Let each of two brokers lead, under new epochs."""
         for number in range(self.partitions):
             for broker_id in range(2):
                 self.cluster.move_leader(TOPIC, number, broker_id)
@@ -153,13 +153,13 @@ class LandingGroup:
         assert {key: head.to_offset for key, head in self.heads.items()} == self.ends
 
     async def commit(self, offset: int, metadata: str = "") -> None:
-        """As an admin does, for each partition."""
+        """Commit an offset for each partition, as an admin does."""
         wanted = {TopicPartition(TOPIC, n): CommittedOffset(offset, metadata) for n in range(self.partitions)}
         async with self.admin() as admin:
             await admin.commit(GROUP, wanted)
 
     async def forget(self) -> None:
-        """As the broker does when offsets have expired."""
+        """Delete the committed offsets, as the broker does when they expire."""
         async with self.admin() as admin:
             await admin.delete_offsets(GROUP, [key.topic_partition for key in self.keys])
 

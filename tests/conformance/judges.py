@@ -1,4 +1,4 @@
-"""Who says, from the test's process, whether a table holds what it should, while members are at work in others."""
+"""Checks a table from the test's process, while members work in other processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @attrs.frozen
 class Judge:
-    """Of one table, which lands from a cluster."""
+    """The judge of one table, which lands from a cluster."""
 
     table: Table
     is_audited: bool
@@ -47,7 +47,7 @@ class Judge:
         return chains
 
     async def verifies(self) -> None:
-        """As `sarameya verify` does, where it can."""
+        """Verify the table as `sarameya verify` does, if it can."""
         if not self.is_audited:
             return
         audit = Audit(

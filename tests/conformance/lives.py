@@ -69,7 +69,7 @@ async def _end_when_marked(claim: FakeClaim, session: FakeSession, end: int) -> 
 
 
 def nothing_of_use_is_left(contender: Contender, place: Place, spark: Any, end: int) -> None:
-    """What was cancelled within Spark may leave files and snapshots behind, for the sweep; nobody misses them."""
+    """Check leftovers: work cancelled within Spark may leave files and snapshots for the sweep, but none in use."""
     table = contender.table(place)
     table.open(spark)
     left = table.leftovers(spark)

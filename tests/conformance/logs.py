@@ -27,7 +27,7 @@ NO_SPARK = cast("Any", None)
 
 
 class Unwanted(BaseException):
-    """What a check raises in work that is cancelled; as trio's own, nobody catches it."""
+    """Raised by a check in cancelled work. Like trio's own exception, nobody catches it."""
 
 
 class LoopEngine(Engine):
@@ -108,9 +108,11 @@ class World:
         scope_of: Callable[[int], trio.CancelScope] | None = None,
         waits: bool = False,
     ) -> None:
-        """What the runtime does with a session in which all logs are read to their ends; what is marked is committed
-        when it ends. `scope_of` gives the cancel scope of a partition's claim. It ends once all is read or, where it
-        `waits`, has landed."""
+        """Run a session in which all logs are read to their ends; commit the marks when it ends.
+
+        `scope_of` returns the cancel scope of a partition's claim. The session ends once all is read or, if it `waits`,
+        has landed.
+        """
         session = FakeSession(log=(0, RECORDS))
         partitions = [TopicPartition("orders", number) for number in range(self.partitions)]
         try:
@@ -135,7 +137,7 @@ class World:
             self.committed[where] = CommittedOffset(offset, session.metadata[where])
 
     async def land_the_rest(self) -> None:
-        """As a new owner without trouble, who then proves that all is there once."""
+        """Land the rest as a new owner without faults, and prove that each record is there once."""
         engine = LoopEngine()
         async with self.sink(engine) as sink:
             await self.session(sink)

@@ -34,13 +34,13 @@ from tests.conformance.contenders import CONTENDERS, Place, rows_by_slow_spark
 
 
 def tell(**what: Any) -> None:
-    """In one write, so that lines of several threads do not mix."""
+    """Write a report in one call, so that lines of several threads do not mix."""
     os.write(1, json.dumps({**what, "time": time.time()}).encode() + b"\n")
 
 
 @attrs.define
 class Wire:
-    """What is stretched across a phase. Called by the thread that lands; armed between landings."""
+    """A trap in a phase of a landing. Called by the landing thread; armed between landings."""
 
     phase: str = ""
     how: str = ""

@@ -94,12 +94,12 @@ class Member:
 
     @property
     def sessions(self) -> int:
-        """How many it has had; one, as long as nothing has cost it its membership."""
+        """Number of sessions so far; one, unless the member has lost its membership."""
         return sum("member" in told for told in self.told)
 
     @property
     def member_id(self) -> str:
-        """By which the group knows it, or has known it last."""
+        """Member id in the group, or the last one."""
         return next(str(told["member"]) for told in reversed(self.told) if "member" in told)
 
     async def close(self) -> None:

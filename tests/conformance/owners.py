@@ -37,7 +37,7 @@ def records(key: ChainKey, offsets: range, value: str) -> pa.Table:
 
 
 class Owner:
-    """One that owns a chain, or thinks so. It begins with the head that the table has now, else at `begin`."""
+    """A process that owns a chain, or believes so. It starts with the table's current head, else at `begin`."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Owner:
 
     @property
     def position(self) -> int:
-        """Where the next link begins."""
+        """Start of the next link."""
         return self.chain.head.to_offset if self.chain.head else self._begin
 
     def append(self, count: int, on_phase: OnPhase = lambda phase, landings: None) -> Settled:

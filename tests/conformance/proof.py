@@ -1,4 +1,4 @@
-"""What must hold of a table whatever was done to its writers. Everything here raises AssertionError that says what."""
+"""Invariants of a table, whatever was done to its writers. All functions raise AssertionError with the reason."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def rows_of(table: Table, spark: Any) -> list[Row]:
 
 
 def _rows_of_parquet(root: Path) -> list[Row]:
-    """By the manifests, and as a reader of the plain directory sees it, which must be the same."""
+    """Return the rows by the manifests, which must equal those that a reader of the plain directory sees."""
     manifests = Manifests(root / "_sarameya")
     named = [root / file.name for key in manifests.chains() for one in manifests.since(key, 1) for file in one.files]
     there = [path for path in root.rglob("*.parquet") if "_sarameya" not in path.relative_to(root).parts]
@@ -93,7 +93,7 @@ def prove_winners(links: Iterable[Link], rows: Iterable[Row]) -> None:
 
 
 def prove_audit(table: Table, spark: Any) -> None:
-    """What `sarameya verify` looks at without a cluster; of a table that it knows."""
+    """Verify a table as `sarameya verify` does without a cluster, if it knows the table."""
     if isinstance(table, LedgerTable):
         return
     audit = Audit(table=table, by_spark=table.needs_spark)
@@ -101,7 +101,7 @@ def prove_audit(table: Table, spark: Any) -> None:
 
 
 def prove_facts(facts: Facts) -> None:
-    """What `sarameya verify` has found out proves the table."""
+    """Check that the facts of `sarameya verify` prove the table."""
     findings = judge(facts)
     assert is_proved(findings), [finding for finding in findings if finding.counts]
 

@@ -1,6 +1,6 @@
-"""One of two processes that race for the links of a chain: `python -m tests.conformance.racer`, started by races.py.
+"""A process that races another one for the links of a chain: `python -m tests.conformance.racer`, started by races.py.
 
-Says in a line of JSON for each link who it found has appended it.
+For each link it prints a JSON line that says which of the two has appended it.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ async def cancel_all(world: World, canceller: CancelAtStep) -> None:
 
 
 async def cancel_one(world: World, canceller: CancelAtStep) -> None:
-    """One partition's claim is cancelled, as at a rebalance's deadline; the others land on."""
+    """Cancel the claim of one partition, as at a rebalance's deadline; the others continue to land."""
 
     def scope_of(partition: int) -> trio.CancelScope:
         if partition == 1:

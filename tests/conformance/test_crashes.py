@@ -84,7 +84,7 @@ async def find_no_room(world: World, disk: Disk) -> None:
 
 
 async def hear_too_soon(world: World, disk: Disk) -> None:
-    """What was given up is carried out when its landing has failed, before the next is tried."""
+    """Carry out an abandoned call after its landing has failed, and before the next attempt."""
 
     async def catch_up() -> None:
         await disk.given_up.wait()
@@ -97,7 +97,7 @@ async def hear_too_soon(world: World, disk: Disk) -> None:
 
 
 async def hear_too_late(world: World, disk: Disk) -> None:
-    """It is carried out when the next try has landed."""
+    """Carry out an abandoned call after the next attempt has landed."""
     await land(world, disk, waits=True)
     disk.catch_up()
     await world.land_the_rest()

@@ -1,4 +1,4 @@
-"""One call to the file system fails, each in turn, in every landing of a chain; and then the landing is tried again."""
+"""Each call to the file system fails in turn, in every landing of a chain; then the landing is retried."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def failing_in_turn(code: int, links: range, directory: Path, made: Callable[[Pa
 
 
 def land_before(directory: Path, number: int, made: Callable[[Path], ParquetTable]) -> None:
-    """Have links before this one."""
+    """Append the links before this one."""
     table = made(directory)
     table.open(None)  # type: ignore[arg-type]
     owner = Owner(table, None, Shaping())
@@ -80,7 +80,7 @@ def land_before(directory: Path, number: int, made: Callable[[Path], ParquetTabl
 
 
 def try_to_land(owner: Owner, number: int, disk: Disk) -> None:
-    """With trouble; and, where that keeps it from landing, again without."""
+    """Land with a fault; if it prevents the landing, land again without."""
     link = owner.propose(RECORDS)
     try:
         with pytest.MonkeyPatch.context() as patched:
@@ -100,7 +100,7 @@ def try_to_land(owner: Owner, number: int, disk: Disk) -> None:
 
 
 def nothing_linked_is_gone(owner: Owner) -> None:
-    """Of each link the file is there, in its place or on the way to it."""
+    """Check that the file of each link exists, in its final place or on the way to it."""
     root = owner._table.path  # type: ignore[attr-defined]
     for manifest in Manifests(root / "_sarameya").since(KEY, owner.chain.next_number):
         for file in manifest.files:
@@ -131,14 +131,14 @@ def test_fault_51_error_of_any_kind_costs_no_linked_row(code: int, tmp_path: Pat
 
 
 def test_fault_51_any_call_that_fails_costs_no_row_of_a_partitioned_table(tmp_path: Path) -> None:
-    """Of two files of a link one may have been published, and the other one not."""
+    """A link may have one published file, and another one that is not."""
     calls = [*failing_in_turn(errno.EIO, range(1, 4), tmp_path, InPartitions)]
     assert 50 < len(calls) < MOST_CALLS
 
 
 @pytest.mark.parametrize("number", [15, 16, 17])
 def test_fault_51_disk_that_is_full_from_any_call_on_is_survived(number: int, tmp_path: Path) -> None:
-    """It stays full for three tries, and while their outcome is looked up, which is waited for."""
+    """The disk stays full for three attempts, and while their outcome is looked up, which is waited for."""
     land_before(tmp_path / "before", number, ParquetTable)
     for call in range(1, MOST_CALLS):
         shutil.copytree(tmp_path / "before", tmp_path / str(call))

@@ -68,7 +68,7 @@ async def test_offsets_that_have_expired_are_known_to_the_table(tmp_path: Path, 
 async def test_offsets_that_were_reset_to_the_beginning_repeat_nothing(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
-    """To land anew takes more than that: another sink, or another table."""
+    """Landing again takes another sink, or another table."""
     async with landing_group(tmp_path, partitions=2) as group:
         await land_and_leave(group)
         await group.commit(0)
@@ -159,7 +159,7 @@ async def test_single_record_of_an_idle_topic_lands_when_it_is_of_age(
 
 
 async def land_and_leave(group: LandingGroup) -> None:
-    """So that nobody is in the group, and all is landed."""
+    """Land everything, and empty the group."""
     member = await group.join()
     group.produce(35)
     await group.until_landed()

@@ -49,8 +49,10 @@ async def test_members_killed_at_each_phase_lose_nothing_and_repeat_nothing(cont
 async def test_member_killed_at_the_landing_that_makes_the_table_is_made_good(
     contender: Contender, place: Place
 ) -> None:
-    """Where the table tells of it before the link is there, else right behind it: whoever comes next finds a table that
-    somebody else has made, with no link, or with one that nobody has marked."""
+    """The member dies before its first link exists, or right after it.
+
+    The next owner finds a table that another process has created, without a link, or with one that was never marked.
+    """
     phase = next(phase for phase in (Phase.WRITTEN, Phase.LINKED) if phase in contender.told)
     async with (
         broker() as log,

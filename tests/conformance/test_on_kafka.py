@@ -41,7 +41,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
 
 
 class Log:
-    """One partition's; `shown` is what committed reading shows of it."""
+    """The log of one partition; `shown` has the records that committed reading shows."""
 
     def __init__(self, kafka: RealKafka, topic: str) -> None:
         self.kafka = kafka
@@ -53,7 +53,7 @@ class Log:
         self.shown |= await in_thread(partial(produce, self.kafka, self.topic, [b"%d" % n for n in range(count)]))
 
     async def transact(self) -> None:
-        """One that is aborted, and one that is not."""
+        """Produce two transactions: an aborted one, and a committed one."""
         for commit in (False, True):
             run = partial(produce_transaction, self.kafka, self.topic, b"of a transaction", commit=commit)
             await in_thread(run)

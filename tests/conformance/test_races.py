@@ -20,7 +20,7 @@ SECONDS = 600.0
 
 
 def race(contender: Contender, place: Place) -> list[list[dict[str, Any]]]:
-    """What each of the two has found, link by link."""
+    """Return the results of both racers, link by link."""
     barrier = place.directory / "barrier"
     barrier.write_bytes(bytes(2))
     racers = [_start(contender, place, which, barrier) for which in (0, 1)]

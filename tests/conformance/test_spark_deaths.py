@@ -35,7 +35,7 @@ PARQUET = b"PAR1"
 
 @asynccontextmanager
 async def one_member(contender: Contender, place: Place) -> AsyncIterator[tuple[Broker, Member]]:
-    """Who has landed once when the block begins, and has lost no session when it ends, and no record."""
+    """Run a member that has landed once when the block begins. At its end no session and no record may be lost."""
     config = {"session_timeout": 60.0}  # a start of Spark may take all of a busy machine
     async with (
         broker() as log,
@@ -125,7 +125,7 @@ def data_files(table: Path) -> set[str]:
 
 
 def is_whole(file: Path) -> bool:
-    """Whether Spark has closed it: a Parquet file ends with its magic number, and begins with it."""
+    """Return whether Spark has closed the file: a Parquet file begins and ends with its magic number."""
     content = file.read_bytes()
     return len(content) > len(PARQUET) and content.endswith(PARQUET)
 
@@ -172,7 +172,7 @@ def children(pid: int) -> list[int]:
 
 
 def stands_still(pid: int) -> bool:
-    """Whether all threads of a process have stopped, by the kernel's letter for what each does."""
+    """Return whether all threads of a process have stopped, according to the kernel."""
     try:
         stats = [(thread / "stat").read_text() for thread in Path(f"/proc/{pid}/task").iterdir()]
     except (FileNotFoundError, ProcessLookupError):  # one has just ended

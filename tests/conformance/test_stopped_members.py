@@ -25,7 +25,7 @@ BEFORE_THE_LINK = (Phase.STAGED, Phase.READY, Phase.WRITTEN)
 
 @asynccontextmanager
 async def two_members(contender: Contender, place: Place) -> AsyncIterator[tuple[Broker, Judge, Member, Member]]:
-    """One lands sixty records at a time, the other thirty: so either is once the zombie whose batch is longer."""
+    """Run two members that land sixty and thirty records at a time: either may be the zombie with the longer batch."""
     async with (
         broker() as log,
         judged(contender, place, log.bootstrap_servers) as judge,
@@ -45,7 +45,7 @@ async def two_members(contender: Contender, place: Place) -> AsyncIterator[tuple
 
 
 async def owner_first(log: Broker, one: Member, other: Member) -> tuple[Member, Member]:
-    """Who owns the partition, and who does not, when the group has come to rest with both."""
+    """Return the owner of the partition, and the other member, once the group is stable with both."""
     await log.until_members(2)
     while len(owners := [member for member in (one, other) if member.owns]) != 1:
         await trio.sleep(0.01)
@@ -129,6 +129,6 @@ async def test_zombie_whose_files_were_swept_meanwhile_loses_and_lands_anew(cont
 
 
 def number(told: dict[str, Any]) -> int:
-    """Of the link that a phase was told of."""
+    """Return the number of the link that a phase reported."""
     ((_, link, _, _),) = told["links"]
     return int(link)

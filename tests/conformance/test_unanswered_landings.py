@@ -24,8 +24,10 @@ END = 2 * A_LANDING
 
 @attrs.define
 class Unanswering:
-    """What is put in place of a table's own `land` and `links`: each landing raises once it is done, and so does the
-    first look at the chain after it."""
+    """Replacement of a table's own `land` and `links`.
+
+    Each landing raises once it is done, and so does the first look at the chain after it.
+    """
 
     table: Table
     tried: list[Link] = attrs.field(factory=list)

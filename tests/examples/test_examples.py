@@ -18,7 +18,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def printed(name: str, timeout: float = 60, *unless: str) -> str:
-    """What `examples/NAME` prints; it complains of nothing, warnings being errors, and ends well."""
+    """Return the output of `examples/NAME`, which must end well and without warnings."""
     done = subprocess.run(
         [sys.executable, "-W", "error", *unless, EXAMPLES / name],
         capture_output=True,

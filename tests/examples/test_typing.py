@@ -27,7 +27,7 @@ BODIES = ["--check-untyped-defs", "--warn-unreachable", "--strict-equality", "--
 
 
 def complaints(*arguments: str | Path) -> str:
-    """What mypy says, knowing nothing of our own settings."""
+    """Return the output of mypy with its default settings."""
     paths = [ROOT / "runtime", ROOT / "handlers", EXAMPLES / "testing"]
     done = subprocess.run(
         [

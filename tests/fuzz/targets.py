@@ -1,7 +1,7 @@
-"""What is given hostile bytes: each target takes any bytes at all and raises only what is a fault of ours.
+"""Targets of hostile bytes: each accepts any bytes, and raises only for a bug of ours.
 
-A target's first bytes may choose what the others are taken for, so that one that is guided by coverage finds its way
-into each API. `seeds` are good inputs to begin from.
+The first bytes may choose what the others stand for, so that a fuzzer guided by coverage finds its way into each API.
+`seeds` are good inputs to start from.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def answer(data: bytes) -> None:
 
 
 def _understand(api: Api, got: Any) -> None:
-    """What the client makes of an answer before it does anything."""
+    """Process a response as the client does first."""
     here = metadata.Broker(0, "here", 9092)
     match api:
         case Api.METADATA:

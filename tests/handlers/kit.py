@@ -97,7 +97,7 @@ class FakeClaim:
 
     @property
     def is_read(self) -> bool:
-        """Whether somebody waits for its next batch."""
+        """True if a task waits for the next batch."""
         return self._receive.statistics().tasks_waiting_receive > 0
 
     @property

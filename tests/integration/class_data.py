@@ -18,7 +18,7 @@ a fifth of the room for code, which Spark with Delta fills in minutes: it then g
 
 
 def archive_of(program: str) -> Path:
-    """Where the archive of a program is, or would be."""
+    """Return the path of a program's archive, whether it exists or not."""
     return DIRECTORY / f"{program}.jsa"
 
 

@@ -1,5 +1,7 @@
-"""What integration tests share: a real Kafka of each line, a schema registry, a Spark Connect server and a browser for
-the whole run, and their logs beside a failure."""
+"""Shared by integration tests: servers for the whole run, and their logs beside a failure.
+
+There are a real Kafka of each line, a schema registry, a Spark Connect server and a browser.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ def real_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealRegi
 
 @pytest.fixture(params=["real_kafka", "real_kafka_3"], ids=[f"Kafka {KAFKA_VERSION}", f"Kafka {KAFKA_3_VERSION}"])
 def real_kafka_any(request: pytest.FixtureRequest) -> RealKafka:
-    """For a test that is to run on both."""
+    """Return either Kafka, for a test that runs on both."""
     kafka: RealKafka = request.getfixturevalue(request.param)
     return kafka
 

@@ -86,13 +86,13 @@ class ConnectServer:
 
     @property
     def pid(self) -> int:
-        """Of the process, which must be running."""
+        """Id of the process, which must be running."""
         assert self._process is not None
         return self._process.pid
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started, and neither stopped nor killed since."""
+        """True if it was started, and neither stopped nor killed since."""
         return self._process is not None
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""What tests of Delta tables share: a Spark to land with, links, staged records."""
+"""Shared by tests of Delta tables: a Spark to land with, links, staged records."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def land(
     days: int = 1,
     checkpoint: Callable[[Phase, Sequence[Landing]], None] = lambda phase, landings: None,
 ) -> None:
-    """One after the other, each with the table's head read before."""
+    """Land links one after the other; the table's head is read before each."""
     for one in links:
         table.heads(spark, [one.key])
         attempt(spark, table, one, shape=shape, days=days, checkpoint=checkpoint)
@@ -53,7 +53,7 @@ def attempt(
     days: int = 1,
     checkpoint: Callable[[Phase, Sequence[Landing]], None] = lambda phase, landings: None,
 ) -> None:
-    """By whatever the table object knows of the chain."""
+    """Attempt a link with the table object's own knowledge of the chain."""
     landing = landing_of(table, of, days=days)
     try:
         table.land(spark, [landing], shape or Shaping(), checkpoint)

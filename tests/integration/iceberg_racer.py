@@ -1,4 +1,4 @@
-"""One of two processes that race for the links of an Iceberg chain: `python -m tests.integration.iceberg_racer`.
+"""A process that races another one for the links of an Iceberg chain: `python -m tests.integration.iceberg_racer`.
 
     (parent) n ─► "staged": its rows are staged, unpublished ─► (parent) go ─► a line of JSON: who it found has won
 

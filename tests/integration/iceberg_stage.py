@@ -1,4 +1,4 @@
-"""What tests of Iceberg tables share: a Spark to land with, links, staged records."""
+"""Shared by tests of Iceberg tables: a Spark to land with, links, staged records."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _numbers = count(1)
 
 
 def new_name() -> str:
-    """Of a table that no other test has: they share a catalog."""
+    """Return the name of a new table: all tests share a catalog."""
     return f"ice.db.t{next(_numbers)}"
 
 

@@ -1,4 +1,4 @@
-"""What tests of Delta's and Iceberg's tables share: a Spark to land with, staged records, what is read of a table."""
+"""Shared by tests of Delta and Iceberg tables: a Spark to land with, staged records, reads of a table."""
 
 from __future__ import annotations
 
@@ -34,8 +34,10 @@ def classic(directory: Path, *, iceberg: str = "hadoop") -> Iterator[SparkSessio
 
 @contextmanager
 def either(request: pytest.FixtureRequest, *, compiles: bool = False) -> Iterator[SparkSession]:
-    """What a fixture's parameter says: a classic session, or one of the server that all tests share. It `compiles`
-    expressions where a test is about these, as Spark does for users."""
+    """Yield the session of a fixture's parameter: a classic one, or one of the server that all tests share.
+
+    It `compiles` expressions if a test is about them, as Spark does for users.
+    """
     with ExitStack() as stack:
         if request.param == "classic":
             directory = request.getfixturevalue("tmp_path_factory").mktemp("lake")

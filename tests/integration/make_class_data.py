@@ -66,7 +66,7 @@ def _archive_kafka(directory: Path) -> None:
 
 
 def _archive(pid: int, program: str) -> None:
-    """Of the classes that a JVM has loaded."""
+    """Archive the classes that a JVM has loaded."""
     archive = archive_of(program)
     command = ["jcmd", str(pid), "VM.cds", "dynamic_dump", str(archive)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_DUMP_SECONDS, check=False)

@@ -1,4 +1,4 @@
-"""What came of a `sarameya` process that has ended."""
+"""The outcome of a `sarameya` process that has ended."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import attrs
 
 @attrs.frozen
 class Outcome:
-    """What a `sarameya` process printed, and how it ended."""
+    """Output and exit code of a `sarameya` process."""
 
     code: int
     out: str
@@ -19,7 +19,7 @@ class Outcome:
 
     @classmethod
     def of(cls, done: CompletedProcess[bytes]) -> Self:
-        """Of a process whose two streams were captured."""
+        """Return the outcome of a process whose two streams were captured."""
         return cls(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     @property

@@ -1,4 +1,4 @@
-"""What processes there are, and one on a terminal (Linux)."""
+"""Processes of this machine, and one on a terminal (Linux)."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def on_terminal(directory: Path, *command: str, before: Sequence[str] = ()
 
 
 def is_running(pid: int) -> bool:
-    """Whether the process is there and no zombie that nobody has waited for."""
+    """Return whether the process exists and is no zombie."""
     try:
         return _stat(pid)[0] != "Z"
     except FileNotFoundError:

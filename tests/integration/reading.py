@@ -43,7 +43,7 @@ class Reading:
         return {number: [m.offset for m in messages if m.partition == number] for number in range(self.partitions)}
 
     def memberships(self) -> list[tuple[str, int, int]]:
-        """Who each member is, in which generation, and in its how many-th session."""
+        """Return member id, generation and number of the session of each member."""
         return [(m.sessions[-1].member_id, m.sessions[-1].generation, len(m.sessions)) for m in self.members]
 
     def is_dealt(self) -> bool:
@@ -70,7 +70,7 @@ class Reading:
         return max(self.read_at[place] - at for place, at in delivered.items())
 
     def silences(self, since: float, until: float) -> dict[int, float]:
-        """For how long nothing was read of each partition, at the longest, between two moments."""
+        """Return the longest time between two reads of each partition, between two moments."""
         times: dict[int, list[float]] = {number: [] for number in range(self.partitions)}
         for (number, _), at in self.read_at.items():
             if since < at < until:

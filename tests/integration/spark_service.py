@@ -94,7 +94,7 @@ class Service:
         assert landed == {(p, offset): 1 for p, end in ends(self.cluster).items() for offset in range(end)}
 
     async def not_ready(self) -> str:
-        """What `/readyz` says; empty if it is ready, or does not answer yet."""
+        """Return the text of `/readyz`; empty if the service is ready, or does not respond yet."""
         return await trio.to_thread.run_sync(_not_ready, self.port)
 
     async def until_not_ready(self, part: str) -> None:

@@ -45,7 +45,7 @@ DEADLINE = 120.0
 
 @attrs.frozen
 class Outcome:
-    """What a `sarameya` process printed, and how it ended."""
+    """Output and exit code of a `sarameya` process."""
 
     code: int
     out: str
@@ -57,7 +57,7 @@ class Outcome:
 
     @property
     def against(self) -> set[tuple[str, str]]:
-        """What speaks against a proof: code and place."""
+        """Return the code and place of each finding against a proof."""
         found = self.document["findings"]
         return {(one["code"], one["where"]) for one in found if one["severity"] != "note" and not one["accepted"]}
 

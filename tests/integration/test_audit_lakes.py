@@ -70,7 +70,7 @@ class Lake:
 
     @property
     def table(self) -> Table:
-        """As somebody who sees it for the first time."""
+        """Return the table as a process sees it for the first time."""
         return table_named(f"{self.kind}:{self.place}")
 
     @property
@@ -100,7 +100,7 @@ class Lake:
             table.land(self.spark, [landing_of(table, link)], Shaping(), lambda phase, landings: None)
 
     def verify(self) -> tuple[bool, set[tuple[Code, str]]]:
-        """Whether it is proved, and what speaks against it."""
+        """Return whether it is proved, and the findings against it."""
         findings = verify_table(self.spark, self.table)
         return is_proved(findings), {(f.code, f.where) for f in findings if f.severity is not Severity.NOTE}
 

@@ -76,7 +76,7 @@ async def test_executors_read_and_write_what_all_have_mounted_and_end_with_their
 
 
 def placed(frame: DataFrame) -> DataFrame:
-    """With the directory in which whoever evaluates it works."""
+    """Add the working directory of the evaluating process."""
     return frame.selectExpr("*", "reflect('java.lang.System', 'getProperty', 'user.dir') as place")
 
 
@@ -104,7 +104,7 @@ async def test_directory_that_the_driver_alone_can_read_is_refused_with_what_to_
 
 
 async def test_rows_that_executors_have_written_where_nobody_sees_them_are_missed() -> None:
-    """As by one that has come later, and has a directory of its own where the mount should be."""
+    """An executor that has come later may have its own directory in place of the mount."""
     into = Path("/proc/self/cwd/landing")
     os.mkdir(into)
 

@@ -70,7 +70,7 @@ def spark() -> Iterator[Any]:
 
 
 def by_spark(frame: Any) -> list[Any]:
-    """As text, since Python has not each of these values."""
+    """Return values as text, since Python cannot represent all of them."""
     shown = [
         f"hex(`{name}`) as `{name}`" if kind in ("string", "binary") else f"cast(`{name}` as string) as `{name}`"
         for name, kind in frame.dtypes

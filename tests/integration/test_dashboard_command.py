@@ -21,7 +21,7 @@ pytestmark = pytest.mark.integration
 
 
 async def url_of(service: Running) -> str:
-    """As a service logs it, and a dashboard prints it."""
+    """Return the URL that a service logs, and a dashboard prints."""
     pattern = re.compile(r"http://127\.0\.0\.1:\d+")
 
     def found(running: Running) -> list[str]:

@@ -48,7 +48,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def table(spark: SparkSession, root: Path) -> DeltaTable:
-    """One that the first landing will create."""
+    """Return a table that the first landing will create."""
     table = DeltaTable(root)
     table.open(spark)
     return table

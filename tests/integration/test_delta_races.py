@@ -38,7 +38,7 @@ def clients(lake_server: ConnectServer) -> Iterator[list[SparkSession]]:
 
 
 def at_once(*works: Callable[[], object]) -> list[Exception | None]:
-    """What each raises."""
+    """Run functions at the same time; return the exception of each."""
     barrier = threading.Barrier(len(works))
     raised: list[Exception | None] = [None] * len(works)
 

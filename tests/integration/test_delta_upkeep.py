@@ -1,4 +1,4 @@
-"""What people do to Delta tables, and what is to be refused: compaction, clean-up, RESTORE, a history that is gone."""
+"""Upkeep of Delta tables by their owners, and what is refused: compaction, clean-up, RESTORE, lost history."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def name(root: Path) -> str:
 
 
 def landed(spark: SparkSession, table: DeltaTable, count: int) -> list[Link]:
-    """So many links of five records each, one after the other."""
+    """Land `count` links of five records each, one after the other."""
     chain = [link(number, 5 * (number - 1), 5 * number) for number in range(1, count + 1)]
     land(spark, table, *chain)
     return chain
@@ -65,7 +65,7 @@ def as_found(chain: list[Link]) -> list[tuple[int, str]]:
 
 
 def seen_anew(root: Path) -> DeltaTable:
-    """By somebody who has read nothing of it yet, and reads by SQL."""
+    """Return the table as a process sees it for the first time, by SQL."""
     return DeltaTable(root)
 
 

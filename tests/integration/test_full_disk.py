@@ -28,7 +28,7 @@ def run(program: str, directory: Path) -> str:
 
 
 def test_disk_that_is_full_while_spark_writes_is_waited_for(tmp_path: Path) -> None:
-    """Of Delta's and Iceberg's tables."""
+    """Covers tables of Delta and of Iceberg."""
     run("tests.integration.full_disk", tmp_path)
 
 

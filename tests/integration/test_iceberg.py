@@ -42,7 +42,7 @@ def name() -> str:
 
 @pytest.fixture
 def table(spark: SparkSession, name: str) -> IcebergTable:
-    """One that the first landing will create."""
+    """Return a table that the first landing will create."""
     table = IcebergTable(name)
     table.open(spark)
     return table
@@ -122,7 +122,7 @@ def test_link_whose_predecessor_is_missing_is_not_published(spark: SparkSession,
 def test_two_that_looked_at_the_same_time_are_told_apart_by_iceberg_itself(
     spark: SparkSession, table: IcebergTable, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the look cannot prevent: both see their predecessor, and publish."""
+    """Both see their predecessor, and publish: the look cannot prevent it."""
     mine, theirs = link(2, 5, 8), link(2, 5, 9)
     first = link(1, 0, 5)
     land(spark, table, first)
@@ -229,7 +229,7 @@ def test_rows_that_do_not_fit_are_refused_and_nothing_lands(spark: SparkSession,
 
 
 def test_chain_may_begin_with_a_link_that_brings_no_rows(spark: SparkSession, table: IcebergTable) -> None:
-    """Also a table: with the columns that rows would have."""
+    """The table is created, too: with the columns that rows would have."""
     gap, first = link(1, 5, 9, kind=Kind.GAP), link(2, 9, 11)
     land(spark, table, gap)
     assert table.read(spark).columns == [*kafka_schema().names]

@@ -142,7 +142,7 @@ def test_directory_to_stage_in_must_be_there(spark: SparkSession, name: str, tmp
 
 
 def test_catalog_that_remembers_tables_is_asked_to_look(spark: SparkSession, tmp_path: Path) -> None:
-    """By default an Iceberg catalog in Spark does not see for half a minute what others commit."""
+    """An Iceberg catalog in Spark caches tables, and by default misses others' commits for half a minute."""
     of_catalog = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "hadoop", ".warehouse": str(tmp_path)}
     both = {f"spark.sql.catalog.{name}{key}": value for name in ("one", "two") for key, value in of_catalog.items()}
     with temporary_settings(spark, both):

@@ -1,4 +1,4 @@
-"""What is done to Iceberg tables between landings, with a real Spark: expiry, compaction, rollback, removal."""
+"""Upkeep of Iceberg tables between landings, with a real Spark: expiry, compaction, rollback, removal."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def name() -> str:
 
 @pytest.fixture
 def table(spark: SparkSession, name: str) -> IcebergTable:
-    """One that the first landing will create."""
+    """Return a table that the first landing will create."""
     table = IcebergTable(name)
     table.open(spark)
     return table

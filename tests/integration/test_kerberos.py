@@ -31,7 +31,7 @@ def topic(real_kafka_secured: RealKafka) -> str:
 
 @pytest.fixture
 def _machine(real_kafka_secured: RealKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This machine belongs to the realm, and has no tickets."""
+    """Put this machine into the realm, without tickets."""
     monkeypatch.setenv("KRB5_CONFIG", security(real_kafka_secured).realm.krb5_conf)
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path / 'tickets'}")
     monkeypatch.delenv("KRB5_CLIENT_KTNAME", raising=False)

@@ -1,4 +1,4 @@
-"""What `/metrics` and the page say of landings while the sink lands through a real Spark, held against the table."""
+"""Landing figures of `/metrics` and the page, compared with the table, while a sink lands through a real Spark."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def numbers(frame: DataFrame) -> DataFrame:
 
 
 class Metrics:
-    """As they are served at a URL."""
+    """The metrics at a URL."""
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -66,7 +66,7 @@ async def landing(directory: Path, cluster: EmbeddedCluster) -> AsyncIterator[Ru
 
 
 def landed(directory: Path) -> Counter[tuple[int, int]]:
-    """How often each record is in the table."""
+    """Return the number of rows of each record in the table."""
     found: Counter[tuple[int, int]] = Counter()
     for file in files("parquet", directory / "landed"):
         table = pq.read_table(file, columns=["partition", "offset"])

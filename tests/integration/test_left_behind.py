@@ -19,7 +19,7 @@ STALE = 97
 
 @pytest.fixture
 def temporary(tmp_path: Path) -> Path:
-    """What the services of this test have in place of /tmp."""
+    """Return a directory that the services of this test use in place of /tmp."""
     (place := tmp_path / "a place of its own").mkdir()
     return place
 

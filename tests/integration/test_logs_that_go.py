@@ -35,7 +35,7 @@ LITTLE: dict[str, Any] = {"fetch_max_partition_bytes": 1000, "channel_buffer_fet
 
 
 def put(kafka: RealKafka, topic: str, count: int) -> None:
-    """So many records into partitions 0 and 1, each a batch of its own."""
+    """Produce `count` records to each of partitions 0 and 1, each in a batch of its own."""
     records = [{"value": b"%d" % n * 100, "partition": number} for n in range(count) for number in (0, 1)]
     send(kafka, topic, records, batch_num_messages=1)
 

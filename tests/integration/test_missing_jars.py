@@ -36,7 +36,7 @@ async def landing(directory: Path, table: str, conf: dict[str, str]) -> AsyncIte
 
 
 async def refused(running: Running) -> str:
-    """What it says when it has ended with exit code 2, which must be all in a few lines, without any stack."""
+    """Return the output at exit code 2, which must be a few lines without any stack."""
     assert await running.process.wait() == 2, running.stderr
     assert "\tat " not in running.stderr
     assert "Caused by" not in running.stderr

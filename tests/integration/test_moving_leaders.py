@@ -59,7 +59,7 @@ Seen: 0.1 s.
 
 
 def around(first: int, count: int) -> list[int]:
-    """So many brokers, from one on."""
+    """Return `count` brokers, starting with `first`."""
     return [BROKERS[(first + n) % len(BROKERS)] for n in range(count)]
 
 
@@ -143,14 +143,14 @@ async def kill_coordinator(kafka: RealKafka, topic: str, reading: Reading, usual
 
 
 def longest(silences: Mapping[int, float], *groups: Collection[int]) -> list[float]:
-    """Of each group of partitions."""
+    """Return the longest silence of each group of partitions."""
     return [max(silences[number] for number in numbers) for numbers in groups]
 
 
 async def check_waits(
     reading: Reading, since: float, usual: Usual, led: Collection[int], neighbours: Collection[int]
 ) -> None:
-    """How long what was acknowledged waited to be read: of what the broker led, and of the others."""
+    """Check how long acknowledged records waited to be read: those that the broker led, and the others."""
     ours = await reading.slowest_since(since + LAST_WORDS_SECONDS, SETTLE_SECONDS, led)
     theirs = await reading.slowest_since(since, SETTLE_SECONDS, neighbours)
     print(f"of which ours: {ours:.1f} s at the most for what it led, else {theirs:.2f} s (usual: {usual.wait:.2f} s)")

@@ -53,7 +53,7 @@ async def work(bootstrap: Sequence[str], group: str, **options: Any) -> None:
 
 
 async def offsets_log(bootstrap: Sequence[str]) -> tuple[list[Any], list[Any]]:
-    """What happens to the groups, and what Kafka's tool then shows of their log: of offsets, and of groups."""
+    """Work on the groups, and return the records of offsets and of groups that Kafka's tool shows."""
     async with GroupAdmin(bootstrap, Config(), lambda event: None) as admin:
         await work(bootstrap, COMES_AND_GOES)
         await admin.delete_offsets(COMES_AND_GOES, [TopicPartition(TOPIC, 1)])

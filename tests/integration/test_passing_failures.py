@@ -27,7 +27,7 @@ async def ends_in_order(service: Service) -> None:
 @pytest.mark.parametrize("after", [0.3, 2.0, 4.0])
 @pytest.mark.parametrize("spark", ['master = "local[2]"', SHARED], ids=["own", "shared"])
 async def test_fault_64_jvm_killed_while_it_starts_is_started_again(tmp_path: Path, after: float, spark: str) -> None:
-    """As by the kernel, out of memory."""
+    """The kernel kills processes like this when memory runs out."""
     async with spark_service(tmp_path, spark=spark, workers=2 if "share" in spark else 1) as service:
         await service.until(lambda: bool(service.jvms()))
         (jvm,) = service.jvms()

@@ -42,7 +42,7 @@ def children(pid: int) -> list[int]:
 
 
 def state(pid: int) -> str:
-    """As /proc tells it: Z for a zombie."""
+    """Return the process state from /proc: Z for a zombie."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 

@@ -48,7 +48,7 @@ def times(frame: Any) -> Counter[int]:
 
 
 def has_moved(error: Exception) -> bool:
-    """Whether Spark says that a file is not there any more."""
+    """Return whether Spark reports a missing file."""
     text = text_of(error) or ""
     return any(word in text for word in ("FILE_NOT_EXIST", "does not exist", "PATH_NOT_FOUND", "FileNotFoundException"))
 
@@ -144,7 +144,7 @@ def test_fault_63_spark_and_delta_rs_see_each_row_of_delta_once(spark: Any, tmp_
 
 
 def test_fault_63_table_that_delta_rs_has_compacted_lands_on(spark: Any, tmp_path: Path) -> None:
-    """Not beside members on a plain file system, where two who commit at once can lose a commit (docs/tables.md)."""
+    """Members must be stopped on a plain file system, where two concurrent commits can lose one (docs/tables.md)."""
     path = str(tmp_path / "table")
     table = DeltaTable(path)
     table.open(spark)

@@ -146,7 +146,7 @@ async def test_transactional_producer_commits_as_the_session_and_is_fenced_by_ea
     handler = Recorder()
 
     def commit(offset: int, identity: GroupMetadata) -> None:
-        """By kafka-python's producer, since its ConsumerGroupMetadata can be made of what another client knows."""
+        """Commit by kafka-python's producer: its ConsumerGroupMetadata can be made from another client's identity."""
         producer = kafka.KafkaProducer(
             bootstrap_servers=real_kafka_any.bootstrap_servers, transactional_id=f"{topic}-{offset}"
         )

@@ -31,7 +31,7 @@ def real_kafka_3_in_racks(tmp_path_factory: pytest.TempPathFactory, real_kafka_3
 
 
 def for_kafka_3(transcript: Transcript, profile: str) -> bool:
-    """What Kafka 3.9 is asked: about groups in few versions, and on one broker; about logs in all that it speaks."""
+    """Return whether Kafka 3.9 plays it: groups in few versions, on one broker; logs in all versions that it has."""
     if transcript.topics:
         return profile not in NOT_BEFORE_4
     return profile in ("lowest", "3.9") and transcript.brokers == 1

@@ -90,7 +90,7 @@ class Running:
 
     @property
     def log(self) -> list[dict[str, Any]]:
-        """Of a service whose log is JSON; nothing else may be on its stderr."""
+        """Return the log lines of a service that logs JSON; nothing else may be on its stderr."""
         return [json.loads(line) for line in self.stderr.splitlines()]
 
     async def until(self, condition: Callable[[Running], bool]) -> None:

@@ -44,7 +44,7 @@ class Users(dict[str, str]):
 
 @attrs.frozen
 class Refused:
-    """What came of a run."""
+    """The outcome of a run."""
 
     running: Running
     looks: int
@@ -89,7 +89,7 @@ async def refused(directory: Path, *arguments: str, mechanism: str = "PLAIN", se
 
 
 def one_error(running: Running, *parts: str) -> None:
-    """It has said one thing that is an error, in a line that has these parts."""
+    """Check that the service has printed exactly one error, in a line that has these parts."""
     (line,) = [line for line in running.stderr.splitlines() if "error" in line.lower()]
     assert line.startswith("sarameya: error: ")
     for part in parts:

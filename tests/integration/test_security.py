@@ -296,7 +296,7 @@ _CONNECTIONS = 4
 
 
 class TestAuthorization:
-    """What ACLs forbid is told with what is missing, and ends `consume`."""
+    """An operation that ACLs forbid names the missing permission, and ends `consume`."""
 
     async def test_topic_that_is_for_others(self, real_kafka_secured: RealKafka) -> None:
         topic = real_kafka_secured.create_topic("for-alice", 1)

@@ -65,7 +65,7 @@ def reasons(bad: Any) -> dict[int, str]:
 
 
 def fails(frame: Any) -> str:
-    """What computing the frame fails with."""
+    """Return the error of computing the frame."""
     with pytest.raises(Exception, match=r".") as raised:
         frame.collect()
     return str(raised.value)

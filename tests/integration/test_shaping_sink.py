@@ -1,5 +1,7 @@
-"""From Confluent's serializer to rows of a table, by nothing but an app file's options: Apache Kafka, a schema
-registry, Spark, and all that may be in a topic."""
+"""Confluent's serializer to rows of a table, by the options of an app file alone.
+
+Uses Apache Kafka, a schema registry, Spark, and everything that may be in a topic.
+"""
 
 from __future__ import annotations
 

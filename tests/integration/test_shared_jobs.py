@@ -1,4 +1,4 @@
-"""How Spark writes landings, a Delta table's too where it has the only driver: in one job, with as many tasks."""
+"""Spark jobs of landings, also into a Delta table with a single driver: one job, with one task for each landing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def test_landings_that_share_a_job_have_a_task_each(
     spark: SparkSession, tmp_path: Path, kind: type[ParquetTable] | type[DeltaTable]
 ) -> None:
-    """Not one for all, as the union of frames of one partition each is to Spark since 4.1."""
+    """Spark since 4.1 makes one task of the union of frames with one partition each."""
     table = kind(tmp_path / "table")
     table.open(spark)
     keys = [ChainKey("sink", "orders", partition) for partition in range(PARTITIONS)]

@@ -38,7 +38,7 @@ class Service:
 
     @property
     def workers(self) -> list[int]:
-        """Those that were started, dead ones too."""
+        """Return the ids of all started workers, dead ones included."""
         return [int(pid) for pid in re.findall(r"worker \d started \(pid (\d+)\)", self.supervisor.stderr)]
 
     @property

@@ -38,7 +38,7 @@ def jvm_pid() -> int:
 
 @attrs.frozen
 class Jvms:
-    """That this process has started, but for those of other tests, which were there before."""
+    """JVMs that this process has started, without those of earlier tests."""
 
     before: set[int] = attrs.field(factory=lambda: set(children("java")))
 
@@ -322,7 +322,7 @@ def test_jvm_ends_when_its_process_is_killed() -> None:
 def test_jvm_that_dies_between_its_context_and_its_session_leaves_room_for_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As one does that is killed because its start was cancelled."""
+    """A JVM is killed like this when its start is cancelled."""
 
     def die(context: SparkContext) -> None:
         os.kill(jvm_pid(), signal.SIGKILL)

@@ -43,7 +43,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 def hidden_files(path: Path) -> list[Path]:
-    """What is left of landings, beside their links."""
+    """Return the leftovers of landings, beside their links."""
     hidden = path / "_sarameya"
     return [file for place in ("staging", "landing") for file in (hidden / place).rglob("*") if file.is_file()]
 
@@ -91,7 +91,7 @@ async def test_group_lands_its_topic_with_every_record_once(spark: SparkSession,
 
 
 async def test_transform_with_a_python_function_runs_on_spark(spark: SparkSession, tmp_path: Path) -> None:
-    """Also: a path with a space, below directories that Spark would take for hidden."""
+    """The path has a space, and is below directories that Spark would take for hidden."""
     table = ParquetTable(tmp_path / "_data" / ".of mine" / "orders")
     session = FakeSession()
     async with SparkSink(table, transform=values, spark=spark) as sink:
@@ -283,7 +283,7 @@ async def test_rows_that_differ_from_what_the_directory_has_stop_with_what_diffe
 async def test_columns_that_are_added_are_null_in_rows_that_landed_before(
     spark: SparkSession, tmp_path: Path, before_there_were_schemas: bool
 ) -> None:
-    """Of a partitioned directory; also within structs, and once it is compacted."""
+    """Covers partitioned directories, columns within structs, and compacted tables."""
     layout = Layout(partition_by=("day",), evolve_schema=True)
     table = ParquetTable(tmp_path / "orders", layout=layout)
     day = "if(offset % 2 = 0, to_date('2026-01-02'), null) as day"
@@ -330,5 +330,5 @@ async def land(spark: SparkSession, table: ParquetTable, offsets: range, *column
 
 
 def ran(spark: SparkSession) -> int:
-    """How many jobs have run."""
+    """Return the number of jobs so far."""
     return int(spark.sparkContext._jsc.sc().statusStore().jobsList(None).size())

@@ -30,7 +30,7 @@ class Looking(ConsumerGroupHandler):
 
 
 class Manager:
-    """What has been told to it so far, one dict a datagram, and by whom."""
+    """The notifications so far, one dict for each datagram, and their senders."""
 
     def __init__(self, listening: trio.socket.SocketType) -> None:
         self._listening = listening

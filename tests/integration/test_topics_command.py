@@ -31,7 +31,7 @@ async def called(*arguments: str) -> Outcome:
 
 
 def seen(kafka: RealKafka, topic: str) -> int:
-    """How many partitions another administrator sees; 0 without the topic."""
+    """Return the number of partitions that another administrator sees; 0 without the topic."""
     found = kafka.admin().list_topics(timeout=10).topics.get(topic)
     return len(found.partitions) if found else 0
 

@@ -25,7 +25,7 @@ DEADLINE = 60.0
 
 
 def put(kafka: RealKafka, topic: str, what: str, count: int) -> None:
-    """So many records into each partition, acknowledged by the leader alone."""
+    """Produce `count` records to each partition, acknowledged by the leader alone."""
     records = [{"value": b"%s %d" % (what.encode(), n), "partition": number} for n in range(count) for number in (0, 1)]
     send(kafka, topic, records, acks=1)
 

@@ -46,7 +46,7 @@ UNWANTED = re.compile("Traceback|Warning|ERROR|WARNING")
 
 @attrs.define
 class Walk:
-    """One reader, and their terminals."""
+    """A reader of the tutorial, and their terminals."""
 
     directory: Path
     environment: Mapping[str, str]
@@ -133,7 +133,7 @@ class Walk:
 
 
 def matches(text: str, expected: str) -> bool:
-    """Whether the lines that are expected are there, in this order; `...` stands for anything."""
+    """Return whether the expected lines are there, in this order; `...` stands for anything."""
     # Brackets are brackets here.
     pattern = re.sub(r"\[", "[[]", expected).replace("...", "*")
     return fnmatch.fnmatchcase(text, f"*{pattern.strip()}*")
@@ -173,7 +173,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def borrow(distribution: str, packages: Path) -> None:
-    """Have what is installed here in another environment too: all that it has put into its own packages' directory."""
+    """Make an installed distribution available in another environment: everything in its own packages' directory."""
     for part in {path.parts[0] for path in files(distribution) or () if path.parts[0] not in ("..", "__pycache__")}:
         if not (packages / part).exists():  # a namespace, of several distributions
             (packages / part).symlink_to(str(at(distribution).locate_file(part)))
@@ -190,7 +190,7 @@ def test_installation_has_what_the_page_installs_and_nothing_else(installation: 
 
 @pytest.fixture
 def environment(installation: Path) -> dict[str, str]:
-    """As it is once the virtual environment is activated."""
+    """Return the environment after the virtual environment is activated."""
     own = {
         "VIRTUAL_ENV": str(installation),
         "PATH": f"{installation / 'bin'}{os.pathsep}{os.environ['PATH']}",

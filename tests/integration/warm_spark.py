@@ -34,6 +34,6 @@ def warm_spark(conf: Mapping[str, str] | None = None, *, master: str = "local[2]
 
 
 def end_warm_spark() -> None:
-    """For a test that looks at how a JVM is started, or at what this process has."""
+    """Stop the shared Spark, for a test of how a JVM is started, or of the processes that this one has."""
     while _warm:
         _warm.pop().stop()

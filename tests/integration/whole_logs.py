@@ -25,7 +25,7 @@ Records = dict[int, list[Record]]
 
 @attrs.frozen
 class End:
-    """Where reading has come to: the next offset, and where the log ends for committed and for all records."""
+    """The position of a reader, and the log end for committed and for all records."""
 
     position: int
     stable: int
@@ -34,7 +34,7 @@ class End:
 
 @attrs.frozen
 class WasRead:
-    """By partition."""
+    """Records that were read, by partition."""
 
     records: Records
     ends: dict[int, End]
@@ -42,7 +42,7 @@ class WasRead:
 
 @attrs.frozen
 class LogEnds:
-    """Where each log ends for consumers of either level."""
+    """Log ends for consumers of either isolation level."""
 
     stable: dict[int, int]
     high: dict[int, int]

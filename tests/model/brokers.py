@@ -141,7 +141,7 @@ class Brokers:
     # -- requests ------------------------------------------------------------------------------------
 
     def serve(self, node_id: int, request: Request, reply: Reply) -> None:
-        """What a broker does with a request that has arrived. A node that is down says nothing."""
+        """Handle a request that has arrived. A node that is down does not respond."""
         node, body = self.nodes[node_id], request.body
         if not node.is_up:
             return

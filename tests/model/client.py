@@ -1,7 +1,7 @@
-"""One client: the real membership machine, and a pure stand-in for the shell around it (`group/`).
+"""A client: the real membership machine, and a pure stand-in for the shell around it (`group/`).
 
-It does what the shell does, without tasks: sends what the machine wants sent, assigns with the real assignors and the
-real bytes, reads what it is given, takes its time to give up what must be given up, commits, and tells the machine.
+It does what the shell does, without tasks: sends the machine's requests, assigns with the real assignors and the real
+bytes, reads its partitions, takes its time to revoke, commits, and reports to the machine.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Action = Callable[[], None]
 
 
 class Client:
-    """One process with one member. `name` tells it apart; a process that restarts is another client."""
+    """A process with one member. `name` tells it apart; a process that restarts is another client."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class Client:
 
     @property
     def owned(self) -> dict[TopicPartition, int | None]:
-        """What is read, and may be committed."""
+        """Partitions that are read, and may be committed."""
         return self.offsets.positions
 
     @property
@@ -315,7 +315,7 @@ class Client:
         self._watch()
 
     def _watch(self) -> None:
-        """Is there a reason to rebalance: is something else subscribed to, or, for the leader, has a topic grown?"""
+        """Request a rebalance if the subscription has changed or, for the leader, a topic has grown."""
         generation = self.machine.generation
         if self.machine.state is not State.STABLE or generation is None:
             return

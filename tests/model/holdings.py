@@ -1,4 +1,4 @@
-"""What a client owns: taken over, drained, committed, given up, lost. What `group/session_machine` is to a member."""
+"""Partitions that a client owns: assigned, drained, committed, revoked, lost. Stands for `group/session_machine`."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class Claim:
         self._try(self.world.end_of(self, rows, self.position if is_all else self.buffer[len(rows)]), rows)
 
     def stay(self) -> None:
-        """Nothing has come for a while: a table that forgets is reminded of where the chain ends."""
+        """Restate the head, since nothing has come for a while and the table may forget the end of the chain."""
         head = self.chain.head
         if head is None or self.buffer or self.chain.state is not State.READY or not self.world.restates:
             return
@@ -104,7 +104,7 @@ class Claim:
             self._try(head.to_offset, (), Kind.RESTATED)
 
     def settle(self) -> None:
-        """Also: end the member where the table does not tell any more of what it has landed."""
+        """Settle the last attempt. End the member if the table no longer shows the outcome."""
         if self.chain.state is not State.TRYING:
             return
         since = self.chain.head.number if self.chain.head else 1
@@ -129,8 +129,10 @@ class Claim:
             self.position = max(self.position, behind)
 
     def marked(self) -> CommittedOffset | None:
-        """What may be committed: where nothing is buffered, what lies behind the head is nothing that could be landed.
-        Marks only move forward."""
+        """Return the offset that may be committed. Marks only move forward.
+
+        If nothing is buffered, there is nothing to land between the head and the position.
+        """
         if (head := self.chain.head) is None:
             return None
         self._mark = max(self._mark, head.to_offset if self.buffer else self.position)
@@ -183,7 +185,7 @@ class Pending:
 
 
 def by_reading_back(claim: Claim, found: list[Link]) -> Outcome:
-    """What has become of a try: what the table has."""
+    """Return the outcome of an attempt, according to the table's links."""
     return claim.chain.settle(found).outcome
 
 
@@ -197,7 +199,7 @@ def by_what_was_told(claim: Claim, found: list[Link]) -> Outcome:
 
 
 def by_position(claim: Claim, rows: tuple[int, ...], behind: int) -> int:
-    """Where a link ends that brings these: where what is read next begins."""
+    """Return the end of a link with these rows: the position."""
     return behind
 
 
@@ -265,7 +267,7 @@ class World:
             self.zombies.append(self.members.pop(which % len(self.members)))
 
     def crash(self, member: Member) -> None:
-        """It is gone; what it has sent is still on its way."""
+        """Remove a member. Its requests are still under way."""
         for group in (self.members, self.zombies):
             if member in group:
                 group.remove(member)
@@ -408,11 +410,11 @@ class World:
             raise CommittedUnlandedError(f"{key}: committed {offset}, without {missing}")
 
     def _landed(self, key: ChainKey) -> list[Commit]:
-        """What this group has landed of its own topic."""
+        """Return the commits of this group from its own topic."""
         return [one for one in self.table.commits.get(key, []) if not one.link.origin.is_other(self.origin)]
 
     def check_links(self, key: ChainKey) -> None:
-        """What the links say is what is there."""
+        """Check that the links match the rows."""
         check_chain(commit.link for commit in self.table.commits.get(key, []))
         for commit in self.table.commits.get(key, []):
             link = commit.link

@@ -68,10 +68,10 @@ class Table:
         return True
 
     def forget(self, now: int) -> None:
-        """What is older than RETENTION."""
+        """Forget commits that are older than RETENTION."""
 
     def restore(self, version: int) -> None:
-        """To before the commit of this version."""
+        """Restore the table to the version before this one."""
         for key, commits in self.commits.items():
             del commits[sum(commit.version < version for commit in commits) :]
             self._forgotten[key] = min(self._forgotten.get(key, 0), len(commits))
@@ -79,7 +79,7 @@ class Table:
     # -- what only the model asks --------------------------------------------------------------------
 
     def has_forgotten(self, key: ChainKey, since: int) -> bool:
-        """Whether it does not tell any more of a link that it once had, from that number on."""
+        """Return whether the table has forgotten a link with at least this number."""
         return any(commit.link.number >= since for commit in self.commits.get(key, [])[: self._forgotten.get(key, 0)])
 
     def _remembered(self, key: ChainKey) -> list[Commit]:
@@ -99,7 +99,7 @@ class Forgetting(Table):
 
 
 class Counted(Forgetting):
-    """As Delta: the number of the last link is an application transaction, which stays, and only goes up."""
+    """A table like Delta: the number of the last link is an application transaction, which stays, and only rises."""
 
     def may_append(self, link: Link, waited: int) -> bool:
         commits = self.commits.get(link.key)
@@ -107,9 +107,11 @@ class Counted(Forgetting):
 
 
 class Published(Forgetting):
-    """As Iceberg: a link's number is known to be taken for as long as its snapshot is there. That a chain has begun is
-    a property of the table, and stays. Nobody who has looked sleeps for longer than snapshots are kept, and goes on
-    then: that is the assumption on which it rests."""
+    """A table like Iceberg: a link's number is known to be taken as long as its snapshot exists.
+
+    The existence of a chain is a property of the table, and stays. The protocol relies on one assumption: no process
+    sleeps between looking and appending for longer than snapshots are kept.
+    """
 
     def is_next(self, link: Link) -> bool:
         is_unknown = not self._remembered(link.key) and bool(self.commits.get(link.key))

@@ -13,7 +13,7 @@ from sarameya.protocol.rebalance import decode_assignment, decode_subscription, 
 
 
 class Leading:
-    """What `group/leader.py` is to a member."""
+    """A stand-in for `group/leader.py`."""
 
     def __init__(self, assignors: Sequence[Assignor], layouts: Callable[[], Mapping[str, TopicLayout]]) -> None:
         self.supervises_only = False
@@ -40,12 +40,12 @@ class Leading:
         self.supervises_only = True
 
     def topics_have_changed(self) -> bool:
-        """Whether what was dealt is no longer what there is."""
+        """Return whether the topics have changed since the assignment."""
         layouts = self._layouts()
         return any(layouts[topic].partitions != count for topic, count in self._dealt.items())
 
     def decode(self, generation: Generation, assignment: bytes) -> Mapping[str, tuple[int, ...]]:
-        """What this member was given, which its assignor is told, too."""
+        """Decode this member's assignment, and pass it to its assignor."""
         decoded, user_data = decode_assignment(assignment)
         self._assignors[generation.protocol].on_assignment(decoded, user_data, generation.id)
         return decoded

@@ -22,7 +22,10 @@ NO_ANSWER = "no answer in time"
 
 @attrs.frozen(slots=True, eq=False)
 class Request:
-    """What one client asks of one broker, and whom to tell: one of the two, exactly once, unless the client dies."""
+    """A request of one client to one broker, with two callbacks.
+
+    Exactly one is called, once, unless the client dies.
+    """
 
     body: Any
     timeout: float
@@ -31,7 +34,7 @@ class Request:
 
 
 class Pipe(Generic[T]):
-    """One direction of a connection: in order, after a latency, unless it is stalled or cut."""
+    """A direction of a connection: delivers in order, after a latency, unless it is stalled or cut."""
 
     def __init__(self, scheduler: Scheduler, latency: float, deliver: Callable[[T], None]) -> None:
         self._scheduler = scheduler
@@ -68,7 +71,7 @@ class Pipe(Generic[T]):
 
 
 class Connection:
-    """One connection of one client to one node, `latency` seconds away.
+    """A connection of one client to one node, `latency` seconds away.
 
     `serve` is the broker's: it takes a request and replies, once. `run_on_client` runs something in the client.
     """

@@ -21,7 +21,7 @@ Ask = Callable[[int, Body, Callable[[Any], None], Callable[[str], None]], None]
 
 
 class Offsets:
-    """Where each partition is read that is owned, and how far that is committed. One request of each kind at a time."""
+    """Positions and committed offsets of the owned partitions. At most one request of each kind is under way."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Offsets:
         self._is_committing = self._is_fetching = False
 
     def dirty(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Those of the partitions that are read, and read further than is committed."""
+        """Return the positions of those partitions that were read beyond their committed offset."""
         positions = {tp: position for tp in partitions if (position := self.positions.get(tp)) is not None}
         return {tp: position for tp, position in positions.items() if position != self._committed[tp]}
 

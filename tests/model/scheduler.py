@@ -38,7 +38,7 @@ class Scheduler:
         return timer
 
     def next_deadline(self) -> float | None:
-        """When the next thing happens; None if nothing waits."""
+        """Return the time of the next action; None if none waits."""
         while self._heap and self._heap[0][2].action is None:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None

@@ -280,7 +280,7 @@ class SessionWalk:
         self.is_awake = False
 
     def _begin_job(self) -> None:
-        """As the runner does: one at a time, and none between the end and `TasksEnded`."""
+        """Begin a job as the runner does: one at a time, and none between the end and `TasksEnded`."""
         machine = self.machine
         if self.job is not None or (machine.is_ending and not self.tasks_ended):
             return

@@ -1,4 +1,4 @@
-"""What one client knows of the world around it, and the seconds it goes by."""
+"""The world around a client, as the client knows it, and its timing in seconds."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def step(**strategies: Any) -> Callable[[Step], Step]:
 
 
 class GroupModel(RuleBasedStateMachine):
-    """What may happen to a group."""
+    """Events that may happen to a group."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -154,7 +154,7 @@ class GroupModel(RuleBasedStateMachine):
             self.start(wait=0.0, spec=spec)
 
     def client(self, index: int) -> Client | None:
-        """One of those that live; None only while nobody does."""
+        """Return a live client; None if there is none."""
         clients = self.world.clients
         return clients[index % len(clients)] if clients else None
 

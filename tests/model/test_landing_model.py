@@ -284,7 +284,7 @@ class Unlooked(Published):
 
 
 class Forgetful(Published):
-    """Nothing stays of a chain whose links are forgotten: it is taken for one that has not begun."""
+    """A table that forgets a chain with its links: the chain then looks as if it did not exist yet."""
 
     def head(self, key: ChainKey) -> Link | None:
         remembered = self._remembered(key)
@@ -295,7 +295,7 @@ class Forgetful(Published):
 
 
 def _does(damage: type[AssertionError], world: Callable[[], World]) -> Callable[[list[Step]], bool]:
-    """Whether a schedule ends with this damage, and nothing else that a chain's own checks may have noticed before."""
+    """Return a check whether a schedule ends with this damage, before a chain's own checks notice another."""
 
     def check(schedule: list[Step]) -> bool:
         try:

@@ -23,7 +23,7 @@ Offsets = st.builds(CommittedOffset, st.integers(0, 6), st.sampled_from(["", "no
 
 
 class LedgerModel(RuleBasedStateMachine):
-    """One session's ledger, the group's commits, and one commit on the wire at a time, as the offset manager has it."""
+    """The ledger of one session, the group's commits, and at most one commit under way, as in the offset manager."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class LedgerModel(RuleBasedStateMachine):
             self.marks[partition] = offset if moves else mark
 
     def _moved(self, said: bool, moves: bool) -> bool:
-        """Whether what the ledger said is right, and whether whoever wanted to know of the next move was told once."""
+        """Return whether the ledger's result is right, and a waiting caller was notified exactly once."""
         told, self.is_told = self.is_told, 0
         wanted, self.wants_to_be_told = self.wants_to_be_told, self.wants_to_be_told and not moves
         return said == moves and told == (wanted and moves)

@@ -70,7 +70,7 @@ class Wire:
             connection.send(Request(body, timeout, answered, failed))
 
     def connections(self, node_id: int | None = None) -> list[Connection]:
-        """Those that are open; those to one node alone, if one is named."""
+        """Return the open connections; only those to one node, if one is given."""
         return [
             connection
             for (to, _), connection in self._connections.items()
@@ -117,7 +117,7 @@ def request_of(
 def supported(
     command: SendJoin, topics: tuple[str, ...], assignors: Iterable[Assignor]
 ) -> tuple[SupportedProtocol, ...]:
-    """What the member says of itself under each of its assignors."""
+    """Return the member's metadata under each of its assignors."""
     return tuple(
         SupportedProtocol(
             assignor.name,

@@ -25,7 +25,7 @@ from tests.model.surroundings import Timing
 
 
 class World:
-    """One group and everybody who has to do with it. `clients` are those that are neither gone nor have failed."""
+    """A group and all its participants. `clients` are those that have neither left nor failed."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class World:
         return client
 
     def start_again(self, client: Client, seconds: float) -> None:
-        """In so many seconds, start a process as that one was."""
+        """Start a process like that one in `seconds` seconds."""
         self.returning += 1
 
         def start() -> None:
@@ -149,7 +149,7 @@ class World:
                 assert not both_count, f"{one} and {other} own {sorted(both)}, and the group has both"
 
     def _check_commit(self, request: CommitRequest, group: ClassicGroup) -> None:
-        """What the coordinator has taken is of its generation, and from whom it has assigned it to, if to anybody."""
+        """Check that an accepted commit is of the current generation, and from the assigned member."""
         self.commits += 1
         assert request.generation == group.generation
         assert request.member_id in group.members
@@ -212,7 +212,7 @@ class World:
             client.thaw()
 
     def is_settled(self) -> bool:
-        """Whether every live client is Stable in the group's generation, and together they own all, each once."""
+        """Return whether every live client is stable in the group's generation, and each partition has one owner."""
         group, clients = self.brokers.group, self.clients
         if self.returning:
             return False
@@ -259,12 +259,12 @@ def _id(client: Client) -> int | None:
 
 
 def assigned(member: ClassicGroupMember) -> list[TopicPartition]:
-    """What the leader has given to a member, as the coordinator keeps it."""
+    """Return the member's assignment, as the coordinator keeps it."""
     return topic_partitions(decode_assignment(member.assignment)[0])
 
 
 def counts(group: ClassicGroup, client: Client) -> bool:
-    """Whether the coordinator counts on this very process, and it is up to date.
+    """Return whether the coordinator counts on this very process, and it is up to date.
 
     A static member may be late for a round (its session decides, KIP-345); meanwhile others may have what it owns.
     """
@@ -274,7 +274,10 @@ def counts(group: ClassicGroup, client: Client) -> bool:
 
 
 def owns(client: Client) -> Set[TopicPartition]:
-    """What others may not own; of a static member, which may have been late, not what it is just giving up."""
+    """Return the partitions that others may not own.
+
+    A static member may have been late, so its revoked ones do not count.
+    """
     late = client.holdings.ending if client.instance_id is not None else None
     return client.owned.keys() - (late.partitions if late is not None else set())
 

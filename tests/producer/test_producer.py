@@ -206,7 +206,7 @@ async def test_broker_that_hangs_does_not_hold_up_the_others(autojump_clock: Moc
 
 
 async def test_log_that_was_cut_is_written_on_under_the_next_epoch(autojump_clock: MockClock) -> None:
-    """As after an unclean election: the broker misses sequences that it has acknowledged."""
+    """After an unclean election the broker misses sequences that it has acknowledged."""
     async with memory_cluster({"orders": 1}) as cluster, producing(cluster) as sent:
         for value in (b"a", b"b", b"c"):
             await sent.send(value)

@@ -26,7 +26,7 @@ class Received:
 
 @contextmanager
 def collector_listening() -> Iterator[Received]:
-    """For the length of the block."""
+    """Run a collector for the length of the block."""
     received = Received()
 
     class Handler(BaseHTTPRequestHandler):
@@ -43,7 +43,7 @@ def collector_listening() -> Iterator[Received]:
             self.end_headers()
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = Thread(target=server.serve_forever)

@@ -293,7 +293,7 @@ def test_environment_says_who_tells(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_process_is_an_instance_of_its_own_wherever_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In containers each may be process 1, and several of one machine's network have its name."""
+    """Each container may have a process 1, and several containers may share a host name."""
     monkeypatch.setattr("os.getpid", lambda: 1)
     first, second = identity("g"), identity("g")
     assert first.pop("service.instance.id") != second.pop("service.instance.id")

@@ -1,4 +1,4 @@
-"""What is public is what tests/api.txt says, and the text changes with whatever a user could notice."""
+"""Public names are those of tests/api.txt, and the text changes with everything that users could notice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What requests are answered, by Apache Kafka and by the embedded broker: one suite of transcripts for both.
+"""Responses of Apache Kafka and of the embedded broker: one suite of transcripts for both.
 
 A transcript is data: steps by named connections, each a request, right or wrong, or something that happens to the
 cluster (`script`). Those about groups are written by `verbs`, those about logs by `log_verbs` and `batches`, all of

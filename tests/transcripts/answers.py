@@ -54,7 +54,7 @@ _BYTES = {READS_ORDERS: "<reads orders>"}
 
 
 class Names:
-    """What the ids of one play are called. Ids are learnt all through the play; ask when it is over."""
+    """Names for the ids of one play. Ids are learnt all through the play, so use them after its end."""
 
     def __init__(self, group: str) -> None:
         self._group = group
@@ -112,7 +112,7 @@ class Names:
         return {**said, "host": "<its host>", "port": "<its port>"} if is_right else said
 
     def is_group(self, text: str) -> bool:
-        """Whether it is the id of one of the play's groups."""
+        """Return whether it is the id of one of the play's groups."""
         return text == self._group or text.startswith(f"{self._group}-")
 
     def of(self, text: str) -> str:
@@ -197,7 +197,7 @@ ABSENT = "absent"
 
 
 def compare(expected: Plain, actual: Plain) -> list[tuple[str, Plain, Plain]]:
-    """Where two answers differ: (dotted path, expected, actual) for each field, ABSENT where one has none.
+    """Return the differences of two answers: (dotted path, expected, actual) for each field, ABSENT if one has none.
 
     Elements of arrays are found by their name, so that a missing one shifts no others. Of an answer and none ("held")
     it is said at the path "" only that they differ, and by the answer's error code.

@@ -24,7 +24,7 @@ _LONG = 20
 
 @attrs.frozen
 class Batch:
-    """One v2 batch, encoded when the play knows who its producer is."""
+    """A v2 batch, encoded once the play knows its producer."""
 
     values: tuple[bytes, ...]
     times: tuple[int, ...]

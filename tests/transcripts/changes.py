@@ -1,6 +1,6 @@
-"""What happens to a cluster in the middle of a play: leaders move, logs lose their heads, transactions end. Trio.
+"""Changes of a cluster in the middle of a play: leaders move, log starts rise, transactions end. Trio.
 
-One set of `Changes` for any Kafka, over the wire, and one for the embedded broker, by its controls.
+There are two `Changes`: one for any Kafka, over the wire, and one for the embedded broker, by its controls.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class EmbeddedChanges:
 
 @attrs.define
 class _Transaction:
-    """What a transactional producer knows."""
+    """State of a transactional producer."""
 
     producer_id: int
     epoch: int
@@ -115,7 +115,7 @@ class LiveChanges:
             await self.ask(node_id, request(ElectLeadersRequest, 1, **elected, timeout_ms=_TIMEOUT_MS))
 
     async def _is_led(self, topic: str, partition: int, leader: int) -> bool:
-        """Whether each broker knows its part: the leader answers, all others refuse."""
+        """Return whether each broker knows its role: the leader responds, all others refuse."""
         told = {node_id: await self._latest(topic, partition, node_id) for node_id in self.node_ids}
         codes = {node_id: latest.error_code for node_id, latest in told.items()}
         return codes.pop(leader) == ErrorCode.NONE and set(codes.values()) <= {ErrorCode.NOT_LEADER_OR_FOLLOWER}

@@ -20,7 +20,7 @@ HUNG_UP = "hung up"
 
 @attrs.define(slots=True, eq=False)
 class Connection:
-    """One named client's connection. It waits for one answer at a time."""
+    """A named client's connection. It waits for one response at a time."""
 
     name: str
     client: WireClient
@@ -45,7 +45,7 @@ class Connection:
 
 
 class Connections:
-    """By the client's name, one to each broker that it asks something. They live as long as the nursery."""
+    """Connections by client name, one to each broker that the client uses. They live as long as the nursery."""
 
     def __init__(self, stage: Stage, nursery: trio.Nursery) -> None:
         self._stage = stage

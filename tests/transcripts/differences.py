@@ -1,4 +1,4 @@
-"""Where a broker answers otherwise than Apache Kafka 4.1, on purpose or by its age: each with its reason.
+"""Responses that differ from Apache Kafka 4.1's, on purpose or by a broker's age: each with its reason.
 
 The patterns are those of `fnmatch`. A row that matches no difference any more is an error as well, and
 so is a transcript that was to be played and was not.
@@ -49,7 +49,7 @@ def assert_as_recorded(broker: str, kafka: Plays, here: Plays) -> None:
 
 
 def complaints(broker: str, kafka: Plays, here: Plays) -> list[str]:
-    """What is wrong with a broker's answers: differences that are not known, and known ones that are none.
+    """Return the faults of a broker's answers: unknown differences, and known ones that do not occur.
 
     `kafka` has the plays that were to be played, `here` those that were.
     """

@@ -1,4 +1,4 @@
-"""What a known difference between two brokers' answers is. The rows are in `known_groups` and `known_logs`."""
+"""A known difference between two brokers' answers. The rows are in `known_groups` and `known_logs`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Known:
 
 @attrs.frozen
 class Found:
-    """One field of one answer that differs."""
+    """A field of one answer that differs."""
 
     transcript: str
     profile: str

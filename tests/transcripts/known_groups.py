@@ -1,4 +1,4 @@
-"""Where brokers answer group requests otherwise than Apache Kafka 4.1, on purpose or by their age, and why."""
+"""Responses to group requests that differ from Apache Kafka 4.1's, on purpose or by a broker's age, with the reason."""
 
 from __future__ import annotations
 

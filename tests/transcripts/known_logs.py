@@ -1,4 +1,7 @@
-"""Where brokers answer requests about logs otherwise than Apache Kafka 4.1, on purpose or by their age, and why."""
+"""Responses to requests about logs that differ from Apache Kafka 4.1's, on purpose or by a broker's age.
+
+Each row has its reason.
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ MIB = 1 << 20
 
 
 def produce(by: str, *values: str, to: Mapping[Partition, Any] | None = None, **fields: Any) -> Ask:
-    """One batch of `values` for `ORDERS`, or what `to` has for each partition: bytes, a batch or several."""
+    """Produce one batch of `values` to `ORDERS`, or what `to` has for each partition: bytes, a batch or several."""
     where = {name: fields.pop(name) for name in ("broker", "version") if name in fields}
     wanted = {ORDERS: batch(*values)} if to is None else to
     topics = _by_topic(
@@ -83,7 +83,7 @@ def epoch_end(by: str, *epochs: int, of: Iterable[Partition] = (ORDERS,), curren
 
 @attrs.frozen
 class At:
-    """What a fetch says of a partition."""
+    """A partition's fields in a fetch."""
 
     offset: int
     epoch: int = -1

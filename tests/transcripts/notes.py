@@ -1,4 +1,4 @@
-"""What the clients of one play have been told: ids, generations, epochs. It fills in the placeholders of requests."""
+"""Notes of a play's clients: ids, generations, epochs. They fill in the placeholders of requests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NOBODY = uuid.UUID("00000000-0000-4000-8000-00000000dead")
 
 @attrs.define(slots=True)
 class _Client:
-    """What a client knows of itself: of its membership, as a producer, as a reader."""
+    """State of a client: as a member, as a producer, as a reader."""
 
     ids: list[str] = attrs.field(factory=list)
     generation: int = -1
@@ -44,7 +44,7 @@ class _Client:
 
 
 class Notes:
-    """Of the play `name`, after which its groups and topics are called."""
+    """Notes of the play `name`, after which its groups and topics are called."""
 
     def __init__(self, name: str) -> None:
         self.group = name
@@ -111,7 +111,7 @@ class Notes:
     # Answers
 
     def learn(self, by: str, answer: Any) -> None:
-        """What the client is told by an answer."""
+        """Note the facts that a response tells the client."""
         if isinstance(answer, JoinGroupResponse):
             self._learn_join(by, answer)
         elif isinstance(answer, InitProducerIdResponse) and answer.error_code == ErrorCode.NONE:

@@ -160,7 +160,7 @@ class _Play:
             self._other = next(broker for broker in brokers if broker != self._coordinator)
 
     def forget_answers(self) -> None:
-        """What follows is what the transcript is about."""
+        """Drop the answers so far: the transcript is about those that follow."""
         self._answers.clear()
         self._labels.clear()
 
@@ -280,7 +280,7 @@ class _Play:
         return _Sight(group.group_state, [member.member_id for member in group.members])
 
     async def _name_coordinators(self, answer: Any, groups: list[str]) -> None:
-        """Where the answer names the broker it should, whole and right, say so in place of ids and addresses."""
+        """Replace ids and addresses by a word, if the answer names the right broker."""
         for found in answer.coordinators or [answer]:
             leader = await self._stage.offsets_leader(found.key if answer.coordinators else groups[0])
             if (found.node_id, found.host, found.port) == leader:

@@ -1,4 +1,4 @@
-"""What a transcript is made of: steps, and the placeholders in their fields. Data only; `player` plays it.
+"""The parts of a transcript: steps, and the placeholders in their fields. Data only; `player` plays it.
 
 A transcript's connections have names ("a", "b"), which are their client ids too. A step asks something by one of them,
 or changes the cluster; fields may hold placeholders for what only the play knows: member ids, generations, ids of
@@ -196,5 +196,5 @@ class Transcript:
 
     @property
     def sleeps(self) -> bool:
-        """Whether it depends on time."""
+        """True if the transcript depends on time."""
         return any(isinstance(step, Sleep) for step in self.steps)

@@ -114,7 +114,7 @@ class Stage:
                 await trio.sleep(_RETRY_SECONDS)
 
     async def ask(self, node_id: int, ask: Any) -> Any:
-        """One request to one broker, by a connection of its own."""
+        """Send one request to one broker, on a new connection."""
         async with self.client(*self.broker(node_id)[1:]) as client:
             return await client.ask(ask)
 
@@ -130,7 +130,7 @@ class Stage:
         return {t.name: t.topic_id for t in told}
 
     async def _serves(self, node_id: int, led: Mapping[str, Sequence[int]]) -> bool:
-        """Whether the broker answers as the leader of these partitions: it hears of them a moment after it tells."""
+        """Return whether the broker responds as the leader of these partitions. A broker learns that with a delay."""
         topics = [
             {"name": name, "partitions": [{"partition_index": number, "timestamp": -1} for number in numbers]}
             for name, numbers in led.items()
@@ -144,7 +144,7 @@ class Stage:
         return {p.partition_index: p.leader_id for p in found.partitions}
 
     async def meet_brokers(self) -> Stage:
-        """This stage with its `brokers` filled in."""
+        """Return this stage with its `brokers` filled in."""
         found = (await self._metadata([])).brokers
         return attrs.evolve(self, brokers=tuple(sorted(Broker(b.node_id, b.host, b.port) for b in found)))
 
@@ -249,7 +249,7 @@ async def _coordinates_transactions(stage: Stage) -> bool:
 
 
 def _topic(name: str, partitions: int, node_ids: Sequence[int]) -> Mapping[str, Any]:
-    """What CreateTopics wants."""
+    """Return a topic in the form of CreateTopics."""
     count = len(node_ids)
     replicas = [[node_ids[(number + n) % count] for n in range(count)] for number in range(partitions)]
     return {

@@ -72,7 +72,7 @@ def join(
     comes_back: bool = False,
     **where: bool,
 ) -> Ask:
-    """One JoinGroup, with the latest member id of the connection. Protocols without bytes read the topic orders."""
+    """Send a JoinGroup, with the latest member id of the connection. Protocols without bytes read the topic orders."""
     if not isinstance(protocols, Mapping):
         protocols = dict.fromkeys(protocols, READS_ORDERS)
     fields = {
@@ -132,7 +132,7 @@ def heartbeat(
 
 
 def leaver(member: Any = "", instance: str | None = None) -> Mapping[str, Any]:
-    """One of those a LeaveGroup names from version 3 on."""
+    """Return a member to remove, as LeaveGroup names it from version 3 on."""
     return {"member_id": member, "group_instance_id": instance, "reason": "transcript"}
 
 

@@ -1,4 +1,4 @@
-"""Which API versions a play speaks: those of a client of some age, one version an API.
+"""API versions of a play: those of a client of some age, one version for each API.
 
 Every step of a play speaks its API in the profile's version, as a real client does. The profiles are where the group
 protocol changes its meaning or its shape (between two of them only fields were renumbered), and each version of what
@@ -110,12 +110,12 @@ TYPICAL = ("lowest", "2.1", "3.9")
 
 
 def since(name: str) -> tuple[str, ...]:
-    """Of groups, the profiles from this one on."""
+    """Return the group profiles from this one on."""
     return ALL[ALL.index(name) :]
 
 
 def every(api: Api, first: int = 0, last: int = 99) -> tuple[str, ...]:
-    """Of logs, a profile for each version of an API, from `first` to `last`, that Kafka 4.1 speaks."""
+    """Return a log profile for each version of an API that Kafka 4.1 speaks, from `first` to `last`."""
     names = list(_LOGS)[list(_LOGS).index("lowest") :]
     by_version = {PROFILES[name][api]: name for name in reversed(names)}
     return tuple(by_version[version] for version in sorted(by_version) if first <= version <= last)

@@ -20,7 +20,7 @@ def result(name: str, *rates: float, failures: tuple[str, ...] = (), is_ours: bo
 
 
 def table(*results: Result, goal: Goal | None = None, bound: Goal | None = None) -> Table:
-    """With ratios of rates; `goal` is for ours / theirs, `bound` for the seconds of ours."""
+    """Return a table with ratios of rates; `goal` is for ours / theirs, `bound` for our seconds."""
     return Table(
         title="200 B",
         columns=COLUMNS,

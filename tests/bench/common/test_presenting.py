@@ -1,4 +1,4 @@
-"""What every bench does with its tables."""
+"""Tables of the benches as text."""
 
 from __future__ import annotations
 

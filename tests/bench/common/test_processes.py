@@ -1,4 +1,4 @@
-"""What a process takes, by what this one takes itself."""
+"""Resources of a process, measured on this one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs come to."""
+"""Results of runs."""
 
 from __future__ import annotations
 

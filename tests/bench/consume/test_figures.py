@@ -1,4 +1,4 @@
-"""What runs come to: what counts, figures, goals."""
+"""Results of runs: the ones that count, figures, goals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who competes after the first combination."""
+"""Contenders after the first combination."""
 
 from __future__ import annotations
 

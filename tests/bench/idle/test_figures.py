@@ -1,4 +1,4 @@
-"""What a quiet member takes a second."""
+"""Costs of an idle member per second."""
 
 from __future__ import annotations
 

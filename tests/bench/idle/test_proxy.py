@@ -1,4 +1,4 @@
-"""What passes a proxy, and what it says of it."""
+"""Traffic through a proxy, and its counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What landings come to."""
+"""Figures of landing runs."""
 
 from __future__ import annotations
 

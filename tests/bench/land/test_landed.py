@@ -1,4 +1,4 @@
-"""What is read of a table, and what it is held to."""
+"""Content of a landed table, and the checks on it."""
 
 from __future__ import annotations
 

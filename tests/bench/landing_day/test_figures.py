@@ -1,4 +1,4 @@
-"""What a landing day came to."""
+"""Figures of a landing day."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a table has come, asked from outside."""
+"""Progress of a table, observed from outside."""
 
 from __future__ import annotations
 

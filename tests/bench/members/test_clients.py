@@ -1,4 +1,4 @@
-"""Who competes, and the command of each."""
+"""Contenders, and the command of each."""
 
 from __future__ import annotations
 

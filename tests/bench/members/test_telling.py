@@ -1,4 +1,4 @@
-"""What members are told and tell."""
+"""Messages to members, and from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a member's memory did."""
+"""Figures of a member's memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the bench computes from what members told."""
+"""Figures that the bench computes from members' reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What neighbours of a slow partition lose."""
+"""Delay of the neighbours of a slow partition."""
 
 from __future__ import annotations
 

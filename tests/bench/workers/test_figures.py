@@ -1,4 +1,4 @@
-"""What workers have read together."""
+"""Sum of all workers' reads."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class World:
 
 
 def count_rows(rows: Iterable[Row], spans: Sequence[Span]) -> Counts:
-    """What is to be counted, in the simplest way."""
+    """Count rows in the simplest way."""
     found: dict[Span, list[int]] = {}
     strays: dict[tuple[str | None, int | None], list[int | None]] = {}
     for topic, partition, offset in rows:

@@ -15,7 +15,7 @@ KEY = ChainKey("sarameya", "orders", 0)
 
 @pytest.fixture
 def table(tmp_path: Path) -> ParquetTable:
-    """With three links of ten rows."""
+    """Return a table with three links of ten rows."""
     table = ParquetTable(tmp_path / "orders")
     table.open(None)  # type: ignore[arg-type]
     origin = Origin(group="billing")

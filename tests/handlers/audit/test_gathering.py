@@ -1,4 +1,4 @@
-"""What is gathered, and in which order: members that go on landing are no contradiction."""
+"""The facts of an audit, and their order: members that continue to land cause no contradiction."""
 
 from __future__ import annotations
 

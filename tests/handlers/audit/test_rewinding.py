@@ -1,4 +1,4 @@
-"""What a group commits for an older version of its table, and that the next owner's start finds nothing against it."""
+"""The commits of a rewind, and that the next owner can start with them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def plan(
 def test_start_accepts_what_a_rewind_has_committed_wherever_the_table_is_restored_to(
     links: tuple[Link, ...], data: st.DataObject
 ) -> None:
-    """Whether the table is restored already or is yet to be, whatever the group had committed before."""
+    """Holds for a table that is restored already or later, whatever the group had committed before."""
     head = links[-1]
     then = data.draw(st.sampled_from(links))
     before = data.draw(

@@ -1,4 +1,4 @@
-"""What is swept, what is re-stated before, and that nothing that could still be appended is removed."""
+"""Leftovers to sweep, heads to restate before, and that nothing is removed that could still be appended."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ def test_parquet_table_is_swept_and_a_zombie_that_wakes_afterwards_loses(
     put, swept = Manifests.put, []
 
     def sleep_and_put(manifests: Manifests, manifest: Manifest, check: Callable[[], None]) -> bool:
-        """It sleeps at the last moment, two days long; the sweep comes meanwhile."""
+        """Sleep for two days at the last moment; the sweep runs meanwhile."""
         if manifest.link.attempt == links[1].attempt:
             for path in (table.path / "_sarameya" / "landing").rglob("*"):
                 os.utime(path, (time.time() - 2 * DAY,) * 2)

@@ -1,4 +1,4 @@
-"""What is sound is proved; each thing that can be wrong is found, where it is, and nothing else is."""
+"""A sound table is proved. Each possible defect is found in its place, and nothing else is."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Break = Callable[[st.DataObject, World], tuple[World, Found]]
 
 
 def against(facts: Facts, accept: tuple[Code, ...] = ()) -> Found:
-    """What speaks against a proof: code and place."""
+    """Return the code and place of each finding against a proof."""
     return {(finding.code, finding.where) for finding in judge(facts, accept) if finding.counts}
 
 
@@ -85,7 +85,7 @@ def a_row_is_there_twice(data: st.DataObject, world: World) -> tuple[World, Foun
 
 
 def a_row_is_in_anothers_place(data: st.DataObject, world: World) -> tuple[World, Found]:
-    """As many as there should be: only that one is there twice, and one is not."""
+    """Repeat one row and drop another: the number of rows is right."""
     *row, link = a_row(data, world)
     others = [
         other for other in world.rows if other[:2] == tuple(row[:2]) and link.from_offset <= other[2] < link.to_offset
@@ -163,7 +163,7 @@ def the_first_link_is_missing(data: st.DataObject, world: World) -> tuple[World,
 
 
 def a_link_begins_late(data: st.DataObject, world: World) -> tuple[World, Found]:
-    """As a longer batch of a zombie's leaves it: offsets that nobody covers."""
+    """Move the start of a link, as a longer batch of a zombie does: some offsets are in no link."""
     chain = data.draw(st.sampled_from(world.chains))
     assume(len(chain) > 1)
     link = data.draw(st.sampled_from(chain[1:]))

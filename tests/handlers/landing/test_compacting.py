@@ -57,12 +57,12 @@ def append(
 
 
 def offsets(root: Path) -> list[int]:
-    """What `read_landing` would see."""
+    """Return the offsets that `read_landing` would see."""
     return sorted(n for _, place in DataFiles(root).live() for n in pq.read_table(place)["offset"].to_pylist())
 
 
 def plain_offsets(root: Path) -> list[int]:
-    """What a reader of the plain directory sees."""
+    """Return the offsets that a reader of the plain directory sees."""
     return sorted(pyarrow.dataset.dataset(root, format="parquet").to_table()["offset"].to_pylist())
 
 
@@ -216,7 +216,7 @@ def test_link_that_is_put_while_files_are_looked_for_keeps_its_file(
 def test_compaction_that_others_were_not_told_of_is_not_gone_on_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One process has put it and sleeps before it publishes, while another one is about to compact the same files."""
+    """A process sleeps between putting and publishing, while another one is about to compact the same files."""
     append(tmp_path, [0])
     append(tmp_path, [1])
     asleep: list[tuple[DataFiles, str, int]] = []

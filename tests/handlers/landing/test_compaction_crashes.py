@@ -78,13 +78,13 @@ def killed_at_each_step(landed: Path, tmp_path: Path) -> Iterator[tuple[str, Pat
 
 
 def plain_offsets(root: Path) -> list[int]:
-    """What a reader of the plain directory sees."""
+    """Return the offsets that a reader of the plain directory sees."""
     table = pyarrow.dataset.dataset(root, format="parquet", schema=pa.schema([("offset", pa.int64())])).to_table()
     return sorted(table["offset"].to_pylist())
 
 
 def offsets(root: Path) -> list[int]:
-    """What `read_landing` would see."""
+    """Return the offsets that `read_landing` would see."""
     return sorted(n for _, place in DataFiles(root).live() for n in pq.read_table(place)["offset"].to_pylist())
 
 
@@ -193,7 +193,7 @@ def test_verify_changes_nothing_and_names_a_link_that_is_not_published(
     before = tree(tmp_path)
     findings = verify_table(None, ParquetTable(tmp_path))
     assert [finding.code for finding in findings if finding.counts] == [Code.ROWS_UNPUBLISHED]
-    assert "link 1 of sarameya/orders-0 [0, 2) was not finished" in findings[0].text
+    assert "link 1 of sarameya/orders-0 [0, 2) is not finished" in findings[0].text
     assert tree(tmp_path) == before
     assert plain_offsets(tmp_path) == []
     assert table.heads(None, [KEY])  # type: ignore[arg-type]

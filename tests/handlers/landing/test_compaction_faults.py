@@ -51,13 +51,13 @@ def landed(tmp_path: Path) -> Path:
 
 
 def plain_offsets(root: Path) -> list[int]:
-    """What a reader of the plain directory sees."""
+    """Return the offsets that a reader of the plain directory sees."""
     table = pyarrow.dataset.dataset(root, format="parquet", schema=pa.schema([("offset", pa.int64())])).to_table()
     return sorted(table["offset"].to_pylist())
 
 
 def offsets(root: Path) -> list[int]:
-    """What `read_landing` would see."""
+    """Return the offsets that `read_landing` would see."""
     return sorted(n for _, place in DataFiles(root).live() for n in pq.read_table(place)["offset"].to_pylist())
 
 

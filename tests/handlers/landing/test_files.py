@@ -1,4 +1,4 @@
-"""What is known of a name that was to be given, by how that has failed."""
+"""The known state of a name whose creation failed, by the kind of failure."""
 
 from __future__ import annotations
 

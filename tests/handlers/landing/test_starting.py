@@ -193,7 +193,7 @@ def test_tail_that_could_not_be_landed_may_be_gone() -> None:
 
 
 def test_chain_of_another_group_names_the_group_before_any_remedy() -> None:
-    """To land as another sink is no remedy for a mistake: everything would land twice."""
+    """Another sink name is no remedy for a mistaken group: everything would land twice."""
     with pytest.raises(ForeignChainError) as refused:
         begin(KEY, Origin(group="audit"), HEAD, None, LOG)
     told = str(refused.value)
@@ -210,7 +210,7 @@ def test_chain_of_another_cluster_is_refused_where_topics_have_no_ids() -> None:
 
 @pytest.mark.parametrize(("offset", "is_refused"), [(29, True), (30, False), (60, False)])
 def test_fault_53_group_that_stands_before_the_chain_is_refused(offset: int, is_refused: bool) -> None:
-    """What lies between would never land. A chain that does not say where it begins is as it was."""
+    """Records in between would never land. A chain without a recorded start behaves as before."""
     head = attrs.evolve(HEAD, origin=attrs.evolve(ORIGIN, begin=30))
     assert begin(KEY, ORIGIN, HEAD, CommittedOffset(offset), LOG) == Begin(90)
     with pytest.raises(MovedCommitError, match=r"\[29, 30\) would never land") if is_refused else nullcontext():

@@ -1,4 +1,4 @@
-"""What is asked when, and what becomes of each answer; no network, and a clock that only sleeping moves."""
+"""Requests to a registry, and the use of each response; no network, and a clock that only sleeping moves."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Page:
         return await self.do(lambda page: page.evaluate(script, argument))
 
     async def rows(self, table: str) -> list[dict[str, str]]:
-        """What the body of a table shows, each row's cells by their columns' headings."""
+        """Return the body of a table, each row's cells by their columns' headings."""
         found: list[dict[str, str]] = await self.evaluate(_ROWS, table)
         return found
 

@@ -25,7 +25,7 @@ class Relay:
     _open: dict[trio.CancelScope, str] = attrs.field(factory=dict)
 
     def open_for(self, path: str) -> int:
-        """How many connections are open that ask for it."""
+        """Return the number of open connections that request `path`."""
         return list(self._open.values()).count(path)
 
     def cut(self) -> None:

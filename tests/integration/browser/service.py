@@ -72,7 +72,7 @@ class Service:
     log: Path
 
     async def answer(self, path: str) -> tuple[int, str]:
-        """Of the service, to a GET."""
+        """Return the service's response to a GET."""
         return await trio.to_thread.run_sync(get, self.url + path)
 
     async def status(self) -> Any:

@@ -43,7 +43,7 @@ class Stage:
         return self.services[name].url.removeprefix("http://")
 
     def owners(self) -> dict[str, str]:
-        """Who reads each partition, as the broker has it and the page calls them."""
+        """Return the owner of each partition, according to the broker, by the page's names."""
         members = self.cluster.describe_group(GROUP).members
         return {
             str(one.partition): f"{self.host(member.client_id)} 1"
@@ -91,7 +91,7 @@ async def test_rows_of_all_members_are_the_broker_s_truth(tmp_path: Path, browse
         cluster.produce_many("orders", 3, [(None, b"until told"), *[(None, b"x")] * 500])
 
         def truth() -> dict[str, tuple[str, ...]]:
-            """By partition: who reads it, position, high water mark, lag, commit."""
+            """Return the rows by partition: who reads it, position, high water mark, lag, commit."""
             owners = stage.owners()
             ends = {partition: cluster.log("orders", partition).high_watermark for partition in range(4)}
             commits = {one.partition: commit.offset for one, commit in cluster.committed(GROUP).items()}

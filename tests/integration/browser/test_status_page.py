@@ -22,7 +22,7 @@ Rows = list[dict[str, str]]
 
 
 def by_number(rows: Rows) -> Rows:
-    """As they are called: the page has those first that stand."""
+    """Sort rows by topic and number: the page has stalled partitions first."""
     return sorted(rows, key=lambda row: (row["Topic"], int(row["Partition"])))
 
 
@@ -31,7 +31,7 @@ def number(offset: int) -> str:
 
 
 def truth(cluster: EmbeddedCluster, partition: int, topic: str = "orders") -> dict[str, str]:
-    """What a row must say of a partition that has been read to its end."""
+    """Return the cells that a row must have for a partition that was read to its end."""
     end = cluster.log(topic, partition).high_watermark
     commit = cluster.committed("orders-landing").get(TopicPartition(topic, partition))
     return {

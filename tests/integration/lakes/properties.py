@@ -1,4 +1,4 @@
-"""What Spark is told so that it has Delta Lake and Iceberg, side by side. Nothing here starts Spark."""
+"""Spark's properties for Delta Lake and Iceberg side by side. Nothing here starts Spark."""
 
 from __future__ import annotations
 

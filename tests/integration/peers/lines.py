@@ -1,4 +1,4 @@
-"""What a peer program and its harness say to each other: options on the command line, lines of JSON on stdout.
+"""Protocol between a peer program and its harness: options on the command line, lines of JSON on stdout.
 
 A member (`*_member.py`) is started with one argument, `MemberOptions` as JSON, and runs until SIGTERM, upon which it
 leaves the group in order and exits with 0. It prints a line when it starts and leaves, when it is given partitions or
@@ -51,7 +51,7 @@ class MemberOptions:
 
 @attrs.frozen
 class Line:
-    """One thing a member tells.
+    """A report of a member.
 
     `starting`, `leaving`   its consumer is about to be made, about to be closed
     `assigned`, `revoked`   the partitions that it is given or gives up, as its client tells it: the changes, or all

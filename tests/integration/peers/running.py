@@ -85,7 +85,7 @@ class PeerError(Exception):
 
 @attrs.define(eq=False)
 class Peer:
-    """One program at work, or what it has told when it is gone."""
+    """A running program, or its reports after its end."""
 
     kind: str
     options: MemberOptions

@@ -26,7 +26,7 @@ class Teller(ConsumerGroupHandler):
 
 
 async def run_assignor(function: Callable[[], T], /) -> T:
-    """What only a leader does."""
+    """Run the assignor, and report that this member leads."""
     say("led")
     return await trio.to_thread.run_sync(function)
 

@@ -150,7 +150,7 @@ class Stage:
             assert theirs <= owned[peer.client_id], f"{peer.client_id} reads {theirs}, and has {owned}"
 
     def _describe(self) -> Owned | None:
-        """Who owns what; None while the group is not stable."""
+        """Return the owner of each partition; None while the group is not stable."""
         try:
             described = self._admin.describe_groups([self.group])[self.group]
         except KafkaPythonError:  # the coordinator is not there yet

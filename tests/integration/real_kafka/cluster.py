@@ -39,12 +39,12 @@ _POLL_SECONDS = 0.1
 
 
 class ToolError(Exception):
-    """One of Kafka's admin tools failed; the text has what it printed."""
+    """A failure of one of Kafka's admin tools, with its output."""
 
 
 @attrs.frozen(order=True)
 class GroupLine:
-    """One partition of a group, as Kafka's own tool shows it. `None` stands for the tool's "-"."""
+    """A partition of a group, as Kafka's own tool shows it. `None` stands for the tool's "-"."""
 
     topic: str
     partition: int
@@ -74,7 +74,7 @@ class GroupLine:
 
 
 def run_tool(bootstrap_servers: Iterable[str], main: str, *args: str, version: str = KAFKA_VERSION) -> str:
-    """What one of the tools of a Kafka version prints, run against any cluster. Raises ToolError."""
+    """Run a tool of a Kafka version against any cluster, and return its output. Raises ToolError."""
     command = java(kafka_jars(version), main, "--bootstrap-server", ",".join(bootstrap_servers), *args)
     done = subprocess.run(command, capture_output=True, text=True, timeout=_TOOL_SECONDS, check=False)
     if done.returncode != 0:
@@ -168,14 +168,14 @@ class RealKafka:
         self.until(lambda: _leaders(admin, topic) == partitions, _TOPIC_SECONDS, f"the leaders of {topic!r}")
 
     def run_tool(self, main: str, *args: str) -> str:
-        """What one of Kafka's tools prints, run against this cluster. Raises ToolError.
+        """Run one of Kafka's tools against this cluster, and return its output. Raises ToolError.
 
         `main` is its class, for example `org.apache.kafka.tools.TopicCommand`.
         """
         return run_tool(self.bootstrap_servers, main, *args, version=self.version)
 
     def describe_group(self, group: str) -> list[GroupLine]:
-        """What `ConsumerGroupCommand --describe` shows of a group, ordered by topic and partition.
+        """Return the lines of `ConsumerGroupCommand --describe`, ordered by topic and partition.
 
         Empty where it shows no table: no such group, or it has neither members nor commits yet.
         """
@@ -230,7 +230,7 @@ class RealKafka:
         return node
 
     def at(self, listener: str) -> list[str]:
-        """Where the brokers are by one of the listeners of their security."""
+        """Return the brokers' addresses at one of the listeners of their security."""
         return [f"{HOST_NAME}:{node.others[listener]}" for node in self.nodes]
 
     def _proxy(self, *ports: int) -> tuple[int, int] | None:
@@ -268,7 +268,7 @@ class RealKafka:
         }
 
     def _own(self, node: Node) -> dict[str, str]:
-        """What one broker's properties say of it alone."""
+        """Return the properties of one broker that differ from the others'."""
         if not self._racks:
             return {}
         selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -279,7 +279,7 @@ class RealKafka:
 
 
 def _new_cluster_id() -> str:
-    """As Kafka makes one: none that a command line would take for an option."""
+    """Return a cluster id as Kafka creates it, but none that a command line would take for an option."""
     cluster_id = "-"
     while cluster_id.startswith("-"):
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

@@ -1,4 +1,4 @@
-"""One broker of a real Kafka cluster: its directory, its properties, its process.
+"""A broker of a real Kafka cluster: its directory, its properties, its process.
 
 Owns a process from start to stop; what the cluster's brokers share (ids, who votes) comes from `cluster`.
 """
@@ -77,7 +77,7 @@ class Node:
 
     @property
     def voter(self) -> str:
-        """This node as an element of `controller.quorum.voters`."""
+        """Return this node as an element of `controller.quorum.voters`."""
         return f"{self.node_id}@{HOST}:{self.controller_port}"
 
     @property
@@ -86,7 +86,7 @@ class Node:
 
     @property
     def pid(self) -> int:
-        """Of the process, which must have been started."""
+        """Id of the process, which must have been started."""
         assert self._process is not None
         return self._process.pid
 
@@ -162,7 +162,7 @@ class Node:
         return "\n".join([*lines[-count:], f"(the whole log: {self.log_file})"])
 
     def _listeners(self, which: int) -> list[str]:
-        """For clients: where they are (0), or where they say that they are (1)."""
+        """Return the listeners for clients: the real addresses (0), or the advertised ones (1)."""
         proxied = [] if self.proxy is None else [f"PROXIED://{HOST}:{self.proxy[which]}"]
         others = [f"{name}://{HOST_NAME}:{port}" for name, port in self.others.items()]
         return [f"PLAINTEXT://{self.address}", *proxied, *others]

@@ -23,7 +23,7 @@ class Record(NamedTuple):
 
     @classmethod
     def of(cls, message: Any) -> Self:
-        """What librdkafka tells: of what it has sent as of what it has read."""
+        """Return a record of a librdkafka message, sent or read."""
         headers = tuple(message.headers() or ())
         return cls(message.offset(), message.timestamp()[1], message.key(), message.value(), headers)
 

@@ -1,4 +1,4 @@
-"""Where the logs of a cluster of several brokers are kept and led: asked, moved, mended.
+"""Replicas and leaders of a cluster of several brokers: read, moved, repaired.
 
 Everything here blocks, as in `cluster`. A broker that was stopped or killed on purpose may stay away meanwhile.
 """
@@ -28,7 +28,7 @@ _SECONDS = 60.0
 
 
 def partitions_of(kafka: RealKafka, topic: str) -> dict[int, PartitionMetadata]:
-    """What a broker knows of each partition: `leader`, `replicas` and `isrs`, which are the ones in step."""
+    """Return a broker's metadata of each partition: `leader`, `replicas`, and the in-sync ones (`isrs`)."""
     return _told(kafka.admin(), topic)
 
 
@@ -57,7 +57,7 @@ def await_all_in_step(kafka: RealKafka) -> None:
 
 
 def reassign(kafka: RealKafka, topic: str, replicas: Mapping[int, Sequence[int]]) -> None:
-    """Have Kafka's own tool put partitions on these brokers, the leader-to-be first; wait until the data is there.
+    """Move partitions to these brokers by Kafka's own tool, the new leader first; wait until the data is there.
 
     A leader that keeps a replica goes on leading; one that does not is followed by another.
     """
@@ -116,7 +116,7 @@ def _led(admin: AdminClient) -> dict[int, int]:
 
 
 def delete_records(kafka: RealKafka, topic: str, partition: int, before: int) -> None:
-    """What retention does, at once: the log begins at offset `before`."""
+    """Delete the records before an offset, as retention does."""
     admin = kafka.admin()  # what it was asked is never answered once it is collected as garbage
     [done] = admin.delete_records([TopicPartition(topic, partition, before)]).values()
     done.result(_SECONDS)

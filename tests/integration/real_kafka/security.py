@@ -48,7 +48,7 @@ _MODULES = "org.apache.kafka.common.security"
 
 
 class Validity(TypedDict, total=False):
-    """When a certificate is good, as trustme takes it."""
+    """The validity of a certificate, as trustme takes it."""
 
     not_before: datetime
     not_after: datetime
@@ -77,7 +77,7 @@ class Security:
 
     @property
     def ca_file(self) -> str:
-        """By which its brokers are known."""
+        """Certificate by which its brokers are known."""
         return str(self.directory / "ca.pem")
 
     def identity(self, name: str, authority: trustme.CA | None = None, **validity: Unpack[Validity]) -> str:
@@ -119,7 +119,7 @@ class Security:
         return (f"-Djava.security.krb5.conf={self.realm.krb5_conf}",)
 
     def scram_users(self) -> list[str]:
-        """As the formatting of a broker's storage takes them."""
+        """Users in the form that the formatting of a broker's storage takes."""
         return [
             f"{mechanism}=[name={name},password={password}]"
             for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")

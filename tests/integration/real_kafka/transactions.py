@@ -29,7 +29,7 @@ class Written:
     committed: defaultdict[int, list[Record]] = attrs.field(factory=lambda: defaultdict(list))
 
     def of(self, isolation_level: str, partitions: int) -> dict[int, list[Record]]:
-        """What a consumer of the whole logs, so many, is to read, by offset."""
+        """Return the records, by offset, that a consumer of all logs has to read."""
         chosen = self.committed if isolation_level == "read_committed" else self.everywhere
         return {partition: sorted(chosen[partition]) for partition in range(partitions)}
 
@@ -92,8 +92,10 @@ class Writer:
 
 
 def copy_by_java(kafka: RealKafka, source: str, partition: int, target: str, transaction_size: int) -> int:
-    """Have a Java producer copy a partition of a topic to the same one of another, in transactions of which it aborts
-    every third or so, and does those again. How many it has copied. Raises ToolError."""
+    """Copy a partition of a topic to the same one of another by a Java producer, and return the number of records.
+
+    It works in transactions, aborts about every third, and repeats those. Raises ToolError.
+    """
     options = {
         "--broker-list": ",".join(kafka.bootstrap_servers),
         "--input-topic": source,

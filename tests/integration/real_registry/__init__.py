@@ -29,7 +29,7 @@ class RegistryStartError(Exception):
 
 
 class RealRegistry:
-    """It has started when the block is entered. `kill` and `start` keep the port, and lose all schemas."""
+    """A registry that has started when the block is entered. `kill` and `start` keep the port, and lose all schemas."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -38,7 +38,7 @@ class RealRegistry:
 
     @property
     def url(self) -> str:
-        """Where Confluent's paths begin."""
+        """Base URL of Confluent's paths."""
         return f"http://{HOST}:{self._port}/apis/ccompat/v7"
 
     def __enter__(self) -> Self:

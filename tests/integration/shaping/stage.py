@@ -1,4 +1,4 @@
-"""What tests of shaping share: Spark's module for Avro, staged records, a Protobuf schema and its messages."""
+"""Shared by tests of shaping: Spark's module for Avro, staged records, a Protobuf schema and its messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ START = 1_700_000_000_000_000
 
 @attrs.frozen
 class Stage:
-    """Where records are staged."""
+    """The directory of staged records."""
 
     directory: Path
 

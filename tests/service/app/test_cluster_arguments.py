@@ -84,7 +84,7 @@ def test_option_names_the_function_that_gives_tokens(
 
 
 def problems(*argv: str) -> list[str]:
-    """What is told of them."""
+    """Return the problems that are reported."""
     with pytest.raises(AppFileError) as caught:
         read(*argv)
     return [problem.removeprefix("sarameya ask: ") for problem in caught.value.problems]

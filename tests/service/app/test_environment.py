@@ -124,7 +124,7 @@ def test_file_that_cannot_be_read_is_told_by_its_variable(path: Path) -> None:
 
 @attrs.frozen
 class Secretive:
-    """As a Config that has a secret."""
+    """Options with a secret, like a Config."""
 
     word: Secret | None = secret("what opens it")
     ca_file: str = ""

@@ -43,7 +43,7 @@ class Bash:
         os.write(self._terminal, keys.encode())
 
     def until(self, *texts: str) -> str:
-        """What it writes, until it has written all of these."""
+        """Return the output up to the moment when all of these texts have appeared."""
         written, ends = "", time.monotonic() + DEADLINE
         while not all(text in written for text in texts):
             left = ends - time.monotonic()

@@ -52,7 +52,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def told(path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, tuple[object, str]]:
-    """What `config show --json` says: key -> value and origin."""
+    """Return the output of `config show --json`: key -> value and origin."""
     assert main(["config", "show", str(path), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["app_file"] == str(path)

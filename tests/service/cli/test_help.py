@@ -1,4 +1,4 @@
-"""What every command says of itself: examples that its own parser takes."""
+"""Help texts of all commands: their own parsers accept the examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What answers at a member's URL may be anything: it is a document of the page's, or a line says why it is none."""
+"""Documents from a member's URL, which may be anything: a valid one, or a line that says why not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.service.monitor.test_recent_events import landed
 
 
 def told() -> Document:
-    """As a member's service tells it."""
+    """Return a document as a member's service sends it."""
     recent, series = EventRecorder(lambda: 1000.0), TimeSeries()
     series.add(Point(1000.0, 5, 1.0, 2.0))
     recent(landed(5))

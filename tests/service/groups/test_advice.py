@@ -1,4 +1,4 @@
-"""What a report says to somebody who runs the group; the rule of thumb for partitions and members first."""
+"""The advice in a group's report; the rule of thumb for partitions and members first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which offset becomes which: pure, so that nothing has to be committed to know it."""
+"""The new offsets of a reset: pure, so they are known without a commit."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
 def partition(activity: Activity = Activity.FETCHING, *, of: TopicPartition = ORDERS_0, **more: Any) -> PartitionStatus:
-    """One that has read everything, and of which a broker says so, unless said otherwise."""
+    """Return the status of a partition that has read everything from a live broker, except for `more`."""
     rest: dict[str, Any] = {"position": 10, "high_water_mark": 10, "lag": 0, "marked": 10, "asked_seconds": 0.1}
     return PartitionStatus(partition=of, activity=activity, **{**rest, **more})
 

@@ -1,4 +1,4 @@
-"""When a service is ready and alive, and what it says where it is not: rule by rule, over made-up members."""
+"""Rules for a ready and live service, and the reasons if it is not; over made-up members."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Watch:
         self.progress = ProgressTracker()
 
     def update(self, *members: WorkerStatus, seconds: int = 0, stopping: str = "") -> Health:
-        """What is said once the members have stood like this for so long."""
+        """Return the health after the members have been in this state for `seconds`."""
         for _ in range(seconds + 1):
             self.progress.update([one.snapshot for one in members if one.snapshot is not None], self.now)
             self.now += 1
@@ -66,7 +66,7 @@ def test_handler_at_work_on_a_long_batch_gets_on_with_whatever_moves(watch: Watc
 
 
 def test_frozen_broker_is_noticed_within_the_time_after_its_last_answer(watch: Watch) -> None:
-    """Also where all had been read: that there is nothing more, nobody says any longer."""
+    """Holds even if everything was read: nothing confirms any more that the log has no more records."""
     watch.update(heard(partition()), seconds=1000)
     for second in range(61):
         assert watch.update(heard(partition(asked_seconds=float(second)))).is_ready

@@ -1,4 +1,4 @@
-"""What is said of a real member whose brokers stop answering. Embedded cluster, virtual time."""
+"""The health of a real member whose brokers stop responding. Embedded cluster, virtual time."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Watch:
 async def test_member_whose_coordinator_is_frozen_is_not_ready_once_the_group_may_have_dropped_it(
     autojump_clock: MockClock,
 ) -> None:
-    """Nothing is read meanwhile: no record, no mark and no commit would tell of it."""
+    """Without reading meanwhile, no record, mark or commit would show it."""
     async with orders(1, brokers=3) as cluster, deadline(3000) as nursery:
         cluster.move_leader("orders", 0, LEADER)
         cluster.move_coordinator("g", COORDINATOR)

@@ -1,4 +1,4 @@
-"""What a page keeps of what has happened."""
+"""Recent events that a page keeps."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_error_is_a_tree_of_groups_and_causes_without_nurseries() -> None:
 
 
 class Mute(Exception):
-    """As pyspark's are whose JVM is gone."""
+    """An exception without text, like pyspark's after its JVM has died."""
 
     def __str__(self) -> str:
         raise ConnectionError("no JVM")

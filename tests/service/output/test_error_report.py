@@ -31,7 +31,7 @@ def claim_error(partition: int, offset: int, cause: Exception) -> ClaimError:
 
 
 class WithoutTextError(Exception):
-    """As pyspark's are, whose text is asked of a JVM, once that has gone."""
+    """An exception whose text cannot be read, like pyspark's after its JVM has died."""
 
     def __str__(self) -> str:
         raise AssertionError("no JVM")

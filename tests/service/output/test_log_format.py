@@ -1,4 +1,4 @@
-"""What a log line looks like, as text and as JSON; each in a process of its own, where logging is set up for it."""
+"""Log lines as text and as JSON; each in a new process, where logging is set up for it."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ warnings.warn("old")
 
 
 def logged(log_format: str, worker: int = 0, *, terminal: bool = False) -> str:
-    """What a process logs to a pipe, or to a terminal."""
+    """Return the log output of a process to a pipe, or to a terminal."""
     ours, theirs = os.openpty() if terminal else os.pipe()
     subprocess.run([sys.executable, "-c", LOGGING, log_format, str(worker)], stderr=theirs, check=True, timeout=60)
     shown = os.read(ours, 65536).decode()

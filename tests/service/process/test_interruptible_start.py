@@ -1,4 +1,4 @@
-"""What starts is cancelled by the stop, what has started is not."""
+"""A stop cancels a start that is under way, and nothing that has started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the log says of what does not get on: once when it comes, once when it is over."""
+"""Log lines about stalled work: one when it starts, one when it is over."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ JOINING = HealthProblem("not ready", 1, "no member of g", "no member of g: prepa
 
 
 def told(troubles: ProblemLog, *found: HealthProblem, until: float, since: float = 0.0) -> list[tuple[float, bool]]:
-    """When what was told while these stood, at a look each five seconds: (seconds, whether over)."""
+    """Return the times of log lines for problems that last from `since` to `until`, and whether each says "over"."""
     looks = range(int(since), int(until) + 1, int(INTERVAL))
     return [(now, news.is_over) for now in looks for news in troubles.update(found, now)]
 

@@ -1,4 +1,4 @@
-"""What a handler's class opens once for all workers, and how its options come to them."""
+"""Resources that a handler's class opens once for all workers, and how the workers get their options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a service manager hears: a real datagram socket, virtual time."""
+"""Notifications to a service manager: a real datagram socket, virtual time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MORE_TIME = {"EXTEND_TIMEOUT_USEC": str(round(EXTENSION * 1e6))}
 
 
 class Manager:
-    """What systemd listens on."""
+    """The socket of systemd."""
 
     def __init__(self, address: str) -> None:
         self.environ = {"NOTIFY_SOCKET": address}
@@ -34,7 +34,7 @@ class Manager:
         self.socket.bind(address.replace("@", "\0"))
 
     def received(self) -> list[dict[str, str]]:
-        """What has come since the last time."""
+        """Return the notifications since the last call."""
         found = []
         with suppress(BlockingIOError):
             while True:

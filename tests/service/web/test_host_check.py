@@ -1,4 +1,4 @@
-"""By which names pages may be asked for."""
+"""Host names that requests for pages may use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which failures to listen may pass, and which ask for a change."""
+"""Failures to listen: passing ones, and those that need a change."""
 
 from __future__ import annotations
 

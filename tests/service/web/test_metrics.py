@@ -1,4 +1,4 @@
-"""What stands on `/metrics` beside the members' metrics."""
+"""Metrics on `/metrics` beside those of the members."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def exposed(others: Collector = REGISTRY) -> MetricsCollector:
 
 
 def names(found: MetricsCollector) -> list[str]:
-    """Of the families, after the strict parser."""
+    """Return the names of the metric families, parsed strictly."""
     return [family.name for family in parse(generate_openmetrics(found).decode())]
 
 
@@ -38,7 +38,7 @@ async def test_process_and_what_a_handler_counts_stand_beside_the_members(autoju
 
 
 async def test_of_two_metrics_by_one_name_ours_stands(autojump_clock: MockClock) -> None:
-    """As where a handler registers its group's by itself."""
+    """A handler may register its group's metrics itself."""
     others = CollectorRegistry()
     others.register(GroupCollector.of(ConsumerGroup(["localhost:1"], "h")))
     others.register(Gauge("orders_open", "Of a handler's own.", registry=None))

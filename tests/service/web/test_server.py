@@ -156,7 +156,7 @@ async def test_at_this_machine_alone_only_its_own_names_lead_there(host: str, st
 
 @pytest.mark.parametrize("bind", ["127.0.0.1:0", "0.0.0.0:0"])
 async def test_probe_that_asks_by_no_name_is_let_in_and_by_an_empty_one_is_not(bind: str) -> None:
-    """As HAProxy's httpchk does, in HTTP/1.0; no browser can be made to."""
+    """HAProxy's httpchk sends HTTP/1.0 without a Host header; no browser can be made to."""
     async with site(bind) as here:
         for head, status in ((b"", 200), (b"Host:\r\n", 400)):
             stream = await trio.open_tcp_stream("127.0.0.1", here.port)
@@ -200,7 +200,7 @@ async def test_metrics_in_the_format_that_is_asked_for() -> None:
 
 
 async def test_metrics_of_a_silent_worker_are_no_more_than_how_long_it_has_been_silent() -> None:
-    """What it told of may not be true any more, and its partitions another worker's."""
+    """Its last metrics may be outdated, and its partitions may belong to another worker."""
     async with site() as here:
         silent, taken_over = heard(partition(), age=11.0), heard(partition(), worker=2, age=1.5)
         begun, ended = WorkerStatus(worker=3, age=4.0), WorkerStatus(worker=4, failure="was killed by SIGKILL")
@@ -264,7 +264,7 @@ async def test_events_come_each_second_and_end_with_the_board() -> None:
 
 
 def feeds() -> int:
-    """How many clients of `/events` there are."""
+    """Return the number of clients of `/events`."""
     gc.collect()
     return sum(isinstance(one, _Feed) for one in gc.get_objects())
 
@@ -344,7 +344,7 @@ async def test_client_that_takes_nothing_does_not_hold_the_end_up(monkeypatch: p
 
 
 async def test_client_that_reads_too_slowly_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes a little now and then, so that the kernel has no reason to give it up."""
+    """The client reads a little now and then, so the kernel has no reason to close the connection."""
     monkeypatch.setattr("sarameya.service.web.server._STALLED", 1.0)
     monkeypatch.setattr("sarameya.service.web.routes._Feed.__anext__", _much)
     monkeypatch.delattr(socket, "TCP_USER_TIMEOUT", raising=False)

@@ -19,7 +19,7 @@ from tests.service.monitor.test_recent_events import landed
 
 
 class FakeMemberSource:
-    """Who is heard now."""
+    """The members that are known now."""
 
     def __init__(self, *members: WorkerStatus) -> None:
         self.now = list(members)

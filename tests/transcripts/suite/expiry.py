@@ -1,4 +1,4 @@
-"""What time does: sessions, rounds and syncs that run out. Steps may be two seconds late, and no answer changes."""
+"""Effects of time: sessions, rounds and syncs that expire. Steps may be two seconds late; no answer changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read from logs: where from, how much at once, and how long for. (Sessions are in `fetch_sessions`.)"""
+"""Fetches from logs: offsets, sizes, and waits. (Sessions are in `fetch_sessions`.)"""
 
 from __future__ import annotations
 

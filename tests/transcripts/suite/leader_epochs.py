@@ -1,4 +1,4 @@
-"""Where leader epochs end (KIP-101, KIP-320), as readers ask who look whether a log was truncated under them."""
+"""Ends of leader epochs (KIP-101, KIP-320), as readers request them to detect truncated logs."""
 
 from __future__ import annotations
 

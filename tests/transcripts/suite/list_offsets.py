@@ -1,4 +1,4 @@
-"""Where logs begin and end, and what stands at a time (KIP-79, KIP-734)."""
+"""Starts and ends of logs, and offsets by time (KIP-79, KIP-734)."""
 
 from __future__ import annotations
 

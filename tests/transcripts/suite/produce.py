@@ -1,4 +1,4 @@
-"""What producers send, right and wrong, and what they are answered. (Who sends twice is in `producers`.)"""
+"""Valid and invalid Produce requests, and the responses. (Repeated ones are in `producers`.)"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What readers see of transactions (KIP-98): how far they may read, and what they must leave out."""
+"""Transactions as readers see them (KIP-98): the end of the readable log, and records to leave out."""
 
 from __future__ import annotations
 

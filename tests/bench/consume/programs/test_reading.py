@@ -1,4 +1,4 @@
-"""What contenders are told and tell."""
+"""Messages to contenders, and from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a sink's seconds go."""
+"""Seconds that a sink spends in each stage."""
 
 from __future__ import annotations
 
