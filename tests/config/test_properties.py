@@ -149,13 +149,13 @@ def test_what_is_always_so_may_be_said(name: str) -> None:
     ("text", "policy"),
     [("latest", "newest"), ("earliest", "oldest"), ("none", "fail"), ("by_duration:PT1H", timedelta(hours=1))],
 )
-def test_offset_reset_is_where_to_begin_and_leaves_what_is_out_of_range_alone(text: str, policy: object) -> None:
+def test_auto_offset_reset_sets_only_the_initial_offset(text: str, policy: object) -> None:
     config = Config.from_properties({"auto.offset.reset": text})
     assert (config.offset_initial, config.offset_out_of_range) == (policy, "fail")
 
 
 @pytest.mark.parametrize("given", ["range,sticky", ["range", "org.apache.kafka.clients.consumer.StickyAssignor"]])
-def test_assignors_may_have_librdkafka_s_names_and_stand_in_a_list(given: object) -> None:
+def test_assignors_may_be_a_list_of_librdkafkas_names(given: object) -> None:
     config = Config.from_properties({"partition.assignment.strategy": given})
     assert config.rebalance_strategies == ("range", "sticky")
 
@@ -320,7 +320,7 @@ def test_jaas_that_says_something_else(text: str, problem: str) -> None:
     assert problems_of({**SASL, JAAS: text})[0].startswith(f"{JAAS} = ***: {problem}")
 
 
-def test_password_of_jaas_is_taken_as_it_stands_and_held_as_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jaas_password_is_taken_verbatim_as_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("kAnarienv0gel", raising=False)
     properties = {**SASL, JAAS: f'{PLAIN} required username="alice" password="{CANARY}";'}
     assert Config.from_properties(properties).sasl_password == Secret(CANARY)
@@ -329,7 +329,7 @@ def test_password_of_jaas_is_taken_as_it_stands_and_held_as_a_secret(monkeypatch
     assert "kAnarienv0gel" not in repr(options)
 
 
-def test_jaas_that_does_not_go_with_the_others_is_told_by_its_name() -> None:
+def test_conflicting_jaas_is_refused_by_its_name() -> None:
     jaas = f'{PLAIN} required username="alice" password="{CANARY}";'
     [problem] = problems_of({"security.protocol": "SSL", JAAS: jaas})
     assert problem.startswith(f"{JAAS} = ***: as sasl_username = 'alice', it requires security_protocol")

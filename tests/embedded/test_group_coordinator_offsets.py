@@ -209,7 +209,7 @@ def test_delete_of_offsets_goes_by_what_the_last_generation_read() -> None:
     assert dict(kit.coordinator.delete_offsets(GROUP, [T0]).errors) == {T0: OK}, "nobody was left, so nothing was read"
 
 
-def test_delete_of_offsets_with_unreadable_subscription_is_refused() -> None:
+def test_offset_delete_with_unreadable_subscription_is_refused() -> None:
     kit = Kit()
     kit.commit()
     kit.stable(1, protocols=protocols("range", metadata=b"?"))

@@ -116,7 +116,7 @@ class TestOrder:
 
 
 class TestEndings:
-    async def test_member_with_a_held_join_and_a_lost_connection_fails_alone(
+    async def test_member_losing_its_connection_in_a_join_fails_alone(
         self, autojump_clock: trio.testing.MockClock
     ) -> None:
         async with memory_cluster() as cluster, connected(cluster) as leader:

@@ -263,10 +263,10 @@ def test_delta_table_is_proved_by_a_spark_of_the_commands_own(spark: SparkSessio
     code, document, err = sarameya("verify", f"delta:{lake.place}", "--spark", "local[1]")
     assert (code, document) == (1, None)
     [line] = err.splitlines()
-    assert line.endswith("has Spark what the table needs (--conf: jars, catalogs)?")
+    assert line.endswith("check that Spark has the jars and catalogs of the table (--conf)")
 
     # This process has landed in it with a driver of its own.
     sweep = ("sweep", f"delta:{lake.place}", "--older-than", "1d", "--execute", "--single-driver")
     code, document, err = sarameya(*sweep, "--spark", "local[1]", *conf)
     assert (code, document) == (1, None), "the other one may end: not a matter of the command line"
-    assert "a member, or another command, has a driver of its own" in err
+    assert "a member, or another command, has its own driver" in err

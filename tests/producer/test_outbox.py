@@ -85,7 +85,7 @@ def test_one_batch_of_a_partition_is_out_at_a_time():
     assert numbered(send_one(box)) == (0, 1, 1)
 
 
-def test_what_does_not_fit_goes_with_the_next_batch_and_what_is_larger_goes_alone():
+def test_record_that_does_not_fit_goes_into_the_next_batch():
     box = outbox(batch_bytes=250)
     for value, size in ((b"a", 100), (b"b", 100), (b"c", 100), (b"large", 900), (b"d", 10)):
         add(box, value, size=size)
@@ -98,7 +98,7 @@ def test_what_does_not_fit_goes_with_the_next_batch_and_what_is_larger_goes_alon
     assert sent == [[b"a", b"b"], [b"c"], [b"large"], [b"d"]]
 
 
-def test_request_holds_no_more_than_it_may_and_whoever_waited_is_next():
+def test_request_is_bounded_and_waiting_partitions_are_next():
     box = outbox(request_bytes=150)
     add(box, b"a", P0)
     add(box, b"b", P1)
@@ -149,7 +149,7 @@ def test_stored_long_ago_and_nobody_knows_where_has_no_offset():
     assert [one.outcome for one in pending] == [RecordMetadata(0, -1)] * 2
 
 
-def test_unanswered_batch_goes_out_again_after_a_while_byte_by_byte():
+def test_unanswered_batch_is_resent_unchanged():
     box = outbox()
     add(box, b"a")
     first = send_one(box)
@@ -189,7 +189,7 @@ def test_tries_are_counted_anew_after_a_success():
     assert (event.attempt, event.elapsed) == (1, 0.0)
 
 
-def test_partition_without_a_leader_is_tried_again_and_others_are_sent():
+def test_partition_without_leader_is_retried_beside_the_others():
     box = outbox()
     add(box, b"a")
     add(box, b"b", P1)
@@ -203,7 +203,7 @@ def test_partition_without_a_leader_is_tried_again_and_others_are_sent():
     assert of(send_one(box, 1.0)) == [b"a"]
 
 
-def test_refused_batch_is_raised_to_each_and_the_next_has_a_new_epoch():
+def test_refused_batch_fails_its_records_and_raises_the_epoch():
     box = outbox()
     pending = [add(box, b"a"), add(box, b"b")]
     error = refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "record for orders-0")
@@ -215,7 +215,7 @@ def test_refused_batch_is_raised_to_each_and_the_next_has_a_new_epoch():
     assert numbered(send_one(box)) == (1, 0, 1)
 
 
-def test_records_that_the_broker_names_are_refused_and_the_others_go_out_again():
+def test_named_records_fail_and_the_others_are_resent():
     box = outbox()
     pending = [add(box, value) for value in (b"a", b"b", b"c")]
     box.refused(send_one(box), refusal(ErrorCode.INVALID_RECORD, "x"), [1])
@@ -244,7 +244,7 @@ def test_fenced_producer_wants_another_id():
     assert send_one(box).identity == Identity(8, 0)
 
 
-def test_batch_of_an_older_id_that_is_fenced_leaves_the_newer_one_alone():
+def test_fenced_batch_of_an_older_id_leaves_the_newer_id():
     box = outbox()
     add(box, b"a")
     batch = send_one(box)
@@ -253,7 +253,7 @@ def test_batch_of_an_older_id_that_is_fenced_leaves_the_newer_one_alone():
     assert box.identity == Identity(8, 0)
 
 
-def test_sequence_that_is_not_taken_is_given_anew_under_the_next_epoch():
+def test_unaccepted_sequence_is_reassigned_under_the_next_epoch():
     box = outbox()
     add(box, b"a")
     box.stored(send_one(box), 0)
@@ -268,7 +268,7 @@ def test_sequence_that_is_not_taken_is_given_anew_under_the_next_epoch():
     assert numbered(again) == (1, 0, 2)
 
 
-def test_other_partitions_take_the_new_epoch_when_nothing_of_theirs_is_out():
+def test_other_partitions_take_the_new_epoch_once_idle():
     box = outbox()
     add(box, b"a")
     add(box, b"b", P1)
@@ -282,7 +282,7 @@ def test_other_partitions_take_the_new_epoch_when_nothing_of_theirs_is_out():
     assert numbered(send_one(box, 10.0)) == (1, 0, 1)
 
 
-def test_two_partitions_with_the_same_trouble_raise_the_epoch_once():
+def test_two_partitions_with_one_error_raise_the_epoch_once():
     box = outbox()
     add(box, b"a")
     add(box, b"b", P1)
@@ -312,7 +312,7 @@ def test_sequences_begin_anew_behind_the_last():
     assert send_one(box).base_sequence == 0
 
 
-def test_batch_that_is_too_large_goes_out_in_halves_and_later_ones_are_no_larger():
+def test_too_large_batch_is_split_and_later_ones_stay_small():
     box = outbox()
     for value in (b"a", b"b", b"c", b"d"):
         add(box, value)
@@ -367,7 +367,7 @@ def test_record_that_no_broker_had_is_not_sent_when_nobody_waits():
     assert wanted.outcome is None
 
 
-def test_batch_goes_out_again_as_long_as_anybody_waits_for_any_of_it():
+def test_batch_is_resent_while_anyone_waits_for_it():
     box = outbox()
     given_up, _ = add(box, b"a"), add(box, b"b")
     batch = send_one(box)
@@ -377,7 +377,7 @@ def test_batch_goes_out_again_as_long_as_anybody_waits_for_any_of_it():
 
 
 @pytest.mark.parametrize("given_up_first", [True, False])
-def test_batch_that_nobody_waits_for_is_not_sent_again_and_what_comes_next_ends_it(given_up_first):
+def test_batch_without_waiters_is_not_resent(given_up_first):
     box = outbox()
     pending = add(box, b"a")
     batch = send_one(box)
@@ -436,7 +436,7 @@ Fate = st.sampled_from(["stored", "answer lost", "request lost", "not leader", "
     st.lists(Fate, max_size=60),
     st.integers(100, 500),
 )
-def test_whatever_is_lost_each_record_stands_in_the_log_once_and_in_order(bursts, fates, batch_bytes):
+def test_losses_keep_each_record_once_and_in_order(bursts, fates, batch_bytes):
     box, log, now = outbox(batch_bytes=batch_bytes), PartitionLog(P0), 0.0
     pending: list[Pending] = []
     late: list[bytes] = []

@@ -40,7 +40,7 @@ def test_counts_are_those_of_counting_one_by_one(world: World, others: list[Row]
     assert count_batches(batches, spans) == count_rows(every, spans)
 
 
-def test_offset_is_told_from_its_neighbours_at_the_ends_of_blocks_and_over_batches() -> None:
+def test_offsets_at_block_and_batch_ends_are_told_apart() -> None:
     offsets = [65_534, 65_535, 65_536, 65_537, 131_071, 131_072]
     one = table([("orders", 0, n) for n in offsets]).to_batches()
     two = table([("orders", 0, 65_536), ("orders", 0, 65_538)]).to_batches()

@@ -27,7 +27,7 @@ def table(tmp_path: Path) -> ParquetTable:
     return table
 
 
-def test_small_files_are_put_together_and_the_table_is_proved_after(
+def test_small_files_are_merged_and_the_table_is_proved(
     table: ParquetTable, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["compact", str(table.path), "--quiet"]) == 0

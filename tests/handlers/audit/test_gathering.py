@@ -53,7 +53,7 @@ class Told:
         self.done.append(done)
 
 
-async def test_sound_table_is_gathered_and_proved_and_it_is_told_how_far_it_has_come(table: FakeTable) -> None:
+async def test_sound_table_is_proved_with_progress(table: FakeTable) -> None:
     told = Told()
     facts = await facts_of(table, progress=told)
     assert against(facts) == set()
@@ -75,7 +75,7 @@ async def test_rows_are_not_counted_where_only_links_are_wanted(table: FakeTable
     assert against(facts) == set()
 
 
-async def test_rows_without_lineage_are_not_counted_and_the_reason_is_told(table: FakeTable) -> None:
+async def test_rows_without_lineage_are_not_counted(table: FakeTable) -> None:
     table.columns = ("topic", "offset")
     facts = await facts_of(table)
     assert facts.uncounted == "rows do not identify their records: there is no column 'partition'"
@@ -105,7 +105,7 @@ async def test_table_without_rows_need_not_be_readable(table: FakeTable) -> None
         await facts_of(table)
 
 
-async def test_chain_whose_head_cannot_be_proved_is_told_and_the_others_are_judged(table: FakeTable) -> None:
+async def test_chain_with_an_unreadable_head_is_reported_alone(table: FakeTable) -> None:
     table.unprovable[OTHER] = "its history was cleaned up"
     table.rows.append(("orders", 0, 3))
     assert against(await facts_of(table)) == {
@@ -200,7 +200,7 @@ async def test_topic_that_is_gone_is_told_for_its_chains_only(table: FakeTable, 
     assert "UNKNOWN_TOPIC_OR_PARTITION" in finding.text
 
 
-async def test_log_that_was_cut_below_the_head_and_has_grown_again_is_told(table: FakeTable) -> None:
+async def test_log_truncated_below_the_head_is_reported(table: FakeTable) -> None:
     async with EmbeddedCluster({"orders": 2}, brokers=2) as cluster:
         for partition in (0, 1):
             for _ in range(5):

@@ -24,7 +24,7 @@ def facts_of(*links: object, key: ChainKey = KEY) -> Facts:
     return Facts(table="fake:orders", forgets=False, chains=(chain,), now=NOW)
 
 
-def test_findings_are_told_by_severity_and_no_more_than_twenty_of_a_kind() -> None:
+def test_findings_are_sorted_and_limited_to_twenty_of_a_kind() -> None:
     gaps = [attrs.evolve(link, kind=Kind.GAP, rows=0, reason="retention") for link in LINKS]
     facts = facts_of(*gaps[:30], *gaps[31:])
     findings = judge(facts)

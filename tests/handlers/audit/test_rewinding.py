@@ -55,9 +55,7 @@ def plan(
 
 
 @given(links=chains(KEY), data=st.data())
-def test_start_accepts_what_a_rewind_has_committed_wherever_the_table_is_restored_to(
-    links: tuple[Link, ...], data: st.DataObject
-) -> None:
+def test_start_accepts_the_commit_of_any_rewind(links: tuple[Link, ...], data: st.DataObject) -> None:
     """Holds for a table that is restored already or later, whatever the group had committed before."""
     head = links[-1]
     then = data.draw(st.sampled_from(links))
@@ -84,7 +82,7 @@ def test_start_accepts_what_a_rewind_has_committed_wherever_the_table_is_restore
         assert begin(KEY, then.origin, head, after, log).offset in (head.to_offset, after.offset)
 
 
-def test_restored_table_is_refused_before_and_accepted_after_the_rewind() -> None:
+def test_restored_table_is_accepted_only_after_the_rewind() -> None:
     log = Log(start=0, end=50)
     with pytest.raises(RewoundTableError, match="rewind the group"):
         begin(KEY, ORIGIN, LINKS[0], commit_of(LINKS[2]), log)
@@ -107,14 +105,14 @@ def test_chain_that_had_not_begun_goes_back_to_its_beginning() -> None:
 
 
 @pytest.mark.parametrize("first", [{}, {KEY: LINKS[1]}], ids=["nothing", "not its first link"])
-def test_chain_whose_beginning_is_forgotten_goes_back_to_the_logs_start(first: dict[ChainKey, Link]) -> None:
+def test_chain_with_a_forgotten_start_goes_back_to_the_log_start(first: dict[ChainKey, Link]) -> None:
     [move] = plan(LINKS, [], commit_of(LINKS[2]), first=first, log=LogFacts(start=1, end=50))
     assert move.after == CommittedOffset(1)
     [move] = plan(LINKS, [], commit_of(LINKS[2]), first=first, log=LogFacts(problem="no leader"))
     assert (move.after, "no leader" in move.problem) == (None, True)
 
 
-def test_chain_of_which_only_a_commit_tells_is_found_beside_others_of_its_topic() -> None:
+def test_chain_known_only_by_a_commit_is_rewound() -> None:
     """The table was restored to before it began, so it has no trace of it any more."""
     begun_later = ChainKey("warehouse", "orders", 1)
     moves = plan(
@@ -146,7 +144,7 @@ def test_group_whose_commits_are_not_known_is_not_changed() -> None:
     assert (move.after, move.problem) == (None, "the group's committed offsets are unknown: not authorised")
 
 
-def test_group_that_lands_a_partition_as_another_sink_now_keeps_that_commit() -> None:
+def test_commit_of_another_sink_is_kept() -> None:
     old, new = LINKS[0], links_of(ChainKey("lake", "orders", 0), 12, 15, start=4)
     facts = {"billing": GroupFacts(committed={WHERE: commit_of(new[1])})}
     heads = {old.key: old, new[0].key: new[0]}

@@ -20,7 +20,7 @@ def raising(error: Exception) -> Callable[[Any], Any]:
     return work
 
 
-async def test_work_of_a_table_without_spark_runs_in_a_thread_with_no_session() -> None:
+async def test_table_without_spark_gets_no_session() -> None:
     async with open_run(FakeTable(), SparkOptions(), lambda line: None) as run:
         assert run is without_spark
         assert await run(lambda spark: (spark, 7)) == (None, 7)
@@ -28,7 +28,7 @@ async def test_work_of_a_table_without_spark_runs_in_a_thread_with_no_session() 
             await run(raising(KeyError("x")))
 
 
-async def test_what_spark_raises_is_one_line_that_says_what_may_be_missing() -> None:
+async def test_sparks_error_is_one_line_with_advice() -> None:
     run = _by(ThreadEngine())
     assert await run(lambda spark: 7) == 7
     with pytest.raises(

@@ -53,7 +53,7 @@ def test_what_is_older_is_due_and_comes_first() -> None:
 @pytest.mark.parametrize(
     ("age", "is_forced", "is_due"), [(2 * HOUR, False, False), (DAY, False, True), (2 * HOUR, True, True)]
 )
-def test_what_others_may_have_on_its_way_is_left_to_them_for_longer(age: float, is_forced: bool, is_due: bool) -> None:
+def test_leftover_of_others_jobs_is_kept_longer(age: float, is_forced: bool, is_due: bool) -> None:
     theirs = attrs.evolve(left("a", age), others_may_take=DAY)
     [swept] = plan_sweep([theirs], HOUR, NOW, is_forced=is_forced)
     assert swept.is_due == is_due
@@ -63,7 +63,7 @@ def test_what_others_may_have_on_its_way_is_left_to_them_for_longer(age: float, 
     ("age", "is_restated"),
     [(3 * DAY, True), (2 * DAY, True), (2 * DAY - SKEW + 1, True), (2 * DAY - SKEW - 1, False), (HOUR, False)],
 )
-def test_chain_is_restated_where_nothing_was_surely_appended_since(age: float, is_restated: bool) -> None:
+def test_chain_is_restated_unless_it_surely_grew(age: float, is_restated: bool) -> None:
     plan = plan_sweep([left("a", HOUR), left("b", 2 * DAY), left("c", 3 * DAY)], DAY, NOW)
     [head] = links_of(KEY, 4)
     assert to_restate([tried(head, age)], plan) == ([tried(head, age)] if is_restated else [])
@@ -140,9 +140,7 @@ def test_sweep_with_nothing_due_restates_nothing(table: FakeTable, capsys: pytes
     assert "There are no leftovers." in sweep(capsys, "--execute")[1]
 
 
-def test_what_wins_before_its_number_is_taken_is_no_leftover_any_more(
-    table: FakeTable, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_attempt_that_wins_meanwhile_is_no_leftover(table: FakeTable, capsys: pytest.CaptureFixture[str]) -> None:
     """The zombie wakes right before the chain is re-stated, and appends its link: its data is the table's now."""
 
     def wake(method: str) -> None:
@@ -169,7 +167,7 @@ def test_nothing_is_removed_where_a_chain_cannot_be_restated(
     assert [left.name for left in table.waste] == ["old", "young"]
 
 
-def test_chains_are_restated_in_jobs_of_as_many_as_the_table_takes() -> None:
+def test_chains_are_restated_in_jobs_of_limited_size() -> None:
     keys = [ChainKey("warehouse", "orders", n) for n in range(5)]
     table = FakeTable(chains={key: links_of(key, 4) for key in keys})
     heads = [table.chains[key][-1] for key in keys]
@@ -201,7 +199,7 @@ def test_young_ages_have_to_be_forced(table: FakeTable, capsys: pytest.CaptureFi
 # -- of a table that takes one driver ------------------------------------------------------------
 
 
-def test_sweep_with_a_driver_of_its_own_is_done_where_the_operator_says_that_it_is_the_only_one(
+def test_sweep_with_its_own_driver_needs_confirmation(
     table: FakeTable, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     table.lock = tmp_path / "driver.lock"
@@ -216,7 +214,7 @@ def test_sweep_with_a_driver_of_its_own_is_done_where_the_operator_says_that_it_
     assert ([left.name for left in table.waste], len(table.chains[KEY])) == (["young"], 3)
 
 
-def test_sweep_with_a_driver_of_its_own_is_refused_beside_a_member_s_whatever_the_operator_says(
+def test_sweep_with_its_own_driver_is_refused_beside_a_members(
     table: FakeTable, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     table.lock = tmp_path / "driver.lock"
@@ -270,7 +268,7 @@ def test_what_the_command_is_told_of_a_table_is_told_to_it(
 # -- of a Parquet table --------------------------------------------------------------------------
 
 
-def test_parquet_table_is_swept_and_a_zombie_that_wakes_afterwards_loses(
+def test_zombie_that_wakes_after_a_sweep_loses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = ParquetTable(tmp_path / "orders")

@@ -300,7 +300,7 @@ _SELF_EXPLAINING = (Code.CHAIN_FOREIGN, Code.RECORDS_LOST)
 
 @given(worlds(), st.data())
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
-def test_what_is_accepted_speaks_against_nothing_and_is_told_all_the_same(world: World, data: st.DataObject) -> None:
+def test_accepted_findings_are_shown_and_do_not_count(world: World, data: st.DataObject) -> None:
     world, expected = a_row_is_gone(data, world)
     assert against(world.facts(), (Code.ROWS_MISSING,)) == set()
     assert against(world.facts(), (Code.ROWS_EXTRA,)) == expected
@@ -367,7 +367,7 @@ def test_rows_that_cannot_be_read_are_wrong() -> None:
     assert against(facts) == {(Code.ROWS_UNREADABLE, "")}
 
 
-def test_rows_that_were_not_counted_leave_the_links_proved_and_it_is_said() -> None:
+def test_uncounted_rows_leave_the_links_proved() -> None:
     facts = attrs.evolve(SOUND, counts=None, uncounted="there is no column 'offset'")
     assert against(facts) == set()
     assert texts(facts) == [
@@ -383,7 +383,7 @@ def test_link_that_recorded_no_rows_is_held_against_nothing() -> None:
     ]
 
 
-def test_offsets_that_two_sinks_have_landed_are_not_counted_and_those_of_one_after_the_other_are() -> None:
+def test_offsets_of_overlapping_sinks_are_not_counted() -> None:
     other = ChainKey("lake", "orders", 3)
     beside = ChainFacts(key=other, head=None, links=(attrs.evolve(FIRST, key=other),))
     facts = attrs.evolve(SOUND, chains=(*SOUND.chains, beside), cluster=None)
@@ -403,7 +403,7 @@ def test_offsets_that_two_sinks_have_landed_are_not_counted_and_those_of_one_aft
     assert against(plus(world, ("orders", 3, 14)).facts()) == {(Code.ROWS_OUTSIDE, str(other))}
 
 
-def test_links_that_were_appended_meanwhile_explain_rows_behind_the_head() -> None:
+def test_links_appended_meanwhile_explain_later_rows() -> None:
     third = attrs.evolve(SECOND, number=3, from_offset=12, to_offset=14, attempt="a3", rows=2)
     world = World(
         chains=((FIRST, SECOND),),

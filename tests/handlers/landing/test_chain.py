@@ -42,7 +42,7 @@ def test_first_link_begins_where_its_owner_has_begun_to_read() -> None:
     assert one.settle([link]).outcome is Outcome.LANDED
 
 
-def test_link_of_somebody_else_is_lost_and_reading_goes_on_from_the_newest() -> None:
+def test_lost_attempt_continues_from_the_newest_link() -> None:
     one = chain()
     one.propose(90, 120, attempt="a5")
     theirs = after(HEAD, "b5", 100)
@@ -51,7 +51,7 @@ def test_link_of_somebody_else_is_lost_and_reading_goes_on_from_the_newest() -> 
     assert one.head == newest
 
 
-def test_link_that_is_absent_is_tried_again_under_its_number_and_either_try_may_win() -> None:
+def test_absent_link_is_retried_and_either_attempt_may_win() -> None:
     one = chain()
     first = one.propose(90, 120, attempt="a5")
     assert one.settle([HEAD]) == Settled(Outcome.ABSENT, None)
@@ -138,9 +138,7 @@ def test_fault_53_foreign_first_link_is_no_head_of_ours(theirs: Origin, error: t
     [((5, 9), False), ((5, 7), False), ((7, 9), False), ((5, 6), True), ((8, 20), True)],
     ids=["from before, beyond it", "from before, up to it", "from there", "from before, not up to it", "from behind"],
 )
-def test_fault_53_shifted_first_link_is_refused_where_records_would_be_missed(
-    theirs: tuple[int, int], is_refused: bool
-) -> None:
+def test_fault_53_shifted_first_link_is_refused(theirs: tuple[int, int], is_refused: bool) -> None:
     """A member that was thought dead has begun the chain where the group stood before its offset was reset."""
     one, other = Chain(KEY, ORIGIN), Chain(KEY, ORIGIN)
     one.propose(7, 9, attempt="a1")

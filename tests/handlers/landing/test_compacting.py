@@ -122,7 +122,7 @@ def test_columns_that_some_files_lack_are_null_there(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / file).to_pydict() == {"offset": [0, 1, 2], "name": [None, None, "x"]}
 
 
-def test_columns_that_none_of_the_newer_files_may_lack_are_null_in_the_older(tmp_path: Path) -> None:
+def test_columns_of_newer_files_are_null_in_older_rows(tmp_path: Path) -> None:
     append(tmp_path, [0])
     strict = pa.schema([pa.field("offset", pa.int64()), pa.field("name", pa.string(), nullable=False)])
     append(tmp_path, [1], schema=strict, name=["x"])
@@ -144,7 +144,7 @@ def test_files_of_other_types_stay_apart(tmp_path: Path) -> None:
     assert compact(tmp_path, 10**6) == Compacted(None)
 
 
-def test_files_whose_values_allow_nulls_in_other_places_become_one(tmp_path: Path) -> None:
+def test_files_with_different_nullability_are_merged(tmp_path: Path) -> None:
     for strict in (True, False):
         x = pa.struct([pa.field("x", pa.int64(), nullable=not strict)])
         kind = pa.struct([("xs", pa.list_(x)), ("m", pa.map_(pa.string(), x))])
@@ -158,7 +158,7 @@ def test_files_whose_values_allow_nulls_in_other_places_become_one(tmp_path: Pat
     assert [at["m"] for at in table["at"].to_pylist()] == [[("k", {"x": 1})], [("k", {"x": None})]]
 
 
-def test_word_of_one_file_for_its_columns_is_not_said_of_files_that_have_more(tmp_path: Path) -> None:
+def test_metadata_of_one_file_is_not_used_for_more_columns(tmp_path: Path) -> None:
     told = {b"org.apache.spark.sql.parquet.row.metadata": b"..."}
     with_word = pa.schema([("offset", pa.int64())], metadata=told)
     for _ in range(2):
@@ -171,7 +171,7 @@ def test_word_of_one_file_for_its_columns_is_not_said_of_files_that_have_more(tm
     assert len(visible(tmp_path)) == 2
 
 
-def test_link_whose_lander_died_before_publishing_is_compacted_too(tmp_path: Path) -> None:
+def test_unpublished_link_of_a_dead_process_is_compacted(tmp_path: Path) -> None:
     append(tmp_path, [0])
     append(tmp_path, [1], publish=False)
     compact(tmp_path, 10**6)
@@ -179,7 +179,7 @@ def test_link_whose_lander_died_before_publishing_is_compacted_too(tmp_path: Pat
 
 
 @pytest.mark.parametrize("ended_by", ["another compaction", "publish_all"])
-def test_compaction_whose_process_died_before_publishing_is_finished(
+def test_unpublished_compaction_of_a_dead_process_is_finished(
     tmp_path: Path, ended_by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append(tmp_path, [0])
@@ -194,9 +194,7 @@ def test_compaction_whose_process_died_before_publishing_is_finished(
     assert len(visible(tmp_path)) == 1
 
 
-def test_link_that_is_put_while_files_are_looked_for_keeps_its_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_link_put_during_the_listing_keeps_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its lander dies before publishing, and whoever does that later must not bring back what was replaced."""
 
     def publish_all_then_land(files: DataFiles) -> None:
@@ -213,9 +211,7 @@ def test_link_that_is_put_while_files_are_looked_for_keeps_its_file(
     assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1, 2]
 
 
-def test_compaction_that_others_were_not_told_of_is_not_gone_on_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unpublished_compaction_is_not_built_upon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process sleeps between putting and publishing, while another one is about to compact the same files."""
     append(tmp_path, [0])
     append(tmp_path, [1])
@@ -242,7 +238,7 @@ def test_compaction_that_others_were_not_told_of_is_not_gone_on_from(
     assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1, 2]
 
 
-def test_compaction_whose_files_were_swept_while_it_slept_is_not_put(tmp_path: Path) -> None:
+def test_compaction_with_swept_files_is_not_put(tmp_path: Path) -> None:
     append(tmp_path, [0])
     append(tmp_path, [1])
     checks = 0
@@ -259,9 +255,7 @@ def test_compaction_whose_files_were_swept_while_it_slept_is_not_put(tmp_path: P
     assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1]
 
 
-def test_compaction_that_comes_to_be_after_it_was_given_up_keeps_its_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compaction_that_succeeds_late_keeps_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     append(tmp_path, [0])
     append(tmp_path, [1])
     late: list[tuple[bytes, str]] = []
@@ -314,7 +308,7 @@ def compact_often(root: Path, times: int) -> None:
         compact(root, 10**6)
 
 
-def test_compactions_and_landings_at_the_same_time_lose_and_repeat_nothing(tmp_path: Path) -> None:
+def test_concurrent_compactions_and_landings_lose_nothing(tmp_path: Path) -> None:
     append(tmp_path, [0])
     spawn = multiprocessing.get_context("spawn")
     others = [spawn.Process(target=compact_often, args=[tmp_path, 20]) for _ in range(2)]
@@ -333,9 +327,7 @@ def test_compactions_and_landings_at_the_same_time_lose_and_repeat_nothing(tmp_p
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 300))), st.integers(1, 400))
-def test_plan_packs_small_files_of_a_directory_into_no_more_than_is_wanted(
-    sizes: list[tuple[int, int]], wanted: int
-) -> None:
+def test_plan_packs_small_files_up_to_the_wanted_size(sizes: list[tuple[int, int]], wanted: int) -> None:
     files = [DataFile(f"d{where}/{n:03}", 1, size) for n, (where, size) in enumerate(sizes)]
     schema = FileSchema(pa.schema([]), {}, {}, "")
     groups = plan(small_files(files, wanted), wanted, dict.fromkeys(files, schema))

@@ -92,7 +92,7 @@ def tree(root: Path) -> list[str]:
     return sorted(str(path.relative_to(root)) for path in root.rglob("*"))
 
 
-def test_fault_65_killed_compaction_is_not_proved_while_rows_are_hidden(
+def test_fault_65_killed_compaction_is_not_proved(
     landed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sarameya_handlers.audit.gathering._LOOK_AGAIN", 0.0)
@@ -181,9 +181,7 @@ def test_leftover_of_a_compaction_that_was_put_meanwhile_is_kept(landed: Path, m
     assert plain_offsets(landed) == offsets(landed) == ROWS
 
 
-def test_verify_changes_nothing_and_names_a_link_that_is_not_published(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verify_names_an_unpublished_link_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sarameya_handlers.audit.gathering._LOOK_AGAIN", 0.0)
     table = ParquetTable(tmp_path)
     table.open(None)

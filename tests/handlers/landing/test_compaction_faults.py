@@ -94,7 +94,7 @@ def check_and_repair(call: int, name: str, root: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EACCES], ids=errno.errorcode.get)
-def test_fault_52_any_call_of_a_compaction_that_fails_costs_no_row(code: int, landed: Path, tmp_path: Path) -> None:
+def test_fault_52_any_failing_call_of_a_compaction_costs_no_row(code: int, landed: Path, tmp_path: Path) -> None:
     failed = set()
     for call, name, root in hurt(landed, tmp_path, lambda disk, call: disk.fails(call, code)):
         check_and_repair(call, name, root)
@@ -114,6 +114,6 @@ def test_fault_52_any_call_of_a_compaction_that_fails_costs_no_row(code: int, la
     }
 
 
-def test_fault_52_disk_that_is_full_from_any_call_of_a_compaction_on_costs_no_row(landed: Path, tmp_path: Path) -> None:
+def test_fault_52_full_disk_in_a_compaction_costs_no_row(landed: Path, tmp_path: Path) -> None:
     for call, name, root in hurt(landed, tmp_path, lambda disk, call: disk.is_full(call, until=lambda: False)):
         check_and_repair(call, name, root)

@@ -57,7 +57,7 @@ def topic_letters(cluster: EmbeddedCluster, **options: Any) -> TopicDeadLetters:
 # -- a topic ----------------------------------------------------------------------------------------
 
 
-async def test_letter_in_a_topic_has_all_that_the_record_had_and_what_went_wrong(autojump_clock: MockClock) -> None:
+async def test_dead_letter_in_a_topic_has_the_record_and_its_error(autojump_clock: MockClock) -> None:
     async with memory_cluster({"dead": 1}) as cluster:
         async with topic_letters(cluster) as letters:
             await letters.write(LINK, LETTERS)
@@ -105,7 +105,7 @@ async def test_answer_that_is_lost_writes_no_letter_twice(autojump_clock: MockCl
         assert len(log(cluster, topic="dead")) == 2
 
 
-async def test_large_record_is_a_letter_whatever_the_group_s_options_allow(autojump_clock: MockClock) -> None:
+async def test_large_record_can_be_a_dead_letter(autojump_clock: MockClock) -> None:
     cluster = EmbeddedCluster({"dead": 1}, in_memory=True, max_batch_size=8 * 2**20, wall_clock=virtual_wall_clock)
     async with cluster, topic_letters(cluster, max_request_bytes=2_000) as letters:
         await letters.write(LINK, [DeadLetter(offset=1, error="e", value=bytes(5 * 2**20))])
@@ -130,7 +130,7 @@ async def test_letters_that_the_topic_refuses_say_so(autojump_clock: MockClock, 
         assert len(log(cluster, topic="dead")) == 2
 
 
-async def test_letter_that_a_topic_never_takes_does_not_repeat_its_neighbours(autojump_clock: MockClock) -> None:
+async def test_refused_dead_letter_does_not_repeat_its_neighbours(autojump_clock: MockClock) -> None:
     large = attrs.evolve(LETTERS[1], value=random.Random(1).randbytes(5_000))
     cluster = EmbeddedCluster({"dead": 1}, in_memory=True, max_batch_size=2_000, wall_clock=virtual_wall_clock)
     async with cluster, topic_letters(cluster) as letters:
@@ -160,7 +160,7 @@ async def test_brokers_that_are_away_are_waited_for_then_said(autojump_clock: Mo
         await letters.write(LINK, LETTERS)
 
 
-async def test_letters_outside_of_their_block_are_a_mistake_that_is_said() -> None:
+async def test_dead_letters_outside_of_their_block_raise() -> None:
     letters = TopicDeadLetters("localhost:9092", "dead")
     with pytest.raises(HandlerError, match="entered first"):
         await letters.write(LINK, LETTERS)
@@ -173,7 +173,7 @@ def files(directory: Path) -> list[Path]:
     return list(directory.iterdir())
 
 
-async def test_letters_in_a_file_have_all_that_the_records_had_and_what_went_wrong(tmp_path: Path) -> None:
+async def test_dead_letters_in_a_file_have_the_record_and_its_error(tmp_path: Path) -> None:
     async with FileDeadLetters(tmp_path / "dead") as letters:
         await letters.write(LINK, LETTERS[::-1])
     (path,) = files(tmp_path / "dead")
@@ -227,7 +227,7 @@ def test_letters_of_others_have_other_names(other: Link) -> None:
     assert file_name(other, LETTERS) != file_name(LINK, LETTERS)
 
 
-def test_name_of_a_file_fits_and_is_not_hidden_whatever_the_names_are() -> None:
+def test_file_name_fits_and_is_not_hidden() -> None:
     key = ChainKey("_/ä" * 100, "." * 249, 2**31 - 1)
     name = file_name(attrs.evolve(LINK, key=key), LETTERS)
     assert len(name) < 255
@@ -265,7 +265,7 @@ async def test_file_that_was_never_finished_is_removed_after_a_day(tmp_path: Pat
         assert files(tmp_path) == [young]
 
 
-async def test_directory_that_cannot_be_is_refused_before_anything_is_consumed(tmp_path: Path) -> None:
+async def test_invalid_directory_is_refused_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(HandlerError, match="cannot write dead letters"):
         async with FileDeadLetters(tmp_path / "file" / "below"):

@@ -41,18 +41,14 @@ def test_name_that_nobody_answers_for_may_be_given(
     assert [path.name for path in tmp_path.iterdir()] == ["7"] * is_put
 
 
-def test_name_that_may_not_be_on_the_disk_is_not_said_to_be_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_possibly_existing_name_is_not_reported_as_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sarameya_handlers.landing.files.sync", failing(lambda path: None, errno.ENOSPC))
     with pytest.raises(UnansweredError, match="No space left"):
         put_if_absent(tmp_path / "7", b"mine")
     assert (tmp_path / "7").read_bytes() == b"mine"
 
 
-def test_temporary_name_that_stays_costs_nobody_what_has_become_of_the_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_leftover_temporary_name_does_not_hide_the_outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as failure:
         failure.setattr(os, "unlink", failing(os.unlink, errno.EIO))
         assert put_if_absent(tmp_path / "7", b"mine")
@@ -103,9 +99,7 @@ def test_directory_whose_name_is_not_synced_is_made_again(tmp_path: Path, monkey
     assert (tmp_path / "a" / "b").is_dir()
 
 
-def test_file_on_a_disk_that_does_not_answer_is_not_taken_for_absent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_on_a_silent_disk_is_not_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     assert is_there(tmp_path / "file")
     assert not is_there(tmp_path / "other")

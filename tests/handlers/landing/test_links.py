@@ -68,7 +68,7 @@ def test_link_that_does_not_follow_breaks_the_chain(change: dict[str, object]) -
         check_chain([FIRST, next_one])
 
 
-def test_chain_of_links_that_follow_is_one_also_where_a_topic_has_no_id_yet() -> None:
+def test_contiguous_links_are_a_chain_without_topic_ids() -> None:
     check_chain([])
     check_chain([FIRST, SECOND])
     check_chain([attrs.evolve(FIRST, origin=Origin(group="billing")), SECOND])
@@ -103,7 +103,7 @@ def test_origin_is_another_where_something_known_differs(origin: Origin, is_othe
     assert ours.is_other(origin) is is_other
 
 
-def test_link_of_an_older_version_is_read_without_cluster_and_begin() -> None:
+def test_link_of_an_older_version_lacks_cluster_and_begin() -> None:
     older = json.loads(FIRST.to_json())
     del older["origin"]["cluster_id"], older["origin"]["begin"]
     assert Link.from_json(json.dumps(older)) == FIRST

@@ -105,7 +105,7 @@ def _race(root: Path, name: str, go: object, results: object) -> None:
     results.put((name, won))  # type: ignore[attr-defined]
 
 
-def test_of_two_processes_that_race_for_a_link_exactly_one_wins_each_time(tmp_path: Path) -> None:
+def test_race_for_a_link_has_exactly_one_winner(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     go, results = context.Barrier(2), context.Queue()
     racers = [context.Process(target=_race, args=(tmp_path, name, go, results)) for name in "ab"]
@@ -134,9 +134,7 @@ def test_manifest_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypa
     assert done == ["sync", "link", "sync"]
 
 
-def test_fault_51_hint_that_is_not_written_is_no_failure_of_the_link(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fault_51_missing_hint_does_not_fail_the_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -147,9 +145,7 @@ def test_fault_51_hint_that_is_not_written_is_no_failure_of_the_link(
     assert Manifests(tmp_path).head(KEY) == manifest(33)
 
 
-def test_link_that_another_process_has_put_is_synced_when_it_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_link_of_another_process_is_synced_when_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its putter may have been killed between link(2) and the sync of the directory."""
     first, second = Manifests(tmp_path), Manifests(tmp_path)
     first.put(manifest(1))
@@ -162,9 +158,7 @@ def test_link_that_another_process_has_put_is_synced_when_it_is_found(
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EIO], ids=errno.errorcode.get)
-def test_fault_52_chains_that_cannot_be_listed_are_not_taken_for_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
+def test_fault_52_unlistable_chains_raise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     def fail(*_: object) -> None:
         raise OSError(code, os.strerror(code))
 

@@ -33,7 +33,7 @@ def spark_fields(schema: FileSchema) -> dict[str, Any]:
     return {field["name"]: field for field in json.loads(schema.arrow.metadata[KEY])["fields"]}
 
 
-def test_fault_52_columns_that_were_added_are_merged_as_spark_says() -> None:
+def test_fault_52_added_columns_are_merged_by_sparks_metadata() -> None:
     before, after = by_spark("a", comment="of a"), by_spark("a", "b", comment="of a")
     assert can_merge(before, after)
     found = spark_fields(merged([before, after]))
@@ -43,12 +43,12 @@ def test_fault_52_columns_that_were_added_are_merged_as_spark_says() -> None:
     assert found["a"]["metadata"] == {"comment": "of a"}
 
 
-def test_fault_52_what_spark_says_of_columns_is_in_the_merged_file(tmp_path: Path) -> None:
+def test_fault_52_merged_file_has_sparks_metadata(tmp_path: Path) -> None:
     schema = merged([by_spark("a", comment="of a"), by_spark("a", "b", comment="of a")])
     write([], schema, tmp_path / "merged.parquet", lambda: None)
     assert pq.read_schema(tmp_path / "merged.parquet").metadata == schema.arrow.metadata
 
 
-def test_fault_52_columns_of_which_spark_says_something_else_stay_apart() -> None:
+def test_fault_52_different_spark_metadata_is_not_merged() -> None:
     assert not can_merge(by_spark("a", comment="one"), by_spark("a", "b", comment="another"))
     assert can_merge(by_spark("a"), by_spark("a", nullable=True)), "a null in one of them is no other column"

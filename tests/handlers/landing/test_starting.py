@@ -151,9 +151,7 @@ def test_records_that_are_gone_are_a_gap_where_that_is_allowed() -> None:
         "a tail that could not be landed",
     ],
 )
-def test_what_the_commit_was_moved_beyond_is_a_gap_where_that_is_allowed(
-    committed: CommittedOffset, log: Log, found: Begin
-) -> None:
+def test_offsets_skipped_by_the_commit_are_a_gap_if_allowed(committed: CommittedOffset, log: Log, found: Begin) -> None:
     assert begin(KEY, ORIGIN, HEAD, committed, log, may_leave_out=True) == found
 
 
@@ -200,7 +198,7 @@ def test_chain_of_another_group_names_the_group_before_any_remedy() -> None:
     assert told.index("belongs to group 'billing'") < told.index("use that group") < told.index("Set `name`")
 
 
-def test_chain_of_another_cluster_is_refused_where_topics_have_no_ids() -> None:
+def test_chain_of_another_cluster_is_refused_without_topic_ids() -> None:
     ours, theirs = (Origin(group="billing", cluster_id=cluster) for cluster in ("here", "there"))
     with pytest.raises(ForeignChainError, match="of cluster there, and this is cluster here"):
         begin(KEY, ours, attrs.evolve(HEAD, origin=theirs), None, LOG)

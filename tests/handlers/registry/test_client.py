@@ -95,7 +95,7 @@ def test_fault_58_distinct_unknown_ids_take_bounded_requests(network: Network) -
     assert len(network.asked) == MOST_UNKNOWN + 1
 
 
-def test_fault_58_unknown_ids_of_many_batches_are_bounded_in_memory(network: Network) -> None:
+def test_fault_58_unknown_ids_are_bounded_in_memory(network: Network) -> None:
     network.answers = Empty()
     registry = network.registry()
     for batch in range(30):
@@ -134,7 +134,7 @@ def test_trouble_that_passes_is_not_noticed(network: Network, trouble: Any) -> N
     assert sorted(network.registry().schemas([7])) == [7]
 
 
-def test_registry_that_does_not_answer_is_an_error_that_passes_and_not_an_unknown_id(network: Network) -> None:
+def test_silent_registry_is_a_passing_error(network: Network) -> None:
     network.say("schemas/ids/7", Answer(503, b"down\nfor ever"))
     with pytest.raises(RegistryError, match="http://r/schemas/ids/7 answers with status 503: down for ever") as raised:
         network.registry().schemas([7])
@@ -160,14 +160,14 @@ def test_second_node_is_asked_where_the_first_does_not_answer(network: Network) 
         (Answer(200, b'{"schema": 5}'), "what is no schema"),
     ],
 )
-def test_answer_that_is_no_word_about_an_id_never_makes_it_unknown(network: Network, answer: Answer, told: str) -> None:
+def test_unrelated_response_does_not_make_an_id_unknown(network: Network, answer: Answer, told: str) -> None:
     network.say("schemas/ids/7", answer)
     with pytest.raises(RegistryError, match=told) as raised:
         network.registry().schemas([7])
     assert raised.value.retriable
 
 
-def test_latest_version_is_asked_for_each_time_and_a_numbered_one_once(network: Network) -> None:
+def test_latest_version_is_requested_each_time(network: Network) -> None:
     network.say("subjects/a%2Fb/versions/latest", schema(id=1), schema(id=2))
     network.say("subjects/a%2Fb/versions/2", schema(id=2))
     registry = network.registry()
@@ -179,7 +179,7 @@ def test_latest_version_is_asked_for_each_time_and_a_numbered_one_once(network: 
 
 
 @pytest.mark.parametrize("code", [40401, 40402])
-def test_unknown_subject_or_version_is_an_error_that_does_not_pass(network: Network, code: int) -> None:
+def test_unknown_subject_or_version_is_permanent(network: Network, code: int) -> None:
     network.say("subjects/o/versions/3", Answer(404, b'{"error_code": %d}' % code))
     with pytest.raises(UnknownSubjectError, match="there is no version 3 of subject 'o'") as raised:
         network.registry().version("o", 3)

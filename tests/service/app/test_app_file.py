@@ -274,7 +274,7 @@ offset_out_of_range = "oldest"
 """
 
 
-def test_offset_policies_of_single_topics_stand_in_tables_of_theirs(tmp_path: Path) -> None:
+def test_offset_policies_of_topics_are_in_their_tables(tmp_path: Path) -> None:
     text = MINIMAL.replace('["orders"]', '["orders", "orders.eu"]') + OF_TOPICS
     config = load_app(app_file(tmp_path, text)).config
     noon = datetime(2026, 1, 31, 12, tzinfo=UTC)

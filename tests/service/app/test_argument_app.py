@@ -30,7 +30,7 @@ def test_arguments_are_an_app() -> None:
     assert made.handler.options == {"max": {"rows": 5}}
 
 
-def test_arguments_go_before_the_environment_and_that_before_properties_and_defaults_are_for_the_rest(
+def test_arguments_precede_environment_properties_and_defaults(
     tmp_path: Path,
 ) -> None:
     properties = tmp_path / "client.properties"

@@ -58,7 +58,7 @@ def properties(tmp_path: Path) -> str:
 SECURED = ["-o", "security_protocol=SASL_PLAINTEXT", "-o", "sasl_username=ann", "-o", "sasl_password=env:HOME"]
 
 
-def test_properties_give_servers_config_and_group_and_options_what_they_lack(properties: str) -> None:
+def test_properties_fill_in_missing_options(properties: str) -> None:
     place = read("--properties", properties, *SECURED)
     assert (place.bootstrap_servers, place.group) == (("p:1", "q:2"), "of-the-properties")
     assert (place.config.client_id, place.config.sasl_username) == ("theirs", "ann")
@@ -125,7 +125,7 @@ def test_environment_goes_before_properties_and_behind_arguments(
     assert read("--bootstrap", "mine:1").bootstrap_servers == ("mine:1",)
 
 
-def test_environment_of_an_app_is_no_matter_where_a_cluster_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_app_variables_are_ignored_by_cluster_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not names_cluster(parsed())
     for name, value in {"TOPICS": "orders", "HANDLER_NAME": "print", "SERVICE_WORKERS": "3"}.items():
         monkeypatch.setenv(f"SARAMEYA_{name}", value)
@@ -149,9 +149,7 @@ def test_variable_that_is_not_allowed_is_told_by_its_name(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("name", ["SARAMEYA_SERVERS", "SARAMEYA_TLS_CA_FILE", "SARAMEYA_CLUSTER", "SARAMEYA_X"])
-def test_variable_that_may_be_about_anything_is_refused_whatever_it_is_like(
-    name: str, app_file: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ambiguous_variable_is_refused(name: str, app_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "a:1")
     assert names_cluster(parsed())
     for argv in ([], ["--bootstrap", "a:1"], ["--app", app_file]):
@@ -167,7 +165,7 @@ def test_variable_that_may_be_about_anything_is_refused_whatever_it_is_like(
         {"SERVICE_HTTP_FILE": "/nonexistent", "SERVICE_WORKERS": "none"},
     ],
 )
-def test_mistake_about_an_apps_own_keys_is_no_matter_where_a_cluster_is_asked(
+def test_invalid_app_key_is_ignored_by_cluster_commands(
     environ: dict[str, str], app_file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in environ.items():
@@ -189,7 +187,7 @@ def test_app_file_is_asked_for_no_more_than_asking_needs(
     assert told.endswith('bootstrap_servers is missing: add for example bootstrap_servers = ["localhost:9092"]')
 
 
-def test_key_of_an_app_file_that_is_none_is_told_where_a_cluster_is_asked_too(app_file: str) -> None:
+def test_unknown_app_key_is_refused_by_cluster_commands(app_file: str) -> None:
     Path(app_file).write_text(f"properties = 5\nconfg.security_protocol = 'SASL_SSL'\n{APP}")
     unknown, properties = sorted(problems("--app", app_file))
     assert unknown.endswith(": no such option; did you mean 'config'?")
@@ -199,7 +197,7 @@ def test_key_of_an_app_file_that_is_none_is_told_where_a_cluster_is_asked_too(ap
 @pytest.mark.parametrize(
     ("name", "value"), [("SARAMEYA_GROUP_FILE", "/nonexistent"), ("SARAMEYA_GROUP", "")], ids=["file", "empty"]
 )
-def test_mistake_about_the_group_is_told_to_commands_that_ask_for_it(
+def test_invalid_group_is_refused_by_commands_that_need_it(
     name: str, value: str, app_file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, value)
@@ -222,9 +220,7 @@ def test_mistake_about_what_an_argument_says_is_no_matter(
     assert read("--app", app_file, *given)
 
 
-def test_variable_that_contradicts_the_properties_of_the_command_line_is_refused(
-    properties: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_variable_contradicting_properties_is_refused(properties: str, monkeypatch: pytest.MonkeyPatch) -> None:
     Path(properties).write_text("bootstrap.servers=p:1,p:2\n")
     monkeypatch.setenv("SARAMEYA_BOOTSTRAP_SERVERS", "e:1")
     assert problems("--properties", properties) == [
@@ -236,7 +232,7 @@ def test_variable_that_contradicts_the_properties_of_the_command_line_is_refused
     assert read("--properties", properties).bootstrap_servers == ("p:2",), "some brokers of the same cluster"
 
 
-def test_group_that_contradicts_the_properties_of_the_command_line_is_refused_where_it_is_asked_for(
+def test_group_contradicting_properties_is_refused(
     properties: str, app_file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path(properties).write_text("group.id=theirs\n")
@@ -249,9 +245,7 @@ def test_group_that_contradicts_the_properties_of_the_command_line_is_refused_wh
             _ = place.group
 
 
-def test_security_that_contradicts_the_properties_of_the_command_line_is_refused(
-    properties: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_security_contradicting_properties_is_refused(properties: str, monkeypatch: pytest.MonkeyPatch) -> None:
     Path(properties).write_text(
         "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.jaas.config=org.apache.kafka.common.security.plain."
         'PlainLoginModule required username="ann" password="s3cret";\nclient.id=theirs\n'
@@ -282,7 +276,7 @@ def test_password_in_an_address_is_refused_and_not_shown() -> None:
 
 
 @pytest.mark.parametrize("text", ["user:s3cret@host:1", "a:1,user:s3,cr@et@host:1", "user:s3,cr,et@host:1,b:1"])
-def test_password_in_an_address_of_a_file_or_variable_is_not_shown(
+def test_password_in_an_address_is_not_shown(
     text: str, properties: str, app_file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path(properties).write_text(f"bootstrap.servers = {text}\n")
@@ -317,7 +311,7 @@ def test_app_file_gives_servers_config_and_group(app_file: str) -> None:
     assert (place.bootstrap_servers, place.group, place.config.client_id) == (("app:9092",), "of-the-app", "app")
 
 
-def test_servers_and_options_of_the_command_line_come_before_the_app_file(app_file: str) -> None:
+def test_command_line_precedes_the_app_file(app_file: str) -> None:
     place = read("--app", app_file, "--bootstrap-servers", "mine:1", "-o", "client_id=mine", "-o", "retry_backoff=0.5")
     assert (place.bootstrap_servers, place.config.client_id, place.config.retry_backoff) == (("mine:1",), "mine", 0.5)
     assert place.config.request_timeout == 3.0

@@ -76,7 +76,7 @@ def test_variables_go_before_the_file_and_leave_the_rest(path: Path) -> None:
     assert (app.handler.name, app.handler.options) == ("mine:Handler", {"table": "parquet:x", "flush": {"max_rows": 5}})
 
 
-def test_environment_of_this_process_holds_unless_another_is_given(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_defaults_to_the_process(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SARAMEYA_GROUP", "mine")
     assert load_app(path).group == "mine"
     assert load_app(path, {}).group == "g"
@@ -166,7 +166,7 @@ def test_what_looks_secret_is_text_whatever_it_says(value: str) -> None:
         ("SARAMEYA_", ""),
     ],
 )
-def test_unknown_variable_is_told_with_the_nearest_one_and_not_its_value(name: str, hint: str) -> None:
+def test_unknown_variable_is_refused_without_its_value(name: str, hint: str) -> None:
     [problem] = problems_of({name: CANARY})
     assert problem.startswith(f"{name}: no such variable; {hint}")
     assert CANARY not in problem

@@ -154,7 +154,7 @@ def test_defaults_are_those_of_the_arguments_or_as_stated(name: str, defaults: d
         ("StatingNumbers", "returns {1: 2}; "),
     ],
 )
-def test_defaults_that_are_stated_wrongly_are_the_handlers_mistake(name: str, why: str) -> None:
+def test_wrong_option_defaults_are_the_handlers_error(name: str, why: str) -> None:
     with pytest.raises(HandlerError) as raised:
         default_options(f"made_up_handlers:{name}")
     assert str(raised.value).startswith(f"handler 'made_up_handlers:{name}': option_defaults() {why}")

@@ -90,7 +90,7 @@ def problems_of(path: Path) -> list[str]:
     return [problem.removeprefix(f"{path}: ") for problem in caught.value.problems]
 
 
-def test_properties_that_cannot_be_are_told_with_all_else_that_is_wrong(path: Path) -> None:
+def test_invalid_properties_are_reported_with_all_mistakes(path: Path) -> None:
     properties = path.parent / "kafka" / "client.properties"
     properties.write_text(PROPERTIES + "max.poll.records=5\nsesion.timeout.ms=1\n")
     path.write_text(BENEATH.replace("config = {", 'bootstrap_servers = ["a:1"]\ngroup = ""\nconfig = {'))
@@ -114,7 +114,7 @@ def test_properties_that_cannot_be_make_nothing_else_wrong(
     assert typo.startswith(f"{properties}: {line.splitlines()[-1].partition('=')[0]} = ")
 
 
-def test_value_of_the_properties_that_an_app_cannot_have_is_told_with_their_file(path: Path) -> None:
+def test_invalid_property_is_reported_with_its_file(path: Path) -> None:
     properties = path.parent / "kafka" / "client.properties"
     properties.write_text("bootstrap.servers=nowhere\ngroup.id=g\n")
     [problem] = problems_of(path)
@@ -163,7 +163,7 @@ def test_each_value_s_origin_is_known(tmp_path: Path, key: str, origin: str) -> 
     assert loaded.layers.origin(key) == origin.format(path=path)
 
 
-def test_app_and_its_layers_do_not_show_secrets_where_they_are_printed(path: Path) -> None:
+def test_printed_app_and_layers_hide_secrets(path: Path) -> None:
     canary = "kAnarienv0gel"
     text = BENEATH.replace(
         '{ name = "print" }', f'{{ name = "print", options = {{ password = "{canary}", table = "x" }} }}'
@@ -175,7 +175,7 @@ def test_app_and_its_layers_do_not_show_secrets_where_they_are_printed(path: Pat
     assert "{'password': ***, 'table': 'x', 'token': ***}" in repr(loaded.app)
 
 
-def test_topics_by_name_and_by_pattern_are_not_both_of_the_environment(path: Path) -> None:
+def test_environment_has_topics_by_name_or_by_pattern(path: Path) -> None:
     (path.parent / "pattern").write_text("orders-.*\n")
     for name, value in (
         ("SARAMEYA_TOPICS_PATTERN", "orders-.*"),

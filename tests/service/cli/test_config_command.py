@@ -128,7 +128,7 @@ def test_app_that_could_not_be_run_is_told_so(path: Path, capsys: pytest.Capture
         ('name = "no_such_module:Handler"', "handler 'no_such_module:Handler': "),
     ],
 )
-def test_handler_that_could_not_be_built_is_told_as_where_it_is_run(
+def test_unbuildable_handler_is_reported_as_by_run(
     handler: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "app.toml"

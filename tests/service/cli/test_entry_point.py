@@ -72,7 +72,7 @@ def test_signal_when_all_is_done_changes_nothing(signum: signal.Signals) -> None
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_ctrl_c_during_the_imports_ends_the_program_without_a_traceback() -> None:
+def test_ctrl_c_during_imports_shows_no_traceback() -> None:
     command = [sys.executable, "-c", SLOW_IMPORT]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -86,7 +86,7 @@ def test_ctrl_c_during_the_imports_ends_the_program_without_a_traceback() -> Non
             process.kill()
 
 
-def test_nothing_is_imported_before_ctrl_c_ends_the_program_without_a_traceback() -> None:
+def test_ctrl_c_is_handled_before_any_import() -> None:
     spec = importlib.util.find_spec("sarameya_main")
     assert spec is not None
     assert spec.origin is not None

@@ -46,7 +46,7 @@ def test_every_example_is_taken_by_the_parser(prog: str, line: str) -> None:
     assert callable(args.run)
 
 
-def test_commands_of_ours_that_come_by_entry_points_are_among_them() -> None:
+def test_own_entry_point_commands_are_listed() -> None:
     progs = {parser.prog for parser in parsers()}
     assert {"sarameya run", "sarameya topics create", "sarameya groups offsets reset", "sarameya verify"} <= progs
     assert {f"sarameya {entry.name}" for entry in entry_points(group=ENTRY_POINT_GROUP)} <= progs

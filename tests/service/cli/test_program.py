@@ -57,7 +57,7 @@ def test_command_of_another_package_is_run_with_its_exit_code(capsys: pytest.Cap
     assert capsys.readouterr() == ("hello world\n", "")
 
 
-def test_command_of_another_package_that_cannot_be_imported_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unimportable_foreign_command_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["absent"]) == 2
     assert capsys.readouterr().err == (
         "sarameya: error: command 'absent' cannot be imported: No module named 'made_up_module'\n"
@@ -71,7 +71,7 @@ def test_command_of_another_package_that_cannot_be_imported_is_told(capsys: pyte
         (["broken"], 2, "sarameya: error: command 'broken' cannot be imported: RuntimeError: no licence\n"),
     ],
 )
-def test_command_that_is_broken_says_so_where_it_is_called_and_stops_no_other(
+def test_broken_command_fails_only_when_called(
     argv: list[str], code: int, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(argv) == code

@@ -138,7 +138,7 @@ async def test_kafka_that_cannot_be_reached_is_told_with_why(
         assert said(here)["ready"]
 
 
-async def test_member_that_takes_long_holds_kafka_s_half_back_no_longer_and_the_age_is_told(
+async def test_slow_member_does_not_delay_kafkas_part(
     autojump_clock: MockClock, kafka: Kafka, told: FakeMember
 ) -> None:
     async with deadline() as nursery:

@@ -42,7 +42,7 @@ def row(partition: int, **more: Any) -> Document:
     }
 
 
-def test_member_with_an_endpoint_says_it_itself_and_others_are_as_kafka_has_them() -> None:
+def test_member_with_an_endpoint_describes_itself() -> None:
     known = KafkaView(
         group(member("m1", "10.0.0.1", 0), member("m2", "10.0.0.2", 1)),
         {TP("orders", 0): 10, TP("orders", 1): 20, TP("orders", 2): 30},
@@ -126,7 +126,7 @@ def test_member_that_answers_at_two_urls_is_one() -> None:
     assert found["explained"] == ["h.internal:1/a: the same as h:1"]
 
 
-def test_two_members_at_one_url_are_two_and_one_that_another_url_has_told_of_is_left_out() -> None:
+def test_two_members_at_one_url_are_told_apart() -> None:
     known = KafkaView(group(member("m1", "h", 0), member("m2", "h", 1)), {}, {})
     both = service("m1", row(0), {**row(1), "worker": 2}, point={"records": 1.0})
     both["members"].append({"worker": 2, "member_id": "m2", "state": "stable"})
@@ -138,12 +138,12 @@ def test_two_members_at_one_url_are_two_and_one_that_another_url_has_told_of_is_
     assert sorted((r["partition"], r["host"]) for r in found["partitions"]) == [(0, "h:1"), (1, "h:2")]
 
 
-def test_members_that_have_not_joined_yet_are_not_taken_for_each_other() -> None:
+def test_members_before_their_join_are_told_apart() -> None:
     found = merge_documents(KafkaView(group(), {}, {}), {"a:1": service(""), "b:1": service("")}, 0.0)
     assert [m["host"] for m in found["members"]] == ["a:1", "b:1"]
 
 
-def test_partition_that_two_claim_to_read_is_its_owner_s_by_kafka_and_that_is_told() -> None:
+def test_partition_claimed_twice_belongs_to_kafkas_owner() -> None:
     known = KafkaView(group(member("m2", "h", 0)), {}, {TP("orders", 0): 15})
     both: dict[str, Document | str] = {"a:1": service("m1", row(0, lag=9)), "b:1": service("m2", row(0, lag=2))}
     for names in (["a:1", "b:1"], ["b:1", "a:1"]):
@@ -180,7 +180,7 @@ def test_lag_is_the_member_s_and_what_the_log_has_grown_by_since(own: Document, 
     assert shown["high_water_mark"] == max(end, own["high_water_mark"])
 
 
-def test_what_kafka_said_before_is_told_to_be_old_and_nothing_of_the_group_s_state() -> None:
+def test_old_kafka_facts_are_shown_with_their_age() -> None:
     known = KafkaView(group(state="Dead"), {}, {})
     found = merge_documents(known, {"h:1": service("m1", row(0))}, 0.0, kafka_trouble="Kafka has not answered yet")
     assert (found["ready"], found["reasons"]) == (False, ["Kafka has not answered yet"])
@@ -196,7 +196,7 @@ def test_what_kafka_said_before_is_told_to_be_old_and_nothing_of_the_group_s_sta
         ({"committed_lag": 0, "high_water_mark": 9, "committed": 1}, (0, -1)),  # before an open transaction
     ],
 )
-def test_committed_and_landed_lag_go_on_with_the_log_and_the_commit(own: Document, lags: tuple[int, int]) -> None:
+def test_committed_and_landed_lag_follow_log_and_commit(own: Document, lags: tuple[int, int]) -> None:
     known = KafkaView(group(member("m1", "h", 0)), {TP("orders", 0): 1}, {TP("orders", 0): 9})
     (shown,) = merge_documents(known, {"h:1": service("m1", row(0, **own))}, 0.0)["partitions"]
     assert (shown["committed_lag"], shown["landed_lag"]) == lags

@@ -22,7 +22,7 @@ from tests.service.groups.kit import group, member, report_of
         (0, 2, "0 partitions, 2 members: 2 idle; only more partitions would give them work"),
     ],
 )
-def test_partitions_and_members_are_best_equal_or_a_whole_multiple(partitions: int, members: int, line: str) -> None:
+def test_partitions_should_be_a_multiple_of_members(partitions: int, members: int, line: str) -> None:
     assert partitions_and_members(partitions, members) == line
 
 

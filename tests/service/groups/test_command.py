@@ -23,7 +23,7 @@ def place(cluster: EmbeddedCluster) -> list[str]:
     return ["--bootstrap-servers", ",".join(cluster.bootstrap_servers)]
 
 
-async def test_group_is_made_listed_described_and_reset_from_the_command_line(
+async def test_group_commands_create_list_describe_and_reset(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     async with EmbeddedCluster({"orders": 2}) as cluster:

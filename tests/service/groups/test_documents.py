@@ -108,7 +108,7 @@ def test_report_names_members_partitions_and_advice() -> None:
     }
 
 
-def test_report_of_a_group_whose_offsets_partition_is_not_told_says_null() -> None:
+def test_unknown_offsets_partition_is_null_in_the_report() -> None:
     document = report_document(report_of(group(state="Empty", assignor=""), offsets_partitions=None))
     assert (document["offsets_partition"], document["assignor"], document["lag"]) == (None, None, None)
 

@@ -5,7 +5,7 @@ import pytest
 from tests.service.groups.kit import commits, group, member, report_of, tp
 
 
-def test_partitions_are_those_assigned_committed_and_subscribed_to_in_order() -> None:
+def test_report_has_assigned_committed_and_subscribed_partitions() -> None:
     report = report_of(
         group(member("a", {"orders": (1,)}), member("b", {}, "orders", "payments")),
         committed={"old-3": 5, "orders-1": 2},
@@ -20,9 +20,7 @@ def test_partitions_are_those_assigned_committed_and_subscribed_to_in_order() ->
     [(3, 10, 7), (10, 10, 0), (0, 0, 0), (None, 10, None), (3, None, None), (12, 10, -2)],
     ids=["behind", "at the end", "empty log", "nothing committed", "end not known", "beyond a log cut off"],
 )
-def test_lag_is_the_log_s_end_less_the_commit_where_both_are_known(
-    committed: int | None, end: int | None, lag: int | None
-) -> None:
+def test_lag_is_log_end_minus_commit(committed: int | None, end: int | None, lag: int | None) -> None:
     report = report_of(
         group(member("a", {"orders": (0,)})),
         committed={} if committed is None else {"orders-0": committed},

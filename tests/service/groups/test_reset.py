@@ -76,7 +76,7 @@ def test_moves_are_in_order_of_topic_and_number() -> None:
     assert [str(move.partition) for move in moves] == ["a-0", "orders-9", "orders-10"]
 
 
-def test_every_partition_without_an_offset_to_go_to_is_named_and_nothing_is_planned() -> None:
+def test_partitions_without_a_target_stop_the_plan() -> None:
     ends = LogOffsets({tp("orders-0"): 5, tp("orders-1"): 5}, {tp("orders-2"): "the partition has no leader"})
     logs = LogBounds(offsets({"orders-0": 0, "orders-1": 0, "orders-2": 0}), ends)
     with pytest.raises(GroupChangeError) as caught:
@@ -91,7 +91,7 @@ def test_every_partition_without_an_offset_to_go_to_is_named_and_nothing_is_plan
     )
 
 
-def test_time_that_cannot_be_looked_up_is_not_taken_for_the_end_of_the_log() -> None:
+def test_failed_time_look_up_is_not_the_log_end() -> None:
     logs = LogBounds(offsets({"orders-0": 0}), offsets({"orders-0": 5}), LogOffsets({}, {HERE: "UNKNOWN (-1)"}))
     with pytest.raises(GroupChangeError, match=r"orders-0: UNKNOWN \(-1\)"):
         plan(ResetTarget(ResetKind.TIME, 1000), [HERE], {}, logs)

@@ -119,7 +119,7 @@ async def test_group_at_work_is_described_with_lag_and_advice(autojump_clock: Mo
         assert answer.text.startswith("GROUP g\n  state        Stable\n  members      2\n  lag          9\n")
 
 
-async def test_kafka_consumer_demo_is_kept_in_partition_35_and_coordinated_by_its_leader(
+async def test_kafka_consumer_demo_is_in_partition_35(
     autojump_clock: MockClock,
 ) -> None:
     async with orders(brokers=3) as cluster, admin_of(cluster) as admin, deadline():
@@ -261,7 +261,7 @@ async def test_reset_of_an_active_group_is_refused_with_its_members(autojump_clo
         assert committed(cluster) == before
 
 
-async def test_reset_of_a_group_with_static_members_says_how_long_they_stay(autojump_clock: MockClock) -> None:
+async def test_reset_names_the_session_time_of_static_members(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as admin, deadline() as nursery:
         (running,) = await settled(nursery, cluster, "a", group_instance_id="one", session_timeout=30.0)
         await running.close()
@@ -271,7 +271,7 @@ async def test_reset_of_a_group_with_static_members_says_how_long_they_stay(auto
         await results.reset(admin, "g", ORDERS, EARLIEST, execute=False)
 
 
-async def test_member_that_joins_between_plan_and_commit_is_not_overruled(autojump_clock: MockClock) -> None:
+async def test_reset_yields_to_a_member_that_joins_meanwhile(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as admin, deadline() as nursery:
         fill(cluster, 5)
         await admin.commit("g", {tp("orders-0"): 3})
@@ -314,7 +314,7 @@ async def test_reset_to_a_time_finds_the_first_message_from_then_on(autojump_clo
         ]
 
 
-async def test_reset_of_a_group_that_does_not_exist_says_so_and_makes_it(autojump_clock: MockClock) -> None:
+async def test_reset_creates_a_missing_group_and_says_so(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as admin, deadline():
         shown = await results.reset(admin, "new", ORDERS, LATEST, execute=False)
         assert "There is no such group: the commit creates it." in shown.text
@@ -323,7 +323,7 @@ async def test_reset_of_a_group_that_does_not_exist_says_so_and_makes_it(autojum
         assert committed(cluster, "new") == {"orders-0": 0}
 
 
-async def test_reset_of_all_topics_takes_what_is_committed_and_leaves_what_is_gone(autojump_clock: MockClock) -> None:
+async def test_reset_of_all_topics_skips_deleted_partitions(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 3, "old": 1}) as cluster, admin_of(cluster) as admin, deadline():
         for partition in range(3):
             fill(cluster, 5, partition=partition)
@@ -339,7 +339,7 @@ async def test_reset_of_all_topics_takes_what_is_committed_and_leaves_what_is_go
         ]
 
 
-async def test_reset_of_all_topics_of_a_group_that_has_committed_nothing_is_refused(autojump_clock: MockClock) -> None:
+async def test_reset_of_all_topics_needs_a_commit(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as admin, deadline():
         with pytest.raises(GroupChangeError, match="group 'new' has committed nothing; say by --topic what to commit"):
             await results.reset(admin, "new", [], LATEST, execute=True)
@@ -352,7 +352,7 @@ async def test_reset_of_a_topic_that_does_not_exist_is_refused(autojump_clock: M
         assert committed(cluster) == {}
 
 
-async def test_partition_whose_offsets_cannot_be_looked_up_stops_the_whole_reset(autojump_clock: MockClock) -> None:
+async def test_failed_offset_look_up_stops_the_whole_reset(autojump_clock: MockClock) -> None:
     def without_second(request: Any, answer: Any) -> None:
         for topic in answer.topics:
             for part in topic.partitions:
@@ -367,7 +367,7 @@ async def test_partition_whose_offsets_cannot_be_looked_up_stops_the_whole_reset
         assert committed(cluster) == {}
 
 
-async def test_partition_that_the_coordinator_refuses_is_told_apart_from_those_done(
+async def test_refused_partitions_of_a_reset_are_reported(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse_second(request: Any, answer: Any) -> None:
@@ -422,7 +422,7 @@ async def test_offsets_that_there_are_none_of_are_not_deleted(autojump_clock: Mo
             await results.delete_offsets(admin, "g", [TopicChoice("payments")], execute=True)
 
 
-async def test_groups_without_members_are_deleted_when_it_is_to_be_executed(autojump_clock: MockClock) -> None:
+async def test_groups_without_members_are_deleted_by_execute(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as admin, deadline():
         for name in ("a", "b"):
             await admin.commit(name, {tp("orders-0"): 0})

@@ -14,7 +14,7 @@ from sarameya.service.groups.tables import (
 from tests.service.groups.kit import BROKER, group, member, report_of, tp
 
 
-def test_columns_are_aligned_numbers_to_the_right_and_nothing_is_a_dash() -> None:
+def test_table_aligns_columns_and_shows_dashes() -> None:
     rows = [("orders", 5, None), ("p", 1234, "x"), ("", None, "yy")]
     assert table(("TOPIC", "N", "WHO"), rows).splitlines() == [
         "TOPIC      N  WHO",
@@ -52,7 +52,7 @@ def test_listing_has_a_line_for_each_group() -> None:
     ]
 
 
-def test_report_has_the_group_its_partitions_its_members_and_what_to_know() -> None:
+def test_report_has_group_partitions_members_and_advice() -> None:
     report = report_of(
         group(member("a", {"orders": (0, 1)}), member("b", {"orders": (2,)}), member("c", {})),
         committed={"orders-0": 3, "orders-1": 0, "old-0": 9},

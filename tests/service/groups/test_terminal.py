@@ -42,7 +42,7 @@ def _read(terminal: int, seen: list[bytes]) -> None:
             seen.append(chunk)
 
 
-async def test_reset_has_a_bar_that_is_gone_in_the_end_and_none_where_it_is_quiet() -> None:
+async def test_reset_shows_a_bar_unless_quiet() -> None:
     async with EmbeddedCluster({"orders": 3}) as cluster:
         reset = ["groups", "offsets", "reset", "g", "--topic", "orders", "--to-latest", "--execute"]
         reset += ["--bootstrap", ",".join(cluster.bootstrap_servers)]

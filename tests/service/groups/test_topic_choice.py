@@ -70,7 +70,7 @@ def test_partition_that_does_not_exist_is_told_with_those_that_do(topic: str, nu
         resolve([TopicChoice(topic, (number,))], CLUSTER)
 
 
-def test_choice_covers_partitions_by_number_whether_they_exist_or_not() -> None:
+def test_choice_covers_partitions_by_number() -> None:
     assert TopicChoice("gone").covers(tp("gone-9"))
     assert TopicChoice("gone", (9,)).covers(tp("gone-9"))
     assert not TopicChoice("gone", (8,)).covers(tp("gone-9"))

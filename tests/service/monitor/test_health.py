@@ -44,12 +44,12 @@ def test_idle_topic_is_ready_for_ever(watch: Watch) -> None:
 
 
 @pytest.mark.parametrize("marked", [-1, 3])
-def test_handler_that_has_not_marked_all_it_was_given_is_idle_all_the_same(watch: Watch, marked: int) -> None:
+def test_handler_with_unmarked_messages_may_be_idle(watch: Watch, marked: int) -> None:
     assert watch.update(heard(partition(marked=marked)), seconds=1000) == ready()
 
 
 @pytest.mark.parametrize("marked", [-1, 9, 10])
-def test_handler_that_hangs_is_named_with_the_last_message_or_amid_many(watch: Watch, marked: int) -> None:
+def test_hanging_handler_is_named_with_its_message(watch: Watch, marked: int) -> None:
     for lag in (0, 90):
         member = heard(partition(Activity.IN_HANDLER, seconds=61.0, lag=lag, marked=marked))
         assert watch.update(member, seconds=60).is_ready
@@ -58,14 +58,14 @@ def test_handler_that_hangs_is_named_with_the_last_message_or_amid_many(watch: W
 
 
 @pytest.mark.parametrize("moves", ["position", "marked", "committed", "landed", "records_total"])
-def test_handler_at_work_on_a_long_batch_gets_on_with_whatever_moves(watch: Watch, moves: str) -> None:
+def test_slow_handler_is_not_stuck_while_anything_moves(watch: Watch, moves: str) -> None:
     for minute in range(10):
         member = heard(partition(Activity.IN_HANDLER, seconds=60.0 * minute, lag=90, **{moves: 100 + minute}))
         assert watch.update(member, seconds=58).is_ready, minute
         watch.now += 1
 
 
-def test_frozen_broker_is_noticed_within_the_time_after_its_last_answer(watch: Watch) -> None:
+def test_frozen_broker_is_detected_after_its_last_response(watch: Watch) -> None:
     """Holds even if everything was read: nothing confirms any more that the log has no more records."""
     watch.update(heard(partition()), seconds=1000)
     for second in range(61):
@@ -84,7 +84,7 @@ def test_retrying_and_the_like_are_explained_before(watch: Watch) -> None:
     assert watch.update(heard(*stuck), seconds=12) == ready(("orders-0: backpressured for 12 s", "orders-1: starting"))
 
 
-def test_paused_is_ready_and_said_and_has_its_time_again_once_resumed(watch: Watch) -> None:
+def test_paused_partition_is_ready_and_restarts_its_time(watch: Watch) -> None:
     paused = partition(Activity.PAUSED, seconds=1000.0, lag=90)
     assert watch.update(heard(paused), seconds=1000) == ready(("orders-0: paused for 1000 s",))
     resumed = heard(partition(Activity.FETCHING, lag=90))
@@ -121,7 +121,7 @@ def test_joining_for_the_first_time_is_not_ready(watch: Watch) -> None:
     assert found.is_alive
 
 
-def test_rebalance_is_given_its_time_eager_or_not_and_however_often_the_join_is_tried(watch: Watch) -> None:
+def test_rebalance_has_its_time_despite_retries(watch: Watch) -> None:
     watch.update(heard(partition()), seconds=5)
     for second in range(1, 61):
         watch.now += 1
@@ -184,9 +184,7 @@ def test_service_without_members_is_not_ready(watch: Watch) -> None:
 
 
 @pytest.mark.parametrize(("state", "ready"), [("STABLE", False), ("REVOKING", False), ("PREPARING_REBALANCE", True)])
-def test_coordinator_that_is_silent_for_the_session_timeout_may_have_dropped_who_thinks_to_be_a_member(
-    watch: Watch, state: str, ready: bool
-) -> None:
+def test_silent_coordinator_may_have_removed_the_member(watch: Watch, state: str, ready: bool) -> None:
     """A join is held for as long as it takes: a rebalance has its own time."""
     watch.update(heard(partition()), seconds=5)
     assert watch.update(silent_for(10.0, state)).is_ready

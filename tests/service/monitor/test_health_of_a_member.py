@@ -47,7 +47,7 @@ class Watch:
             await trio.sleep(1)
 
 
-async def test_member_whose_coordinator_is_frozen_is_not_ready_once_the_group_may_have_dropped_it(
+async def test_member_with_a_frozen_coordinator_is_not_ready(
     autojump_clock: MockClock,
 ) -> None:
     """Without reading meanwhile, no record, mark or commit would show it."""
@@ -104,7 +104,7 @@ async def test_commit_that_is_never_taken_is_named_though_marks_move(autojump_cl
         nursery.cancel_scope.cancel()
 
 
-async def test_partition_whose_leader_is_frozen_is_not_ready_and_the_others_are(autojump_clock: MockClock) -> None:
+async def test_partition_with_a_frozen_leader_is_not_ready(autojump_clock: MockClock) -> None:
     async with orders(2, brokers=3) as cluster, deadline(3000) as nursery:
         cluster.move_leader("orders", 0, LEADER)
         cluster.move_leader("orders", 1, 0)

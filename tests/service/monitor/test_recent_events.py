@@ -26,7 +26,7 @@ def test_many_landings_displace_no_event() -> None:
     )
 
 
-def test_what_is_tried_again_and_again_is_told_once_and_displaces_nothing() -> None:
+def test_repeated_retries_are_one_event() -> None:
     recent = EventRecorder()
     recent(MembershipChanged("g", "STABLE", "REVOKING", "the group rebalances"))
     for attempt in range(1, 3 * KEPT):
@@ -90,7 +90,7 @@ class Mute(Exception):
         raise ConnectionError("no JVM")
 
 
-def test_error_that_cannot_say_what_it_is_and_one_that_causes_itself_are_trees_all_the_same() -> None:
+def test_mute_and_cyclic_errors_are_trees() -> None:
     mute = Mute()
     assert tree_of(mute) == ErrorTree(text="Mute")
     first, second = ValueError("a"), ValueError("b")
@@ -105,7 +105,7 @@ def size(tree: ErrorTree) -> int:
     return 1 + sum(map(size, tree.inner))
 
 
-def test_texts_and_trees_are_bounded_and_how_much_more_there_is_is_told() -> None:
+def test_error_trees_are_bounded_and_count_the_rest() -> None:
     recent = EventRecorder()
     recent.failed(ExceptionGroup("many", [ValueError("x" * 10_000) for _ in range(100)]))
     (one,) = recent
@@ -123,7 +123,7 @@ def test_tree_that_is_cut_keeps_what_stands_at_the_top() -> None:
     assert (size(tree), last.text) == (50 + 1, "and 51 more")
 
 
-def test_error_that_is_below_itself_many_times_over_is_a_tree_as_large_as_any_other() -> None:
+def test_error_repeated_below_itself_is_bounded() -> None:
     errors = [ValueError(str(n)) for n in range(10)]
     for one in errors:
         one.__cause__ = ExceptionGroup("all", errors)

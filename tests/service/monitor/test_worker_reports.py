@@ -90,9 +90,7 @@ async def test_supervisor_hears_each_second_and_each_piece_of_news_once(
         assert [one.text for one in second.happenings] == ["ValueError: no"]
 
 
-async def test_worker_that_dies_is_no_silent_one_and_what_it_said_is_true_no_more(
-    autojump_clock: MockClock, pipe: tuple[int, int]
-) -> None:
+async def test_dead_worker_is_not_silent_and_loses_its_status(autojump_clock: MockClock, pipe: tuple[int, int]) -> None:
     reports = WorkerReports([1])
     async with deadline() as nursery:
         reports.began(1, 4711)

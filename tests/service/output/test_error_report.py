@@ -37,7 +37,7 @@ class WithoutTextError(Exception):
         raise AssertionError("no JVM")
 
 
-def test_nested_exception_groups_become_a_line_for_each_failure_with_its_coordinates() -> None:
+def test_nested_exception_groups_have_a_line_for_each_failure() -> None:
     error = ExceptionGroup(
         "outer",
         [

@@ -153,7 +153,7 @@ def test_json_is_for_programs_and_warnings_are_lines_of_it_too(log_format: str, 
     assert "UserWarning: old" in warning["message"]
 
 
-def test_commands_that_print_for_persons_log_text_unless_they_say_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interactive_commands_log_text_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {}
     monkeypatch.setattr(logging, "basicConfig", given.update)
     configure_logging("info")

@@ -23,7 +23,7 @@ class Clock:
         return self.now
 
 
-def test_elsewhere_than_on_a_terminal_a_line_comes_every_two_seconds() -> None:
+def test_progress_without_a_terminal_is_a_line_in_two_seconds() -> None:
     stream, clock = io.StringIO(), Clock()
     with display("landing", 1000, stream=stream, clock=clock) as shown:
         for second in range(6):
@@ -77,7 +77,7 @@ def test_quiet_shows_nothing() -> None:
     assert stream.getvalue() == ""
 
 
-def test_unknown_total_is_counted_without_one_and_its_last_count_is_told_at_the_end() -> None:
+def test_unknown_total_shows_the_last_count() -> None:
     stream, clock = io.StringIO(), Clock()
     with display("landed", None, stream=stream, clock=clock) as shown:
         for second in range(4):
@@ -124,7 +124,7 @@ def test_what_is_logged_goes_above_the_bar_and_not_through_it(monkeypatch: pytes
     assert elsewhere.getvalue() == f"{long}\nafterwards\n"
 
 
-def test_log_for_programs_has_records_of_it_with_their_fields_and_no_line_between_them(
+def test_json_log_has_progress_records_only(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     handler = logging.NullHandler()
@@ -174,7 +174,7 @@ def test_steps_have_a_line_each_and_long_ones_more() -> None:
     ]
 
 
-def test_steps_of_a_job_that_is_quick_as_a_rule_have_lines_only_where_it_is_not() -> None:
+def test_quick_steps_have_lines_only_when_slow() -> None:
     stream, clock = io.StringIO(), Clock()
     with steps(patience=4.0, stream=stream, clock=clock) as shown:
         work(shown, clock)

@@ -76,7 +76,7 @@ def test_distance_counts_from_where_partitions_were_first_seen() -> None:
     assert distance.done({tp("a-0"): 3}) == 0, "moved back"
 
 
-async def test_end_is_asked_for_once_all_is_committed_that_was_there_at_first() -> None:
+async def test_run_ends_once_the_initial_log_is_committed() -> None:
     async with EmbeddedCluster({"orders": 2, "empty": 1}) as cluster:
         cluster.produce_many("orders", 0, [(None, b"x")] * 5)
         cluster.produce_many("orders", 1, [(None, b"x")] * 3)
@@ -105,7 +105,7 @@ async def test_group_s_way_is_shown_unless_it_is_to_be_quiet(quiet: bool, capsys
         assert capsys.readouterr().err == ("" if quiet else "landed: 0 of 0 (0%)\n")
 
 
-async def test_end_of_committed_records_is_where_an_open_transaction_begins() -> None:
+async def test_end_of_committed_records_is_an_open_transaction() -> None:
     async with EmbeddedCluster({"orders": 1}) as cluster:
         cluster.produce("orders", 0, b"x")
         cluster.produce_transactional("orders", 0, b"y", producer_id=1)
@@ -116,7 +116,7 @@ async def test_end_of_committed_records_is_where_an_open_transaction_begins() ->
                 assert shown.total == total
 
 
-async def test_without_an_end_it_is_told_how_much_there_is_to_go_also_of_what_comes() -> None:
+async def test_endless_run_shows_the_rest_including_new_records() -> None:
     async with EmbeddedCluster({"orders-a": 1, "other": 1}) as cluster:
         cluster.produce_many("orders-a", 0, [(None, b"x")] * 5)
         cluster.produce("other", 0, b"x")
@@ -138,7 +138,7 @@ async def test_pattern_that_no_topic_matches_has_no_end_to_come_to() -> None:
         assert not stop.is_requested
 
 
-async def test_pattern_that_no_topic_matches_yet_is_waited_for_without_an_end() -> None:
+async def test_unmatched_pattern_is_waited_for() -> None:
     async with EmbeddedCluster({"other": 1}) as cluster:
         async with watched(app(cluster, pattern="zzz.*"), until_end=False) as (shown, _, _):
             await shown.until((0, "0 to go"))

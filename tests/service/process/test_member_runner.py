@@ -162,7 +162,7 @@ async def test_stop_cuts_short_a_handler_that_takes_long_to_start(autojump_clock
     assert log == ["start given up after 5 s"]
 
 
-async def test_failure_under_policy_stop_is_raised_after_the_handler_is_left() -> None:
+async def test_failure_with_policy_stop_is_raised_after_exit() -> None:
     log = list[str]()
     with pytest.raises(ExceptionGroup) as caught:
         await run_member(MemberSpec(app("stop"), handlers(log), opening([Group(log, ConnectError("gone"))])), Stop())
@@ -170,7 +170,7 @@ async def test_failure_under_policy_stop_is_raised_after_the_handler_is_left() -
     assert log == ["handler entered", "consuming", "handler left"]
 
 
-async def test_failure_under_policy_restart_builds_everything_anew_after_a_growing_wait(
+async def test_failure_with_policy_restart_backs_off_and_rebuilds(
     autojump_clock: MockClock,
 ) -> None:
     log, stop = list[str](), Stop()
@@ -229,7 +229,7 @@ async def test_members_each_have_a_handler_and_all_end_on_stop(autojump_clock: M
     assert log.count("handler entered") == log.count("drained") == log.count("handler left") == 2
 
 
-async def test_member_that_fails_lets_the_others_drain_and_is_raised_then(autojump_clock: MockClock) -> None:
+async def test_failing_member_is_raised_after_the_others_drained(autojump_clock: MockClock) -> None:
     log = list[str]()
     groups = [Group(log, ConnectError("gone"), lives=3), Group(log)]
     opened, failures = opening(groups), list[Exception]()

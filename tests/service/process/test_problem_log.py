@@ -35,7 +35,7 @@ def told(troubles: ProblemLog, *found: HealthProblem, until: float, since: float
     return [(now, news.is_over) for now in looks for news in troubles.update(found, now)]
 
 
-def test_trouble_is_told_once_and_over_once_it_has_been_away_for_a_while() -> None:
+def test_problem_is_logged_once_and_its_end_after_a_while() -> None:
     troubles = ProblemLog(STALL)
     assert troubles.update([HUNG], 100.0) == [ProblemChange(HUNG, False, 0.0)]
     later = attrs.evolve(HUNG, line="orders-0: no progress for 900 s: backpressured for 5 s")
@@ -78,7 +78,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return [(record.levelname, record.getMessage()) for record in caplog.records if hasattr(record, "fields")]
 
 
-async def test_partition_whose_handler_hangs_is_told_and_that_it_gets_on_again(
+async def test_hanging_handler_is_logged_and_its_recovery(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     hangs = trio.Event()
@@ -115,7 +115,7 @@ async def test_partition_whose_handler_hangs_is_told_and_that_it_gets_on_again(
         await member.close()
 
 
-async def test_worker_that_falls_silent_is_told_and_nothing_more_of_what_it_said(
+async def test_silent_worker_is_logged_without_its_old_problems(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     reports, stop = WorkerReports([1, 2]), Stop()

@@ -44,7 +44,7 @@ async def test_handler_that_shares_nothing_changes_nothing() -> None:
         assert to_environment(options) == {}
 
 
-async def test_what_is_shared_is_open_inside_and_reaches_a_worker_by_its_environment(
+async def test_shared_resource_reaches_workers_by_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     Sharing.events.clear()
@@ -58,7 +58,7 @@ async def test_what_is_shared_is_open_inside_and_reaches_a_worker_by_its_environ
     assert "s3cret" not in str(os.environ)
 
 
-def test_worker_without_a_supervisor_that_shares_has_the_options_of_the_app_file() -> None:
+def test_worker_without_sharing_uses_the_app_files_options() -> None:
     assert with_shared(app(host="here")) == app(host="here")
 
 

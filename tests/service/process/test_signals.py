@@ -41,7 +41,7 @@ async def test_second_signal_exits_at_once_with_its_own_code(first: int, second:
     assert codes == [code]
 
 
-async def test_first_signal_after_a_failure_asked_for_the_end_is_still_the_first() -> None:
+async def test_signal_after_a_failure_counts_as_the_first() -> None:
     stop, codes = Stop(), list[int]()
     stop.request("a member failed")
     await obey(these(signal.SIGTERM), stop, codes.append)
@@ -124,7 +124,7 @@ def test_second_real_signal_ends_a_program_that_will_not() -> None:
 
 
 @pytest.mark.parametrize(("handler", "listened"), [(signal.SIG_DFL, True), (signal.SIG_IGN, False)])
-def test_closed_terminal_asks_for_the_end_unless_it_is_to_be_outlived(handler: signal.Handlers, listened: bool) -> None:
+def test_closed_terminal_ends_the_service_unless_ignored(handler: signal.Handlers, listened: bool) -> None:
     before = signal.signal(signal.SIGHUP, handler)
     try:
         assert (signal.SIGHUP in _listened_to()) is listened

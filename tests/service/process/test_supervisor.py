@@ -96,7 +96,7 @@ async def test_worker_that_has_not_told_of_itself_is_not_waited_for(tmp_path: Pa
     assert codes == [ExitCode.OK]
 
 
-async def test_worker_that_somebody_else_ends_while_it_drains_makes_the_exit_code(tmp_path: Path) -> None:
+async def test_worker_killed_while_draining_sets_the_exit_code(tmp_path: Path) -> None:
     stop = Stop()
     supervisor = Supervisor([worker(tmp_path, "a", f"{TELLS} import time; time.sleep(60)")], policy())
     async with at_work(supervisor, stop) as codes:
@@ -107,7 +107,7 @@ async def test_worker_that_somebody_else_ends_while_it_drains_makes_the_exit_cod
     assert codes == [ExitCode.FAILURE]
 
 
-async def test_workers_have_the_environment_that_they_are_given_beside_ours(
+async def test_workers_get_their_environment_beside_ours(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OURS", "o")

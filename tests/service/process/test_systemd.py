@@ -126,7 +126,7 @@ async def test_watchdog_of_another_process_is_not_ours(
     assert not any("WATCHDOG" in told for told in manager.received())
 
 
-async def test_full_socket_holds_nothing_up_and_what_it_missed_is_told_later(
+async def test_full_socket_delays_nothing_and_catches_up(
     manager: Manager, autojump_clock: trio.testing.MockClock
 ) -> None:
     members = Some([None])
@@ -141,7 +141,7 @@ async def test_full_socket_holds_nothing_up_and_what_it_missed_is_told_later(
         nursery.cancel_scope.cancel()
 
 
-async def test_nobody_is_told_where_nobody_listens_and_children_are_not_asked_to(
+async def test_no_notification_without_a_listener_or_to_children(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
 ) -> None:
     members = Some([None])

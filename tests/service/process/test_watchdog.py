@@ -56,6 +56,6 @@ def test_watch_that_was_cancelled_ends_nothing() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "alive\n", "")
 
 
-def test_stuck_task_ends_the_process_when_the_member_has_had_time_to_leave() -> None:
+def test_stuck_task_ends_the_process_after_the_leave() -> None:
     done = subprocess.run([sys.executable, "-c", STUCK], capture_output=True, text=True, timeout=20, check=False)
     assert (done.returncode, done.stdout) == (1, "left\n")

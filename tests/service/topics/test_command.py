@@ -164,7 +164,7 @@ async def test_topic_that_is_not_there_keeps_nothing_of_others_back(
         assert told.document["errors"] == [{"topic": "nothing", "error": refusal}]
 
 
-async def test_settings_that_may_not_be_seen_are_told_and_all_else_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_invisible_settings_are_reported_beside_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
     async with EmbeddedCluster({"orders": 1}) as cluster:
         cluster.fail_next(Api.DESCRIBE_CONFIGS, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         outcome = await topics(cluster, capsys, "describe", "orders")

@@ -37,5 +37,5 @@ def test_what_the_operator_names_is_let_in() -> None:
     [("127.0.0.1:1", True), ("127.8.8.8:1", True), ("[::1]:1", True), ("localhost:1", True), ("0.0.0.0:1", False),
      ("[::]:1", False), ("10.0.0.7:1", False), ("orders:1", False)],
 )  # fmt: skip
-def test_what_listens_at_a_loopback_address_is_this_machine_s_alone(address: str, is_local: bool) -> None:
+def test_loopback_address_is_local_only(address: str, is_local: bool) -> None:
     assert AllowedHosts.of(address).is_local is is_local

@@ -27,7 +27,7 @@ def names(found: MetricsCollector) -> list[str]:
     return [family.name for family in parse(generate_openmetrics(found).decode())]
 
 
-async def test_process_and_what_a_handler_counts_stand_beside_the_members(autojump_clock: MockClock) -> None:
+async def test_metrics_of_process_and_handler_are_included(autojump_clock: MockClock) -> None:
     posted = Counter("orders_posted", "Of a handler's own.")
     try:
         found = names(exposed())
@@ -48,7 +48,7 @@ async def test_of_two_metrics_by_one_name_ours_stands(autojump_clock: MockClock)
     assert b'group="h"' not in generate_latest(exposed(others))
 
 
-async def test_metrics_of_others_that_fail_are_told_once_and_hide_none_of_ours(
+async def test_failing_foreign_metrics_are_reported_once(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken(Collector):

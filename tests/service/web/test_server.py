@@ -155,7 +155,7 @@ async def test_at_this_machine_alone_only_its_own_names_lead_there(host: str, st
 
 
 @pytest.mark.parametrize("bind", ["127.0.0.1:0", "0.0.0.0:0"])
-async def test_probe_that_asks_by_no_name_is_let_in_and_by_an_empty_one_is_not(bind: str) -> None:
+async def test_probe_without_host_is_accepted_and_an_empty_host_is_not(bind: str) -> None:
     """HAProxy's httpchk sends HTTP/1.0 without a Host header; no browser can be made to."""
     async with site(bind) as here:
         for head, status in ((b"", 200), (b"Host:\r\n", 400)):
@@ -166,7 +166,7 @@ async def test_probe_that_asks_by_no_name_is_let_in_and_by_an_empty_one_is_not(b
 
 
 @pytest.mark.parametrize("path", ["/", "/status.json", "/events", "/metrics", "/readyz"])
-async def test_elsewhere_names_of_others_do_not_either_but_those_that_are_said(path: str) -> None:
+async def test_other_host_names_need_to_be_allowed(path: str) -> None:
     async with site("0.0.0.0:0") as here:
         found = await here.ask(path, host="evil.example")
         assert (found.status, "[service] http_hosts" in found.body) == (400, True)
@@ -199,7 +199,7 @@ async def test_metrics_in_the_format_that_is_asked_for() -> None:
         assert lags == [{"0": 0, "1": 0}, {"0": 0, "1": 0}]
 
 
-async def test_metrics_of_a_silent_worker_are_no_more_than_how_long_it_has_been_silent() -> None:
+async def test_silent_worker_has_only_its_silence_as_a_metric() -> None:
     """Its last metrics may be outdated, and its partitions may belong to another worker."""
     async with site() as here:
         silent, taken_over = heard(partition(), age=11.0), heard(partition(), worker=2, age=1.5)
@@ -317,7 +317,7 @@ async def test_without_the_extra_the_remedy_is_told(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("settings", ["a", "AAAA"])
-async def test_request_that_the_server_raises_for_ends_nothing_but_what_is_open(settings: str) -> None:
+async def test_failing_request_ends_only_open_connections(settings: str) -> None:
     """An upgrade to HTTP/2 whose settings are nonsense: hypercorn decodes them outside of any guard."""
     async with site() as served:
         upgrade = {"upgrade": "h2c", "HTTP2-Settings": settings}
@@ -360,7 +360,7 @@ async def test_client_that_reads_too_slowly_is_dropped(monkeypatch: pytest.Monke
         await stream.aclose()
 
 
-async def test_client_beyond_the_most_is_told_to_come_later_and_finds_a_place_that_is_left() -> None:
+async def test_client_over_the_limit_is_refused_until_one_leaves() -> None:
     async with site() as here:
         streams = [await here.send("/events") for _ in range(MOST_FOLLOWING)]
         for stream in streams:
@@ -412,9 +412,7 @@ async def _much(feed: _Feed) -> str:
     return "data: " + "x" * 1_000_000 + "\n\n"
 
 
-async def test_document_that_cannot_be_made_is_told_once_and_ends_nothing(
-    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failing_document_is_reported_once(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
     class Broken:
         def statuses(self) -> list[WorkerStatus]:
             raise KeyError("x")

@@ -49,9 +49,7 @@ async def said_next(feed: _Feed) -> dict[str, Any]:
     return said
 
 
-async def test_document_is_made_only_while_somebody_listens_and_once_for_all(
-    autojump_clock: MockClock, made: list[str]
-) -> None:
+async def test_document_is_made_once_for_all_listeners(autojump_clock: MockClock, made: list[str]) -> None:
     board = StatusBoard("g", FakeMemberSource(heard(partition())), stall_after=9.0, why_stopping=lambda: "")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(board.run)
@@ -93,7 +91,7 @@ async def test_events_and_landings_are_told_only_with_news(autojump_clock: MockC
         nursery.cancel_scope.cancel()
 
 
-async def test_feed_that_is_asked_for_before_the_first_look_waits_for_it(autojump_clock: MockClock) -> None:
+async def test_feed_before_the_first_update_waits_for_it(autojump_clock: MockClock) -> None:
     board = StatusBoard("g", FakeMemberSource(heard(partition())), stall_after=9.0, why_stopping=lambda: "")
     async with trio.open_nursery() as nursery:
         feed = _Feed(board)

@@ -36,7 +36,7 @@ def test_counter_that_falls_was_begun_anew() -> None:
     assert [point.records for point in series.points] == [0, 100, 0, 50]
 
 
-def test_points_are_of_all_members_and_lags_of_those_that_are_known() -> None:
+def test_points_sum_all_members_and_known_lags() -> None:
     series = TimeSeries()
     unknown = heard(partition(of=ORDERS_1, lag=-1), worker=3)
     for second in range(2):
