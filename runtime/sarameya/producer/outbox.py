@@ -14,7 +14,7 @@ epoch then rises, so that brokers refuse it if it has not arrived by then (KIP-3
 A rule that is easily broken:
 
 - A batch that was sent never changes under its sequence number. Test:
-  `tests/producer/test_outbox.py::test_unanswered_batch_goes_out_again_after_a_while_byte_by_byte`.
+  `tests/producer/test_outbox.py::test_unanswered_batch_is_resent_unchanged`.
 """
 
 from __future__ import annotations
