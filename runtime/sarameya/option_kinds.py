@@ -76,6 +76,14 @@ def text(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
         raise ConfigError(attribute.name, value, "must be text: it has bytes in it that are not UTF-8")
 
 
+def check_group_id(value: object) -> None:
+    """Refuse a group id that no request can carry, which would be retried for ever. Raises ConfigError."""
+    if not (isinstance(value, str) and value):
+        raise ConfigError("group_id", value, "must be a non-empty string")
+    if not is_utf8(value):
+        raise ConfigError("group_id", value, "must be text: it has bytes in it that are not UTF-8")
+
+
 def boolean(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     """Validate a bool."""
     if not isinstance(value, bool):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio
 from trio.testing import MockClock
@@ -76,9 +78,11 @@ async def test_bootstrap_address_that_cannot_be_is_refused(autojump_clock: MockC
         ConsumerGroup(servers, "g")
 
 
-async def test_empty_group_id_is_refused(autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize("group_id", ["", b"g", None, "g\udcff"])
+async def test_group_id_that_cannot_be_is_refused(autojump_clock: MockClock, group_id: Any) -> None:
+    """No request can carry the last one: it has a byte of a command line in it that is not UTF-8."""
     with pytest.raises(ConfigError, match="group_id"):
-        ConsumerGroup(["localhost:9092"], "")
+        ConsumerGroup(["localhost:9092"], group_id)
 
 
 async def test_consume_outside_its_block_says_so(autojump_clock: MockClock) -> None:

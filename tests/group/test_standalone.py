@@ -283,9 +283,23 @@ async def test_what_is_no_partition_is_refused(autojump_clock: MockClock, partit
                 pass
 
 
+async def test_unsendable_topic_is_refused_and_others_are_read(autojump_clock: MockClock) -> None:
+    """Requests for metadata name every topic that was ever looked for."""
+    async with orders() as cluster, Watched(cluster) as consumer, deadline(5.0):
+        fill(cluster, 1)
+        with pytest.raises(ConfigError, match="not UTF-8"):
+            await consumer.topic_partitions("caf\udce9")
+        with pytest.raises(ConfigError, match="not UTF-8"):
+            async with consumer.consume_partition("caf\udce9", 0):
+                pass
+        async with consumer.consume_partition("orders", 0, "oldest") as claim:
+            assert (await anext(aiter(claim))).offset == 0
+
+
 def test_invalid_arguments_are_refused_before_any_io() -> None:
-    with pytest.raises(ConfigError, match="group_id"):
-        Consumer("localhost:9092", group_id="")
+    for group_id in ("", "g\udcff"):
+        with pytest.raises(ConfigError, match="group_id"):
+            Consumer("localhost:9092", group_id=group_id)
     with pytest.raises(ConfigError, match="bootstrap_servers"):
         Consumer("localhost")
 

@@ -71,6 +71,11 @@ def test_what_are_no_names_is_refused(topics: object) -> None:
         checked(topics, None)  # type: ignore[arg-type]
 
 
+def test_name_that_no_request_can_carry_is_refused() -> None:
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        checked(["orders", "caf\udce9"], None)
+
+
 @pytest.mark.parametrize("pattern", ["orders", re.compile(b"orders")])
 def test_what_is_no_pattern_is_refused(pattern: object) -> None:
     with pytest.raises(ConfigError, match="compiled pattern"):

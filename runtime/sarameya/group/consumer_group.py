@@ -25,7 +25,6 @@ import attrs
 import trio
 
 from sarameya.config import Config
-from sarameya.errors import ConfigError
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.handler_methods import check_handler
 from sarameya.group.interceptors import ConsumerInterceptor, check_interceptors
@@ -40,6 +39,7 @@ from sarameya.meters import Meter, Meters
 from sarameya.net.bootstrap import parse_bootstrap
 from sarameya.net.transport import Transport
 from sarameya.observe import LoopBlocked, Observer, Observers
+from sarameya.option_kinds import check_group_id
 from sarameya.protocol.assignors import ASSIGNORS
 from sarameya.protocol.assignors.base import Assignor
 from sarameya.protocol.assignors.calling import usable
@@ -92,8 +92,7 @@ class ConsumerGroup(Pausing):
         rng: random.Random | None = None,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        if not group_id:
-            raise ConfigError("group_id", group_id, "must be a non-empty string")
+        check_group_id(group_id)
         parse_bootstrap(bootstrap_servers)
         self.group_id = group_id
         self.config = config if config is not None else Config()

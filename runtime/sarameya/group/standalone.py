@@ -31,8 +31,10 @@ from sarameya.net.bootstrap import parse_bootstrap
 from sarameya.net.transport import Transport
 from sarameya.observe import CommitFailed, Observer, Observers
 from sarameya.offset_policy import OffsetPolicy, parse_policy
+from sarameya.option_kinds import check_group_id
 from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.offset_ledger import OffsetLedger
+from sarameya.protocol.subscription import checked
 
 
 class Consumer(Marks, Pausing):
@@ -80,8 +82,8 @@ class Consumer(Marks, Pausing):
         rng: random.Random | None = None,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        if group_id is not None and not group_id:
-            raise ConfigError("group_id", group_id, "must be a non-empty string, or None")
+        if group_id is not None:
+            check_group_id(group_id)
         parse_bootstrap(bootstrap_servers)
         super().__init__(OffsetLedger())
         self.group_id = group_id
@@ -158,8 +160,10 @@ class Consumer(Marks, Pausing):
             UnknownTopicError: The topic was not found within `Config.bootstrap_timeout` seconds.
             ConnectError: The cluster was not reached within that time.
             TopicAuthorizationError: The client may not describe the topic.
+            ConfigError: The name cannot be a topic's.
         """
         reading = self._opened
+        checked([topic], None)
         with reading.calls.call():
             return await reading.partitions_of(topic)
 
@@ -317,11 +321,13 @@ def _checked(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
 
     Raises:
         TypeError: One is not a TopicPartition.
+        ConfigError: A name cannot be a topic's.
     """
     wanted = list(dict.fromkeys(partitions))
     for partition in wanted:
         if not (isinstance(partition, tuple) and len(partition) == 2 and isinstance(partition[1], int)):
             raise TypeError(f"{partition!r} is no TopicPartition")
+        checked([partition[0]], None)
     return [TopicPartition(*partition) for partition in wanted]
 
 

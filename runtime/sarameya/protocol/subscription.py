@@ -24,6 +24,7 @@ from sarameya.error_codes import ErrorCode
 from sarameya.errors import ConfigError
 from sarameya.model import TopicPartition
 from sarameya.protocol.cluster.metadata import ClusterMetadata
+from sarameya.secret import is_utf8
 
 Wanted = tuple[str, ...] | re.Pattern[str]
 """Topics by name, or a pattern that must match a whole name."""
@@ -43,6 +44,9 @@ def checked(topics: Iterable[str] | None, pattern: re.Pattern[str] | None) -> Wa
     names = tuple(topics) if topics is not None and not isinstance(topics, str | bytes) else ()
     if not names or not all(isinstance(name, str) and name for name in names):
         raise ConfigError("topics", topics, 'must be a non-empty list of topic names, for example ["orders"]')
+    if not all(is_utf8(name) for name in names):
+        # A request for metadata that names it could not be sent, nor any later one.
+        raise ConfigError("topics", topics, "must be text: a name has bytes in it that are not UTF-8")
     return tuple(sorted(set(names)))
 
 
