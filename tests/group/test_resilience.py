@@ -211,6 +211,7 @@ async def test_stuck_start_offset_is_named_and_left_behind(autojump_clock: MockC
 
     class Stuck(Recorder):
         async def start_offset(self, partition: TopicPartition, committed: CommittedOffset | None) -> int | None:
+            self._note("stuck")
             with trio.CancelScope(shield=True):
                 await release.wait()
             return None
@@ -218,7 +219,7 @@ async def test_stuck_start_offset_is_named_and_left_behind(autojump_clock: MockC
     async with orders() as cluster, deadline() as nursery:
         handler = Stuck()
         member = await start_member(nursery, cluster, handler, close_timeout=5.0)
-        await handler.until(lambda: "setup" in handler.calls)
+        await handler.until(lambda: "stuck" in handler.calls)
         member.group.close_nowait()
         await eventually(lambda: bool(member.seen(TaskStuck)))
         assert member.seen(TaskStuck)[0].what == "start_offset"
