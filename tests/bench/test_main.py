@@ -44,7 +44,7 @@ def test_bench_named_is_run_with_its_own_options(benches: dict[str, Bench]) -> N
     assert benches["reads"].runs == []
 
 
-def test_without_a_name_all_are_run_with_their_defaults_also_after_a_failure(benches: dict[str, Bench]) -> None:
+def test_without_a_name_all_benches_run_despite_failures(benches: dict[str, Bench]) -> None:
     assert command.main([]) == 1
 
     assert [run.reads for run in benches["reads"].runs] == [7]

@@ -37,9 +37,7 @@ class Hook:
 
 
 @every()
-async def test_landing_that_is_cancelled_in_its_thread_is_finished_by_the_next_owner(
-    contender: Contender, place: Place
-) -> None:
+async def test_batch_cancelled_in_its_thread_is_landed_by_the_next_owner(contender: Contender, place: Place) -> None:
     """The second life of each case lands all, while the first one's thread still hangs or has just ended."""
     began, end = trio.current_time(), 0
     phases = [phase for phase in (Phase.STAGED, Phase.READY, Phase.WRITTEN, Phase.LINKED) if phase in contender.told]

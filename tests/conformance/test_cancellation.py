@@ -79,7 +79,7 @@ def run(live: Callable[[World, CancelAtStep], object], step: float, directory: P
 @pytest.mark.parametrize(
     ("live", "commits"), [(cancel_all, True), (cancel_all, False), (cancel_one, True)], ids=["all", "no-commit", "one"]
 )
-def test_cancellation_at_every_step_loses_nothing_and_leaves_nothing(
+def test_cancellation_at_every_step_loses_and_leaves_nothing(
     live: Callable[[World, CancelAtStep], object], commits: bool, tmp_path: Path
 ) -> None:
     steps = run(live, math.inf, tmp_path / "whole", commits=commits)

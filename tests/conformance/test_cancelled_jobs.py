@@ -19,9 +19,7 @@ DELAYS = (0.2, 0.6, 1.2)
 
 
 @each("delta", "iceberg")
-async def test_landing_that_is_cancelled_within_sparks_job_is_finished_by_the_next_owner(
-    contender: Contender, place: Place
-) -> None:
+async def test_batch_cancelled_in_sparks_job_is_landed_by_the_next_owner(contender: Contender, place: Place) -> None:
     began, end = trio.current_time(), 1
     quick = Shaping(transform=rows_by_spark)
     async with contender.engine(place) as engine:

@@ -137,7 +137,7 @@ def test_disk_that_is_full_at_any_call_is_waited_for(kind: Kind, tmp_path: Path)
 
 
 @pytest.mark.parametrize("scenario", [hear_too_soon, hear_too_late])
-def test_call_that_is_carried_out_after_it_was_given_up_loses_nothing_and_repeats_nothing(
+def test_late_effect_of_an_abandoned_call_loses_nothing(
     scenario: Callable[[World, Disk], object], kind: Kind, tmp_path: Path
 ) -> None:
     calls = calls_of_a_life(kind.world(tmp_path / "whole"))

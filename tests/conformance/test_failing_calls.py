@@ -130,7 +130,7 @@ def test_fault_51_error_of_any_kind_costs_no_linked_row(code: int, tmp_path: Pat
     assert 20 < len(calls) < MOST_CALLS
 
 
-def test_fault_51_any_call_that_fails_costs_no_row_of_a_partitioned_table(tmp_path: Path) -> None:
+def test_fault_51_any_failing_call_costs_no_partitioned_row(tmp_path: Path) -> None:
     """A link may have one published file, and another one that is not."""
     calls = [*failing_in_turn(errno.EIO, range(1, 4), tmp_path, InPartitions)]
     assert 50 < len(calls) < MOST_CALLS

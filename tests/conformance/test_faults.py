@@ -22,9 +22,7 @@ from tests.group.kit import Running
 pytestmark = pytest.mark.usefixtures("unsynced")
 
 
-async def test_landing_longer_than_session_and_rebalance_timeouts_keeps_the_membership(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_flush_longer_than_the_timeouts_keeps_the_membership(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with landing_group(tmp_path) as group:
         member = await group.join(seconds=100, config={"session_timeout": 10.0, "rebalance_timeout": 60.0})
         group.produce(25)
@@ -36,9 +34,7 @@ async def test_landing_longer_than_session_and_rebalance_timeouts_keeps_the_memb
         group.proves()
 
 
-async def test_landing_that_outlasts_a_revocation_is_cancelled_before_the_rejoin(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_flush_outlasting_a_revocation_is_cancelled(tmp_path: Path, autojump_clock: MockClock) -> None:
     """The deadline comes first: what was on its way is left to the next owner."""
     async with landing_group(tmp_path, partitions=2) as group:
         slow = await group.join(seconds=1000, config={"rebalance_timeout": 60.0})
@@ -84,7 +80,7 @@ async def test_offsets_that_were_reset_beyond_the_table_are_refused(tmp_path: Pa
 
 
 @pytest.mark.parametrize("moved", [45, 55], ids=["into the log", "to its end"])
-async def test_offsets_that_were_reset_beyond_the_table_leave_a_gap_where_that_is_wanted(
+async def test_offsets_reset_beyond_the_table_leave_a_gap_if_allowed(
     tmp_path: Path, moved: int, autojump_clock: MockClock
 ) -> None:
     """And nobody takes it for a log that was cut, though since the last link it has been led under other epochs."""
@@ -126,9 +122,7 @@ async def test_table_that_was_dropped_is_refused(tmp_path: Path, autojump_clock:
         await is_refused(await group.join(), RewoundTableError)
 
 
-async def test_table_that_is_restored_while_it_is_landed_in_stops_the_landing(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_table_restored_while_landing_stops_the_sink(tmp_path: Path, autojump_clock: MockClock) -> None:
     directory, backup = tmp_path / "table", tmp_path / "backup"
     async with landing_group(directory) as group:
         member = await group.join()

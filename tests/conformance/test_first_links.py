@@ -41,9 +41,7 @@ def test_fault_53_foreign_first_link_is_refused(contender: Contender, place: Pla
 
 
 @pytest.mark.parametrize("begin", [BEGIN - 10, BEGIN + 1])
-def test_fault_53_first_link_from_before_an_offset_reset_is_refused(
-    contender: Contender, place: Place, begin: int
-) -> None:
+def test_fault_53_first_link_before_an_offset_reset_is_refused(contender: Contender, place: Place, begin: int) -> None:
     refuses(contender, place, MovedCommitError, ORIGIN, begin)
 
 

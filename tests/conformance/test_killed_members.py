@@ -14,7 +14,7 @@ from tests.conformance.members import members
 
 @each(*CONTENDERS)
 @pytest.mark.integration
-async def test_members_killed_at_each_phase_lose_nothing_and_repeat_nothing(contender: Contender, place: Place) -> None:
+async def test_members_killed_at_each_phase_lose_nothing(contender: Contender, place: Place) -> None:
     """A relay: each takes over from the dead, lands what is there, and is killed in the middle of what comes then."""
     began = trio.current_time()
     # Without Spark landings are cheap, and there are several of each.
@@ -46,9 +46,7 @@ async def test_members_killed_at_each_phase_lose_nothing_and_repeat_nothing(cont
 
 
 @each("delta", "iceberg")
-async def test_member_killed_at_the_landing_that_makes_the_table_is_made_good(
-    contender: Contender, place: Place
-) -> None:
+async def test_member_killed_while_creating_the_table_loses_nothing(contender: Contender, place: Place) -> None:
     """The member dies before its first link exists, or right after it.
 
     The next owner finds a table that another process has created, without a link, or with one that was never marked.

@@ -28,7 +28,7 @@ for line in sys.stdin:
 """
 
 
-def test_database_that_several_open_at_once_is_made_by_one_of_them(tmp_path: Path) -> None:
+def test_database_opened_concurrently_is_created_once(tmp_path: Path) -> None:
     """Nobody is told that it is locked, however their first looks at it interleave."""
     openers = [
         subprocess.Popen(

@@ -85,9 +85,7 @@ async def test_lost_commits_of_kafka_are_made_good_by_the_table(
         group.proves()
 
 
-async def test_answer_of_a_commit_that_was_made_is_lost_and_nothing_is_repeated(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_lost_response_of_a_commit_repeats_nothing(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with landing_group(tmp_path, partitions=2) as group:
         member = await group.join()
         for _ in range(4):

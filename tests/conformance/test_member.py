@@ -21,7 +21,7 @@ def _counts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["revoked", "lost"])
-async def test_table_is_told_of_what_a_member_gives_up_and_not_of_what_it_loses(
+async def test_table_is_notified_of_revoked_chains_and_not_of_lost_ones(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], lost: bool
 ) -> None:
     table, session = FakeTable(tmp_path), FakeSession()

@@ -85,7 +85,7 @@ class Log:
 
 
 @each("parquet", "delta", "iceberg")
-async def test_members_killed_and_stopped_on_kafka_land_each_committed_record_once(
+async def test_killed_members_on_kafka_land_each_record_once(
     kafka: RealKafka, contender: Contender, place: Place
 ) -> None:
     log = await in_thread(Log, kafka, f"orders-{contender.name}")

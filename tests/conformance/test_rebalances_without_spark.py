@@ -21,7 +21,7 @@ COOPERATIVE = {"rebalance_strategies": ("cooperative-sticky",)}
 
 @pytest.mark.parametrize("config", [{}, COOPERATIVE], ids=["eager", "cooperative"])
 @pytest.mark.parametrize("states_heads", [False, True], ids=["silent", "states heads"])
-async def test_spark_that_is_gone_for_ten_minutes_costs_nobody_the_membership(
+async def test_spark_away_for_ten_minutes_keeps_the_membership(
     tmp_path: Path, autojump_clock: MockClock, config: dict[str, object], states_heads: bool
 ) -> None:
     async with landing_group(tmp_path, partitions=3) as group:

@@ -46,7 +46,7 @@ def _backup_of_directory(directory: Path, kept: Path) -> Restore:
 
 
 @each("parquet", "delta", "iceberg")
-def test_table_that_was_restored_is_neither_begun_with_nor_gone_on_with(contender: Contender, place: Place) -> None:
+def test_restored_table_stops_starting_and_running_members(contender: Contender, place: Place) -> None:
     table = contender.table(place)
     with contender.sessions(place, 1) as (spark,):
         table.open(spark)

@@ -81,7 +81,7 @@ def restart(server: ConnectServer) -> None:
 
 
 @each("delta")
-async def test_server_that_dies_between_the_data_and_its_commit_has_landed_nothing(
+async def test_server_dying_before_the_commit_has_landed_nothing(
     contender: Contender, place: Place, server: ConnectServer
 ) -> None:
     """Delta does not tell of this moment. A new data file that is whole does: Spark has closed it, and does not begin

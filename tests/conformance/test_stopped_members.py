@@ -77,9 +77,7 @@ async def test_zombie_that_wakes_behind_the_new_owner_loses(contender: Contender
     print(f"{contender.name}: {len(contender.told)} zombies in {trio.current_time() - began:.0f} s")
 
 
-async def test_zombie_that_wakes_before_the_new_owner_has_landed_wins_and_is_adopted(
-    contender: Contender, place: Place
-) -> None:
+async def test_zombie_waking_before_the_new_owner_wins_and_is_adopted(contender: Contender, place: Place) -> None:
     began = trio.current_time()
     async with two_members(contender, place) as (log, judge, one, other):
         for phase in [phase for phase in contender.told if phase in BEFORE_THE_LINK]:
@@ -103,7 +101,7 @@ async def test_zombie_that_wakes_before_the_new_owner_has_landed_wins_and_is_ado
 
 
 @each("parquet", "delta", "iceberg")
-async def test_zombie_whose_files_were_swept_meanwhile_loses_and_lands_anew(contender: Contender, place: Place) -> None:
+async def test_zombie_with_swept_files_loses_and_lands_again(contender: Contender, place: Place) -> None:
     """Before anything is removed its link's number is taken: what is removed can never be appended."""
     phase = [phase for phase in contender.told if phase in BEFORE_THE_LINK][-1]
     async with (

@@ -56,7 +56,7 @@ class Unanswering:
 
 
 @every()
-async def test_landing_that_nobody_answers_for_is_found_and_not_tried_again(
+async def test_unanswered_append_is_found_and_not_retried(
     contender: Contender, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settled: list[Settled] = []

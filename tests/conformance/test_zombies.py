@@ -8,7 +8,7 @@ from tests.conformance.contenders import Contender, Place, Runs
 from tests.conformance.owners import Owner, Two, at, loses, wins
 
 
-def test_zombies_lose_to_who_was_first_and_are_adopted_where_they_were(contender: Contender, place: Place) -> None:
+def test_zombies_lose_to_the_first_and_are_adopted_otherwise(contender: Contender, place: Place) -> None:
     table = contender.table(place)
     before = [phase for phase in (Phase.STAGED, Phase.READY, Phase.WRITTEN) if phase in contender.told]
     # Of the zombie's batch, and of the new owner's. With Spark, which takes a second for each: only what is dangerous.

@@ -172,7 +172,7 @@ async def test_what_goes_wrong_with_a_table_is_found(stage: Stage) -> None:
     assert (await stage.verify()).code == 0
 
 
-async def test_table_that_is_restored_from_a_backup_is_landed_in_again_after_a_rewind(stage: Stage) -> None:
+async def test_table_restored_from_a_backup_lands_after_a_rewind(stage: Stage) -> None:
     """Members stop, the directory is restored: the sink refuses it, until the group matches; then nothing is missing,
     and nothing is there twice."""
     backup = stage.table.path.parent / "backup"

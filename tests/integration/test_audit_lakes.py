@@ -146,7 +146,7 @@ def test_sound_table_is_proved_also_after_it_was_compacted(lake: Lake) -> None:
     assert lake.verify() == (True, set())
 
 
-def test_what_users_have_done_to_rows_is_found_at_the_link_that_it_concerns(lake: Lake) -> None:
+def test_changed_rows_are_found_at_their_link(lake: Lake) -> None:
     lake.land(*links(KEY, 4, 9, 20), *links(OTHER, 3))
     lake.spark.sql(f"DELETE FROM {lake.sql} WHERE partition = 0 AND offset = 5")
     proved, found = lake.verify()
@@ -168,7 +168,7 @@ def test_what_users_have_done_to_rows_is_found_at_the_link_that_it_concerns(lake
 
 
 @pytest.mark.parametrize("order", ["restored first", "rewound first"])
-def test_table_that_is_restored_is_landed_in_again_after_its_group_was_rewound(lake: Lake, order: str) -> None:
+def test_restored_table_lands_after_a_rewind(lake: Lake, order: str) -> None:
     """Chain 0 has two more links than version V has, chain 1 begins after it."""
     chain, other = links(KEY, 4, 9, 20, 30), links(OTHER, 3, start=1)
     lake.land(*chain[:2])
@@ -204,7 +204,7 @@ def test_table_that_is_restored_is_landed_in_again_after_its_group_was_rewound(l
     assert lake.spark.table(lake.sql).count() == 30 + (3 - moves[OTHER].after.offset)
 
 
-def test_idle_chains_are_restated_before_a_sweep_and_what_woke_has_lost(lake: Lake) -> None:
+def test_idle_chains_are_restated_before_a_sweep(lake: Lake) -> None:
     chain = links(KEY, 4, 9)
     lake.land(chain[0], *links(OTHER, 3))
     zombie = lake.table
@@ -231,9 +231,7 @@ def sarameya(*arguments: str) -> tuple[int, Any, str]:
     return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
 
 
-def test_table_behind_spark_connect_is_proved_and_swept_from_the_command_line(
-    lake_server: ConnectServer, tmp_path: Path
-) -> None:
+def test_table_behind_spark_connect_is_verified_and_swept(lake_server: ConnectServer, tmp_path: Path) -> None:
     place = str(tmp_path / "orders")
     with lake_server.session() as session:
         lake = Lake(session, "delta", place)  # type: ignore[arg-type]

@@ -62,7 +62,7 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-async def test_executors_read_and_write_what_all_have_mounted_and_end_with_their_driver(tmp_path: Path) -> None:
+async def test_executors_use_the_mount_and_end_with_their_driver(tmp_path: Path) -> None:
     def look(spark: Any, _: object) -> None:
         check_reads(spark, tmp_path)
         check_writes(spark, tmp_path)
@@ -80,7 +80,7 @@ def placed(frame: DataFrame) -> DataFrame:
     return frame.selectExpr("*", "reflect('java.lang.System', 'getProperty', 'user.dir') as place")
 
 
-async def test_records_are_transformed_and_written_by_the_executors_and_land_once(tmp_path: Path) -> None:
+async def test_executors_transform_and_write_records_once(tmp_path: Path) -> None:
     table, session = ParquetTable(tmp_path / "landed"), FakeSession()
     async with SparkSink(table, transform=placed, spark=OPTIONS, max_rows=3) as sink:
         await consume_in(sink, session, claim_of([batch(0, 3), batch(3, 3)]))
@@ -91,7 +91,7 @@ async def test_records_are_transformed_and_written_by_the_executors_and_land_onc
     assert session.marks[-1] == ("orders", 0, 6)
 
 
-async def test_directory_that_the_driver_alone_can_read_is_refused_with_what_to_do() -> None:
+async def test_directory_of_the_driver_alone_is_refused_with_advice() -> None:
     # Each process's own working directory: as with a disk of each machine, the path is the same, and what is there not.
     staging = Path("/proc/self/cwd/staging")
     os.mkdir(staging)
@@ -103,7 +103,7 @@ async def test_directory_that_the_driver_alone_can_read_is_refused_with_what_to_
     assert os.listdir(staging) == []
 
 
-async def test_rows_that_executors_have_written_where_nobody_sees_them_are_missed() -> None:
+async def test_rows_in_an_executors_own_directory_are_missed() -> None:
     """An executor that has come later may have its own directory in place of the mount."""
     into = Path("/proc/self/cwd/landing")
     os.mkdir(into)
@@ -120,7 +120,7 @@ async def test_rows_that_executors_have_written_where_nobody_sees_them_are_misse
         await engine.run(work, tag="t")
 
 
-async def test_driver_that_is_killed_under_work_takes_its_executors_along_and_is_replaced() -> None:
+async def test_killed_driver_is_replaced_with_its_executors() -> None:
     async with SparkEngine(OPTIONS) as engine:
         async with trio.open_nursery() as nursery:
 

@@ -97,9 +97,7 @@ async def land(spark: Any, table: ParquetTable, offsets: range, columns: dict[st
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_fault_52_values_that_spark_wrote_are_compacted_bit_for_bit_or_refused(
-    spark: Any, tmp_path: Path, kind: str
-) -> None:
+async def test_fault_52_sparks_values_are_compacted_exactly_or_refused(spark: Any, tmp_path: Path, kind: str) -> None:
     columns, settings, is_compacted = KINDS[kind]
     table = ParquetTable(tmp_path)
     with temporary_settings(spark, settings):

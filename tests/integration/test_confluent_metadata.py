@@ -86,7 +86,7 @@ def _first_message(consumer: ConfluentConsumer) -> object:
     return None
 
 
-async def test_member_of_confluent_kafka_goes_on_from_a_commit_with_metadata() -> None:
+async def test_confluent_kafka_continues_from_a_commit_with_metadata() -> None:
     async with EmbeddedCluster(topics={"orders": 1}) as cluster:
         await commit(cluster, '{"link": 7}')
         cluster.produce(*ORDERS, b"second")

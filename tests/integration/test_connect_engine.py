@@ -63,7 +63,7 @@ def endless(spark: Any, _: object) -> None:
     spark.sql(ENDLESS).collect()
 
 
-async def test_works_have_sessions_of_their_own_with_the_settings_of_the_options(server: ConnectServer) -> None:
+async def test_each_work_has_a_session_with_the_options_settings(server: ConnectServer) -> None:
     def change(spark: Any, _: object) -> list[str]:
         spark.conf.set("spark.wap.id", "mine")
         together.wait(DEADLINE)
@@ -88,7 +88,7 @@ async def test_works_have_sessions_of_their_own_with_the_settings_of_the_options
     assert ["3", "UTC"] in found
 
 
-async def test_transform_is_written_with_the_functions_that_classic_spark_has(server: ConnectServer) -> None:
+async def test_transform_uses_classic_sparks_functions(server: ConnectServer) -> None:
     from pyspark.sql import functions
 
     async with SparkEngine(options(server)) as engine:
@@ -96,7 +96,7 @@ async def test_transform_is_written_with_the_functions_that_classic_spark_has(se
         assert await engine.run(work, tag="t") == 6
 
 
-async def test_cancelled_work_frees_the_cores_also_if_it_goes_on_with_more(server: ConnectServer) -> None:
+async def test_cancelled_work_frees_the_cores(server: ConnectServer) -> None:
     def stubborn(spark: Any, check: Callable[[], None]) -> None:
         for _ in range(3):
             try:
@@ -113,7 +113,7 @@ async def test_cancelled_work_frees_the_cores_also_if_it_goes_on_with_more(serve
                 assert await engine.run(count, tag="count") == 1000
 
 
-async def test_server_that_is_killed_under_work_is_found_again_once_it_is_back(
+async def test_server_killed_during_work_is_used_once_it_is_back(
     server: ConnectServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with SparkEngine(options(server)) as first, SparkEngine(options(server)) as second:
@@ -144,7 +144,7 @@ async def test_server_that_is_killed_under_work_is_found_again_once_it_is_back(
     assert "s3cret" not in caplog.text
 
 
-async def test_server_that_was_restarted_between_works_is_met_with_new_sessions(server: ConnectServer) -> None:
+async def test_restarted_server_gets_new_sessions(server: ConnectServer) -> None:
     async with SparkEngine(options(server)) as engine:
         await engine.run(count, tag="t1")
         server.kill()
@@ -170,7 +170,7 @@ async def test_wait_for_a_server_that_is_gone_can_be_cancelled(server: ConnectSe
             assert trio.current_time() - began < seconds + 3.0
 
 
-async def test_frozen_server_holds_up_neither_a_cancellation_nor_the_end(server: ConnectServer) -> None:
+async def test_frozen_server_delays_neither_cancellation_nor_end(server: ConnectServer) -> None:
     try:
         with leaving_no_thread():
             async with SparkEngine(options(server)) as engine:
@@ -186,7 +186,7 @@ async def test_frozen_server_holds_up_neither_a_cancellation_nor_the_end(server:
         server.thaw()
 
 
-async def test_server_that_hangs_under_work_is_given_up_and_met_again_once_it_goes_on(
+async def test_hanging_server_is_abandoned_until_it_responds(
     server: ConnectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def freeze(spark: Any, _: object) -> int:
@@ -206,7 +206,7 @@ async def test_server_that_hangs_under_work_is_given_up_and_met_again_once_it_go
         assert await engine.run(count, tag="t3") == 1000
 
 
-async def test_adopted_session_lends_its_settings_and_views_and_is_left_as_it_was(server: ConnectServer) -> None:
+async def test_adopted_connect_session_is_used_and_left_unchanged(server: ConnectServer) -> None:
     def use(spark: Any, _: object) -> tuple[int, str]:
         spark.range(1).createOrReplaceTempView("mine")
         return spark.table("numbers").count(), spark.conf.get("spark.sql.shuffle.partitions")
@@ -222,7 +222,7 @@ async def test_adopted_session_lends_its_settings_and_views_and_is_left_as_it_wa
         assert not session.catalog.tableExists("mine")
 
 
-async def test_adopted_session_whose_server_was_restarted_is_not_ours_to_open(server: ConnectServer) -> None:
+async def test_adopted_session_of_a_restarted_server_is_not_reopened(server: ConnectServer) -> None:
     with server.session() as session:
         async with AdoptedEngine(session) as engine:
             await engine.run(count, tag="t1")

@@ -93,9 +93,7 @@ def test_links_land_with_their_rows_and_are_read_back_by_anybody(spark: SparkSes
     assert seen.restate_after == 10 * 24 * 3600
 
 
-def test_number_that_is_taken_is_lost_in_silence_and_what_was_written_is_left_over(
-    spark: SparkSession, table: DeltaTable, root: Path
-) -> None:
+def test_taken_number_is_lost_and_leaves_its_files(spark: SparkSession, table: DeltaTable, root: Path) -> None:
     first, second, late = link(1, 0, 5), link(2, 5, 8), link(2, 5, 9)
     land(spark, table, first)
     other = DeltaTable(root)
@@ -115,7 +113,7 @@ def test_number_that_is_taken_is_lost_in_silence_and_what_was_written_is_left_ov
     assert found(spark, table) == [(1, first.attempt), (2, second.attempt)]
 
 
-def test_rows_that_spark_has_written_are_committed_without_it_where_its_driver_is_the_only_one(
+def test_sparks_rows_are_committed_without_it_by_a_single_driver(
     spark: SparkSession, table: DeltaTable, root: Path
 ) -> None:
     """Their values are told of by the commit, so that Spark passes over files; an added column is Spark's to commit."""
@@ -149,9 +147,7 @@ def test_rows_that_spark_has_written_are_committed_without_it_where_its_driver_i
     assert evolving.read(spark).where("value is not null and day is null").count() == 4
 
 
-def test_records_land_without_spark_where_its_driver_is_the_only_one(
-    spark: SparkSession, table: DeltaTable, root: Path
-) -> None:
+def test_single_driver_lands_records_without_spark(spark: SparkSession, table: DeltaTable, root: Path) -> None:
     """And Spark reads them; what it asks of rows from then on, it sees to itself."""
     chain = [link(1, 0, 5), link(2, 5, 8), link(3, 8, 9)]
     land(spark, table, *chain[:2])
@@ -233,9 +229,7 @@ def _slow() -> Callable[[str, str], str]:
     return until_landed
 
 
-def test_first_link_without_records_creates_the_table_with_the_columns_of_its_rows(
-    spark: SparkSession, table: DeltaTable
-) -> None:
+def test_first_link_without_records_creates_the_table(spark: SparkSession, table: DeltaTable) -> None:
     named = Shaping(transform=lambda frame: frame.selectExpr("offset as at", "cast(value as string) as what"))
     land(spark, table, link(1, 0, 5, kind=Kind.GAP), shape=named)
     assert [one.number for one in table.links(spark, KEY, 1)] == [1]
@@ -283,7 +277,7 @@ def test_narrower_types_and_another_order_of_columns_are_taken(spark: SparkSessi
     assert [row[0] for row in table.read(spark).select("offset").orderBy("offset").collect()] == [0, 1, 2, 3]
 
 
-def test_table_is_partitioned_as_asked_and_no_landing_makes_too_many(spark: SparkSession, root: Path) -> None:
+def test_table_is_partitioned_within_the_limit(spark: SparkSession, root: Path) -> None:
     dated = Shaping(transform=lambda frame: frame.selectExpr("*", "to_date(timestamp) as day"))
     table = DeltaTable(root, layout=Layout(partition_by=("day", "topic"), max_partitions=3))
     table.open(spark)

@@ -70,9 +70,7 @@ def race(clients: list[SparkSession], tables: list[DeltaTable], links: list[Link
 
 
 @pytest.mark.parametrize("named", [False, True], ids=["path", "name"])
-def test_of_two_that_create_a_table_at_once_one_appends_the_first_link(
-    clients: list[SparkSession], tmp_path: Path, named: bool
-) -> None:
+def test_concurrent_creation_has_one_first_link(clients: list[SparkSession], tmp_path: Path, named: bool) -> None:
     for number in range(TABLES):
         place = f"default.race{abs(hash(str(tmp_path)))}_{number}" if named else tmp_path / f"table{number}"
         tables = [DeltaTable(place, staging=tmp_path / f"staging{which}") for which in (0, 1)]

@@ -69,9 +69,7 @@ def seen_anew(root: Path) -> DeltaTable:
     return DeltaTable(root)
 
 
-def test_compaction_changes_no_link_and_no_row_and_landing_goes_on(
-    spark: SparkSession, table: DeltaTable, root: Path, name: str
-) -> None:
+def test_compaction_changes_no_link_and_no_row(spark: SparkSession, table: DeltaTable, root: Path, name: str) -> None:
     chain = landed(spark, table, 4)
     staged = table.staging / f"{'0' * 32}.parquet"
     staged.write_bytes(b"on its way")
@@ -96,9 +94,7 @@ def test_compaction_changes_no_link_and_no_row_and_landing_goes_on(
     assert rows(table.read(spark)) == rows_of(*chain)
 
 
-def test_table_that_was_restored_has_the_head_of_then_and_goes_on_from_it(
-    spark: SparkSession, table: DeltaTable, root: Path, name: str
-) -> None:
+def test_restored_table_continues_from_its_head(spark: SparkSession, table: DeltaTable, root: Path, name: str) -> None:
     chain = landed(spark, table, 4)
     others = link(1, 0, 3, key=OTHER)
     land(spark, table, others)
@@ -209,7 +205,7 @@ def test_chain_that_the_history_has_forgotten_is_not_begun_anew(
     assert rows(table.read(spark)) == rows_of(forgotten, *chain)
 
 
-def test_idle_heads_are_to_be_restated_in_a_third_of_the_time_that_the_log_is_kept(
+def test_idle_heads_are_restated_within_a_third_of_retention(
     spark: SparkSession, table: DeltaTable, name: str, root: Path
 ) -> None:
     landed(spark, table, 1)
@@ -291,9 +287,7 @@ sys.stdin.read()
 """
 
 
-def test_second_process_with_a_driver_of_its_own_is_refused_on_a_local_file_system(
-    spark: SparkSession, root: Path
-) -> None:
+def test_second_driver_is_refused_on_a_local_file_system(spark: SparkSession, root: Path) -> None:
     command = [sys.executable, "-c", HOLDS_THE_LEASE, str(root / "_sarameya" / "driver.lock")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None

@@ -84,7 +84,7 @@ def number(report: str, name: str) -> int:
     return int(found[1].replace(",", ""))
 
 
-async def test_demo_lands_each_of_the_flights_exactly_once_though_a_member_is_killed(tmp_path: Path) -> None:
+async def test_demo_lands_each_flight_once_despite_a_kill(tmp_path: Path) -> None:
     async with demo(tmp_path) as running:
         assert await running.process.wait() == 0, running.stderr
     assert number(running.stdout, "rows landed") == 336_776
@@ -97,7 +97,7 @@ async def test_demo_lands_each_of_the_flights_exactly_once_though_a_member_is_ki
     assert "the other member has all 4 partitions now" in running.stderr
 
 
-async def test_demo_without_a_kill_lands_each_of_its_flights_exactly_once(tmp_path: Path) -> None:
+async def test_demo_without_a_kill_lands_each_flight_once(tmp_path: Path) -> None:
     async with demo(tmp_path, "--rows", "60000", "--no-kill") as running:
         assert await running.process.wait() == 0, running.stderr
     assert number(running.stdout, "duplicates") == number(running.stdout, "missing") == 0

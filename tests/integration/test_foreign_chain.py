@@ -39,7 +39,7 @@ class Foreign(ConsumerGroupHandler):
 """
 
 
-async def test_run_ends_with_what_must_change_first_though_the_app_says_restart(tmp_path: Path) -> None:
+async def test_permanent_error_ends_the_run_despite_restart(tmp_path: Path) -> None:
     (tmp_path / "foreign.py").write_text(HANDLER)
     service = '[service]\non_failure = "restart"\nrestart_backoff = 0.1'
     async with EmbeddedCluster(topics={"orders": 1}) as cluster:

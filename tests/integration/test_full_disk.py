@@ -32,5 +32,5 @@ def test_disk_that_is_full_while_spark_writes_is_waited_for(tmp_path: Path) -> N
     run("tests.integration.full_disk", tmp_path)
 
 
-def test_fault_51_full_disk_costs_a_parquet_directory_no_linked_row(tmp_path: Path) -> None:
+def test_fault_51_full_disk_costs_no_linked_parquet_row(tmp_path: Path) -> None:
     assert run("tests.integration.full_disk_chain", tmp_path).endswith("goes on\n")

@@ -163,7 +163,7 @@ def written_to(kafka: RealKafka, group: str, since: Mapping[int, int]) -> list[i
     ]
 
 
-async def test_active_group_is_not_reset_and_an_idle_one_goes_on_from_there(real_kafka_any: RealKafka) -> None:
+async def test_only_an_idle_group_is_reset(real_kafka_any: RealKafka) -> None:
     topic, group = real_kafka_any.create_topic("reset", 2), "reset"
     produced = send(real_kafka_any, topic, ({"value": b"%d" % n, "partition": n % 2} for n in range(100)))
     reset = ["offsets", "reset", group, "--topic", topic, "--shift-by", "-10"]
@@ -207,7 +207,7 @@ async def test_reset_to_a_time_goes_to_the_first_message_since_then(real_kafka: 
     assert {line.partition: line.committed for line in await kafka_s_lines(real_kafka, group)} == middle
 
 
-async def test_group_of_the_broker_led_protocol_is_described_and_reset_too(real_kafka: RealKafka) -> None:
+async def test_broker_led_group_is_described_and_reset(real_kafka: RealKafka) -> None:
     topic, group = real_kafka.create_topic("led-by-the-broker", 2), "led-by-the-broker"
     produce(real_kafka, topic, [b"%d" % n for n in range(10)])
     reset = ["offsets", "reset", group, "--all-topics", "--to-earliest", "--execute"]
@@ -260,7 +260,7 @@ async def test_group_and_offsets_are_deleted_for_kafka_s_own_tool_too(real_kafka
     assert f"group {group!r}: GROUP_ID_NOT_FOUND (69)" in gone.err
 
 
-async def test_topic_that_is_gone_leaves_its_commit_and_its_group_to_be_seen(real_kafka: RealKafka) -> None:
+async def test_deleted_topic_leaves_its_commit_visible(real_kafka: RealKafka) -> None:
     here, gone, group = real_kafka.create_topic("here"), real_kafka.create_topic("gone"), "half-gone"
     await sarameya(real_kafka, "offsets", "reset", group, "--topic", here, "--topic", gone, "--to-latest", "--execute")
     topics = "org.apache.kafka.tools.TopicCommand"

@@ -92,9 +92,7 @@ def test_setting_of_the_users_is_put_back(spark: SparkSession, table: IcebergTab
         spark.conf.unset("spark.wap.id")
 
 
-def test_number_that_is_taken_is_lost_and_what_was_staged_for_it_is_left_over(
-    spark: SparkSession, table: IcebergTable
-) -> None:
+def test_taken_number_is_lost_and_leaves_its_staged_files(spark: SparkSession, table: IcebergTable) -> None:
     first, second, late = link(1, 0, 5), link(2, 5, 8), link(2, 5, 9)
     for one in (first, second, late):
         land(spark, table, one)
@@ -119,7 +117,7 @@ def test_link_whose_predecessor_is_missing_is_not_published(spark: SparkSession,
     assert found(spark, table) == [(1, first.attempt)]
 
 
-def test_two_that_looked_at_the_same_time_are_told_apart_by_iceberg_itself(
+def test_iceberg_decides_between_two_simultaneous_attempts(
     spark: SparkSession, table: IcebergTable, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both see their predecessor, and publish: the look cannot prevent it."""
@@ -143,7 +141,7 @@ def test_two_that_looked_at_the_same_time_are_told_apart_by_iceberg_itself(
     assert rows(table.read(spark)) == rows_of(first, theirs)
 
 
-def test_one_landing_that_fails_does_not_keep_the_others_from_landing(spark: SparkSession, table: IcebergTable) -> None:
+def test_failing_batch_does_not_keep_others_from_landing(spark: SparkSession, table: IcebergTable) -> None:
     good, bad = link(1, 0, 5), link(1, 0, 5, key=OTHER)
     land(spark, table, good)
     fails = Shaping(transform=lambda frame: frame.selectExpr("*", "1 AS more") if _is_of(frame, 1) else frame)
@@ -172,7 +170,7 @@ def test_landing_that_is_not_wanted_any_more_is_staged_at_most(spark: SparkSessi
     assert len(table.leftovers(spark)) == 1
 
 
-def test_table_is_partitioned_as_asked_and_no_landing_makes_too_many(spark: SparkSession, name: str) -> None:
+def test_table_is_partitioned_within_the_limit(spark: SparkSession, name: str) -> None:
     layout = Layout(partition_by=("days(timestamp)", "topic"), max_partitions=3)
     table = IcebergTable(name, layout=layout)
     table.open(spark)

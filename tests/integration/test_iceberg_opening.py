@@ -42,7 +42,7 @@ def name() -> str:
     return new_name()
 
 
-def test_table_is_created_by_the_first_landing_and_audits_what_is_written(spark: SparkSession, name: str) -> None:
+def test_table_is_created_by_the_first_batch_and_audits_writes(spark: SparkSession, name: str) -> None:
     table = IcebergTable(name)
     table.open(spark)
     land(spark, table, link(1, 0, 2))
@@ -52,7 +52,7 @@ def test_table_is_created_by_the_first_landing_and_audits_what_is_written(spark:
     assert table.restate_after == 5 * 24 * 3600 / 4
 
 
-def test_members_that_land_first_at_the_same_time_create_one_table(spark: SparkSession) -> None:
+def test_concurrent_first_batches_create_one_table(spark: SparkSession) -> None:
     members = 4
     for _ in range(5):
         name, barrier = new_name(), Barrier(members)

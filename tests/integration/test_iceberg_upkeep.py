@@ -80,7 +80,7 @@ def test_rollback_shows_as_a_head_that_was_rewound(spark: SparkSession, table: I
     assert rows(table.read(spark)) == rows_of(chain[0], again)
 
 
-def test_chain_that_was_given_up_in_order_is_proved_when_its_snapshots_have_expired(
+def test_revoked_chain_is_proved_after_its_snapshots_expired(
     spark: SparkSession, table: IcebergTable, name: str
 ) -> None:
     head, others = link(1, 0, 5), [link(n, n, n + 1, key=OTHER) for n in (1, 2, 3)]
@@ -107,7 +107,7 @@ def test_chain_that_was_given_up_in_order_is_proved_when_its_snapshots_have_expi
         IcebergTable(name).heads(spark, [KEY])
 
 
-def test_owner_that_slept_while_it_gave_a_chain_up_has_nobody_begin_where_it_ended(
+def test_owner_sleeping_in_a_revocation_misleads_nobody(
     spark: SparkSession, table: IcebergTable, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next one goes on from there and dies, and snapshots and the group's commit expire."""
@@ -134,7 +134,7 @@ def test_owner_that_slept_while_it_gave_a_chain_up_has_nobody_begin_where_it_end
         IcebergTable(name).heads(spark, [KEY])
 
 
-def test_chain_is_said_to_end_by_who_has_landed_its_head_and_tried_nothing_behind(
+def test_chain_end_is_stated_only_by_the_heads_owner(
     spark: SparkSession, table: IcebergTable, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else somebody who has looked before may publish the next link afterwards."""
@@ -161,9 +161,7 @@ def test_chain_is_said_to_end_by_who_has_landed_its_head_and_tried_nothing_behin
     assert is_stated()
 
 
-def test_sleeper_that_stages_a_number_which_was_used_and_forgotten_does_not_publish_it(
-    spark: SparkSession, table: IcebergTable, name: str
-) -> None:
+def test_sleeper_does_not_publish_a_forgotten_number(spark: SparkSession, table: IcebergTable, name: str) -> None:
     """Iceberg alone would let it: no snapshot in main's ancestry bears its wap id any more."""
     chain = [link(1, 0, 5), link(2, 5, 8), link(3, 8, 9)]
     for one in chain:
@@ -230,9 +228,7 @@ def test_landings_go_on_beside_a_compaction(spark: SparkSession, table: IcebergT
     assert rows(table.read(spark)) == rows_of(*chain)
 
 
-def test_files_that_no_snapshot_names_are_found_once_they_are_old_and_removed(
-    spark: SparkSession, table: IcebergTable, name: str
-) -> None:
+def test_old_orphan_files_are_found_and_removed(spark: SparkSession, table: IcebergTable, name: str) -> None:
     first = link(1, 0, 5)
     land(spark, table, first)
     data = table.staging.parents[1] / "data"

@@ -37,7 +37,7 @@ def landed(table: Path) -> list[tuple[str, int, int]]:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-async def test_what_is_there_lands_once_and_what_comes_later_the_next_time(tmp_path: Path, workers: int) -> None:
+async def test_existing_records_land_once_and_later_ones_next_time(tmp_path: Path, workers: int) -> None:
     table = tmp_path / "orders"
     async with EmbeddedCluster({"orders": 2, "payments": 1}) as cluster:
         servers = ",".join(cluster.bootstrap_servers)

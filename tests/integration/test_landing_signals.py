@@ -78,7 +78,7 @@ EACH_ONCE = {(partition, offset): 1 for partition in range(2) for offset in rang
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
-async def test_first_signal_lets_the_landing_end_and_the_second_does_not(tmp_path: Path, signum: int) -> None:
+async def test_only_the_first_signal_waits_for_the_flush(tmp_path: Path, signum: int) -> None:
     gate = tmp_path / "gate"
     gate.touch()
     async with EmbeddedCluster(topics={"orders": 2}) as cluster:

@@ -49,9 +49,7 @@ def kill_all(service: Service) -> None:
         kill(pid)
 
 
-async def test_fault_66_nothing_of_killed_services_is_left_once_one_has_started(
-    tmp_path: Path, temporary: Path
-) -> None:
+async def test_fault_66_new_service_removes_residue_of_killed_ones(tmp_path: Path, temporary: Path) -> None:
     for number in range(STALE):
         left(temporary, number)
     other = temporary / "spark-of-somebody-else"

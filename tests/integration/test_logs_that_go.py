@@ -52,7 +52,7 @@ async def offsets_to(claim: Claim, last: int) -> list[int]:
     return read
 
 
-async def test_retention_that_overtakes_readers_is_told_with_what_it_took(real_kafka_any: RealKafka) -> None:
+async def test_retention_overtaking_readers_is_reported(real_kafka_any: RealKafka) -> None:
     kafka = real_kafka_any
     topic = kafka.create_topic("overtaken", 2)
     short, whole = TopicPartition(topic, 0), TopicPartition(topic, 1)
@@ -98,7 +98,7 @@ async def test_retention_that_overtakes_readers_is_told_with_what_it_took(real_k
                 assert await offsets(claims[policy][whole], 101) == list(range(101))
 
 
-async def test_topic_made_again_ends_its_claims_and_is_begun_where_it_begins(real_kafka_any: RealKafka) -> None:
+async def test_recreated_topic_ends_its_claims_and_restarts(real_kafka_any: RealKafka) -> None:
     kafka = real_kafka_any
     topic = kafka.create_topic("again", 2)
     put(kafka, topic, 20)

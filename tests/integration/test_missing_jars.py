@@ -43,7 +43,7 @@ async def refused(running: Running) -> str:
     return running.stderr
 
 
-async def test_delta_without_its_jars_is_refused_with_the_lines_that_are_needed(tmp_path: Path) -> None:
+async def test_delta_without_its_jars_is_refused_with_advice(tmp_path: Path) -> None:
     async with landing(tmp_path, f"delta:{tmp_path}/table", {}) as running:
         said = await refused(running)
     assert re.search(r"--conf spark\.jars\.packages=io\.delta:delta-spark_4\.1_2\.13:\d+\.\d+\.\d+\n", said)
@@ -68,7 +68,7 @@ async def test_delta_with_jars_and_no_settings_is_refused(tmp_path: Path) -> Non
     assert "--conf spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension\n" in said
 
 
-async def test_iceberg_without_its_jars_is_refused_with_the_lines_that_are_needed(tmp_path: Path) -> None:
+async def test_iceberg_without_its_jars_is_refused_with_advice(tmp_path: Path) -> None:
     conf = {"spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog", "spark.sql.catalog.lake.type": "hadoop"}
     conf["spark.sql.catalog.lake.warehouse"] = str(tmp_path / "warehouse")
     async with landing(tmp_path, "iceberg:lake.db.orders", conf) as running:

@@ -86,9 +86,7 @@ async def test_range_group_grows_and_shrinks_whoever_leads(real_kafka: RealKafka
     ],
     ids=lambda kinds: f"led-by-{kinds[0]}",
 )
-async def test_cooperative_group_grows_and_shrinks_and_what_we_keep_goes_on(
-    real_kafka: RealKafka, kinds: tuple[str, ...]
-) -> None:
+async def test_cooperative_group_grows_and_shrinks_without_pause(real_kafka: RealKafka, kinds: tuple[str, ...]) -> None:
     await grow_and_shrink_cooperatively(real_kafka, kinds)
 
 

@@ -54,7 +54,7 @@ class Scale(Through):
         return data
 
 
-async def test_member_reads_from_its_rack_and_from_the_leader_when_that_replica_is_gone(
+async def test_member_reads_from_its_rack_or_else_the_leader(
     real_kafka_of_three: RealKafka,
 ) -> None:
     kafka = real_kafka_of_three

@@ -102,7 +102,7 @@ def plain(value: Any, name: str = "") -> Any:
             return value
 
 
-async def test_kafka_s_own_tool_reads_the_embedded_broker_s_log_as_it_reads_kafka_s(real_kafka: RealKafka) -> None:
+async def test_kafkas_tool_reads_the_embedded_offsets_topic(real_kafka: RealKafka) -> None:
     real_kafka.create_topic(TOPIC, 2)
     with trio.fail_after(DEADLINE):
         async with EmbeddedCluster({TOPIC: 2}) as cluster:

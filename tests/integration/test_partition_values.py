@@ -121,9 +121,7 @@ async def test_fault_57_values_that_name_no_directory_are_dead_letters(spark: An
     assert all(told in letter["error"] for letter in letters)
 
 
-async def test_fault_57_value_that_names_no_directory_stops_a_sink_without_dead_letters(
-    spark: Any, tmp_path: Path
-) -> None:
+async def test_fault_57_invalid_partition_value_stops_the_sink(spark: Any, tmp_path: Path) -> None:
     table = table_of("parquet", tmp_path)
     with pytest.raises(PoisonError, match=r"offset 1 of orders-0 cannot land: .*rule of partition column city"):
         await land(spark, table, [b"a", LONG, b"c"])

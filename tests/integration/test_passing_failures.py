@@ -78,7 +78,7 @@ async def test_fault_64_tmp_that_takes_nothing_is_waited_for(fault: str) -> None
             await service.produce_and_land(2)
 
 
-async def test_fault_64_place_of_sparks_own_that_takes_nothing_is_waited_for(tmp_path: Path) -> None:
+async def test_fault_64_unwritable_spark_directory_is_waited_for(tmp_path: Path) -> None:
     """The JVM is up, and Spark can make no directory where the app has it work."""
     (place := tmp_path / "none").touch()
     async with spark_service(tmp_path, conf=f'"spark.local.dir" = "{place}/here"') as service:
@@ -132,9 +132,7 @@ def server(tmp_path: Path) -> Iterator[ConnectServer]:
         yield server
 
 
-async def test_fault_64_connect_server_that_dies_in_a_probe_is_waited_for(
-    tmp_path: Path, server: ConnectServer
-) -> None:
+async def test_fault_64_connect_server_dying_in_a_probe_is_waited_for(tmp_path: Path, server: ConnectServer) -> None:
     async with spark_service(tmp_path, spark=f'master = "{server.url}"') as service:
         await service.until(lambda: any(service.table.rglob("probe-*")))
         server.kill()
@@ -144,9 +142,7 @@ async def test_fault_64_connect_server_that_dies_in_a_probe_is_waited_for(
         await service.produce_and_land(2)
 
 
-async def test_fault_64_connect_server_that_refuses_for_a_moment_is_waited_for(
-    tmp_path: Path, server: ConnectServer
-) -> None:
+async def test_fault_64_refusing_connect_server_is_waited_for(tmp_path: Path, server: ConnectServer) -> None:
     server.kill()
     async with spark_service(tmp_path, spark=f'master = "{server.url}"') as service:
         await service.until(lambda: "it is tried again" in service.log)

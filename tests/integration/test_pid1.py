@@ -102,7 +102,7 @@ async def test_second_signal_exits_at_once_with_its_own_code(tmp_path: Path) -> 
                 assert await running.process.wait() == 143
 
 
-async def test_orphans_are_waited_for_and_nobody_loses_the_exit_code_of_a_child(tmp_path: Path) -> None:
+async def test_orphans_are_reaped_and_exit_codes_kept(tmp_path: Path) -> None:
     (tmp_path / "parent.py").write_text(HANDLER)
     async with EmbeddedCluster(topics={"orders": 1}) as cluster:
         cluster.produce("orders", 0, b"value")

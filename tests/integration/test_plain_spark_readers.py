@@ -62,7 +62,7 @@ def test_fault_63_spark_sees_each_row_once_during_landings(spark: Any, lander: L
             assert set(range(landed)) <= set(seen)
 
 
-def test_fault_63_spark_sees_each_row_of_links_once_during_compactions(spark: Any, lander: Lander) -> None:
+def test_fault_63_spark_reads_each_row_once_during_compactions(spark: Any, lander: Lander) -> None:
     """A file that has moved since is an error, never a row less."""
     seen = 0
     with lander.landing():
@@ -83,7 +83,7 @@ def test_fault_63_spark_sees_each_row_of_links_once_during_compactions(spark: An
     raise AssertionError(f"of {MAX_JOBS} reads {seen} met no file that moved")
 
 
-def test_spark_sees_no_row_of_a_directory_twice_during_compactions(spark: Any, lander: Lander) -> None:
+def test_spark_reads_no_row_twice_during_compactions(spark: Any, lander: Lander) -> None:
     """Rows are missing for a moment, as docs/tables.md says, or it fails."""
     path = str(lander.table.path)
     with lander.landing():

@@ -140,7 +140,7 @@ def test_what_a_query_refuses_is_found(spark: SparkSession, tmp_path: Path) -> N
     assert "it is empty" in poison.bad[8]
 
 
-def test_worker_that_one_record_crashes_is_found_by_what_comes_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_record_that_crashes_a_worker_is_found(spark: SparkSession, tmp_path: Path) -> None:
     def crashing(frame: DataFrame) -> DataFrame:
         if type(frame).__module__.startswith("pyspark.sql.connect"):
             from pyspark.sql.connect.functions import udf
@@ -160,9 +160,7 @@ def test_worker_that_one_record_crashes_is_found_by_what_comes_again(spark: Spar
     assert list(poison.bad) == [7]
 
 
-def test_what_cannot_be_decoded_is_known_and_what_is_made_of_the_rest_is_looked_for(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_undecodable_records_are_known_and_others_searched(spark: SparkSession, tmp_path: Path) -> None:
     """The shape tells the one; the other is found by halves."""
     values: dict[int, bytes | None] = {offset: b'{"a": %d}' % offset for offset in range(COUNT)}
     shape = Shaping(

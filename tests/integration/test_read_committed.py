@@ -59,7 +59,7 @@ def write(kafka: RealKafka, topic: str, rng: random.Random) -> tuple[Written, li
     return written, left_open
 
 
-async def test_transactions_are_read_as_librdkafka_reads_them_and_as_they_ended(real_kafka_any: RealKafka) -> None:
+async def test_transactions_are_read_as_librdkafka_does(real_kafka_any: RealKafka) -> None:
     kafka = real_kafka_any
     topic = kafka.create_topic("transactions", PARTITIONS)
     written, left_open = await trio.to_thread.run_sync(write, kafka, topic, random.Random(5))

@@ -133,7 +133,7 @@ async def test_offsets_set_by_kafkas_tool_are_where_a_member_begins(real_kafka_a
     assert handler.values() == [b"7", b"8", b"9"]
 
 
-async def test_handler_slower_than_the_session_timeout_keeps_its_membership(real_kafka_any: RealKafka) -> None:
+async def test_slow_handler_keeps_its_membership_on_kafka(real_kafka_any: RealKafka) -> None:
     topic = real_kafka_any.create_topic("slow")
     produce(real_kafka_any, topic, [b"slow", b"next"])
 
@@ -169,7 +169,7 @@ async def test_aborted_transaction_is_hidden_under_read_committed(real_kafka_any
     assert careless.values() == [b"aborted", b"committed", b"plain"]
 
 
-async def test_stopped_coordinator_that_also_leads_partitions_is_survived(real_kafka_of_three: RealKafka) -> None:
+async def test_stopped_coordinator_leading_partitions_is_survived(real_kafka_of_three: RealKafka) -> None:
     kafka = real_kafka_of_three
     topic = kafka.create_topic("survived", 6)
     produced = produce(kafka, topic, [b"%d" % n for n in range(600)])

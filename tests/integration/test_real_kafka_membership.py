@@ -67,7 +67,7 @@ async def start(
     return await nursery.start(run)
 
 
-async def test_static_leader_that_restarts_within_its_session_timeout_moves_nothing(real_kafka_any: RealKafka) -> None:
+async def test_static_leader_restarting_in_time_moves_nothing(real_kafka_any: RealKafka) -> None:
     topic = real_kafka_any.create_topic("static", 4)
     produced = produce(real_kafka_any, topic, [b"%d" % n for n in range(100)])
     leads, follows, returns = Recorder(), Recorder(), Recorder()
@@ -95,7 +95,7 @@ async def test_static_leader_that_restarts_within_its_session_timeout_moves_noth
         assert sorted(places(leads) + places(follows) + places(returns)) == sorted(produced)  # each once
 
 
-async def test_second_member_with_an_instance_id_fences_the_first_which_says_so(real_kafka_any: RealKafka) -> None:
+async def test_second_member_with_an_instance_id_fences_the_first(real_kafka_any: RealKafka) -> None:
     topic = real_kafka_any.create_topic("fenced", 2)
     one, two = Recorder(), Recorder()
 
@@ -114,7 +114,7 @@ async def test_second_member_with_an_instance_id_fences_the_first_which_says_so(
         assert two.sessions[-1].generation == one.sessions[-1].generation, "no rebalance either"
 
 
-async def test_topic_that_appears_and_partitions_that_are_added_are_read_from_their_start(
+async def test_new_topics_and_partitions_are_read_from_their_start(
     real_kafka_any: RealKafka,
 ) -> None:
     old = real_kafka_any.create_topic("growing-old")
@@ -139,7 +139,7 @@ async def test_topic_that_appears_and_partitions_that_are_added_are_read_from_th
     assert handler.offsets(old, 0) == [], "what was there before is read by the policy"
 
 
-async def test_transactional_producer_commits_as_the_session_and_is_fenced_by_each_of_its_fields(
+async def test_transactional_producer_commits_as_the_session(
     real_kafka_any: RealKafka,
 ) -> None:
     topic = real_kafka_any.create_topic("exactly")

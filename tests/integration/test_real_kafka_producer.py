@@ -53,7 +53,7 @@ async def read_values(kafka: RealKafka, topic: str) -> list[bytes | None]:
     return [record.value for record in (await read(kafka, topic, 1))[0]]
 
 
-async def test_records_are_read_by_others_as_they_were_sent_in_every_compression(real_kafka_any: RealKafka) -> None:
+async def test_others_read_our_records_in_every_compression(real_kafka_any: RealKafka) -> None:
     topic = real_kafka_any.create_topic("produced", 3)
     sent: dict[RecordMetadata, tuple[int, bytes | None, bytes | None, Any]] = {}
     with trio.fail_after(DEADLINE):
@@ -91,7 +91,7 @@ async def test_keys_go_where_other_producers_send_them(real_kafka_any: RealKafka
     assert {key: place.partition for key, place in zip(keys, places, strict=True)} == theirs
 
 
-async def test_what_kafka_refuses_is_typed_and_leaves_its_neighbours_alone(real_kafka_any: RealKafka) -> None:
+async def test_refused_records_raise_typed_errors_alone(real_kafka_any: RealKafka) -> None:
     small = real_kafka_any.create_topic(
         "refusing-large", max_message_bytes=5_000, message_timestamp_after_max_ms=3_600_000
     )
@@ -231,7 +231,7 @@ class Senders:
 
 
 @pytest.mark.parametrize("end", [Node.stop, Node.kill], ids=["stopped", "killed"])
-async def test_brokers_that_end_one_after_the_other_cost_no_record_and_repeat_none(
+async def test_rolling_restart_loses_and_repeats_no_sent_record(
     real_kafka_of_three: RealKafka, end: Callable[[Node], None]
 ) -> None:
     kafka = real_kafka_of_three

@@ -23,7 +23,7 @@ async def values(claim: Claim, count: int) -> list[bytes | None]:
     return [(await anext(aiter(claim))).value for _ in range(count)]
 
 
-async def test_partitions_are_read_from_where_the_user_says_and_commits_are_kafkas(real_kafka_any: RealKafka) -> None:
+async def test_partitions_start_where_the_user_says(real_kafka_any: RealKafka) -> None:
     topic = real_kafka_any.create_topic("standalone", 3)
     partitions = [TopicPartition(topic, number) for number in range(3)]
     now = int(time.time() * 1000)

@@ -78,9 +78,7 @@ async def check_that_one_without_n_is_a_dead_letter(spark: SparkSession, table: 
     assert "NOT NULL constraint of n is violated" in letters[14]
 
 
-async def test_records_for_which_a_check_constraint_of_delta_is_false_or_null_are_dead_letters(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+async def test_records_failing_a_delta_constraint_are_dead_letters(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(tmp_path / "orders")
     await first_landing(spark, table)
     spark.sql(f"ALTER TABLE delta.`{tmp_path}/orders` ADD CONSTRAINT positive CHECK (n > 0)")
@@ -111,9 +109,7 @@ async def test_record_without_what_iceberg_requires_is_a_dead_letter(spark: Spar
     await check_that_one_without_n_is_a_dead_letter(spark, table, tmp_path / "dead")
 
 
-async def test_what_is_refused_and_not_looked_for_stops_with_its_range_and_its_error(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+async def test_refused_range_without_a_search_stops_with_its_error(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(tmp_path / "orders")
     spark.sql(f"CREATE TABLE delta.`{tmp_path}/orders` (n varchar(2), offset bigint) USING delta")
     plain = lambda frame: frame.selectExpr("cast(value as string) as n", "offset")  # noqa: E731

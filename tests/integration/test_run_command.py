@@ -144,7 +144,7 @@ def committed(cluster: EmbeddedCluster) -> int:
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
-async def test_signal_ends_the_run_in_order_having_committed_what_was_handled(tmp_path: Path, signum: int) -> None:
+async def test_signal_ends_the_run_after_a_commit(tmp_path: Path, signum: int) -> None:
     async with EmbeddedCluster(topics={"orders": 2}) as cluster:
         for number in range(10):
             cluster.produce("orders", number % 2, b"value-%d" % number)
@@ -191,7 +191,7 @@ async def test_second_signal_exits_at_once_with_its_own_code(tmp_path: Path, sig
     assert running.log[-1]["message"].startswith(f"{signal.Signals(signum).name}: exiting at once")
 
 
-async def test_signal_while_the_group_waits_for_another_member_ends_the_run_at_once(tmp_path: Path) -> None:
+async def test_signal_during_a_join_ends_the_run_at_once(tmp_path: Path) -> None:
     async with EmbeddedCluster(topics={"orders": 2}) as cluster:
         app = app_file(tmp_path, cluster.bootstrap_servers)
         (tmp_path / "other").mkdir()
@@ -238,9 +238,7 @@ async def test_two_workers_share_the_partitions_and_both_leave(tmp_path: Path) -
     assert sorted(line["worker"] for line in running.log if "started (pid" in line["message"]) == [1, 2]
 
 
-async def test_static_member_that_is_replaced_goes_on_without_a_rebalance(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_replaced_static_member_causes_no_rebalance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SARAMEYA_CONFIG_GROUP_INSTANCE_ID", "pod-0")
     async with EmbeddedCluster(topics={"orders": 2}) as cluster:
         app = app_file(tmp_path, cluster.bootstrap_servers)
@@ -307,7 +305,7 @@ async def test_debug_adds_the_traceback_as_one_field(tmp_path: Path) -> None:
     assert 'raise ValueError(f"cannot do {message.value.decode()}")' in running.log[-1]["traceback"]
 
 
-async def test_log_is_text_where_the_app_file_says_so_and_the_command_line_goes_before_it(tmp_path: Path) -> None:
+async def test_log_format_of_the_command_line_precedes_the_app_file(tmp_path: Path) -> None:
     path = app_file(tmp_path, ["127.0.0.1:9"], extra='[service]\nlog_format = "text"')
     *_, last = (await stderr_of(tmp_path, "run", path, code=1)).splitlines()
     assert last.startswith("sarameya: error: no broker could be reached: 127.0.0.1:9: ")
@@ -326,7 +324,7 @@ async def test_closed_standard_input_ends_the_run_in_order(tmp_path: Path) -> No
         assert cluster.describe_group("g").members == ()
 
 
-async def test_handler_that_blocks_the_loop_is_ended_by_the_watchdog_with_its_stack(tmp_path: Path) -> None:
+async def test_watchdog_ends_a_handler_that_blocks_the_loop(tmp_path: Path) -> None:
     async with EmbeddedCluster(topics={"orders": 1}) as cluster:
         cluster.produce("orders", 0, b"value")
         app = app_file(
@@ -341,7 +339,7 @@ async def test_handler_that_blocks_the_loop_is_ended_by_the_watchdog_with_its_st
     assert "in consume_claim" in running.stderr
 
 
-async def test_handler_that_hangs_is_told_by_the_log_though_there_is_no_page(tmp_path: Path) -> None:
+async def test_hanging_handler_is_logged_without_a_page(tmp_path: Path) -> None:
     async with EmbeddedCluster(topics={"orders": 2}) as cluster:
         cluster.produce("orders", 1, b"value")
         app = app_file(
@@ -380,7 +378,7 @@ async def test_worker_that_is_blocked_is_told_by_its_supervisor(tmp_path: Path) 
     assert line["level"] == "WARNING"
 
 
-async def test_handler_that_ignores_its_cancellation_is_ended_by_the_watchdog_after_the_member_left(
+async def test_watchdog_ends_a_handler_ignoring_cancellation(
     tmp_path: Path,
 ) -> None:
     async with EmbeddedCluster(topics={"orders": 1}) as cluster:
@@ -400,7 +398,7 @@ async def test_handler_that_ignores_its_cancellation_is_ended_by_the_watchdog_af
     assert "in consume_claim" in running.stderr
 
 
-async def test_ctrl_c_on_a_terminal_drains_every_worker_without_a_word_too_many(tmp_path: Path) -> None:
+async def test_ctrl_c_on_a_terminal_drains_every_worker_quietly(tmp_path: Path) -> None:
     async with EmbeddedCluster(topics={"orders": 2}) as cluster:
         app = app_file(tmp_path, cluster.bootstrap_servers, extra="heartbeat_interval = 0.2")
         async with on_terminal(tmp_path, SARAMEYA, "run", app, "--workers", "2") as running:
@@ -502,14 +500,14 @@ async def test_wrong_key_in_the_app_file_is_told_at_once(tmp_path: Path) -> None
     assert error.startswith(f"{path}: config.sesion_timeout = 6.0: no such option; did you mean 'session_timeout'?")
 
 
-async def test_landing_directory_that_cannot_be_written_is_told_before_spark_is_started(tmp_path: Path) -> None:
+async def test_unwritable_directory_is_reported_before_spark_starts(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     path = app_file(tmp_path, ["127.0.0.1:9092"], handler="spark", extra="[handler.options]\npath = 'file/landing'")
     (error,) = await errors_of(tmp_path, "run", path, code=2)
     assert error.startswith(f"cannot land in {tmp_path}/file/landing: Not a directory")
 
 
-async def test_wrong_handler_option_is_told_once_whatever_the_number_of_workers(tmp_path: Path) -> None:
+async def test_wrong_handler_option_is_reported_once(tmp_path: Path) -> None:
     path = app_file(tmp_path, ["127.0.0.1:9092"], extra="[handler.options]\ncolour = 'red'")
     (error,) = await errors_of(tmp_path, "run", path, "--workers", "2", code=2)
     assert error.startswith(f"{path}: handler.options.colour = 'red': ")

@@ -205,7 +205,7 @@ def test_fault_54_rows_read_short_land_nothing(spark: Any, tmp_path: Path, kind:
         "select 1 as one",
     ],
 )
-def test_fault_54_transforms_that_read_in_part_twice_or_nothing_land(spark: Any, tmp_path: Path, query: str) -> None:
+def test_fault_54_partial_repeated_and_empty_reads_land(spark: Any, tmp_path: Path, query: str) -> None:
     table = table_of("parquet", spark, tmp_path, [])
     one = link(1, 0, 5)
     land(spark, table, one, Shaping(transform_sql=query))

@@ -425,7 +425,7 @@ def test_days_that_are_garbage_share_a_partition(spark: Any, stage: Stage) -> No
     assert counted == {"None": len(timestamps) - 2, "2023-11-14": 1, "2023-11-13": 1}
 
 
-def test_too_many_partitions_are_refused_before_anything_is_written(spark: Any, stage: Stage) -> None:
+def test_too_many_partitions_are_refused_before_writing(spark: Any, stage: Stage) -> None:
     timestamps = [86_400_000 * n for n in range(-100, 400)]
     shaping = Shaping(transform_sql="select *, date(timestamp) as day from batch")
     frame = shaping.frame(spark, stage.landing([b"v"] * 500, timestamps=timestamps))

@@ -113,7 +113,7 @@ def avro(client: SchemaRegistryClient, schema: Any) -> AvroSerializer:
     return AvroSerializer(client, json.dumps(schema))
 
 
-async def test_two_versions_of_an_avro_schema_in_one_landing_have_the_columns_of_the_latest(
+async def test_two_avro_versions_in_a_batch_have_the_latest_columns(
     spark: SparkSession, registry: RealRegistry, client: SchemaRegistryClient, new_topic: Callable[[str], Topic]
 ) -> None:
     topic = new_topic("avro-versions")
@@ -218,7 +218,7 @@ def protobuf(client: SchemaRegistryClient, descriptor_set: bytes, name: str) -> 
     return made, ProtobufSerializer(made, client, {"use.deprecated.format": False})
 
 
-async def test_protobuf_rows_equal_what_was_written_whatever_their_version(
+async def test_protobuf_rows_of_any_version_equal_the_messages(
     spark: SparkSession,
     registry: RealRegistry,
     client: SchemaRegistryClient,
@@ -250,7 +250,7 @@ async def test_protobuf_rows_equal_what_was_written_whatever_their_version(
     ]
 
 
-async def test_protobuf_schema_that_is_a_file_is_compiled_and_nested_messages_are_found(
+async def test_protobuf_schema_file_is_compiled_with_nested_messages(
     spark: SparkSession,
     registry: RealRegistry,
     client: SchemaRegistryClient,

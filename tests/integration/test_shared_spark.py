@@ -109,7 +109,7 @@ async def service(directory: Path, kind: str, conf: Mapping[str, str] | None = N
                 raise AssertionError(supervisor.stderr) from None
 
 
-async def test_workers_land_through_one_server_which_neither_a_dead_worker_nor_its_own_death_ends(
+async def test_workers_share_a_server_that_survives_deaths(
     tmp_path: Path,
 ) -> None:
     async with service(tmp_path, "parquet") as running:
@@ -137,7 +137,7 @@ async def test_workers_land_through_one_server_which_neither_a_dead_worker_nor_i
         assert not any(map(is_running, [*running.workers, other]))
 
 
-async def test_workers_share_a_delta_table_through_one_driver_and_a_killed_supervisor_leaves_no_process(
+async def test_workers_share_a_delta_table_through_one_driver(
     tmp_path: Path,
 ) -> None:
     """Without being told: on a plain file system two drivers would be refused."""

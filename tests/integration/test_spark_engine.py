@@ -58,7 +58,7 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-async def test_spark_starts_as_asked_and_leaves_no_process_and_no_thread_when_stopped() -> None:
+async def test_stopped_spark_leaves_no_process_and_no_thread() -> None:
     before = set(threading.enumerate())
     async with SparkEngine(OPTIONS) as engine:
         pid = jvm_pid()
@@ -112,7 +112,7 @@ async def test_works_have_sessions_of_their_own_with_the_same_settings() -> None
 
 # pyspark leaves the socket that rows come by to the garbage collector.
 @pytest.mark.filterwarnings("ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning")
-async def test_adopted_session_lends_its_settings_views_and_functions_and_is_left_as_it_was() -> None:
+async def test_adopted_session_is_used_and_left_unchanged() -> None:
     def use(spark: Any, _: object) -> list[Any]:
         spark.range(1).createOrReplaceTempView("mine")
         rows = spark.sql("select twice(id) as n from numbers order by n").collect()
@@ -134,7 +134,7 @@ async def test_adopted_session_lends_its_settings_views_and_functions_and_is_lef
         running.stop()
 
 
-async def test_jvm_that_is_killed_under_work_is_replaced_once_for_all_engines(
+async def test_jvm_killed_during_work_is_replaced_once(
     jvms: Jvms,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -162,7 +162,7 @@ async def test_jvm_that_is_killed_under_work_is_replaced_once_for_all_engines(
     assert told == [str(failures[0]), "Spark is there again: what was under way with the last one is tried again"]
 
 
-async def test_jvm_that_is_killed_between_works_is_replaced_before_the_next(jvms: Jvms) -> None:
+async def test_jvm_killed_between_works_is_replaced(jvms: Jvms) -> None:
     async with SparkEngine(OPTIONS) as engine:
         await engine.run(count, tag="t1")
         for number in range(2):
@@ -203,7 +203,7 @@ async def test_context_that_is_stopped_under_work_is_replaced() -> None:
         assert await engine.run(count, tag="t2") == 1000
 
 
-async def test_cancelled_work_frees_the_cores_also_if_it_goes_on_with_more() -> None:
+async def test_cancelled_work_frees_the_cores() -> None:
     def stubborn(spark: Any, _: object) -> None:
         for _ in range(3):
             try:
@@ -232,7 +232,7 @@ async def test_start_that_is_cancelled_leaves_nothing(jvms: Jvms) -> None:
         assert SparkContext._active_spark_context is None
 
 
-async def test_jvm_that_is_frozen_is_killed_when_it_is_stopped_and_another_can_be_started(
+async def test_frozen_jvm_is_killed_and_can_be_replaced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ClassicDriver, "stop_timeout", 1.0)
@@ -319,7 +319,7 @@ def test_jvm_ends_when_its_process_is_killed() -> None:
         until(lambda: not is_running(pid))
 
 
-def test_jvm_that_dies_between_its_context_and_its_session_leaves_room_for_another(
+def test_jvm_dying_before_its_session_can_be_replaced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A JVM is killed like this when its start is cancelled."""

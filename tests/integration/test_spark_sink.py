@@ -101,9 +101,7 @@ async def test_transform_with_a_python_function_runs_on_spark(spark: SparkSessio
     assert session.marks == [("orders", 0, 4)]
 
 
-async def test_transform_that_spark_refuses_is_raised_in_a_line_and_lands_nothing(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+async def test_refused_transform_is_one_line_and_lands_nothing(spark: SparkSession, tmp_path: Path) -> None:
     table, session = ParquetTable(tmp_path), FakeSession()
     async with SparkSink(table, transform=lambda frame: frame.select("no_such"), spark=spark) as sink:
         with pytest.raises(LandingError, match=r"orders-0 \[0, 4\) .*UNRESOLVED_COLUMN.*no_such") as raised:
@@ -114,9 +112,7 @@ async def test_transform_that_spark_refuses_is_raised_in_a_line_and_lands_nothin
     assert hidden_files(tmp_path) == []
 
 
-async def test_task_that_fails_on_spark_is_raised_in_a_line_and_lands_nothing(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+async def test_failing_spark_task_is_one_line_and_lands_nothing(spark: SparkSession, tmp_path: Path) -> None:
     table, session = ParquetTable(tmp_path), FakeSession()
     refuse = lambda frame: frame.selectExpr("raise_error('bad record') as x")  # noqa: E731
     async with SparkSink(table, transform=refuse, spark=spark) as sink:
@@ -128,7 +124,7 @@ async def test_task_that_fails_on_spark_is_raised_in_a_line_and_lands_nothing(
     assert hidden_files(tmp_path) == []
 
 
-async def test_cancelled_landing_ends_its_spark_job_and_publishes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+async def test_cancelled_flush_ends_its_spark_job(spark: SparkSession, tmp_path: Path) -> None:
     table, session, claim = ParquetTable(tmp_path), FakeSession(), FakeClaim()
     claim.send(batch(0, 10))
 
@@ -235,7 +231,7 @@ async def test_landings_that_touch_many_partitions_only_together_land(spark: Spa
     assert sorted(path.name for path in table.path.glob("day=*")) == ["day=0", "day=1", "day=10", "day=11"]
 
 
-async def test_landing_that_touches_too_many_partitions_of_the_table_stops_before_it_is_written(
+async def test_batch_with_too_many_partitions_stops_before_writing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def written(*_: object) -> None:
@@ -253,9 +249,7 @@ async def test_landing_that_touches_too_many_partitions_of_the_table_stops_befor
     assert hidden_files(table.path) == []
 
 
-async def test_rows_that_differ_from_what_the_directory_has_stop_with_what_differs(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+async def test_rows_with_other_columns_stop_and_name_them(spark: SparkSession, tmp_path: Path) -> None:
     table = ParquetTable(tmp_path / "orders")
     await land(spark, table, range(4), "offset", "topic as name")
     await land(spark, table, range(4, 8), "topic as NAME", "int(offset) as offset")
@@ -280,7 +274,7 @@ async def test_rows_that_differ_from_what_the_directory_has_stop_with_what_diffe
 
 
 @pytest.mark.parametrize("before_there_were_schemas", [False, True])
-async def test_columns_that_are_added_are_null_in_rows_that_landed_before(
+async def test_added_columns_are_null_in_earlier_rows(
     spark: SparkSession, tmp_path: Path, before_there_were_schemas: bool
 ) -> None:
     """Covers partitioned directories, columns within structs, and compacted tables."""

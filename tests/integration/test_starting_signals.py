@@ -64,7 +64,7 @@ async def starting(directory: Path, sharing: str) -> AsyncIterator[Running]:
 
 @pytest.mark.parametrize("sharing", ["", "share = true", "share = false"])
 @pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT, signal.SIGTERM]], ids=["one", "two"])
-async def test_signal_while_spark_starts_ends_the_run_and_leaves_nothing(
+async def test_signal_during_sparks_start_leaves_nothing(
     tmp_path: Path, sharing: str, signals: list[signal.Signals]
 ) -> None:
     async with starting(tmp_path, sharing) as running:

@@ -79,9 +79,7 @@ async def test_manager_is_told_of_the_start_the_life_and_the_end(tmp_path: Path,
     assert told_by_children(running) == {"child []"}
 
 
-async def test_supervisor_tells_when_all_workers_are_at_work_and_no_worker_does(
-    tmp_path: Path, manager: Manager
-) -> None:
+async def test_only_the_supervisor_reports_readiness(tmp_path: Path, manager: Manager) -> None:
     async with EmbeddedCluster(topics={"orders": 2}) as cluster:
         async with sarameya(tmp_path, "run", looking_app(tmp_path, cluster), "--workers", "2") as running:
             await manager.until("READY")

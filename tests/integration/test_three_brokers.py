@@ -39,7 +39,7 @@ LAST_WORDS_SECONDS = 1.0
     [("stopped", Node.stop, "range"), ("killed", Node.kill, "cooperative-sticky")],
     ids=["stopped", "killed"],
 )
-async def test_brokers_that_end_one_after_the_other_cost_no_generation_and_no_message(
+async def test_rolling_restart_loses_no_generation_and_no_message(
     real_kafka_of_three: RealKafka, how: str, end: Callable[[Node], None], strategy: str
 ) -> None:
     kafka = real_kafka_of_three

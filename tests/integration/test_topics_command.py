@@ -81,7 +81,7 @@ async def test_topic_s_life_on_apache_kafka(real_kafka_any: RealKafka) -> None:
         (["describe", "topics-nothing"], 1, "`sarameya topics list` shows the existing ones"),
     ],
 )
-async def test_what_apache_kafka_refuses_is_a_line_with_its_words_and_the_remedy(
+async def test_refusal_by_kafka_is_one_line_with_a_remedy(
     real_kafka: RealKafka, argv: list[str], code: int, told: str
 ) -> None:
     if not seen(real_kafka, "topics-there"):

@@ -42,7 +42,7 @@ def numbered(what: str, offsets: range) -> list[tuple[int, bytes]]:
     return [(offset, b"%s %d" % (what.encode(), n)) for n, offset in enumerate(offsets)]
 
 
-async def test_records_lost_by_an_unclean_election_are_told_and_new_ones_not_skipped(
+async def test_records_lost_by_an_unclean_election_are_reported(
     real_kafka_of_three: RealKafka,
 ) -> None:
     kafka = real_kafka_of_three

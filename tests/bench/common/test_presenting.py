@@ -45,7 +45,7 @@ def test_document_has_what_came_before_a_failure(tmp_path: Path) -> None:
     assert len(of_json((tmp_path / "figures.json").read_text()).tables) == 1
 
 
-def test_path_that_cannot_be_written_is_told_before_anything_is_measured(tmp_path: Path) -> None:
+def test_unwritable_path_is_reported_before_measuring(tmp_path: Path) -> None:
     def measured() -> Iterator[Table]:
         raise AssertionError
         yield GOOD

@@ -48,7 +48,7 @@ def test_contender_that_failed_has_no_ratio_and_is_not_dropped() -> None:
     assert made.has_failures
 
 
-def test_peer_with_a_figure_of_zero_has_no_ratio_and_has_not_failed() -> None:
+def test_peer_with_a_figure_of_zero_has_no_ratio() -> None:
     idle = result("theirs", 1.0)
     idle.add({"rate": 0.0, "seconds": 1.0})
     made = table(OURS, idle)

@@ -16,14 +16,14 @@ def plan(*arguments: str) -> Plan:
     return Plan.of(parser.parse_args(arguments))
 
 
-def test_default_begins_with_all_contenders_at_small_random_values() -> None:
+def test_default_starts_with_all_contenders_at_small_values() -> None:
     default = plan()
 
     assert str(default.combinations[0]) == "200 B, none, random"
     assert (default.contenders, default.repeats, default.everyone) == (CONTENDERS, 3, False)
 
 
-def test_default_has_each_size_and_codec_with_values_that_it_shrinks() -> None:
+def test_default_has_each_size_and_codec_with_fitting_values() -> None:
     assert [str(combination) for combination in plan().combinations] == [
         f"{size} B, {rest}"
         for size in (200, 1000)
@@ -31,7 +31,7 @@ def test_default_has_each_size_and_codec_with_values_that_it_shrinks() -> None:
     ]
 
 
-def test_values_asked_for_are_with_each_codec_where_they_make_a_difference() -> None:
+def test_requested_values_are_combined_with_codecs() -> None:
     asked = plan("--values", "random", "compressible", "--codecs", "none", "zstd", "--sizes", "200")
 
     assert [str(combination) for combination in asked.combinations] == [
@@ -41,7 +41,7 @@ def test_values_asked_for_are_with_each_codec_where_they_make_a_difference() -> 
     ]
 
 
-def test_quick_is_one_round_of_fewer_messages_at_the_first_combination() -> None:
+def test_quick_is_one_short_round_of_the_first_combination() -> None:
     quick = plan("--quick", "--codecs", "lz4", "zstd")
 
     assert [str(combination) for combination in quick.combinations] == ["200 B, lz4, compressible"]
@@ -53,7 +53,7 @@ def test_quick_with_a_number_of_rounds_has_as_many() -> None:
     assert plan("--quick", "--repeats", "2").repeats == 2
 
 
-def test_contenders_named_are_in_the_usual_order_and_at_every_combination() -> None:
+def test_named_contenders_are_in_order_at_every_combination() -> None:
     named = plan("--contenders", "sarama", "sarameya-messages")
 
     assert [contender.name for contender in named.contenders] == ["sarameya-messages", "sarama"]

@@ -6,7 +6,7 @@ from bench.consume.rounds import some
 from tests.bench.consume.kit import result
 
 
-def test_later_combinations_are_for_ours_the_yardstick_and_the_fastest_python_peer() -> None:
+def test_later_combinations_have_three_contenders() -> None:
     results = [
         result("sarameya-messages", 1.0),
         result("sarameya-arrow", 1.0),

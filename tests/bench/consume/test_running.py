@@ -33,7 +33,7 @@ def test_program_that_tells_something_else_has_failed() -> None:
     assert run("print('done')") == "told no outcome but 'done\\n': without a word"
 
 
-def test_program_that_does_not_end_is_ended_with_what_it_has_started() -> None:
+def test_program_that_does_not_end_is_killed_with_its_children() -> None:
     # Standard output stays open, and the run would last, for as long as the grandchild lives.
     code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(600)'])"
 

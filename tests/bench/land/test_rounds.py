@@ -19,7 +19,7 @@ async def run(code: str, seconds: float = 60.0) -> tuple[Outcome, int]:
     return await run_program([sys.executable, "-c", code], seconds)
 
 
-async def test_program_that_tells_its_outcome_is_taken_at_its_word_and_its_memory_is_watched() -> None:
+async def test_program_reports_its_outcome_and_its_memory_is_measured() -> None:
     outcome, peak = await run(f"held = b'1' * 50_000_000; import time; time.sleep(0.5); print({OUTCOME.to_json()!r})")
 
     assert outcome == OUTCOME

@@ -56,7 +56,7 @@ async def test_member_that_is_left_is_killed() -> None:
     assert member.process.returncode == -9
 
 
-async def test_member_that_ends_by_itself_has_failed_with_its_last_words() -> None:
+async def test_member_ending_by_itself_fails_with_its_output() -> None:
     assert await failure_of("sys.exit('no\\nbroker')") == "ended with 1: broker"
 
 

@@ -40,7 +40,7 @@ def test_too_few_looks_raise() -> None:
         figures(BASE, looks(1, 2, 3), handled=0)
 
 
-def test_those_with_a_budget_are_held_to_it_the_answer_on_its_way_and_what_work_takes_and_to_be_flat() -> None:
+def test_members_with_a_budget_must_keep_it_and_stay_flat() -> None:
     flat = Result("flat", True, runs=[figures(BASE, looks(60, 100, 95_000_050, 95_000_050, 95_000_050, 95_000_050), 0)])
     rising = Result("rising", True, runs=[figures(BASE, looks(60, 100, 95_000_051, 98_000_000), 0)])
     peer = Result("peer", False, runs=[figures(BASE, looks(60, 100, 95_000_051, 98_000_000), 0)])

@@ -13,7 +13,7 @@ def messages(partition: int, *times: float) -> list[Line]:
     return [Line("message", at, (partition,), offset) for offset, at in enumerate(times)]
 
 
-def test_first_message_is_counted_from_the_beginning_and_other_lines_are_not() -> None:
+def test_first_message_counts_from_the_start() -> None:
     lines = [Line("starting", 10.0), Line("assigned", 10.5, (0,)), *messages(0, 9.0, 12.0, 13.0)]
 
     assert first_message(lines, 10.0) == 2.0
@@ -37,15 +37,13 @@ def test_silence_is_the_longest_of_any_kept_partition() -> None:
 
 
 @pytest.mark.parametrize(("begin", "end", "longest"), [(10.5, 10.6, 1.5), (10.0, 11.0, 1.5), (10.0, 20.0, 9.0)])
-def test_silence_that_reaches_beyond_the_window_counts_whole_and_others_do_not(
-    begin: float, end: float, longest: float
-) -> None:
+def test_silence_reaching_beyond_the_window_counts_whole(begin: float, end: float, longest: float) -> None:
     lines = messages(0, 0.0, 9.5, 11.0, 11.5, 20.5, 90.0)
 
     assert longest_silence(lines, {0}, begin, end) == longest
 
 
-def test_round_has_every_columns_figure_and_the_worse_of_both_quiet_times() -> None:
+def test_round_has_all_figures_and_the_worse_quiet_time() -> None:
     told = figures(Cost(wait=1.0, pause=0.2, steady=0.03), Cost(wait=2.0, pause=0.4, steady=0.05))
 
     assert [told[column.key] for column in COLUMNS] == [1.0, 0.2, 2.0, 0.4, 0.05]

@@ -16,7 +16,7 @@ def progress(*told: tuple[float, int, int]) -> list[Line]:
     ]
 
 
-def test_rate_is_from_the_first_message_told_to_the_last_within_the_time() -> None:
+def test_rate_counts_from_the_first_to_the_last_message() -> None:
     lines = progress((9.0, 0, 0), (10.0, 100, 2), (11.0, 500, 22), (12.0, 900, 42), (12.5, 5_000, 52))
 
     assert reading(lines, 9_000, 2.0) == Reading(400.0, 20.0)
@@ -40,7 +40,7 @@ def test_slow_partition_that_comes_first_begins_the_time() -> None:
     assert reading(lines, 1_000, 2.0) == Reading(0.0, 20.0)
 
 
-def test_run_that_was_told_of_in_one_piece_counts_to_the_line_after() -> None:
+def test_run_reported_in_one_line_counts_to_the_next_line() -> None:
     assert reading(progress((10.0, 900, 0), (10.5, 1_000, 0)), 1_000, 2.0) == Reading(200.0, 0.0)
 
 

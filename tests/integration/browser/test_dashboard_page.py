@@ -129,7 +129,7 @@ async def test_rows_of_all_members_are_the_broker_s_truth(tmp_path: Path, browse
         await page.until_ready()
 
 
-async def test_partition_that_two_read_is_one_row_and_its_owner_s_by_kafka(tmp_path: Path, browser: Browser) -> None:
+async def test_partition_read_by_two_is_one_row_of_kafkas_owner(tmp_path: Path, browser: Browser) -> None:
     async with EmbeddedCluster(topics={LONG: 2}) as cluster, on_stage(tmp_path, browser, cluster, LONG) as stage:
         page = stage.page
 

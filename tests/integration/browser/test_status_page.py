@@ -258,7 +258,7 @@ async def test_worker_that_is_killed_is_shown_and_comes_back(tmp_path: Path, bro
         assert "Traceback" not in service.log.read_text()
 
 
-async def test_page_says_that_the_service_stops_and_then_that_it_is_gone(tmp_path: Path, browser: Browser) -> None:
+async def test_page_shows_that_the_service_stops_and_is_gone(tmp_path: Path, browser: Browser) -> None:
     config = "claim_grace = 15.0\nclose_timeout = 20.0"
     async with (
         EmbeddedCluster(topics={"orders": 1}) as cluster,

@@ -36,7 +36,7 @@ async def until_gone(page: Page, selector: str) -> None:
     await page.do(lambda p: p.locator(selector).wait_for(state="hidden"))
 
 
-async def test_service_that_is_frozen_is_told_and_leaves_a_gap_in_the_lines(tmp_path: Path, browser: Browser) -> None:
+async def test_frozen_service_is_shown_and_leaves_a_gap(tmp_path: Path, browser: Browser) -> None:
     async with (
         EmbeddedCluster(topics={"orders": 1}) as cluster,
         running(tmp_path, cluster) as service,
@@ -58,7 +58,7 @@ async def test_service_that_is_frozen_is_told_and_leaves_a_gap_in_the_lines(tmp_
                 await trio.sleep(0.1)
 
 
-async def test_refused_once_it_is_asked_again_and_what_was_missed_is_plotted(tmp_path: Path, browser: Browser) -> None:
+async def test_refused_page_reconnects_and_plots_what_it_missed(tmp_path: Path, browser: Browser) -> None:
     async with (
         EmbeddedCluster(topics={"orders": 1}) as cluster,
         running(tmp_path, cluster) as service,

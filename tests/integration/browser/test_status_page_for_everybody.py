@@ -96,7 +96,7 @@ async def test_contrast_and_what_axe_finds(tmp_path: Path, browser: Browser, sch
         await page.do(lambda p: p.screenshot(path=tmp_path / f"{scheme}-narrow.png", full_page=True))
 
 
-async def test_keyboard_reaches_everything_in_order_and_shows_where_it_is(tmp_path: Path, browser: Browser) -> None:
+async def test_keyboard_reaches_everything_in_order(tmp_path: Path, browser: Browser) -> None:
     async with busy_page(tmp_path, browser, viewport=WIDE) as page:
         await page.do(lambda p: p.locator("h1").click())
         reached = []

@@ -22,9 +22,7 @@ def _counts(monkeypatch: pytest.MonkeyPatch) -> None:
     count_fakes(monkeypatch)
 
 
-async def test_group_ends_once_each_partition_has_landed_to_its_end_and_is_committed(
-    autojump_clock: MockClock, tmp_path: Path
-) -> None:
+async def test_group_ends_once_all_partitions_are_committed(autojump_clock: MockClock, tmp_path: Path) -> None:
     clock = StageClock()
     table = timed(FakeTable, clock)(tmp_path)
     ends = (5, 0, 2)
@@ -51,7 +49,7 @@ async def test_group_ends_once_each_partition_has_landed_to_its_end_and_is_commi
     assert all(seconds > 0 for seconds in clock.stages().values())
 
 
-async def test_claim_goes_on_after_a_step_was_cancelled_and_ends_at_its_end(autojump_clock: MockClock) -> None:
+async def test_claim_continues_after_a_cancelled_step(autojump_clock: MockClock) -> None:
     claim = FakeClaim()
     batches = UpTo(cast(Any, claim), 8).batches()
     with trio.move_on_after(1) as waited:

@@ -42,7 +42,7 @@ def test_seconds_are_told_by_what_they_were_for() -> None:
     }
 
 
-def test_what_is_done_at_once_counts_for_each_but_not_against_the_time_without() -> None:
+def test_concurrent_stages_count_for_each() -> None:
     time = Time()
     clock = StageClock(time)
     with clock.running(FLUSH), clock.running(LAND):
