@@ -88,11 +88,11 @@ class LedgerModel(RuleBasedStateMachine):
         return said == moves and told == (wanted and moves)
 
     @rule(wanted=st.booleans())
-    def tell_of_next_mark(self, wanted: bool) -> None:
+    def notify_next_mark(self, wanted: bool) -> None:
         def told() -> None:
             self.is_told += 1
 
-        self.ledger.tell_of_next_mark(told if wanted else None)
+        self.ledger.notify_next_mark(told if wanted else None)
         self.wants_to_be_told = wanted
 
     # -- commits -------------------------------------------------------------------------------------

@@ -158,7 +158,7 @@ def test_join_does_not_wait_for_the_leaves_response() -> None:
     driver.stable()
     driver.receive(LeaveWanted("unsubscribed"))
     leave = driver.get(SendLeave)
-    driver.receive(JoinWanted("subscribed anew"))
+    driver.receive(JoinWanted("subscribed again"))
     join = driver.get(SendJoin)
     assert (join.member_id, join.owned) == ("me", {}), "that it is not a member any more is the coordinator's to say"
     assert driver.receive(LeaveAnswered(leave.token, 0)) == [], "to nobody"
@@ -174,6 +174,6 @@ def test_join_uses_the_coordinator_that_a_leave_looks_up() -> None:
     driver.receive(CoordinatorLost(7, "gone"))
     driver.receive(LeaveWanted("unsubscribed"))
     token = driver.get(FindCoordinator).token
-    assert "FindCoordinator" not in kinds(driver.receive(JoinWanted("subscribed anew"))), "it is on its way"
+    assert "FindCoordinator" not in kinds(driver.receive(JoinWanted("subscribed again"))), "it is on its way"
     driver.receive(CoordinatorFound(token, 8))
     assert driver.get(SendJoin).member_id == "me"

@@ -157,17 +157,17 @@ def test_partition_that_is_not_owned_is_a_key_error() -> None:
 def test_next_mark_is_told_once_and_only_when_it_moves() -> None:
     ledger = OffsetLedger({P0: at(5)})
     told: list[str] = []
-    ledger.tell_of_next_mark(lambda: told.append("first"))
+    ledger.notify_next_mark(lambda: told.append("first"))
     ledger.mark(P0, at(5))
     assert not told, "the mark has not moved"
     ledger.mark(P0, at(6))
     ledger.mark(P0, at(7))
     assert told == ["first"]
-    ledger.tell_of_next_mark(lambda: told.append("second"))
+    ledger.notify_next_mark(lambda: told.append("second"))
     ledger.reset(P0, at(2))
     assert told == ["first", "second"]
-    ledger.tell_of_next_mark(lambda: told.append("third"))
-    ledger.tell_of_next_mark(None)
+    ledger.notify_next_mark(lambda: told.append("third"))
+    ledger.notify_next_mark(None)
     ledger.mark(P0, at(8))
     assert told == ["first", "second"]
 
@@ -295,11 +295,11 @@ def test_deleted_topic_is_not_committed_until_owned_again() -> None:
     for partition in (P0, P1, other):
         ledger.mark(partition, at(8))
     for partition in (TopicPartition("unknown", 0), P0, P1):
-        ledger.topic_gone(partition)
+        ledger.topic_recreated(partition)
     assert not ledger.mark(P0, at(9))
     assert not ledger.reset(P1, at(6))
     assert ledger.dirty() == {P0: at(0), P1: at(0), other: at(8)}, "where the new topic begins"
-    assert ledger.begun_anew == {P0, P1}
+    assert ledger.recreated == {P0, P1}
     ledger.send({P1: at(0)})
     ledger.acknowledge({P1: at(0)})
     ledger.add({P0: at(2)})
@@ -311,5 +311,5 @@ def test_deleted_topic_is_not_committed_until_owned_again() -> None:
 def test_deleted_topic_keeps_metadata_in_use() -> None:
     ledger = OffsetLedger({P0: at(5, "landed to 5"), P1: at(5)})
     ledger.note(P1)
-    ledger.topic_gone(P0)
+    ledger.topic_recreated(P0)
     assert ledger.dirty() == {}

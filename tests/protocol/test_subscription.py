@@ -33,7 +33,7 @@ def everything(counts: dict[str, int] | None = None) -> ClusterMetadata:
 
 def watching(**dealt: int) -> TopicWatch:
     watch = TopicWatch()
-    watch.dealt_from(dealt)
+    watch.assigned_from(dealt)
     return watch
 
 
@@ -174,11 +174,11 @@ def test_what_is_dealt_anew_is_what_is_watched() -> None:
     for _ in range(3):
         watch.changes(cluster({"a": 2}))
     watch.changes(last)
-    watch.dealt_from({"b": 1})
+    watch.assigned_from({"b": 1})
     assert not watch.doubts
     assert watch.changes(last) == {}, "the first look, by an answer that is had already"
     assert watch.doubts
-    watch.dealt_from({})
+    watch.assigned_from({})
     assert watch.changes(cluster()) == {}
     assert not watch.doubts
 
@@ -240,5 +240,5 @@ def test_topic_that_returns_is_new_as_a_whole() -> None:
 def test_what_the_leader_tells_of_is_new() -> None:
     growth = Growth()
     growth.look(cluster({"a": 3}))
-    growth.tell([TopicPartition("a", 2)])
+    growth.add([TopicPartition("a", 2)])
     assert is_new(growth, "a", 3) == [False, False, True]

@@ -56,7 +56,7 @@ def plan_rewind(
     known = {key: head.origin for key, head in heads.items()}
     known |= _only_committed(known, groups)
     moves = [_move(key, known[key], chains, groups, logs) for key in sorted(known)]
-    return _told_apart(moves)
+    return _one_sink_each(moves)
 
 
 def _only_committed(known: Mapping[ChainKey, Origin], groups: Mapping[str, GroupFacts]) -> dict[ChainKey, Origin]:
@@ -95,10 +95,10 @@ def _move(
         if before is not None and _says(before, then):
             return attrs.evolve(move, remark="committed already", problem=_refusal(key, origin, then, before, log))
         return attrs.evolve(move, after=after, problem=_refusal(key, origin, then, after, log))
-    return _to_the_beginning(move, chains.first.get(key), origin, log)
+    return _to_the_start(move, chains.first.get(key), origin, log)
 
 
-def _told_apart(moves: Sequence[ChainRewind]) -> list[ChainRewind]:
+def _one_sink_each(moves: Sequence[ChainRewind]) -> list[ChainRewind]:
     """Choose one sink for each group and partition, which has only one commit: the one that the last commit names."""
     sinks: dict[tuple[str, TopicPartition], list[str]] = {}
     for move in moves:
@@ -121,7 +121,7 @@ def _says(commit: CommittedOffset, head: Link) -> bool:
     return Note.from_metadata(commit.metadata) == Note.of(head) and commit.offset >= head.to_offset
 
 
-def _to_the_beginning(move: ChainRewind, first: Link | None, origin: Origin, log: LogFacts) -> ChainRewind:
+def _to_the_start(move: ChainRewind, first: Link | None, origin: Origin, log: LogFacts) -> ChainRewind:
     if first is not None and first.number == 1:
         offset, remark = first.from_offset, "the chain did not exist yet: back to its first offset"
     elif log.start is not None:
@@ -167,7 +167,7 @@ def rewind_text(name: str, to: str, moves: Sequence[ChainRewind], active: Mappin
             _link_text(move.then),
             _commit_text(move.before),
             _commit_text(move.after),
-            _told(move),
+            _remark(move),
         )
         for move in moves
     ]
@@ -186,7 +186,7 @@ def _commit_text(commit: CommittedOffset | None) -> str:
     return f"{commit.offset} (link {note.number})" if note else str(commit.offset)
 
 
-def _told(move: ChainRewind) -> str:
+def _remark(move: ChainRewind) -> str:
     if move.error:
         return f"not changed: {move.error}"
     return "; ".join(part for part in (move.remark, move.problem) if part)

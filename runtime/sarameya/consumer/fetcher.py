@@ -137,7 +137,7 @@ class Fetcher:
         partition: TopicPartition,
         offset: int,
         last_epoch: int = NO_LEADER_EPOCH,
-        told_in: int = NO_LEADER_EPOCH,
+        lookup_epoch: int = NO_LEADER_EPOCH,
         topic_id: uuid.UUID | None = None,
     ) -> PartitionConsumer:
         """Return the feed of a partition, to be read from `offset` on.
@@ -146,10 +146,10 @@ class Fetcher:
             partition: The partition.
             offset: Start offset.
             last_epoch: Leader epoch of the record before it.
-            told_in: Epoch of the leader that has just reported the offset, if one has.
+            lookup_epoch: Epoch of the leader that has just reported the offset, if one has.
             topic_id: Id of the intended topic; None for the one that has the name.
         """
-        cursor = FetchCursor(partition, offset, last_epoch, told_in, topic_id)
+        cursor = FetchCursor(partition, offset, last_epoch, lookup_epoch, topic_id)
         return PartitionConsumer(cursor, self._config.channel_buffer_fetches, self._budget.open())
 
     def read(self, consumers: Iterable[PartitionConsumer]) -> None:

@@ -124,7 +124,7 @@ class Resets:
             return False
         before, after = consumer.cursor.position, found.offset
         move = Move(consumer.partition, before, after, before == consumer.began_at, consumer.reach_from_here())
-        consumer.cursor.move(after, found.leader_epoch, found.told_in)
+        consumer.cursor.move(after, found.leader_epoch, found.lookup_epoch)
         self._on_reset(move)
         consumer.on_arrival()  # the claim may be waiting at the old position
         gone = max(log.start - before, 0)

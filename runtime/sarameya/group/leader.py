@@ -100,7 +100,7 @@ class Leader:
     async def _watched_layouts(self, members: Mapping[str, Subscription]) -> dict[str, TopicLayout]:
         topics = {topic for subscription in members.values() for topic in subscription.topics}
         layouts = await self._layouts(topics)
-        self.watch.dealt_from({topic: layouts[topic].partitions if topic in layouts else 0 for topic in topics})
+        self.watch.assigned_from({topic: layouts[topic].partitions if topic in layouts else 0 for topic in topics})
         return layouts
 
     async def _layouts(self, topics: set[str]) -> dict[str, TopicLayout]:

@@ -313,12 +313,12 @@ class Member:
             user_data, added = decode_user_data(user_data)
             if (assignor := self._assignors.get(generation.protocol)) is not None:
                 calling.on_assignment(assignor, assignment, user_data, generation.id)
-            self.growth.tell(added)
+            self.growth.add(added)
         except Exception as error:  # noqa: BLE001 - bytes of another member, or the user's assignor: fatal
             self.notify(Fail(error))
             return
         if not generation.is_leader:
-            self._leader.watch.dealt_from({})
+            self._leader.watch.assigned_from({})
         self.notify(NewAssignment(generation, assignment, self._claimed))
         # Changes since the leader computed the assignment cause a rebalance at once.
         self._check_topics(self._metadata.current)

@@ -193,7 +193,7 @@ class OffsetManager:
                 await self._due()
                 await self._send_round()
         finally:
-            self.ledger.tell_of_next_mark(None)
+            self.ledger.notify_next_mark(None)
             self._is_over = True
             self._round.error = self._too_late()
             self._round.done.set()
@@ -204,7 +204,7 @@ class OffsetManager:
             self._waiting_since = trio.current_time()
             if self._config.autocommit:
                 # Register first, then check: a thread may mark at any time.
-                self.ledger.tell_of_next_mark(partial(self._marked, trio.lowlevel.current_trio_token()))
+                self.ledger.notify_next_mark(partial(self._marked, trio.lowlevel.current_trio_token()))
                 if self.ledger.dirty():
                     self._wake_after_interval()
             await self._wanted.wait()

@@ -43,7 +43,7 @@ class PartitionReader:
             self.offsets = OffsetManager(
                 runtime.group, CoordinatorFinder(runtime), config, observer, backoff, runtime.interceptors.committed
             )
-            on_reset, on_recreated = self.offsets.position_moved, self.offsets.ledger.topic_gone
+            on_reset, on_recreated = self.offsets.position_moved, self.offsets.ledger.topic_recreated
         self.lookup = OffsetLookup(runtime.pool, runtime.metadata, config, observer, backoff, runtime.wall_clock)
         self.claims: dict[TopicPartition, Claim] = {}
         self._runtime = runtime
@@ -111,7 +111,7 @@ class PartitionReader:
         config, claims = self._runtime.config, {}
         intercept, handler_time = self._runtime.interceptors.consume, self._runtime.handler_time
         for partition, start in starts.items():
-            consumer = self._fetcher.feed(partition, start.offset, start.leader_epoch, start.told_in)
+            consumer = self._fetcher.feed(partition, start.offset, start.leader_epoch, start.lookup_epoch)
             claim = claims[partition] = Claim(consumer, config, intercept, handler_time)
             self._pauses.watch(claim)
             self._runtime.observer(ClaimStarted(partition, start.offset, start.why))

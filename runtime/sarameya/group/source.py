@@ -94,7 +94,7 @@ class LogReader(Protocol):
         partition: TopicPartition,
         offset: int,
         last_epoch: int = NO_LEADER_EPOCH,
-        told_in: int = NO_LEADER_EPOCH,
+        lookup_epoch: int = NO_LEADER_EPOCH,
         topic_id: uuid.UUID | None = None,
     ) -> PartitionConsumer: ...
 
@@ -148,7 +148,7 @@ def of_brokers(runtime: Runtime) -> OpenSource:
             observer,
             backoff,
             runtime.budget,
-            offsets.ledger.topic_gone,
+            offsets.ledger.topic_recreated,
         )
         return Source(lookup, fetcher, Logs(runtime, lookup))
 

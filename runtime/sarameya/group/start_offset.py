@@ -24,18 +24,18 @@ class Start:
         why: `handler`, `committed`, `added` (while running), `given` (by the user without a group protocol), or the
             policy that chose the offset, as text.
         leader_epoch: Of the record before the offset, where that is known (KIP-320).
-        told_in: The epoch of the leader that has just been asked for the offset, if one was.
+        lookup_epoch: The epoch of the leader that has just been asked for the offset, if one was.
     """
 
     offset: int
     why: str
     leader_epoch: int = NO_LEADER_EPOCH
-    told_in: int = NO_LEADER_EPOCH
+    lookup_epoch: int = NO_LEADER_EPOCH
 
     @classmethod
     def at(cls, place: LogOffset, why: str) -> Start:
         """Return the start at an offset that a leader was asked for."""
-        return cls(place.offset, why, place.leader_epoch, place.told_in)
+        return cls(place.offset, why, place.leader_epoch, place.lookup_epoch)
 
 
 def parse_start(value: Any) -> StartOffset:

@@ -59,7 +59,7 @@ class LogOffset:
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
     """Leader epoch of that place, by which a later truncation below it is detected (KIP-320)."""
-    told_in: int = NO_LEADER_EPOCH
+    lookup_epoch: int = NO_LEADER_EPOCH
     """Epoch of the leader that reported it, as far as we know: that leader need not confirm it."""
 
 

@@ -133,7 +133,7 @@ class OffsetLedger:
         self._set(entry, offset)
         return True
 
-    def topic_gone(self, partition: TopicPartition) -> None:
+    def topic_recreated(self, partition: TopicPartition) -> None:
         """Void the partition, since its topic was deleted and another has its name.
 
         No mark of any partition of the topic, past or future, is committed before the partition is owned again. The
@@ -152,7 +152,7 @@ class OffsetLedger:
             self._tell()
 
     @property
-    def begun_anew(self) -> frozenset[TopicPartition]:
+    def recreated(self) -> frozenset[TopicPartition]:
         """Partitions whose topic was deleted and created again."""
         return frozenset(partition for partition, entry in self._entries.items() if entry.is_void)
 
@@ -196,7 +196,7 @@ class OffsetLedger:
         if self._on_mark is not None:
             self._tell()
 
-    def tell_of_next_mark(self, on_mark: Callable[[], None] | None) -> None:
+    def notify_next_mark(self, on_mark: Callable[[], None] | None) -> None:
         """Call `on_mark` once, at the next move of any mark; None cancels that."""
         self._on_mark = on_mark
 

@@ -74,7 +74,7 @@ class Growth:
         self._first_counts: dict[str, int] = {}
         self._ids: dict[str, uuid.UUID] = {}
         self._knew_all = False
-        self._told: set[TopicPartition] = set()
+        self._reported: set[TopicPartition] = set()
 
     def look(self, metadata: ClusterMetadata) -> None:
         """Compare with new metadata.
@@ -96,14 +96,14 @@ class Growth:
             if name in self._first_counts:
                 self._first_counts[name] = 0
 
-    def tell(self, added: Iterable[TopicPartition]) -> None:
+    def add(self, added: Iterable[TopicPartition]) -> None:
         """Note the partitions that the leader reports as added."""
-        self._told.update(added)
+        self._reported.update(added)
 
     def is_new(self, partition: TopicPartition) -> bool:
         """Return whether the partition was added while the group ran, as far as this member knows."""
         first = self._first_counts.get(partition.topic, partition.partition + 1)
-        return partition.partition >= first or partition in self._told
+        return partition.partition >= first or partition in self._reported
 
 
 class TopicWatch:
@@ -117,7 +117,7 @@ class TopicWatch:
         self._unseen: dict[str, int] = {}
         self._looked_at: ClusterMetadata | None = None
 
-    def dealt_from(self, counts: Mapping[str, int]) -> None:
+    def assigned_from(self, counts: Mapping[str, int]) -> None:
         """Record the partition counts of the last assignment, 0 for topics that did not exist."""
         self._dealt = dict(counts)
         self._unseen = {}

@@ -97,10 +97,10 @@ class FeedFetcher:
         partition: TopicPartition,
         offset: int,
         last_epoch: int = NO_LEADER_EPOCH,
-        told_in: int = NO_LEADER_EPOCH,
+        lookup_epoch: int = NO_LEADER_EPOCH,
         topic_id: uuid.UUID | None = None,
     ) -> PartitionConsumer:
-        cursor = FetchCursor(partition, offset, last_epoch, told_in, topic_id)
+        cursor = FetchCursor(partition, offset, last_epoch, lookup_epoch, topic_id)
         return _FeedConsumer(cursor, self._config.channel_buffer_fetches, self._budget.open())
 
     def read(self, consumers: Iterable[PartitionConsumer]) -> None:

@@ -180,7 +180,7 @@ class PartitionStarter:
             self._answers.pop(partition, None)
         runtime, feeds, logs = self._runtime, self._source.feeds, self._source.logs
         consumers = [
-            feeds.feed(tp, start.offset, start.leader_epoch, start.told_in, logs.topic_id(tp.topic))
+            feeds.feed(tp, start.offset, start.leader_epoch, start.lookup_epoch, logs.topic_id(tp.topic))
             for tp, start in starts.items()
         ]
         for partition, start in starts.items():

@@ -70,7 +70,7 @@ class Shutdown:
 
     async def commit_marked(self) -> None:
         """Commit all that is marked; without autocommit, only where a topic starts that was created again."""
-        partitions = None if self._runtime.config.autocommit else self._offsets.ledger.begun_anew
+        partitions = None if self._runtime.config.autocommit else self._offsets.ledger.recreated
         if partitions is not None and not partitions:
             return
         try:

@@ -139,17 +139,17 @@ class FetchCursor:
     last_stable_offset: int = -1
     """Offset at which the first open transaction starts; read_committed reads no further."""
 
-    def move(self, position: int, last_epoch: int = NO_LEADER_EPOCH, told_in: int = NO_LEADER_EPOCH) -> None:
+    def move(self, position: int, last_epoch: int = NO_LEADER_EPOCH, lookup_epoch: int = NO_LEADER_EPOCH) -> None:
         """Continue at `position`.
 
         Args:
             position: The new position.
             last_epoch: Leader epoch of the record before it, if it is known.
-            told_in: Epoch of the leader that reported the position. That leader need not be asked to confirm it.
+            lookup_epoch: Epoch of the leader that reported the position. That leader need not be asked to confirm it.
         """
         self.position, self.last_epoch = position, last_epoch
-        if told_in > NO_LEADER_EPOCH:
-            self.leader_epoch = told_in
+        if lookup_epoch > NO_LEADER_EPOCH:
+            self.leader_epoch = lookup_epoch
 
     def is_to_be_checked(self, leader_epoch: int) -> bool:
         """Return whether the log of the leader of this epoch may differ from the records that were read.
