@@ -43,7 +43,7 @@ _OURS = {module.partition(".")[0] for module in MODULES}
 
 
 def examples() -> dict[str, list[str]]:
-    """By the name of whose docstring they stand in."""
+    """Return the examples, by the name of the documented object."""
     found = {
         name: paragraphs(one.__doc__)
         for name, one in documented()

@@ -61,6 +61,6 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def inline(text: str) -> list[str]:
-    """What stands between backticks within the text of a page."""
+    """Return the texts between backticks on a page."""
     tokens = [child for token in _MARKDOWN.parse(text) for child in token.children or ()]
     return [" ".join(token.content.split()) for token in tokens if token.type == "code_inline"]

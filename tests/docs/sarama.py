@@ -35,14 +35,14 @@ def version() -> str:
 
 
 def statement(name: str) -> str:
-    """What compiles only if there is such an option, method, function or type."""
+    """Return a statement that compiles only if the option, method, function or type exists."""
     if name.startswith(OPTIONS):
         return f"_ = sarama.NewConfig().{name}"
     return f"_ = sarama.{name}" if "." in name or name.startswith("New") else f"_ = (*sarama.{name})(nil)"
 
 
 def unknown(names: list[str]) -> str:
-    """What the compiler says of those that are not there."""
+    """Return the compiler's complaints about names that do not exist."""
     lines = ["package main", 'import "github.com/IBM/sarama"', "func main() {", *map(statement, names), "}"]
     with tempfile.TemporaryDirectory() as directory:
         for file in ("go.mod", "go.sum"):

@@ -1,4 +1,4 @@
-"""What docs/audit.md shows is so."""
+"""Claims of docs/audit.md hold."""
 
 from __future__ import annotations
 

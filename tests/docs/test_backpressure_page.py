@@ -1,4 +1,4 @@
-"""What docs/backpressure.md shows is run as it stands there, in virtual time."""
+"""Programs of docs/backpressure.md run unchanged, in virtual time."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ async def test_sink_is_consumed_with() -> None:
             return self
 
         async def __aexit__(self, *_: object) -> None:
-            """There is no Spark to stop."""
+            """Do nothing: no Spark has started."""
 
     class Group:
         async def consume(self, *arguments: Any) -> None:

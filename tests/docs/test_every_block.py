@@ -1,4 +1,4 @@
-"""Nothing stands on a page that nobody runs: each code block has a test, each command line a parser that takes it."""
+"""Every code block of a page has a test, and every command line a parser that accepts it."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_second_block_needs_a_claim_of_its_own() -> None:
 
 @cache
 def definitions(file: str) -> dict[str, ast.stmt]:
-    """What a test's module defines: functions, and what names are bound to."""
+    """Return the functions and other names that a test's module defines."""
     found: dict[str, ast.stmt] = {}
     for one in ast.parse((ROOT / file).read_text(encoding="utf-8")).body:
         if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):

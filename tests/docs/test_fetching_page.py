@@ -1,4 +1,4 @@
-"""What docs/fetching.md shows is run as it stands there, and its tables say what is so."""
+"""Programs of docs/fetching.md run unchanged, and its tables are right."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNITS = {"": 1, "s": 1, "MiB": 2**20}
 
 @pytest.fixture
 def shown() -> dict[str, Any]:
-    """What the page's Python defines."""
+    """Return the names that the page's Python defines."""
     names: dict[str, Any] = {}
     exec("\n".join(blocks(PAGE, "python")), names)
     return names

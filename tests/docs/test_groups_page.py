@@ -1,4 +1,4 @@
-"""What docs/groups.md shows is what `sarameya groups` prints."""
+"""Output in docs/groups.md equals that of `sarameya groups`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/handlers.md shows is run as it stands there, and its tables name what there is."""
+"""Programs of docs/handlers.md run unchanged, and its tables are complete."""
 
 from __future__ import annotations
 

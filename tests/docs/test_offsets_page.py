@@ -1,4 +1,4 @@
-"""What docs/offsets.md shows is run as it stands there."""
+"""Programs of docs/offsets.md run unchanged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAGE = page("offsets")
 
 @pytest.fixture(scope="module")
 def shown() -> dict[str, Any]:
-    """What the page's Python defines."""
+    """Return the names that the page's Python defines."""
     names: dict[str, Any] = {}
     exec("\n".join(blocks(PAGE, "python")), names)
     return names

@@ -1,4 +1,4 @@
-"""What docs/producing.md shows is run as it stands there, and its tables say what is so."""
+"""Programs of docs/producing.md run unchanged, and its tables are right."""
 
 from __future__ import annotations
 

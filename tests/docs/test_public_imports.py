@@ -1,4 +1,4 @@
-"""What pages and examples import is public: it stands in tests/api.txt, so it stays, and changes of it are seen."""
+"""Imports of pages and examples are public: they are in tests/api.txt, so changes of them are seen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What README.md shows in Python is run as it stands there."""
+"""Python programs of README.md run unchanged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SERVERS = '["localhost:9092"]'
 
 
 def shown(program: str, cluster: EmbeddedCluster) -> dict[str, Any]:
-    """What the program defines, with this cluster at its address."""
+    """Return the names that the program defines, with this cluster at its address."""
     assert SERVERS in program
     names: dict[str, Any] = {}
     exec(program.replace(SERVERS, repr([*cluster.bootstrap_servers])), names)

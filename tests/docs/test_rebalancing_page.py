@@ -1,4 +1,4 @@
-"""What docs/rebalancing.md shows is run as it stands there, and its names are real."""
+"""Programs of docs/rebalancing.md run unchanged, and its names exist."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_topics_are_given_by_name_or_pattern_and_changed(
 
 
 def assigned(cluster: EmbeddedCluster) -> dict[str, tuple[int, ...]]:
-    """What the group's only member has, once it has something."""
+    """Return the assignment of the group's only member, once it has one."""
     members = cluster.describe_group("g").members
     if len(members) != 1 or not members[0].assignment:
         return {}

@@ -1,4 +1,4 @@
-"""What docs/shaping.md shows is read as it stands there."""
+"""Options of docs/shaping.md are accepted unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/tables.md shows is read as it stands there, and says all that there is."""
+"""Options of docs/tables.md are accepted unchanged, and its lists are complete."""
 
 from __future__ import annotations
 

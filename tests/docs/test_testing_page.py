@@ -1,4 +1,4 @@
-"""What docs/testing.md shows is run as it stands there, and what its tables name exists."""
+"""Programs of docs/testing.md run unchanged, and the names in its tables exist."""
 
 from __future__ import annotations
 
