@@ -79,7 +79,7 @@ def test_messages_become_rows():
         (-(2**63), None),
     ],
 )
-def test_timestamp_is_microseconds_or_null_where_there_is_none_or_they_cannot_hold_it(milliseconds, microseconds):
+def test_timestamp_is_microseconds_or_null(milliseconds, microseconds):
     column = table(message(timestamp=milliseconds)).column("timestamp")
     assert column.cast(pa.int64()).to_pylist() == [microseconds]
 
@@ -136,7 +136,7 @@ def test_any_messages_become_the_rows_that_they_are(messages):
 
 
 @pytest.mark.parametrize("count", [1, 1023, 1024, 1025, 5000])
-def test_columns_of_one_value_or_of_nothing_are_as_long_as_the_batch(count):
+def test_constant_and_null_columns_have_the_batchs_length(count):
     messages = [message(n) for n in range(count)]
     assert rows(table(*messages)) == [row(m) for m in messages]
 

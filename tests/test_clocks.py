@@ -99,7 +99,7 @@ _TROUBLE = (SessionStarted, SessionEnding, ConnectionLost, Retrying, MembershipC
 
 
 @pytest.mark.parametrize("jump", [3600.0, -3600.0, 10 * 365 * 86_400.0])
-async def test_wall_clock_that_jumps_ends_no_session_and_loses_and_repeats_nothing(
+async def test_jumping_wall_clock_ends_no_session(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, jump: float
 ) -> None:
     jumped = 0.0

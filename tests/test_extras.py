@@ -27,7 +27,7 @@ def test_extra_that_there_is_none_of_is_named() -> None:
     assert install_command("no.such") == "install the extra `no.such` of Sarameya"
 
 
-def test_remedies_name_no_package_that_is_not_published_and_no_extra_that_is_none() -> None:
+def test_remedies_name_published_packages_and_real_extras() -> None:
     for path in [*(ROOT / "runtime").rglob("*.py"), *(ROOT / "handlers").rglob("*.py"), *(ROOT / "docs").rglob("*.md")]:
         text = path.read_text()
         assert "install 'sarameya[" not in text, path

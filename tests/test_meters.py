@@ -32,7 +32,7 @@ NONE = dict.fromkeys(REBALANCE_REASONS, 0)
 
 
 @given(st.lists(st.floats(0, 1000)))
-def test_each_value_is_in_the_bucket_of_the_least_bound_that_it_does_not_exceed(values: list[float]) -> None:
+def test_each_value_is_in_the_bucket_of_its_least_bound(values: list[float]) -> None:
     histogram = Histogram()
     for value in values:
         histogram.observe(value)
@@ -70,7 +70,7 @@ def test_what_is_told_is_counted_by_what_it_is_about() -> None:
     assert (topic.landing_failures, topic.dead_letters) == (1, 2)
 
 
-def test_rebalance_lasts_from_when_the_member_is_not_stable_to_when_it_is() -> None:
+def test_rebalance_lasts_while_the_member_is_not_stable() -> None:
     now = 0.0
     meter = Meter(lambda: now)
     moves = [
@@ -107,7 +107,7 @@ def test_member_that_is_refused_for_good_does_not_rebalance() -> None:
     assert meter.meters.rebalances == {**NONE, "first_join": 1}
 
 
-def test_every_input_that_ends_what_is_stable_has_a_word_for_operators() -> None:
+def test_every_input_that_ends_stability_has_a_trigger_name() -> None:
     moves = {by: after for by, after in TRANSITIONS[State.STABLE].items() if after.name not in ("LEAVING", "FENCED")}
     meter = Meter(lambda: 0.0)
     for by, after in moves.items():
@@ -123,7 +123,7 @@ def test_answers_are_told_by_request() -> None:
     assert {name: histogram.count for name, histogram in meter.meters.requests.items()} == {"Fetch": 2, "Heartbeat": 1}
 
 
-def test_every_kind_of_retry_that_a_member_tells_is_counted_from_0_and_every_word_is_explained() -> None:
+def test_every_kind_of_retry_is_counted_and_explained() -> None:
     root = Path(sarameya.__file__).parent
     sources = [path for folder in ("group", "consumer", "net") for path in (root / folder).glob("*.py")]
     told = {

@@ -82,7 +82,7 @@ def test_batch_as_arrow_is_a_table():
     assert isinstance(batch(7, next_offset=8).to_arrow(), pyarrow.Table)
 
 
-def test_topic_partition_reads_as_kafka_writes_it_and_sorts_by_topic_then_number():
+def test_topic_partition_has_kafkas_text_and_sorts():
     assert str(TopicPartition("orders", 3)) == "orders-3"
     shuffled = [TopicPartition("b", 0), TopicPartition("a", 10), TopicPartition("a", 2)]
     assert sorted(shuffled) == [TopicPartition("a", 2), TopicPartition("a", 10), TopicPartition("b", 0)]
@@ -135,7 +135,7 @@ def test_columns_are_a_sequence_of_messages():
         held[3]
 
 
-def test_batch_of_columns_is_as_one_of_messages_in_rows_and_in_arrow():
+def test_batch_of_columns_equals_one_of_messages():
     rows, held = batch(4, 6, 7, next_offset=9), MessageBatch("orders", 3, columns(4, 6, 7), 9)
     assert list(held) == list(rows)
     assert (held.first_offset, held.last_offset, len(held)) == (4, 7, 3)

@@ -34,7 +34,7 @@ def test_every_observer_gets_every_event_in_order():
     assert first == second == [LOST, CommitFailed("g", "why")]
 
 
-def test_observer_that_raises_is_taken_out_and_said_once_and_the_others_go_on(caplog):
+def test_raising_observer_is_removed_and_reported_once(caplog):
     def bad(_: Event) -> None:
         raise ValueError("no")
 
@@ -47,7 +47,7 @@ def test_observer_that_raises_is_taken_out_and_said_once_and_the_others_go_on(ca
     assert "bad" in caplog.text
 
 
-def test_observer_that_raises_in_an_event_of_its_own_making_hurts_nobody(caplog):
+def test_observer_raising_in_its_own_event_affects_nobody(caplog):
     seen = []
 
     def bad(event: Event) -> None:
@@ -113,7 +113,7 @@ def test_events_are_immutable_values(event_class):
         (Event(), logging.DEBUG),
     ],
 )
-def test_events_are_logged_with_what_they_hold_at_a_level_of_their_own(event, level, caplog):
+def test_events_are_logged_with_their_fields_and_level(event, level, caplog):
     with caplog.at_level(logging.DEBUG, "sarameya"):
         log_event(event)
     (record,) = caplog.records

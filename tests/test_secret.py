@@ -57,7 +57,7 @@ def test_secret_is_revealed_when_asked_for() -> None:
     assert Secret(CANARY).reveal() == CANARY
 
 
-def test_secret_that_is_no_text_is_refused_by_the_option_s_name_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_secret_is_refused_without_being_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORD", f"{CANARY}\udcff")
     for given in ("env:WORD", f"{CANARY}\udcff"):
         with pytest.raises(ConfigError, match=r"^word = \*\*\*: must be text: .* not UTF-8$"):

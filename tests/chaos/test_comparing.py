@@ -61,7 +61,7 @@ def test_value_carries_its_sequence_number(size: int) -> None:
     assert len(value_of(1234, size)) == max(size, 5)
 
 
-def test_reader_of_a_plain_directory_sees_a_row_that_stands_in_two_files(tmp_path: Path) -> None:
+def test_plain_reader_sees_a_row_of_two_files_twice(tmp_path: Path) -> None:
     columns = {name: [row[n] for row in LOG] for n, name in enumerate(Row._fields)}
     table = pa.table(columns)
     pq.write_table(table, tmp_path / "a.parquet")

@@ -40,7 +40,7 @@ CLAIMS: Claims = {
     ),
     ("ARCHITECTURE", "mermaid"): ("tests/tools/test_diagrams.py::test_page_shows_the_tables_as_they_are",) * 3,
     **_of("audit", {"": "examples_are_what_is_printed " * 2, "python": "program_runs"}),
-    **_of("backpressure", {"python": "slow_partition_is_backpressured_and_told_and_holds_up_nobody " * 2}),
+    **_of("backpressure", {"python": "slow_partition_is_backpressured_alone " * 2}),
     ("docs/benchmarks", ""): ("tests/bench/test_page.py::test_page_says_what_the_documents_say",),
     **{
         (f"docs/coming-from-{client}", "python"): (f"{_COMING}program_reads_all_and_commits",)
@@ -64,7 +64,7 @@ CLAIMS: Claims = {
     **_of(
         "offsets",
         {
-            "python": "python_and_toml_say_the_same sink_begins_where_it_has_landed_unless_the_log_is_another_one "
+            "python": "python_and_toml_say_the_same sink_starts_after_its_rows_in_the_same_log "
             "reader_begins_an_hour_ago interceptor_changes_what_is_read",
             "toml": "python_and_toml_say_the_same",
         },

@@ -24,9 +24,7 @@ def shown() -> dict[str, Any]:
     return names
 
 
-async def test_slow_partition_is_backpressured_and_told_and_holds_up_nobody(
-    autojump_clock: MockClock, shown: dict[str, Any]
-) -> None:
+async def test_slow_partition_is_backpressured_alone(autojump_clock: MockClock, shown: dict[str, Any]) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         fill(cluster, 20, 0)
         fill(cluster, 20, 1)

@@ -159,7 +159,7 @@ def test_every_row_names_something_of_ours(source: str) -> None:
     assert [theirs for theirs, ours, _ in rows(page(f"coming-from-{source}")) if theirs and not ours] == []
 
 
-def test_names_of_sarama_s_are_of_the_version_that_the_benches_have() -> None:
+def test_saramas_names_are_of_the_benches_version() -> None:
     assert sarama.NAMES.read_text().splitlines()[0] == f"# {sarama.version()}", "run: python -m tests.docs.sarama"
 
 

@@ -88,7 +88,7 @@ async def test_producer_sends(autojump_clock: MockClock) -> None:
         assert (record.key, record.value) == (b"key", b"value")
 
 
-def test_topic_has_a_policy_of_its_own_in_python_and_in_an_app_file() -> None:
+def test_topic_policy_is_set_in_python_and_in_an_app_file() -> None:
     python, toml = EXAMPLES["sarameya.TopicConfig"]
     config = eval(python, {"Config": Config, "TopicConfig": TopicConfig})
     assert config.topics == Config.from_mapping(tomllib.loads(toml)["config"]).topics

@@ -128,7 +128,7 @@ TAKEN = sorted({(page, language, test) for (page, language), tests in CLAIMS.ite
 
 
 @pytest.mark.parametrize(("page", "language", "test"), TAKEN)
-def test_test_that_claims_a_block_is_one_and_takes_it_from_its_page(page: str, language: str, test: str) -> None:
+def test_claimed_tests_exist_and_read_their_page(page: str, language: str, test: str) -> None:
     file, _, name = test.partition("::")
     assert name in definitions(file)
     if file.startswith("tests/docs/") and test != EXTRAS:  # others have the page's whole text

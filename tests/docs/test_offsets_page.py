@@ -62,9 +62,7 @@ async def test_interceptor_changes_what_is_read(autojump_clock: MockClock, shown
                 assert message.value == b"hello"
 
 
-async def test_sink_begins_where_it_has_landed_unless_the_log_is_another_one(
-    autojump_clock: MockClock, shown: dict[str, Any]
-) -> None:
+async def test_sink_starts_after_its_rows_in_the_same_log(autojump_clock: MockClock, shown: dict[str, Any]) -> None:
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 10)
         looks = Recorder()

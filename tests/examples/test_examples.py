@@ -49,7 +49,7 @@ def test_streams_share_the_partitions_and_hold_back_what_is_paused() -> None:
     ]
 
 
-def test_ledger_counts_every_order_once_though_an_answer_is_lost_and_a_member_leaves() -> None:
+def test_ledger_counts_every_order_once_despite_faults() -> None:
     # What PySpark collects from it reads through a socket's file, and leaves the socket to the garbage collector.
     assert printed("ledger.py", 300, "-W", "ignore:unclosed:ResourceWarning") == "1000 orders of 499500 in all\n"
 

@@ -39,9 +39,7 @@ def causes(error: BaseException) -> list[BaseException]:
 
 
 @pytest.mark.parametrize("seed", range(LIVES))
-async def test_member_whose_answers_are_mutated_ends_with_typed_errors_only(
-    autojump_clock: MockClock, seed: int
-) -> None:
+async def test_mutated_responses_raise_only_typed_errors(autojump_clock: MockClock, seed: int) -> None:
     rng = Random(seed)
     often = rng.choice((1, 2, 5, 20))
     async with orders(3, brokers=2) as cluster, deadline(3600) as nursery:

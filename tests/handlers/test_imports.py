@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 
-def test_import_of_the_handlers_imports_neither_pyspark_nor_pyarrow() -> None:
+def test_handlers_import_neither_pyspark_nor_pyarrow() -> None:
     program = (
         "import sys, sarameya_handlers\n"
         "sink = sarameya_handlers.SparkSink.from_options({'path': 'x', 'spark': {'master': 'local[1]'}})\n"

@@ -249,7 +249,7 @@ def live_beside(worlds: tuple[World, World], schedule: list[Step]) -> None:
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-def test_fault_53_of_two_groups_or_clusters_on_one_chain_one_is_refused(other: Origin, schedule: list[Step]) -> None:
+def test_fault_53_second_group_or_cluster_on_a_chain_is_refused(other: Origin, schedule: list[Step]) -> None:
     note(f"{schedule}")
     live_beside(rival_worlds(other), [step for step in schedule if step[0] not in ("restore", "be away")])
 

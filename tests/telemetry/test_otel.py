@@ -117,7 +117,7 @@ async def inline(call: Callable[[], Any], *, abandon_on_cancel: bool) -> Any:
     return await run_inline(call)
 
 
-async def test_metrics_are_sent_each_while_and_at_the_end_and_what_fails_is_told_once(
+async def test_metrics_are_exported_and_failures_reported_once(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("trio.to_thread.run_sync", inline)

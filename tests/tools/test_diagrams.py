@@ -55,7 +55,7 @@ def test_table_in_which_everything_moves_has_arrows_alone() -> None:
     assert draw({S.ONE: {I.STEP: S.TWO}, S.TWO: {}}).endswith("```\n\nWhat has no arrow cannot happen.\n")
 
 
-def test_input_of_nearly_all_states_is_one_arrow_that_names_the_one_without_it() -> None:
+def test_input_of_nearly_all_states_is_one_arrow() -> None:
     table: Table = {state: {I.STOP: S.SIX} for state in S if state is not S.FIVE} | {S.FIVE: {I.STEP: S.ONE}}
     assert [line.strip() for line in draw(table).splitlines()[2:-3]] == [
         "[*] --> ONE",

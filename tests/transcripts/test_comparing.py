@@ -25,7 +25,7 @@ MEMBER = "a-3e1cd4d3-7f4f-4f36-8d6c-5c1f6bb2a7c9"
 
 
 class TestNames:
-    def test_member_is_called_after_the_connection_that_was_given_its_id(self) -> None:
+    def test_member_is_named_after_its_first_connection(self) -> None:
         names = Names("g")
         names.learn_member(MEMBER, "a", None, nth=0)
 
@@ -95,7 +95,7 @@ class TestAnswersAboutLogs:
         names.learn_broker(2, 1, "localhost", 9093)
         return names
 
-    def test_ids_are_called_after_whose_they_are_and_a_topic_the_same_by_name_and_by_id(self, names: Names) -> None:
+    def test_ids_are_named_after_their_owners(self, names: Names) -> None:
         partition = {"partition_index": 0, "aborted_transactions": [{"producer_id": 4711, "first_offset": 3}]}
         told = [
             plain(message(FetchResponse, version, session_id=815, responses=[topic]), names)
@@ -128,9 +128,7 @@ class TestAnswersAboutLogs:
             (9094, {"node_id": "<broker 1>", "host": "localhost", "port": 9094, "rack": None}),
         ],
     )
-    def test_broker_is_called_after_its_place_and_its_address_told_where_it_is_wrong(
-        self, names: Names, port: int, told: Any
-    ) -> None:
+    def test_broker_is_named_after_its_place_unless_wrong(self, names: Names, port: int, told: Any) -> None:
         endpoint = {"node_id": 2, "host": "localhost", "port": port, "rack": None}
         answer = message(FetchResponse, 16, responses=[], node_endpoints=[endpoint])
 
