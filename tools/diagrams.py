@@ -6,8 +6,8 @@
     <!-- end -->
 
 for each NAME in `MACHINES`; a test fails while a block is not what its table says. Drawing is pure: a table in,
-text out. The whole table is told: what moves the machine is an arrow, what leaves it where it is stands in a line
-below, and what is neither cannot happen.
+text out. Each transition is an arrow. Inputs that leave a state unchanged are listed
+below the diagram; all others are impossible.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def draw(table: Table) -> str:
         for state, row in table.items()
         if state in row.values()
     ]
-    told = f"What leaves a state as it is: {'; '.join(staying)}. What is not here" if staying else "What has no arrow"
-    lines += textwrap.wrap(f"{told} cannot happen.", _WIDTH)
+    without = f"Inputs without effect: {'; '.join(staying)}. " if staying else ""
+    lines += textwrap.wrap(f"{without}All other inputs are impossible.", _WIDTH)
     return "\n".join(lines) + "\n"
 
 

@@ -48,11 +48,11 @@ def test_inputs_with_one_source_and_one_target_share_an_arrow() -> None:
 
 
 def test_input_that_changes_nothing_stands_below_the_diagram() -> None:
-    assert draw(SMALL).endswith("```\n\nWhat leaves a state as it is: ONE on KNOCK. What is not here cannot happen.\n")
+    assert draw(SMALL).endswith("```\n\nInputs without effect: ONE on KNOCK. All other inputs are impossible.\n")
 
 
 def test_table_in_which_everything_moves_has_arrows_alone() -> None:
-    assert draw({S.ONE: {I.STEP: S.TWO}, S.TWO: {}}).endswith("```\n\nWhat has no arrow cannot happen.\n")
+    assert draw({S.ONE: {I.STEP: S.TWO}, S.TWO: {}}).endswith("```\n\nAll other inputs are impossible.\n")
 
 
 def test_input_of_nearly_all_states_is_one_arrow() -> None:
