@@ -171,7 +171,7 @@ def check_chain(links: Iterable[Link]) -> None:
     for link in links:
         if previous is not None and not link.follows(previous):
             raise BrokenChainError(
-                f"{link} does not follow {previous}: somebody else has written into the table's chain, or removed of it"
+                f"{link} does not follow {previous}: another program has changed the chain in the table"
             )
         previous = link
 
