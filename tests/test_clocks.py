@@ -32,11 +32,11 @@ WALL_CLOCK = {
     "runtime/sarameya/service/monitor/worker_reports.py": {"time.time"},
     "runtime/sarameya/telemetry/otel_metrics.py": {"time.time"},
     # Dates links, Delta's commits and dead letters.
-    "handlers/sarameya_handlers/spark/lander.py": {"time.time_ns"},
+    "handlers/sarameya_handlers/spark/sink/flush_scheduler.py": {"time.time_ns"},
     "handlers/sarameya_handlers/spark/delta/direct_commits.py": {"time.time_ns"},
     "handlers/sarameya_handlers/landing/dead_letter_files.py": {"time.time"},
     # Files and links have dates of the wall clock's: how old is what was left lying?
-    "handlers/sarameya_handlers/spark/sink.py": {"time.time"},
+    "handlers/sarameya_handlers/spark/sink/spark_sink.py": {"time.time"},
     "handlers/sarameya_handlers/spark/engines/jvm/scratch.py": {"time.time"},
     "handlers/sarameya_handlers/spark/iceberg/leftovers.py": {"time.time"},
     "handlers/sarameya_handlers/audit/__init__.py": {"time.time"},

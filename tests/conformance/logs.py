@@ -54,7 +54,7 @@ class LoopEngine(Engine):
     async def run(self, work: Callable[[Any, Any], Any], *, tag: str) -> Any:
         await trio.lowlevel.checkpoint()
         await self._look_for_spark()
-        if getattr(getattr(work, "func", None), "__name__", "") == "land":
+        if getattr(getattr(work, "func", None), "__name__", "") == "flush":
             await self._take_time()
         try:
             result = work(None, self._check)

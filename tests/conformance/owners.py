@@ -12,8 +12,8 @@ import pyarrow as pa
 from sarameya.arrow import kafka_schema
 from sarameya_handlers.landing.chain import Chain, Outcome, Settled
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
-from sarameya_handlers.spark.landing import OnPhase, Try, found, land
-from sarameya_handlers.spark.tables.table import Landing, Phase, Shape, Table
+from sarameya_handlers.spark.sink.flush import OnPhase, flush, read_links
+from sarameya_handlers.spark.tables.table import Landing, PendingLink, Phase, Shape, Table
 from tests.conformance.proof import offsets, prove_audit, prove_chain, prove_rows, prove_winners
 
 KEY = ChainKey("conformance", "orders", 0)
@@ -89,10 +89,10 @@ class Owner:
 
     def land(self, link: Link, on_phase: OnPhase = lambda phase, landings: None) -> None:
         rows = records(link.key, range(link.from_offset, link.to_offset), link.attempt)
-        land(
+        flush(
             self._spark,
             lambda: None,
-            tries=[Try(link, rows)],
+            pending=[PendingLink(link, rows)],
             table=self._table,
             shape=self._shape,
             on_phase=on_phase,
@@ -101,7 +101,7 @@ class Owner:
     def settle(self, link: Link) -> Settled:
         since = {link.key: link.number - 1 or 1}
         self.unsettled = link
-        settled = self.chain.settle(found(self._spark, lambda: None, table=self._table, since=since)[link.key])
+        settled = self.chain.settle(read_links(self._spark, lambda: None, table=self._table, since=since)[link.key])
         self.unsettled = None
         return settled
 

@@ -21,7 +21,7 @@ from sarameya_handlers.spark.delta.growth import LONG_LOG, LONG_SINCE_CHECKPOINT
 from sarameya_handlers.spark.engines.lease import ORPHAN_ENDS_WITHIN
 from sarameya_handlers.spark.iceberg.catalog import _DEFAULT_AGE_MS, SHORTEST_RETENTION
 from sarameya_handlers.spark.iceberg.table_state import MANY_SNAPSHOTS
-from sarameya_handlers.spark.sink_options import LAYOUT, OTHERS, PLAIN
+from sarameya_handlers.spark.sink.options import LAYOUT, OTHERS, PLAIN
 from sarameya_handlers.spark.tables.one_job import MAX_TOGETHER
 from sarameya_handlers.spark.tables.table import Phase
 from tests.conformance.contenders import CONTENDERS

@@ -14,7 +14,7 @@ import pytest
 
 from sarameya_handlers import SparkSink
 from sarameya_handlers.spark.options import spark_options
-from sarameya_handlers.spark.sink_options import LAYOUT, OTHERS, PLAIN, sink_arguments
+from sarameya_handlers.spark.sink.options import LAYOUT, OTHERS, PLAIN, sink_arguments
 from sarameya_handlers.spark.tables.table import Layout
 from tests.docs.pages import blocks, page
 

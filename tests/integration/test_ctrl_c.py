@@ -79,7 +79,7 @@ def joins(stage: Stage) -> bool:
 
 def consumes(stage: Stage) -> bool:
     """Both partitions have landed, and more is waited for."""
-    return stage.running.shown.count("rows landed") == 2
+    return stage.running.shown.count("rows (offsets") == 2
 
 
 def lands(stage: Stage) -> bool:

@@ -15,10 +15,10 @@ from pyspark.sql.types import IntegerType
 from sarameya.arrow import kafka_schema
 from sarameya_handlers import LandingError
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
-from sarameya_handlers.spark.landing import Try
 from sarameya_handlers.spark.poison.poison_search import Poison, dead_letters, find_poison
 from sarameya_handlers.spark.shaping.decode_options import Decode
 from sarameya_handlers.spark.shaping.shaping import Shaping
+from sarameya_handlers.spark.tables.table import PendingLink
 from tests.integration.lake_stage import either
 
 pytestmark = [
@@ -41,7 +41,7 @@ def spark(request: pytest.FixtureRequest) -> Iterator[Any]:
         yield session
 
 
-def tried(values: dict[int, bytes | None]) -> Try:
+def tried(values: dict[int, bytes | None]) -> PendingLink:
     rows = [
         {"key": b"k%d" % offset, "value": value, "topic": "orders", "partition": 0, "offset": offset}
         | {"timestamp": None, "timestampType": 0, "headers": [{"key": "h", "value": b"x"}]}
@@ -55,14 +55,14 @@ def tried(values: dict[int, bytes | None]) -> Try:
         attempt="a" * 32,
         origin=Origin(group="g"),
     )
-    return Try(link, pa.Table.from_pylist(rows, kafka_schema()))
+    return PendingLink(link, pa.Table.from_pylist(rows, kafka_schema()))
 
 
-def numbers(bad: dict[int, bytes] = BAD) -> Try:
+def numbers(bad: dict[int, bytes] = BAD) -> PendingLink:
     return tried({offset: b"%d" % offset for offset in range(COUNT)} | bad)
 
 
-def found(spark: SparkSession, one: Try, transform: Transform, staging: Path) -> Poison:
+def found(spark: SparkSession, one: PendingLink, transform: Transform, staging: Path) -> Poison:
     jobs = 0
 
     def check() -> None:

@@ -14,7 +14,7 @@ from bench.land.figures import covered
 from bench.land.programs.landing import Stages
 from sarameya_handlers.spark import Table
 from sarameya_handlers.spark.engines.engine import Check, Engine
-from sarameya_handlers.spark.landing import found, land
+from sarameya_handlers.spark.sink.flush import flush, read_links
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FLUSH, LAND, FOUND, OTHER = "flush", "land", "found", "other"
-_WORKS: dict[object, str] = {land: FLUSH, found: FOUND}
+_WORKS: dict[object, str] = {flush: FLUSH, read_links: FOUND}
 
 
 @attrs.define

@@ -1,12 +1,14 @@
 """The Spark sink. Importing it imports neither pyspark nor pyarrow; starting Spark does.
 
-sink.py      the handler: where partitions begin, by their chains in the table; sink_options.py: from an app file
-partition.py one claim: collected, landed, marked        buffer.py    what is collected of it (pure)
-lander.py    whose landings share a job of Spark's       landing.py   one flush in Spark's thread
-tables/      what is landed in; parquet/, delta/, iceberg/     engines/     Spark's life
-shaping/     what becomes of records                     poison/      which of them cannot land
-options.py   what may be configured                      sharing.py   one Spark for all workers
-errors.py    what goes wrong
+sink/              the handler: partitions, buffers, flushes, links
+parquet/, delta/, iceberg/   the table formats           tables/     their common interface, and what they share
+shaping/           from records to rows                  poison/     records that cannot be written
+engines/           start, sharing and death of Spark
+options.py         the sink's and Spark's options        session_settings.py   settings that Spark must have
+land_command.py    the command `sarameya land`           arguments.py          --spark and --conf
+errors.py          errors about Spark, in one line       error_sources.py      is it a record, the statement, or Spark?
+
+Imports go one way: sink, formats, poison, shaping, tables, engines, then the modules above.
 """
 
 from sarameya_handlers.spark.delta.table import DeltaTable
@@ -16,7 +18,7 @@ from sarameya_handlers.spark.options import SparkOptions
 from sarameya_handlers.spark.parquet.reader import landed_files, read_landing
 from sarameya_handlers.spark.parquet.table import ParquetTable
 from sarameya_handlers.spark.shaping.partitions import with_event_date
-from sarameya_handlers.spark.sink import SparkSink
+from sarameya_handlers.spark.sink.spark_sink import SparkSink
 from sarameya_handlers.spark.tables.foreach_batch import ForeachBatch, Ledger
 from sarameya_handlers.spark.tables.table import Landing, Layout, Phase, Table
 

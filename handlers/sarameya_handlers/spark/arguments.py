@@ -1,4 +1,4 @@
-"""Arguments of commands that need a Spark: where it runs, and its properties."""
+"""Arguments of commands that need Spark: where it runs, and its properties."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _END_OF_NAME = re.compile(r"[\s:]")
 
 
 def add_spark_arguments(group: argparse._ArgumentGroup) -> None:
-    """`--spark` and `--conf`: `spark`, a text or None, and `spark_conf`, a list of names and values."""
+    """Add `--spark` and `--conf`: `spark`, a text or None, and `spark_conf`, a list of names and values."""
     group.add_argument("--spark", metavar="MASTER", help="where Spark runs (local[*])")
     group.add_argument(
         "--conf",
@@ -28,7 +28,7 @@ def add_spark_arguments(group: argparse._ArgumentGroup) -> None:
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        name = _END_OF_NAME.split(text, 1)[0]  # what is behind it may be a secret
+        name = _END_OF_NAME.split(text, 1)[0]  # the rest may be a secret
         raise argparse.ArgumentTypeError(f"{name!r} must be spark.NAME=VALUE")
     try:
         SparkOptions(conf={name: value})

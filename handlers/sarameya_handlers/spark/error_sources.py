@@ -27,7 +27,7 @@ NAME_BYTES = 255
 
 
 class ErrorSource(Enum):
-    """Where to look for the cause of an error."""
+    """Source of an error: where to look for its cause."""
 
     RECORD = auto()
     """A record's content: it cannot be decoded, computed with, or stored."""

@@ -1,4 +1,4 @@
-"""What goes wrong with Spark, and how to say it in a line."""
+"""Errors of the Spark sink, and how to describe an error of Spark in one line."""
 
 from __future__ import annotations
 
@@ -9,18 +9,22 @@ from sarameya_handlers.landing.files import is_refusal
 
 
 class LandingError(SarameyaError):
-    """A landing failed: nothing of it is marked, and the next owner of the partition lands it again."""
+    """Landing failed. Nothing is marked, and the partition's next owner lands the records again."""
 
     retriable = True
     passes = False
-    """Whether the same may succeed by itself, so that it is tried again in place, without ending the session."""
+    """True if the same may succeed later by itself. Then it is retried in place, without ending the session."""
 
 
 class SparkGoneError(LandingError):
-    """Spark itself is gone, whatever was asked of it: its driver has died or was stopped, or does not answer.
+    """Spark itself is gone, independent of the request: its driver has died, was stopped, or does not respond.
 
-    Work that is begun after this meets another Spark, except where Spark is not ours to start. `begun`: whether the
-    work had begun, so that nobody knows what it has done.
+    Work that starts later gets another Spark, unless Spark is not ours to start.
+
+    Args:
+        text: Description.
+        begun: True if the work had begun, so that its effect is unknown.
+        is_ours: True if Spark is ours to start.
     """
 
     def __init__(self, text: str, *, begun: bool = True, is_ours: bool = True) -> None:
@@ -30,29 +34,34 @@ class SparkGoneError(LandingError):
 
 
 class SparkStartError(LandingError):
-    """Spark has not started, and may another time: its JVM was killed, a disk is full, a file cannot be made."""
+    """Spark has not started, but may next time: its JVM was killed, a disk is full, a file cannot be created."""
 
 
 class SparkJarsError(HandlerError):
-    """A class of Java's, or something in one, is missing: Spark's jars are not all there, or do not fit together."""
+    """A Java class, or a member of one, is missing: Spark's jars are incomplete or incompatible."""
 
 
 _LINKAGE = re.compile(
     r"(?:^|[\s(])java\.(?:lang\.(?:NoSuchMethodError|NoSuchFieldError|AbstractMethodError|IncompatibleClassChangeError"
-    # "Could not initialize class" is how a class fails whose native library found no room in /tmp.
+    # "Could not initialize class" is raised for a class whose native library found no room in /tmp.
     r"|UnsupportedClassVersionError|ClassNotFoundException|NoClassDefFoundError(?!: Could not initialize class))"
     r"|util\.ServiceConfigurationError)\b"
 )
 
 
 def is_linkage(text: str) -> bool:
-    """Return whether Java says that a class, or something in it, is missing: jars that are not there, or do not fit."""
+    """Return whether Java reports a missing class or member: jars that are missing or incompatible."""
     return _LINKAGE.search(text) is not None
 
 
 def directory_error(told: str, error: OSError, remedy: str) -> HandlerError | LandingError:
-    """What to raise where a directory, of which this is `told`, cannot be used: `remedy` says what else to choose, if
-    what is said does not pass."""
+    """Return the error for a directory that cannot be used.
+
+    Args:
+        told: Description of the problem.
+        error: The cause.
+        remedy: What to choose instead, if the cause does not pass by itself.
+    """
     named = f" ({error.filename})" if error.filename else ""
     told = f"{told}: {error.strerror or error}{named}"
     if is_refusal(error):
@@ -61,15 +70,15 @@ def directory_error(told: str, error: OSError, remedy: str) -> HandlerError | La
 
 
 def text_of(error: BaseException) -> str | None:
-    """All that an error says; None where an error of Java's would have to ask a JVM for it that is gone."""
+    """Return an error's text; None if it is a Java error whose JVM, which has the text, is gone."""
     try:
         return str(error)
-    except Exception:  # noqa: BLE001  whatever py4j makes of a JVM that is gone
+    except Exception:  # noqa: BLE001  whatever py4j raises for a JVM that is gone
         return None
 
 
 def cause_of(error: BaseException) -> str:
-    """One line about an error of Spark, whose own text is often a hundred lines of Java stack."""
+    """Describe an error of Spark in one line. Its own text is often a hundred lines of Java stack."""
     if isinstance(error, LandingError):
         return str(error)
     text = text_of(error)
@@ -85,11 +94,11 @@ def cause_of(error: BaseException) -> str:
 
 
 def python_cause(text: str) -> str | None:
-    """What a Python worker has raised, `ValueError: ...`, if that is what an error's text tells."""
+    """Return the exception of a Python worker, `ValueError: ...`, if an error's text contains one."""
     _, begun, traceback = text.partition("Traceback (most recent call last):\n")
     if not begun:
         return None
-    # Behind the last of its frames, which are indented; of an error within an error it is the last one, too.
+    # The line after the last frame, all of which are indented. For nested errors, this is the last error, too.
     frames = [match.end() for match in re.finditer(r'^ +File ".*$', traceback, re.MULTILINE)]
     behind = traceback[frames[-1] if frames else 0 :].splitlines()
     return next((line.strip() for line in behind if line and not line[0].isspace()), None)

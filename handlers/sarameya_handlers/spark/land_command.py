@@ -1,5 +1,7 @@
-"""`sarameya land`: topics to a table without an app file. Owns what its arguments are called; what they amount to is an
-app as any other, run by the service with the Spark sink as its handler."""
+"""`sarameya land`: lands topics in a table without an app file.
+
+Defines the arguments. They are turned into an app that the service runs, with the Spark sink as its handler.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,14 @@ from sarameya_handlers.spark.arguments import add_spark_arguments
 
 _DEFAULTS = {
     "config.offset_initial": "oldest",
-    # A fresh JVM needs seconds for its first landing, which may be the last one, too.
+    # A fresh JVM needs seconds for its first flush, which may be the last one, too.
     "config.claim_grace": 35.0,
     "config.close_timeout": 45.0,
-    # Whoever lands by a command line watches it, by way of `tee` or a job's log, too.
+    # Users of the command line watch the log, perhaps by way of `tee` or a job's log.
     "service.log_format": "text",
 }
 _UNTIL_END_MAX_AGE = 5.0
-"""Nothing more comes behind the end, so that what is there need not wait for it."""
+"""Nothing comes after the end of the logs, so there is no reason to wait longer for more records."""
 
 _REMEDIES = {
     "bootstrap_servers": "give --bootstrap HOST:PORT",
@@ -86,16 +88,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--until-end", action="store_true", help="land what is there when it begins, up to the logs' ends, and stop"
     )
     add_run_arguments(parser)
-    parser.add_argument("--quiet", action="store_true", help="tell nothing of how far it has come")
+    parser.add_argument("--quiet", action="store_true", help="hide progress")
     parser.add_argument("--print-app", action="store_true", help="print this as an app file, and do nothing")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Until a signal, or the end; 0 at once with --print-app. Raises AppFileError, and whatever made members fail."""
+    """Run until a signal or the end; return 0 at once with --print-app.
+
+    Raises:
+        AppFileError: The arguments are wrong.
+        SarameyaError: A member failed.
+    """
     loaded = _loaded(args)
     if args.print_app:
-        make_handler(loaded.app, loaded.layers)  # what it cannot be built of is told, as `sarameya run` would
+        make_handler(loaded.app, loaded.layers)  # reports mistakes as `sarameya run` would
         print_out(as_app_file(loaded))
         return 0
     service = loaded.app.service
@@ -112,7 +119,7 @@ def _loaded(args: argparse.Namespace) -> Loaded:
 
 
 def _given(args: argparse.Namespace) -> Iterator[Variable]:
-    """What the arguments say of an app file's keys."""
+    """Yield the app file's keys that the arguments set."""
     wholes: list[tuple[str, str, Any]] = [
         ("--group", "group", args.group),
         ("--topic", "topics", args.topics),

@@ -1,4 +1,4 @@
-"""What may be said about a Spark sink, checked: its limits, its Spark, its transform.
+"""Options of a Spark sink, validated: its limits, its Spark, its transform.
 
 Every check raises ConfigError with the option, the value and what is allowed. Nothing here imports Spark.
 """
@@ -50,7 +50,7 @@ def _master(validated: object, attribute: attrs.Attribute[Any], value: Any) -> N
 
 
 def without_token(url: str) -> str:
-    """The address of a Spark Connect server as it may be printed."""
+    """Return the address of a Spark Connect server without its token, for printing."""
     return re.sub(r"(token=)[^;]*", r"\1...", url)
 
 
@@ -79,58 +79,58 @@ def _conf(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
 
 @attrs.frozen(slots=True, kw_only=True)
 class Limits:
-    """When a partition's collected records are landed: whichever limit is reached first."""
+    """Limits of a batch. The first one reached makes a partition's records due."""
 
     max_rows: int = attrs.field(default=250_000, validator=_count)
     max_bytes: int = attrs.field(default=64 * 2**20, validator=_count)
-    """Bytes in memory, as Arrow columns. One record larger than this still lands, alone."""
+    """Bytes in memory, as Arrow columns. A single record larger than this still lands, alone."""
     max_age: float = attrs.field(default=30.0, validator=_seconds)
-    """Seconds from a record's arrival to the begin of its landing, at most, however idle the topic is."""
+    """Most seconds from a record's arrival to the start of its flush, however idle the topic is."""
 
 
 _SESSION_DEFAULTS = {
-    # Timestamps are instants; how they print must not depend on where the sink runs.
+    # Timestamps are instants; their text must not depend on where the sink runs.
     "spark.sql.session.timeZone": "UTC",
     # Not INT96, which other readers of Parquet deprecate.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # With its number in its name, the code of each landing that shares a job is a class of its own, to be compiled.
+    # With its number in its name, the generated code of each batch of a job would be a class of its own to compile.
     "spark.sql.codegen.useIdInClassName": "false",
 }
 
 
 @attrs.frozen(slots=True, kw_only=True)
 class SparkOptions:
-    """Spark as a sink has it: a SparkSession that it starts and stops, or sessions of a Spark Connect server."""
+    """A sink's Spark: a SparkSession that it starts and stops, or sessions of a Spark Connect server."""
 
     master: str = attrs.field(default="local[*]", validator=_master, repr=without_token)
-    """Spark's own word for where jobs run, or `sc://host:port/;token=...` for a Spark Connect server."""
+    """Where jobs run, in Spark's notation, or `sc://host:port/;token=...` for a Spark Connect server."""
     app_name: str = attrs.field(default="sarameya", validator=_text)
     conf: Mapping[str, str | int | float | bool] = attrs.field(factory=dict, validator=_conf)
-    """Spark properties; they win over the sink's own defaults. With Spark Connect: what a session may set."""
+    """Spark properties. They override the sink's defaults. With Spark Connect: properties that a session may set."""
     log_level: str = attrs.field(default="OFF", validator=_log_level)
-    """What Spark's own log4j writes to the `sarameya.spark` logger: nothing unless asked for, since what concerns a
-    sink is raised, and told in a line. What the JVM itself prints (no memory, a crash) is logged in any case. A Spark
-    Connect server keeps its log to itself."""
+    """Level of Spark's own log4j messages in the `sarameya.spark` logger. Off by default: errors that concern a sink
+    are raised, in one line. Output of the JVM itself (no memory, a crash) is always logged. A Spark Connect server
+    keeps its log to itself."""
     max_jobs: int = attrs.field(default=2, validator=_count)
-    """Landings that are with Spark at once, over all partitions; each has a session of its own."""
+    """Most concurrent flushes, over all partitions. Each has its own session."""
 
     share: bool | None = attrs.field(default=None, validator=_share)
-    """Whether the workers of `sarameya run --workers N` have one Spark, as a Spark Connect server, not one each; None
-    for where their table takes no more than one driver."""
+    """True if the workers of `sarameya run --workers N` share one Spark, as a Spark Connect server, instead of one
+    each. None shares it only if the table accepts no more than one driver."""
 
     @property
     def is_connect(self) -> bool:
-        """Whether `master` is a Spark Connect server's address (`sc://`)."""
+        """True if `master` is a Spark Connect server's address (`sc://`)."""
         return self.master.startswith("sc:")
 
     @property
     def settings(self) -> dict[str, str]:
-        """All that each session of a Spark Connect server is given: our defaults, then `conf`."""
+        """Settings of each session on a Spark Connect server: our defaults, then `conf`."""
         return {**_SESSION_DEFAULTS, **{key: _property(value) for key, value in self.conf.items()}}
 
     @property
     def properties(self) -> dict[str, str]:
-        """All that the session is started with: our defaults, then `conf`."""
+        """Properties with which the session is started: our defaults, then `conf`."""
         defaults = {
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
@@ -138,13 +138,13 @@ class SparkOptions:
             **_SESSION_DEFAULTS,
         }
         if self.master.startswith("local"):
-            # Nobody connects from elsewhere, and a laptop's host name may resolve to nothing.
+            # Nothing connects from outside, and a laptop's host name may not resolve.
             defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-            # Before each commit Delta makes a job of so many tasks, 50 by default, of which few are any good here.
+            # Delta runs a job of this many tasks before each commit, by default 50, most of which are useless here.
             defaults["spark.databricks.delta.snapshotPartitions"] = "4"
         chosen = {key: _property(value) for key, value in self.conf.items()}
         if chosen.get("spark.ui.enabled", "false") == "false":
-            # Spark writes out each job's plan for the UI, also where there is none: in short, and a landing costs less.
+            # Spark formats each job's plan for the UI, even without one. The short form makes flushes cheaper.
             defaults["spark.sql.ui.explainMode"] = "simple"
         return {**defaults, **chosen, "spark.master": self.master, "spark.app.name": self.app_name}
 
@@ -154,7 +154,7 @@ def _property(value: str | int | float | bool) -> str:
 
 
 def from_mapping(kind: type[Any], values: Any, prefix: str = "") -> Any:
-    """An options class from a plain mapping; options are named in errors with `prefix` before them."""
+    """Build an options class from a mapping. Errors name options with the `prefix`."""
     known = {field.name for field in attrs.fields(kind)}
     if not isinstance(values, Mapping):
         raise ConfigError(prefix.rstrip("."), values, f"must be a table of {', '.join(sorted(known))}")
@@ -166,7 +166,7 @@ def from_mapping(kind: type[Any], values: Any, prefix: str = "") -> Any:
 
 
 def spark_options(value: Any, name: str = "spark") -> SparkOptions:
-    """What an option called `name` says of Spark: a table of SparkOptions, or `master` alone ("sc://host:port")."""
+    """Read the option `name` that selects Spark: a table of SparkOptions, or `master` alone ("sc://host:port")."""
     options: SparkOptions = from_mapping(
         SparkOptions, {"master": value} if isinstance(value, str) else value, prefix=f"{name}."
     )
@@ -174,14 +174,14 @@ def spark_options(value: Any, name: str = "spark") -> SparkOptions:
 
 
 def load_transform(name: Any) -> Transform:
-    """The function that `package.module:function` names."""
+    """Import the function `package.module:function`."""
     module_name, _, path = name.partition(":") if isinstance(name, str) else ("", "", "")
     if not module_name or not path:
         raise ConfigError("transform", name, "must be 'package.module:function'")
     try:
         found: Any = importlib.import_module(module_name)
     except Exception as error:
-        # An import runs the user's code: whatever it raises, this option is what is wrong.
+        # An import runs the user's code: whatever it raises, this option is wrong.
         cause = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
         raise ConfigError("transform", name, f"cannot import {module_name!r}: {cause}") from error
     for attribute in path.split("."):

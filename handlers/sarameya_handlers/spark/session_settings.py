@@ -1,8 +1,7 @@
-"""Settings of Spark sessions under which rows would be lost or changed without an error, and what sinks need instead.
+"""Spark settings under which rows would silently be lost or changed, and the values that sinks need instead.
 
-A sink's sessions are its own: they are given the first value that is allowed wherever another one was set. Options that
-ask for another one are refused, with the way out. What a reader of staged files can say itself stands in
-`tables/staged_files.py`. No Spark here.
+In a sink's own sessions, other values are replaced by the first allowed one. Options that ask for another value are
+refused, with the remedy. Options of the staged files' reader are in `tables/staged_files.py`. No Spark here.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def check_conf(key: str, value: Any) -> None:
     """Refuse a setting under which rows would be lost or changed.
 
     Raises:
-        ConfigError: `key` is such a setting, and `value` none of those allowed. Says what to do instead.
+        ConfigError: `key` is such a setting, and `value` is not allowed. Says what to do instead.
     """
     rule = _RULES.get(key)
     if rule is not None and not _is_allowed(rule, value):
@@ -57,9 +56,9 @@ def check_conf(key: str, value: Any) -> None:
 
 
 def corrections(found: Mapping[str, str]) -> dict[str, str]:
-    """Return what to set in a session whose settings are `found`.
+    """Return the settings to change in a session whose settings are `found`.
 
-    Settings that were never set are set, too: defaults differ between releases of Spark.
+    Includes settings that were never set, since defaults differ between Spark versions.
     """
     return {
         key: rule.allowed[0] for key, rule in _RULES.items() if key not in found or not _is_allowed(rule, found[key])
@@ -67,7 +66,7 @@ def corrections(found: Mapping[str, str]) -> dict[str, str]:
 
 
 def make_safe(session: Any) -> None:
-    """Give a session that is the sink's own the settings that its rows need."""
+    """Give one of the sink's own sessions the settings that its rows need."""
     for key, value in corrections(session.conf.getAll).items():
         session.conf.set(key, value)
 

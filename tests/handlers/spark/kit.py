@@ -133,7 +133,7 @@ class FakeEngine(Engine):
         self.inside = False
 
     async def run(self, work: Callable[[Any, Any], Any], *, tag: str) -> Any:
-        if getattr(getattr(work, "func", None), "__name__", "") != "land":
+        if getattr(getattr(work, "func", None), "__name__", "") != "flush":
             await trio.lowlevel.checkpoint()
             return work(FakeSpark(), lambda: None)
         self.running += 1

@@ -10,7 +10,7 @@ from sarameya import ConfigError, HandlerError
 from sarameya_handlers import SparkOptions, SparkSink
 from sarameya_handlers.printing import PrintHandler
 from sarameya_handlers.spark.options import spark_options
-from sarameya_handlers.spark.sink_options import sink_arguments
+from sarameya_handlers.spark.sink.options import sink_arguments
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,8 @@ def test_delta_table_is_told_that_one_driver_commits() -> None:
     spark: Any = SimpleNamespace(conf={})
     options = {"table": "delta:s3a://lake/orders", "staging": "/staging"}
     with pytest.raises(HandlerError, match="single_driver = true"):
-        sink_arguments(options)["table"]._settle(spark, "s3a://lake/orders")
-    sink_arguments({**options, "single_driver": True})["table"]._settle(spark, "s3a://lake/orders")
+        sink_arguments(options)["table"]._apply_location(spark, "s3a://lake/orders")
+    sink_arguments({**options, "single_driver": True})["table"]._apply_location(spark, "s3a://lake/orders")
 
 
 def test_properties_are_the_defaults_with_the_users_over_them() -> None:
@@ -185,9 +185,9 @@ def test_defaults_that_are_stated_are_options_and_change_nothing() -> None:
     stated = SparkSink.option_defaults()
     assert sink_arguments({"path": "x", **stated})["spark"] == sink_arguments({"path": "x"})["spark"]
     said, unsaid = (SparkSink.from_options({"path": "x", **given}) for given in (stated, {}))
-    assert (said._name, said._terms.limits, said._terms.retry_for) == (
+    assert (said._name, said._settings.limits, said._settings.retry_for) == (
         unsaid._name,
-        unsaid._terms.limits,
-        unsaid._terms.retry_for,
+        unsaid._settings.limits,
+        unsaid._settings.retry_for,
     )
     assert PrintHandler.from_options(PrintHandler.option_defaults())

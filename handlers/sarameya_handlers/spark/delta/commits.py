@@ -1,4 +1,4 @@
-"""How a Delta commit records a link, and how it is read back. Pure.
+"""Links in Delta commits: how they are written, and how they are read back. Pure.
 
     txn            appId   sarameya:<sink>/<topic>/<partition>     each part percent-encoded
                    version the link's number; above it the term, if the table has been restored
@@ -92,7 +92,7 @@ class CommitMark:
 
 @attrs.frozen(slots=True)
 class DeltaCommit:
-    """One version of the table, as far as chains are concerned."""
+    """A version of the table, as far as chains are concerned."""
 
     version: int
     stamp: str

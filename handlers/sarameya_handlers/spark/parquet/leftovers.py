@@ -1,5 +1,7 @@
-"""Leftovers in a directory: staged files, data of lost attempts, manifests and schemas that were not put, and files
-that a compaction has replaced. The audit lists them, and removes them one by one.
+"""Leftovers in a directory, for the audit to list, and to remove one by one.
+
+They are staged files, data of lost attempts, manifests and schemas that were not put, and files that a compaction has
+replaced.
 """
 
 from __future__ import annotations

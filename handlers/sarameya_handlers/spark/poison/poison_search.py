@@ -21,10 +21,9 @@ from sarameya_handlers.landing.dead_letters import DeadLetter
 from sarameya_handlers.landing.links import Link
 from sarameya_handlers.spark.error_sources import ErrorSource, source_of
 from sarameya_handlers.spark.errors import LandingError, cause_of
-from sarameya_handlers.spark.landing import Try
 from sarameya_handlers.spark.poison.bisection import TogetherError, TooManyError, TooManyTriesError, find_failing
 from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all
-from sarameya_handlers.spark.tables.table import Landing, Shape
+from sarameya_handlers.spark.tables.table import Landing, PendingLink, Shape
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +41,7 @@ class PoisonError(LandingError):
     retriable = False
 
     @classmethod
-    def of(cls, one: Try, poison: Poison) -> PoisonError:
+    def of(cls, one: PendingLink, poison: Poison) -> PoisonError:
         (offset, error), count = next(iter(poison.bad.items())), len(poison.bad)
         said = "cannot land" if count == 1 else f"cannot land, and {count - 1} more of this batch"
         return cls(
@@ -96,7 +95,7 @@ def find_poison(
     spark: SparkSession,
     check: Callable[[], None],
     *,
-    one: Try,
+    one: PendingLink,
     staging: Path,
     shape: Shape,
     tolerance: Tolerance | None = None,
@@ -133,7 +132,7 @@ def find_poison(
     return Poison(dict(sorted(bad.items())), left)
 
 
-def dead_letters(one: Try, poison: Poison) -> list[DeadLetter]:
+def dead_letters(one: PendingLink, poison: Poison) -> list[DeadLetter]:
     """Return the bad records as dead letters, in order."""
     assert one.records is not None
     records = _only(one.records, poison.bad)
@@ -223,7 +222,7 @@ class _Probes:
             path.unlink(missing_ok=True)
 
 
-def _bisect(one: Try, left: pa.Table, fault: _Failure, probes: _Probes, most: int) -> dict[int, str]:
+def _bisect(one: PendingLink, left: pa.Table, fault: _Failure, probes: _Probes, most: int) -> dict[int, str]:
     """Return the records that fail alone, with their errors.
 
     A record whose error has no known cause must fail once more while an empty run does not: otherwise the error has
@@ -260,7 +259,7 @@ def _bisect(one: Try, left: pa.Table, fault: _Failure, probes: _Probes, most: in
     return {offsets[place].as_py(): found.error for place, found in failing}
 
 
-def _too_many(one: Try, count: int, most: int, fault: _Failure) -> LandingError:
+def _too_many(one: PendingLink, count: int, most: int, fault: _Failure) -> LandingError:
     assert one.records is not None
     return _failure(
         fault,

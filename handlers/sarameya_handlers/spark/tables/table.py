@@ -42,9 +42,19 @@ class Phase(StrEnum):
     """The partition is marked up to the link's end; Kafka's commit follows."""
 
 
+@attrs.frozen(slots=True, eq=False)
+class PendingLink:
+    """A link to append, and its records; None for a link without any."""
+
+    link: Link
+    records: pa.Table | None
+    is_alone: bool = False
+    """True if it must not share a job: the partition with which it shared one may have made that fail."""
+
+
 @attrs.frozen(slots=True, kw_only=True)
 class Landing:
-    """One attempt to append a link and its rows to a table."""
+    """An attempt to append a link and its rows to a table."""
 
     link: Link
     staged: Path | None
@@ -189,18 +199,17 @@ class Table(ABC):
 
     @abstractmethod
     def links(self, spark: SparkSession, key: ChainKey, since: int) -> Sequence[Link]:
-        """Return the links of this chain from number `since` on, in order; `rows` and `size_bytes` as the table has
-        them.
+        """Return the links of this chain from number `since` on, in order.
 
-        The oldest ones are omitted if the table has forgotten them. Raises BrokenChainError.
+        `rows` and `size_bytes` are as the table has them. The oldest ones are omitted if the table has forgotten them.
+        Raises BrokenChainError.
         """
 
     @abstractmethod
     def land(self, spark: SparkSession, landings: Sequence[Landing], shape: Shape, checkpoint: Checkpoint) -> None:
-        """Try to append these attempts, at most `landings_a_job`, each to another chain. Each succeeds or fails by
-        itself.
+        """Try to append these attempts, at most `landings_a_job`, each to another chain.
 
-        Neither a return nor an exception says which of them were appended.
+        Each succeeds or fails by itself. Neither a return nor an exception says which of them were appended.
 
         Args:
             spark: The session.
@@ -210,10 +219,10 @@ class Table(ABC):
         """
 
     def evaluator(self, spark: SparkSession) -> Evaluate:
-        """Return a function that finds out whether rows could be written to the table as it is now, without writing
-        any.
+        """Return a function that checks whether rows could be written to the table as it is now.
 
-        It raises whatever prevents a row from being computed, and an error for a row that violates a requirement.
+        It writes nothing. It raises whatever prevents a row from being computed, and an error for a row that violates a
+        requirement.
         """
         return compute_all
 

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from sarameya.arrow import kafka_schema
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
 from sarameya_handlers.spark.errors import LandingError
-from sarameya_handlers.spark.landing import Try
 from sarameya_handlers.spark.poison.poison_search import Poison, PoisonError, Tolerance, dead_letters, find_poison
 from sarameya_handlers.spark.shaping.shaping import Shaping
-from sarameya_handlers.spark.tables.table import Landing
+from sarameya_handlers.spark.tables.table import Landing, PendingLink
 from tests.handlers.spark.kit import FakeFrame, FakeSpark
 from tests.handlers.spark.test_error_sources import error
 
@@ -47,7 +46,7 @@ def records(count: int, step: int = 1) -> pa.Table:
     return table.set_column(5, kafka_schema().field("timestamp"), stamps)
 
 
-def tried(table: pa.Table) -> Try:
+def tried(table: pa.Table) -> PendingLink:
     link = Link(
         key=ChainKey("lake", "orders", 3),
         number=7,
@@ -56,7 +55,7 @@ def tried(table: pa.Table) -> Try:
         attempt="a" * 32,
         origin=Origin(group="g"),
     )
-    return Try(link, table)
+    return PendingLink(link, table)
 
 
 def malformed(offset: int) -> Exception:

@@ -1,5 +1,7 @@
-"""The handler that lands what it consumes on Spark. Owns where partitions begin; partition.py lands them, lander.py
-has their landings share Spark's jobs."""
+"""The handler that lands what it consumes through Spark.
+
+It decides where partitions start. partition_lander.py lands them, and flush_scheduler.py combines their flushes.
+"""
 
 from __future__ import annotations
 
@@ -31,17 +33,17 @@ from sarameya_handlers.landing.starting import Gap, Log, begin
 from sarameya_handlers.spark.engines.engine import Engine, engine_of
 from sarameya_handlers.spark.error_sources import ErrorSource, passes, source_of
 from sarameya_handlers.spark.errors import LandingError, cause_of
-from sarameya_handlers.spark.lander import Lander
-from sarameya_handlers.spark.landing import OnPhase, open_table
 from sarameya_handlers.spark.options import Limits, SparkOptions
 from sarameya_handlers.spark.parquet.table import ParquetTable
-from sarameya_handlers.spark.partition import Partition
-from sarameya_handlers.spark.retry import Retry
 from sarameya_handlers.spark.shaping.shaping import Shaping
-from sarameya_handlers.spark.sharing import open_shared
-from sarameya_handlers.spark.sink_options import option_defaults, sink_arguments
+from sarameya_handlers.spark.sink.flush import OnPhase, open_table
+from sarameya_handlers.spark.sink.flush_scheduler import FlushScheduler
+from sarameya_handlers.spark.sink.options import option_defaults, sink_arguments
+from sarameya_handlers.spark.sink.partition_lander import PartitionLander
+from sarameya_handlers.spark.sink.retry import Retry
+from sarameya_handlers.spark.sink.settings import SinkSettings
+from sarameya_handlers.spark.sink.shared_spark import open_shared
 from sarameya_handlers.spark.tables.table import Shape, Table
-from sarameya_handlers.spark.terms import Terms
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,13 +54,13 @@ logger = logging.getLogger("sarameya.spark")
 
 
 @attrs.frozen(slots=True)
-class _Known:
-    """What was found out about a partition before its claim began."""
+class _PartitionStart:
+    """State of a partition before its claim starts."""
 
     chain: Chain
     log: Log
     gap: Gap | None = None
-    """What has to be left out first."""
+    """Gap that must be recorded first."""
 
 
 class SparkSink(ConsumerGroupHandler):
@@ -67,24 +69,39 @@ class SparkSink(ConsumerGroupHandler):
         async with SparkSink("landing/orders", max_age=10.0, transform=parse) as sink:
             await group.consume(["orders"], sink)
 
-    `table` is a `Table`, or the directory of a `ParquetTable`. A partition lands when it has collected `max_rows`
-    records or `max_bytes` bytes (of Arrow columns), when its oldest record is `max_age` seconds old, when the group's
-    byte budget has no room for more, and when the session ends. Where `file_bytes` says how large files should be, what
-    landings bring rules how many bytes are collected, from `max_bytes` on. The DataFrame has the columns of Spark's own
-    Kafka source (key, value, topic, partition, offset, timestamp, timestampType, headers), and the records of one
-    partition; `transform`, or a `shape` of yours, makes of it what is written. `spark` says which Spark: options of
-    one that the sink starts and stops, the address of a Spark Connect server (`sc://host:port`), or a SparkSession of
-    yours.
+    A partition is flushed when it has collected `max_rows` records or `max_bytes` bytes (of Arrow columns), when its
+    oldest record is `max_age` seconds old, when the group's byte budget has no room for more, and when the session
+    ends.
 
-    The table rules where a partition begins, not Kafka's commit: what it says is held against that, and what cannot be
-    explained by members that died, hung or woke is raised as ChainError. Offsets are marked once the table has been
-    read back, with a note of the link that landed. A landing that fails is tried again for `retry_for` seconds while
-    its cause may pass by itself; then, and for others, LandingError ends the session. Records that Spark can make
-    nothing of go to `dead_letters`, and the rest lands; without such a place, PoisonError names the first.
+    The DataFrame has the columns of Spark's own Kafka source (key, value, topic, partition, offset, timestamp,
+    timestampType, headers) and the records of one partition. `transform` or `shape` makes the rows to write.
 
-    `name` is that of the chains in the table: sinks that land the same topic in one table need different ones.
-    `on_missing` says what becomes of records that retention removes before they land, or beyond which somebody moves
-    the group's commit: "stop", or "leave_out", which makes a gap in the chain. One sink may serve several members.
+    The table decides where a partition starts, not Kafka's commit. The two are compared; a difference that members that
+    died, hung or woke too late cannot explain raises ChainError. Offsets are marked after the table has been read back,
+    with a note of the link. A failed flush is retried for `retry_for` seconds if its cause may pass; other failures
+    raise LandingError, which ends the session. Records that cannot be written go to `dead_letters`, and the others
+    land; without such a place, PoisonError names the first one.
+
+    One sink may serve several members.
+
+    Args:
+        table: A `Table`, or the directory of a `ParquetTable`.
+        name: Name of the chains in the table. Sinks that land the same topic in one table need different ones.
+        max_rows: Most records of a batch.
+        max_bytes: Most bytes of a batch, in memory.
+        max_age: Most seconds that a record waits.
+        file_bytes: Wanted size of files. The number of bytes to collect is then adjusted to the size of the files
+            written, starting from `max_bytes`.
+        transform: Makes rows of a DataFrame of records.
+        shape: Makes rows of records in another way than `transform`.
+        dead_letters: Place for records that cannot be written.
+        on_missing: What happens to records that retention deletes before they land, or beyond which the group's commit
+            is
+            moved: "stop", or "leave_out", which records a gap in the chain.
+        retry_for: Seconds for which a failed flush is retried.
+        spark: Options of a Spark that the sink starts and stops, the address of a Spark Connect server
+            (`sc://host:port`), or your SparkSession.
+        on_phase: Called with each phase of a flush.
     """
 
     def __init__(
@@ -114,9 +131,9 @@ class SparkSink(ConsumerGroupHandler):
             raise ConfigError("on_missing", on_missing, "must be 'stop' or 'leave_out'")
         self._table = table if isinstance(table, Table) else ParquetTable(table)
         self._name = name
-        self._terms = Terms(
+        self._settings = SinkSettings(
             limits=Limits(max_rows=max_rows, max_bytes=max_bytes, max_age=max_age),
-            may_leave_out=on_missing == "leave_out",
+            allows_gaps=on_missing == "leave_out",
             retry_for=retry_for,
             file_bytes=file_bytes,
             dead_letters=dead_letters,
@@ -127,52 +144,63 @@ class SparkSink(ConsumerGroupHandler):
         self._shape = shape or Shaping(transform=transform)
         self._engine = engine_of(spark)
         self._stack: AsyncExitStack | None = None
-        self._lander: Lander | None = None
-        self._known: dict[TopicPartition, _Known] = {}
-        self._landing: dict[TopicPartition, Chain] = {}
+        self._scheduler: FlushScheduler | None = None
+        self._starts: dict[TopicPartition, _PartitionStart] = {}
+        self._chains: dict[TopicPartition, Chain] = {}
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
-        """A sink from plain values, as a TOML table gives them: `table` (see `spark/tables/named.py`), or `path` for a
-        Parquet directory; `staging` and `single_driver` where tables have them; those of this class by their names;
-        `partition_by`, `max_partitions`, `evolve_schema` of Layout; what `Shaping` reads; `dead_letters` and `spark`,
-        tables of their own. Raises ConfigError, HandlerError.
+        """Build a sink from plain values, as in a TOML table.
+
+        Args:
+            options: `table` (see tables/named.py), or `path` for a Parquet directory; `staging` and `single_driver` if
+                the table has them; this class's arguments by their names; `partition_by`, `max_partitions` and
+                `evolve_schema` of Layout; the options of `Shaping`; `dead_letters` and `spark`, which are tables
+                themselves.
+
+        Raises:
+            ConfigError: An option is wrong.
+            HandlerError: The table is missing.
         """
         return cls(**sink_arguments(options))
 
     @classmethod
     def option_defaults(cls) -> dict[str, Any]:
-        """What `from_options` takes for those that are not given."""
+        """Return the values of `from_options` for options that are not given."""
         return option_defaults(cls)
 
     @staticmethod
     def open_shared(options: Mapping[str, Any]) -> AbstractAsyncContextManager[Mapping[str, Any]]:
-        """What a supervisor opens for all its workers: a Spark Connect server, with `spark.share`."""
+        """Start what all workers of a supervisor share: a Spark Connect server, with `spark.share`."""
         return open_shared(options)
 
     async def __aenter__(self) -> Self:
-        """Start Spark and make the table ready. Raises HandlerError that says what to install or change, LandingError
-        for what Spark, or a store, says against it, which may pass."""
+        """Start Spark and open the table.
+
+        Raises:
+            HandlerError: Something must be installed or changed.
+            LandingError: Spark or a store failed, which may pass.
+        """
         self._table.prepare()
         async with AsyncExitStack() as stack:
             engine = await stack.enter_async_context(self._engine)
             await self._open(engine)
             # Some tables know only now how long they remember.
-            self._terms = attrs.evolve(self._terms, restate_after=self._table.restate_after)
-            if self._terms.dead_letters is not None:
-                await stack.enter_async_context(self._terms.dead_letters)
-            lander = Lander(
-                engine, self._table, self._shape, max_flushes=engine.max_jobs, on_phase=self._terms.on_phase
+            self._settings = attrs.evolve(self._settings, restate_after=self._table.restate_after)
+            if self._settings.dead_letters is not None:
+                await stack.enter_async_context(self._settings.dead_letters)
+            scheduler = FlushScheduler(
+                engine, self._table, self._shape, max_flushes=engine.max_jobs, on_phase=self._settings.on_phase
             )
-            await stack.enter_async_context(lander)
-            self._stack, self._lander = stack.pop_all(), lander
+            await stack.enter_async_context(scheduler)
+            self._stack, self._scheduler = stack.pop_all(), scheduler
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._stack is not None
-        stack, self._stack, self._lander = self._stack, None, None
+        stack, self._stack, self._scheduler = self._stack, None, None
         await stack.__aexit__(kind, error, trace)
 
     async def _open(self, engine: Engine) -> None:
@@ -184,7 +212,7 @@ class SparkSink(ConsumerGroupHandler):
         except SarameyaError:
             raise
         except Exception as error:
-            # Here, while Spark is there: afterwards such an error has no text any more.
+            # Here, while Spark is there: afterwards the error has no text any more.
             hint = (
                 ""
                 if source_of(error) is ErrorSource.SPARK
@@ -193,81 +221,81 @@ class SparkSink(ConsumerGroupHandler):
             raise LandingError(f"{self._table.name} cannot be opened: {cause_of(error)}{hint}") from error
 
     async def setup(self, session: Session) -> None:
-        if self._lander is None:
+        if self._scheduler is None:
             raise HandlerError("a SparkSink must be entered first: async with SparkSink(...) as sink")
 
     async def partitions_assigned(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
-        """Find out what the table has of these partitions, and what their logs have.
+        """Read these partitions' heads from the table, and the ranges of their logs.
 
-        Spark or a store that is away is waited for as landings wait; a rebalance meanwhile cuts that off, and the next
-        assignment asks anew.
+        Waits for a Spark or a store that is away, as flushes do. A rebalance cuts that short, and the next assignment
+        starts again.
         """
         keys = {tp: ChainKey(self._name, *tp) for tp in partitions}
         heads = await self._heads([*keys.values()])
-        assert self._lander is not None
-        self._lander.warn_of_growth(session)
+        assert self._scheduler is not None
+        self._scheduler.warn_of_growth(session)
         begun = {tp: heads[key] for tp, key in keys.items() if key in heads}
-        logs = await self._logs(session, [*begun] if self._table.remembers else partitions, begun)
+        logs = await self._log_ranges(session, [*begun] if self._table.remembers else partitions, begun)
         for tp, key in keys.items():
             origin = Origin(group=session.group, topic_id=session.topic_id(tp.topic), cluster_id=session.cluster_id)
-            self._known[tp] = _Known(Chain(key, origin, begun.get(tp)), logs.get(tp, Log(start=0, end=0)))
+            self._starts[tp] = _PartitionStart(Chain(key, origin, begun.get(tp)), logs.get(tp, Log(start=0, end=0)))
 
     async def start_offset(
         self, partition: TopicPartition, committed: CommittedOffset | None
     ) -> CommittedOffset | None:
-        """Where the table says that reading goes on. Raises ChainError where that would lose or repeat records."""
-        known = self._known[partition]
+        """Return where reading continues, by the table. Raises ChainError if that would lose or repeat records."""
+        known = self._starts[partition]
         chain = known.chain
         if not self._table.remembers and committed is not None:
             self._recall(chain, committed)
         start = begin(
-            chain.key, chain.origin, chain.head, committed, known.log, may_leave_out=self._terms.may_leave_out
+            chain.key, chain.origin, chain.head, committed, known.log, may_leave_out=self._settings.allows_gaps
         )
-        self._known[partition] = attrs.evolve(known, gap=start.gap)
+        self._starts[partition] = attrs.evolve(known, gap=start.gap)
         if start.offset is None or chain.head is None:
             return None
-        # The head's epoch is that of the record before its end, not before the end of a gap.
+        # The head's epoch belongs to the record before its end, not to the one before the end of a gap.
         epoch = chain.head.leader_epoch if start.gap is None else UNKNOWN_EPOCH
         return CommittedOffset(start.offset, Note.of(chain.head).to_metadata(), epoch)
 
     async def consume_claim(self, session: Session, claim: Claim) -> None:
-        assert self._lander is not None
-        known = self._known.pop(claim.topic_partition)
-        self._landing[claim.topic_partition] = known.chain
-        await Partition(session, claim, known.chain, self._lander, self._terms, gap=known.gap).run()
+        assert self._scheduler is not None
+        known = self._starts.pop(claim.topic_partition)
+        self._chains[claim.topic_partition] = known.chain
+        await PartitionLander(session, claim, known.chain, self._scheduler, self._settings, gap=known.gap).run()
 
     async def partitions_revoked(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
-        """Tell the table of the heads that nobody lands behind for a while."""
-        assert self._lander is not None
-        chains = [self._landing.pop(tp) for tp in partitions if tp in self._landing]
+        """Let the table store the heads of chains that may be idle for a while."""
+        assert self._scheduler is not None
+        chains = [self._chains.pop(tp) for tp in partitions if tp in self._chains]
         heads = [chain.head for chain in chains if chain.head is not None]
         if heads:
-            await self._lander.rest(heads)
+            await self._scheduler.rest(heads)
 
     async def partitions_lost(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
         for partition in partitions:
-            self._landing.pop(partition, None)
+            self._chains.pop(partition, None)
 
     async def _heads(self, keys: Sequence[ChainKey]) -> dict[ChainKey, Link]:
-        """Where the table says that these chains end. Raises what it says about them, LandingError for all else."""
-        assert self._lander is not None
-        retry = Retry(patience=self._terms.retry_for)
+        """Return the heads of these chains. Raises the table's own errors about them, LandingError for all others."""
+        assert self._scheduler is not None
+        retry = Retry(time_limit=self._settings.retry_for)
         while True:
             try:
-                return await self._lander.heads(keys)
+                return await self._scheduler.heads(keys)
             except Exception as error:
                 if isinstance(error, SarameyaError) and not passes(error):
                     raise
                 await retry.wait(f"{self._table.name}: where its chains end is not known", error)
 
     def _recall(self, chain: Chain, committed: CommittedOffset) -> None:
-        """Have the commit's word for where the chain ends, of a table that does not know."""
+        """Take the chain's head from the commit, for a table that does not remember its chains."""
         note = Note.from_metadata(committed.metadata)
         if note is not None and note.sink == chain.key.sink:
             chain.head = note.link(chain.key, chain.origin, committed.offset, committed.leader_epoch)
             self._table.recall(chain.head)
 
-    async def _logs(
+    async def _log_ranges(
         self, session: Session, partitions: Sequence[TopicPartition], heads: Mapping[TopicPartition, Link]
     ) -> dict[TopicPartition, Log]:
         if not partitions:

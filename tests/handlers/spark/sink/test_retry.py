@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sarameya_handlers.spark.errors import LandingError, SparkJarsError
-from sarameya_handlers.spark.retry import Retry
+from sarameya_handlers.spark.sink.retry import Retry
 
 
 @pytest.mark.parametrize(("error", "permanent"), [(SparkJarsError("no such method"), True), (ValueError("odd"), False)])

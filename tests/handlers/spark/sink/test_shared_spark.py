@@ -12,12 +12,12 @@ from trio.testing import MockClock
 
 from sarameya import ConfigError, HandlerError
 from sarameya_handlers import SparkOptions
-from sarameya_handlers.spark import sharing
 from sarameya_handlers.spark.engines import driver_start
 from sarameya_handlers.spark.engines.classic import ClassicDriver
 from sarameya_handlers.spark.errors import SparkGoneError
 from sarameya_handlers.spark.options import spark_options
-from sarameya_handlers.spark.sharing import open_shared
+from sarameya_handlers.spark.sink import shared_spark
+from sarameya_handlers.spark.sink.shared_spark import open_shared
 
 
 @attrs.define(eq=False)
@@ -94,7 +94,7 @@ def open_session(driver: ClassicDriver) -> Any:
 def jvms(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeJvms]:
     fake = FakeJvms()
     monkeypatch.setattr(driver_start, "start_jvm", fake.start)
-    monkeypatch.setattr(sharing, "_port_of", lambda session: 33_000)
+    monkeypatch.setattr(shared_spark, "_port_of", lambda session: 33_000)
     # Virtual time does not wait for threads.
     monkeypatch.setattr(trio.to_thread, "run_sync", inline)
     monkeypatch.setattr(trio.from_thread, "check_cancelled", lambda: None)
@@ -183,7 +183,7 @@ async def test_server_that_dies_is_started_again_at_the_same_port_with_the_same_
 ) -> None:
     async with open_shared(SHARED):
         jvms.all[0].died = "Spark's JVM has died"
-        await trio.sleep(5 * sharing.CHECK_INTERVAL)
+        await trio.sleep(5 * shared_spark.CHECK_INTERVAL)
         first, second = jvms.all
         assert first.stops == 1
         assert second.environment == first.environment

@@ -1,4 +1,4 @@
-"""Waits between tries: of a landing, of dead letters, of a table's links."""
+"""Waits between attempts: of a flush, of dead letters, of reading a table's links."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ from sarameya_handlers.spark.errors import LandingError, cause_of
 
 logger = logging.getLogger("sarameya.spark")
 
-_HURRIED = 0.5
-"""Seconds between two tries of what is given up."""
+_REVOKED_DELAY = 0.5
+"""Seconds between two attempts for a revoked partition."""
 
 
 @attrs.define(slots=True)
 class Retry:
-    """Waits, longer each time, for `patience` seconds at most, and no longer than the claim lasts, if there is one."""
+    """Waits with a growing delay, for at most `time_limit` seconds in total, and no longer than the claim lasts."""
 
     _ended: trio.Event = attrs.field(factory=trio.Event)
-    patience: float = inf
+    time_limit: float = inf
     _report: Report | None = None
-    """Where it is said, if that is anybody's."""
-    _tries: int = 1
+    """Where waiting is reported, if anywhere."""
+    _attempts: int = 1
     _since: float = attrs.field(factory=trio.current_time)
     _delay: float = 0.5
     _longest: float = 30.0
 
     async def wait(self, what: str, error: Exception | None) -> None:
-        """Raises LandingError where waiting is of no use, or has been for long enough."""
+        """Wait before the next attempt. Raises LandingError if the error does not pass, or at the time limit."""
         cause = cause_of(error) if error else "the table says nothing about why"
         waited = trio.current_time() - self._since
         if error is not None and not passes(error):
             failure = LandingError(f"{what}: {cause}")
             failure.permanent = isinstance(error, SarameyaError) and error.permanent
             raise failure from error
-        if waited + self._delay > self.patience:
+        if waited + self._delay > self.time_limit:
             raise LandingError(f"{what}, after {waited:.0f} s of trying: {cause}") from error
         logger.warning("%s, the next try is in %.1f s: %s", what, self._delay, cause)
-        self._tries += 1
-        with self._said(f"{what}: {cause}"):
+        self._attempts += 1
+        with self._reported(f"{what}: {cause}"):
             if self._ended.is_set():
-                await trio.sleep(_HURRIED)
+                await trio.sleep(_REVOKED_DELAY)
             with trio.move_on_after(self._delay):
                 await self._ended.wait()
         self._delay = min(2 * self._delay, self._longest)
 
-    def _said(self, why: str) -> AbstractContextManager[None]:
+    def _reported(self, why: str) -> AbstractContextManager[None]:
         if self._report is None:
             return nullcontext()
-        return self._report.doing(Activity.RETRYING, why, attempt=self._tries)
+        return self._report.doing(Activity.RETRYING, why, attempt=self._attempts)

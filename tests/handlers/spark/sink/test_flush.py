@@ -11,9 +11,9 @@ import pytest
 
 from sarameya_handlers import LandingError
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
-from sarameya_handlers.spark.landing import Try, found, land, open_table
 from sarameya_handlers.spark.shaping.shaping import Shaping
-from sarameya_handlers.spark.tables.table import Landing, Phase, Shape
+from sarameya_handlers.spark.sink.flush import flush, open_table, read_links
+from sarameya_handlers.spark.tables.table import Landing, PendingLink, Phase, Shape
 from tests.handlers.kit import batch
 from tests.handlers.spark.kit import FakeFrame, FakeSpark, FakeTable
 
@@ -28,8 +28,13 @@ def nobody(phase: Phase, landings: Sequence[Landing]) -> None: ...
 def landing(
     table: FakeTable, *, transform: Any = None, spark: Any = None, check: Any = lambda: None, **more: Any
 ) -> None:
-    options = {"tries": [Try(LINK, RECORDS)], "shape": Shaping(transform=transform), "on_phase": nobody, **more}
-    land(spark or FakeSpark(), check, table=table, **options)
+    options = {
+        "pending": [PendingLink(LINK, RECORDS)],
+        "shape": Shaping(transform=transform),
+        "on_phase": nobody,
+        **more,
+    }
+    flush(spark or FakeSpark(), check, table=table, **options)
 
 
 async def test_landing_appends_its_records_and_leaves_no_staged_file(tmp_path: Path) -> None:
@@ -48,7 +53,7 @@ async def test_phases_are_told_in_their_order(tmp_path: Path) -> None:
 
 async def test_link_without_records_stages_nothing(tmp_path: Path) -> None:
     table = FakeTable(tmp_path)
-    landing(table, tries=[Try(LINK, None)])
+    landing(table, pending=[PendingLink(LINK, None)])
     assert [one.staged for one in table.landings] == [None]
     assert table.offsets == [[]]
 
@@ -109,7 +114,7 @@ async def test_found_are_the_links_of_each_chain_from_a_number_on(tmp_path: Path
     table = FakeTable(tmp_path)
     landing(table)
     other = ChainKey("sarameya", "orders", 1)
-    find = partial(found, FakeSpark(), lambda: None, table=table)
+    find = partial(read_links, FakeSpark(), lambda: None, table=table)
     links = find(since={KEY: 1, other: 1})
     assert [[link.attempt for link in links[key]] for key in (KEY, other)] == [["a1"], []]
     assert find(since={KEY: 2}) == {KEY: []}

@@ -1,7 +1,7 @@
-"""One Spark for all workers of a supervisor: a Spark Connect server in a JVM of this process.
+"""A Spark shared by all workers of a supervisor: a Spark Connect server in a JVM of this process.
 
-On this machine only, for who knows its token. It ends with this process, however that ends, as any JVM of ours does;
-one that dies before is started anew at the same port, where its clients find it again.
+It listens on this machine only, and requires a token. It ends with this process, however that ends, like any JVM of
+ours. If it dies earlier, it is restarted at the same port, where its clients find it again.
 """
 
 from __future__ import annotations
@@ -24,22 +24,29 @@ from sarameya_handlers.spark.engines.classic import ClassicDriver
 from sarameya_handlers.spark.engines.keeper import Keeper
 from sarameya_handlers.spark.engines.pool import Pool
 from sarameya_handlers.spark.options import SparkOptions, spark_options
-from sarameya_handlers.spark.sink_options import table_of
+from sarameya_handlers.spark.sink.options import table_of
 from sarameya_handlers.spark.tables.table import Table
 
 logger = logging.getLogger("sarameya.spark")
 
 CHECK_INTERVAL = 0.5
-"""Seconds between two looks at whether the server's JVM still runs."""
+"""Seconds between two checks whether the server's JVM still runs."""
 _PORT = "spark.connect.grpc.binding.port"
 
 
 @asynccontextmanager
 async def open_shared(options: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
-    """For a sink with these options, those that its workers have instead: sessions of a server, where they say `share`,
-    or where the table takes no more than one driver.
+    """Start a shared Spark, if the options say `share` or the table accepts only one driver.
 
-    Raises ConfigError, and HandlerError where Spark does not start.
+    Args:
+        options: The sink's options.
+
+    Yields:
+        The options that workers use instead; empty if nothing is shared.
+
+    Raises:
+        ConfigError: The options contradict each other.
+        HandlerError: Spark does not start.
     """
     spark = spark_options(options.get("spark", {}))
     if not (spark.share or _must(spark, table_of(options))):
@@ -61,7 +68,7 @@ def _must(spark: SparkOptions, table: Table) -> bool:
 
 @asynccontextmanager
 async def serve(options: SparkOptions) -> AsyncIterator[str]:
-    """A Spark Connect server, for the length of the block; its address, with its token."""
+    """Run a Spark Connect server for the length of a block. Yields its address, with its token."""
     server = _Server(options, secrets.token_urlsafe())
     keeper = Keeper(server.start, driver_start.stop)
     try:
@@ -81,12 +88,12 @@ class _Server:
     options: SparkOptions
     token: str
     port: int = 0
-    """Where it listens; before it has started for the first time 0, for any that is free."""
+    """Port on which it listens. 0, for any free port, before the first start."""
 
     async def start(self) -> Pool:
         environment = {"SPARK_CONNECT_AUTHENTICATE_TOKEN": self.token}
         if "PYSPARK_PYTHON" not in os.environ:
-            # What workers' functions are run by is the server's choice: let it be this very Python.
+            # The server determines which Python runs the workers' functions: use this one.
             environment["PYSPARK_PYTHON"] = sys.executable
         options = attrs.evolve(self.options, conf={**self.options.conf, **self._conf()})
         running = await driver_start.start_jvm(options, environment)
@@ -104,7 +111,7 @@ class _Server:
             "spark.plugins": ",".join(filter(None, plugins)),
             "spark.connect.grpc.binding.address": "127.0.0.1",
             _PORT: self.port,
-            # As the server has them that Spark starts by itself.
+            # As set by Spark for a server that it starts itself.
             "spark.sql.artifact.isolation.enabled": True,
             "spark.sql.artifact.isolation.alwaysApplyClassloader": True,
         }

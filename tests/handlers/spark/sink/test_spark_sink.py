@@ -349,13 +349,12 @@ async def test_landing_whose_answer_is_lost_has_landed(table: FakeTable, autojum
     assert session.marks == [("orders", 0, 3)]
 
 
-async def test_link_that_landed_is_logged_with_rows_offsets_and_table(
+async def test_flush_logs_rows_offsets_table_and_seconds(
     table: FakeTable, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "sarameya.spark")
-    await consume(sink_to(table), FakeSession(), claim_of([batch(0, 3)]))
-    [line] = [record.message for record in caplog.records if "written to" in record.message]
-    assert re.fullmatch(r"orders-0: 3 rows \(offsets 0-2\) written to fake:table in \d+\.\d\d s", line)
+    await consume(sink_to(table), FakeSession(), claim_of([batch(7, 3)], initial_offset=7))
+    assert f"orders-0: 3 rows (offsets 7-9) written to {table.name} in 0.00 s" in caplog.text
 
 
 async def test_landing_that_somebody_else_has_won_goes_on_behind_it(
@@ -766,7 +765,9 @@ async def test_idle_head_is_stated_anew_before_the_table_forgets_it(
 ) -> None:
     table = FakeTable(tmp_path)
     table.restate_after = 100.0
-    monkeypatch.setattr("sarameya_handlers.spark.partition.wall_clock", lambda: int(trio.current_time() * 1000))
+    monkeypatch.setattr(
+        "sarameya_handlers.spark.sink.partition_lander.wall_clock", lambda: int(trio.current_time() * 1000)
+    )
     claim, session = FakeClaim(), FakeSession()
     nursery.start_soon(consume, sink_to(table), session, claim)
     claim.send(batch(0, 10))
@@ -824,7 +825,7 @@ async def test_heads_are_given_up_untold_where_spark_takes_too_long(
         assert trio.current_time() - began == taken
     assert trio.current_time() - began == taken + engine.unwinds, "what has begun is cancelled"
     assert (engine.rests, table.resting) == (1, [])
-    (told,) = (record for record in caplog.records if "that chains rest" in record.message)
+    (told,) = (record for record in caplog.records if "has not stored in time where its chains end" in record.message)
     assert told.levelno == logging.INFO
 
 
@@ -840,7 +841,7 @@ async def test_what_goes_wrong_with_heads_that_are_given_up_is_told(
     async with sink_to(table) as sink:
         await consume_in(sink, session, claim_of([batch(0, 10)]))
         await sink.partitions_revoked(session, [ORDERS])
-    (told,) = (record for record in caplog.records if "was not told that chains rest" in record.message)
+    (told,) = (record for record in caplog.records if "has not stored where its chains end" in record.message)
     assert told.levelno == level
 
 

@@ -1,7 +1,7 @@
-"""One flush as a thread of Spark's sees it: records into staged files, then into the table; then who has won. Blocking.
+"""The blocking part of a flush, in a thread of Spark's: stages records in files, and lands them in the table.
 
-Staged by pyarrow and read back by Spark, not `createDataFrame(pyarrow.Table)`: that copies the records into the
-driver's heap and into its tasks, where two landings of 60 MB at once end a driver of Spark's default size.
+Records are staged by pyarrow and read back by Spark. `createDataFrame(pyarrow.Table)` would copy them into the driver's
+heap and into its tasks, where two batches of 60 MB at once kill a driver of Spark's default size.
 """
 
 from __future__ import annotations
@@ -13,41 +13,37 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import attrs
-
 from sarameya_handlers.landing.files import TEMPORARY
 from sarameya_handlers.landing.links import ChainKey, Link
-from sarameya_handlers.spark.tables.table import Landing, Phase, Shape, Table
+from sarameya_handlers.spark.tables.table import Landing, PendingLink, Phase, Shape, Table
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 logger = logging.getLogger("sarameya.spark")
 
 LEFTOVER_AGE = 24 * 3600.0
-"""Seconds after which a staged file that nothing has changed is taken for a killed member's: no landing is so slow."""
+"""Seconds after which an unchanged staged file is considered a killed member's: no flush takes so long."""
 
 OnPhase = Callable[[Phase, Sequence[Landing]], None]
-"""Told of each phase of landings, in the thread that lands them. For tests that stop or kill exactly there."""
-
-
-@attrs.frozen(slots=True, eq=False)
-class Try:
-    """A link that is to be tried, and its records; none for a link that brings none."""
-
-    link: Link
-    records: pa.Table | None
-    is_alone: bool = False
-    """Whether it must not share a job: what it shared one with may be what has failed."""
+"""Called with each phase of attempts, in the thread that lands them. For tests that stop or kill exactly there."""
 
 
 def open_table(spark: SparkSession, check: Callable[[], None], *, table: Table, now: float) -> None:
-    """Make the table ready, and remove what killed members have left in its staging directory more than LEFTOVER_AGE
-    ago; `now` in seconds since 1970. Raises HandlerError."""
+    """Open the table, and remove staged files that killed members left more than LEFTOVER_AGE ago.
+
+    Args:
+        spark: The session.
+        check: Unused.
+        table: The table.
+        now: Seconds since 1970.
+
+    Raises:
+        HandlerError: The table cannot be landed in.
+    """
     table.open(spark)
     for path in table.staging.iterdir():
-        # Others may be at it too, or forbid it: then it stays.
+        # Another member may be removing it too, or it is not ours to remove: then it stays.
         with suppress(OSError):
             is_ours = path.suffix == ".parquet" or path.name.startswith(TEMPORARY)
             if is_ours and path.is_file() and path.stat().st_mtime < now - LEFTOVER_AGE:
@@ -55,20 +51,20 @@ def open_table(spark: SparkSession, check: Callable[[], None], *, table: Table, 
                 path.unlink()
 
 
-def land(
+def flush(
     spark: SparkSession,
     check: Callable[[], None],
     *,
-    tries: Sequence[Try],
+    pending: Sequence[PendingLink],
     table: Table,
     shape: Shape,
     on_phase: OnPhase,
 ) -> None:
-    """Try to append these links, of as many chains. Raises whatever went wrong; what became of them is for `found`."""
+    """Try to append these links, each of another chain. Raises whatever failed; `read_links` reads the outcome."""
     checkpoint = partial(_checkpoint, check, on_phase)
     staged: list[Path] = []
     try:
-        landings = [_staged(one, table, shape, staged) for one in tries]
+        landings = [_staged(one, table, shape, staged) for one in pending]
         checkpoint(Phase.STAGED, landings)
         table.land(spark, landings, shape, checkpoint)
         checkpoint(Phase.LINKED, landings)
@@ -77,10 +73,10 @@ def land(
             path.unlink(missing_ok=True)
 
 
-def found(
+def read_links(
     spark: SparkSession, check: Callable[[], None], *, table: Table, since: Mapping[ChainKey, int]
 ) -> dict[ChainKey, Sequence[Link]]:
-    """What the table has of each chain from that link's number on."""
+    """Return the table's links of each chain from the given number on."""
     links = {}
     for key, number in since.items():
         check()
@@ -93,7 +89,7 @@ def _checkpoint(check: Callable[[], None], on_phase: OnPhase, phase: Phase, land
     check()
 
 
-def _staged(one: Try, table: Table, shape: Shape, staged: list[Path]) -> Landing:
+def _staged(one: PendingLink, table: Table, shape: Shape, staged: list[Path]) -> Landing:
     import pyarrow.parquet as pq
 
     if one.records is None:
@@ -104,6 +100,6 @@ def _staged(one: Try, table: Table, shape: Shape, staged: list[Path]) -> Landing
     if table.adopts(shape):
         pq.write_table(one.records, path, compression="snappy")
     else:
-        # Written once, read once, right away: nothing to gain from packing it.
+        # Written once and read once, right away: compression would not pay.
         pq.write_table(one.records, path, compression="none", use_dictionary=False, write_statistics=False)
     return Landing(link=one.link, staged=path, records=one.records.num_rows)

@@ -1,7 +1,7 @@
-"""What has been collected of one partition and is not landed yet, and whether it is time to land it.
+"""Records of one partition that are collected and not yet landed, and whether they are due.
 
-PURE: no tasks, no clock (`now` is an argument, the deadline is data). Holds Arrow tables and slices them, so
-that a landing never grows beyond its limits; what becomes of a landing is the sink's.
+PURE: no tasks, no clock (`now` is an argument, the deadline is data). It holds Arrow tables and slices them, so that a
+batch never exceeds its limits. The sink decides what becomes of a batch.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COMBINE_AT = 256
-"""So many pieces become one. An Arrow table of a single record costs kilobytes that `nbytes` does not tell."""
+"""Number of pieces that are combined into one. An Arrow table of one record takes kilobytes that `nbytes` omits."""
 
-RIPE = 0.5
-"""Of a limit: what has come so far lands along with others that are due."""
+EARLY_SHARE = 0.5
+"""Share of a limit from which records may be flushed early, together with other partitions'."""
 
 
 @attrs.frozen(slots=True, eq=False)
-class Collected:
+class CollectedBatch:
     """A run of one partition's records, `[from_offset, to_offset)`, in offset order."""
 
     table: pa.Table | None
-    """None for a run of which nothing was there to be read."""
+    """None for a run without any record to read."""
     from_offset: int
     to_offset: int
     leader_epoch: int = UNKNOWN_EPOCH
-    """Of the last record."""
+    """Leader epoch of the last record."""
 
     @property
     def rows(self) -> int:
@@ -47,8 +47,8 @@ class Collected:
     def size_bytes(self) -> int:
         return 0 if self.table is None else int(self.table.nbytes)
 
-    def since(self, offset: int) -> Collected | None:
-        """What of it lies at `offset` or behind it; None if nothing does."""
+    def since(self, offset: int) -> CollectedBatch | None:
+        """Return the part from `offset` on; None if there is none."""
         if offset >= self.to_offset:
             return None
         if offset <= self.from_offset or self.table is None:
@@ -58,7 +58,12 @@ class Collected:
 
 @attrs.define(slots=True, eq=False)
 class _Piece:
-    """What one batch brought. `to_offset` is the position behind it, `arrived` when its first record came."""
+    """Records of one fetched batch.
+
+    Attributes:
+        to_offset: The position after it.
+        arrived: Arrival time of its first record.
+    """
 
     table: pa.Table
     to_offset: int
@@ -68,8 +73,8 @@ class _Piece:
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Missing:
-    """Records up to here were gone from the log before they could be read."""
+class _Gap:
+    """A gap: records before `to_offset` were deleted from the log before they could be read."""
 
     to_offset: int
     arrived: float
@@ -78,16 +83,16 @@ class _Missing:
 class PartitionBuffer:
     """Collects one claim's records from `position` on, within `limits`.
 
-    `add` takes whole batches, also beyond the limits; `take` gives at most one landing's worth.
+    `add` takes whole batches, even beyond the limits; `take` returns at most one batch's worth.
     """
 
     def __init__(self, limits: Limits, position: int, sizing: Sizing | None = None) -> None:
-        """`sizing` rules the bytes, in place of `limits.max_bytes`."""
+        """`sizing`, if given, limits the bytes in place of `limits.max_bytes`."""
         self._limits = limits
         self._sizing = sizing or Sizing(limits.max_bytes)
-        # Where the claim is read on; up to where records are here, or with others; up to where they were taken.
+        # Position of the next read; end of what is collected here or landed by others; end of what was taken.
         self._read = self._end = self._position = position
-        self._pieces: deque[_Piece | _Missing] = deque()
+        self._pieces: deque[_Piece | _Gap] = deque()
         self._small = 0
         self._rows = 0
         self._bytes = 0
@@ -106,47 +111,49 @@ class PartitionBuffer:
 
     @property
     def position(self) -> int:
-        """Where the next landing begins: all before it has been taken."""
+        """Start of the next batch: everything before it has been taken."""
         return self._position
 
     @property
     def read_to(self) -> int:
-        """Where the next batch is expected to begin."""
+        """Expected start of the next fetched batch."""
         return self._read
 
     @property
     def is_full(self) -> bool:
-        """Whether rows or bytes have reached their limit."""
+        """True if rows or bytes have reached their limit."""
         return self._rows >= self._limits.max_rows or self._bytes >= self._sizing.bytes
 
     @property
     def deadline(self) -> float:
-        """When the oldest record must begin to land; infinity while there is none."""
+        """Time at which the oldest record must be flushed; infinity if there is none."""
         return self._pieces[0].arrived + self._limits.max_age if self._pieces else inf
 
     def is_due(self, now: float) -> bool:
-        """Whether rows, bytes or age have reached their limit."""
+        """Return whether rows, bytes or age have reached their limit."""
         return self.is_full or now >= self.deadline
 
-    def is_ripe(self, now: float) -> bool:
-        """Whether they have come halfway."""
+    def may_flush_early(self, now: float) -> bool:
+        """Return whether one of them is halfway to its limit."""
         limits = self._limits
         return bool(self._pieces) and (
-            self._rows >= RIPE * limits.max_rows
-            or self._bytes >= RIPE * self._sizing.bytes
-            or now >= self.deadline - (1 - RIPE) * limits.max_age
+            self._rows >= EARLY_SHARE * limits.max_rows
+            or self._bytes >= EARLY_SHARE * self._sizing.bytes
+            or now >= self.deadline - (1 - EARLY_SHARE) * limits.max_age
         )
 
     def add(
         self, table: pa.Table, from_offset: int, to_offset: int, now: float, leader_epoch: int = UNKNOWN_EPOCH
     ) -> None:
-        """Collect a batch's records: all that there is to be read of `[from_offset, to_offset)`.
+        """Collect a fetched batch: all records of `[from_offset, to_offset)` that can be read.
 
-        What others have landed is left out. Where a batch begins behind the one before it, what lies between is
-        missing, and told by `take`. Raises LostRecordsError where it begins before that: the log was cut, and written
-        anew.
+        Records that other owners have landed are left out. If the batch starts after the end of the one before, the
+        records between are missing, and `take` returns them as a gap.
+
+        Raises:
+            LostRecordsError: It starts before the end of the one before: the log was truncated and written again.
         """
-        self._read_on(from_offset, now)
+        self._advance_read(from_offset, now)
         self._read = to_offset
         if to_offset <= self._end:
             return
@@ -161,14 +168,19 @@ class PartitionBuffer:
         if self._small == COMBINE_AT:
             self._combine()
 
-    def miss(self, offset: int, now: float) -> bool:
-        """Reading goes on at `offset`: whether what lies before it, and has not been collected, is missing. It is told
-        by `take`. Raises LostRecordsError as `add`."""
+    def note_gap(self, offset: int, now: float) -> bool:
+        """Continue reading at `offset`. Return whether records before it are missing.
+
+        If so, `take` returns them as a gap.
+
+        Raises:
+            LostRecordsError: As in `add`.
+        """
         before = len(self._pieces)
-        self._read_on(offset, now)
+        self._advance_read(offset, now)
         return len(self._pieces) > before
 
-    def _read_on(self, from_offset: int, now: float) -> None:
+    def _advance_read(self, from_offset: int, now: float) -> None:
         if from_offset < self._read:
             raise LostRecordsError(
                 f"offset {from_offset} comes after {self._read}: the log was cut below what had been read of it, "
@@ -176,11 +188,11 @@ class PartitionBuffer:
             )
         self._read = from_offset
         if from_offset > self._end:
-            self._pieces.append(_Missing(from_offset, now))
+            self._pieces.append(_Gap(from_offset, now))
             self._end = from_offset
 
     def trim(self, offset: int) -> None:
-        """Forget all before `offset`: somebody else has landed it."""
+        """Drop everything before `offset`: another owner has landed it."""
         if offset <= self._position:
             return
         while self._pieces and self._pieces[0].to_offset <= offset:
@@ -191,12 +203,12 @@ class PartitionBuffer:
         self._position = offset
         self._end = max(self._end, offset)
 
-    def take(self) -> Collected:
-        """Remove the oldest records, as many as the limits allow, at least one; or what is missing before them."""
-        if self._pieces and isinstance(missing := self._pieces[0], _Missing):
+    def take(self) -> CollectedBatch:
+        """Remove and return the oldest records, at least one, as many as the limits allow; or the gap before them."""
+        if self._pieces and isinstance(missing := self._pieces[0], _Gap):
             self._pieces.popleft()
             from_offset, self._position = self._position, missing.to_offset
-            return Collected(None, from_offset, missing.to_offset)
+            return CollectedBatch(None, from_offset, missing.to_offset)
         tables: list[pa.Table] = []
         rows, size, from_offset, epoch = 0, 0, self._position, UNKNOWN_EPOCH
         while self._pieces and isinstance(piece := self._pieces[0], _Piece):
@@ -216,10 +228,10 @@ class PartitionBuffer:
             self._position = piece.to_offset
             tables.append(piece.table)
             epoch = piece.leader_epoch
-        return Collected(_concat(tables), from_offset, self._position, epoch)
+        return CollectedBatch(_concat(tables), from_offset, self._position, epoch)
 
     def _fits(self, piece: _Piece, rows: int, size: int) -> int:
-        """How many of the piece's records still fit behind `rows` and `size`."""
+        """Return how many of the piece's records still fit after `rows` and `size`."""
         count: int = min(piece.table.num_rows, self._limits.max_rows - rows)
         room = self._sizing.bytes - size
         if count == piece.table.num_rows and piece.size <= room:
@@ -227,7 +239,7 @@ class PartitionBuffer:
         return bisect_right(range(1, count + 1), room, key=lambda n: piece.table.slice(0, n).nbytes)
 
     def _cut(self, piece: _Piece, count: int) -> pa.Table:
-        """Take `count` records off the front of the oldest piece."""
+        """Remove `count` records from the front of the oldest piece."""
         head, rest = piece.table.slice(0, count), piece.table.slice(count)
         self._replace(piece, rest)
         self._position = rest["offset"][0].as_py()
@@ -239,13 +251,13 @@ class PartitionBuffer:
         self._rows += rest.num_rows
         self._bytes += piece.size
 
-    def _drop(self, piece: _Piece | _Missing) -> None:
+    def _drop(self, piece: _Piece | _Gap) -> None:
         if isinstance(piece, _Piece):
             self._rows -= piece.table.num_rows
             self._bytes -= piece.size
 
     def _combine(self) -> None:
-        """Make one piece of the last ones; each record is copied once by this, however many follow."""
+        """Combine the last pieces into one. Each record is copied only once by this, however many follow."""
         last: list[_Piece] = []
         while len(last) < COMBINE_AT and isinstance(piece := self._pieces[-1], _Piece):
             last.append(piece)

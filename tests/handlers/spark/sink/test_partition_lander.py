@@ -32,7 +32,9 @@ async def test_idle_head_is_stated_anew_however_often_its_neighbour_lands(
     tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, each: float
 ) -> None:
     """Where landings share a job each one asks all partitions whether they have something to land along."""
-    monkeypatch.setattr("sarameya_handlers.spark.partition.wall_clock", lambda: int(trio.current_time() * 1000))
+    monkeypatch.setattr(
+        "sarameya_handlers.spark.sink.partition_lander.wall_clock", lambda: int(trio.current_time() * 1000)
+    )
     table = FakeTable(tmp_path, landings_a_job=8)
     table.restate_after = 100.0
     idle, busy, session = FakeClaim(), FakeClaim(partition=1), FakeSession()

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sarameya_handlers.landing.errors import LostRecordsError
-from sarameya_handlers.spark.buffer import COMBINE_AT, Collected, PartitionBuffer
 from sarameya_handlers.spark.options import Limits
+from sarameya_handlers.spark.sink.buffer import COMBINE_AT, CollectedBatch, PartitionBuffer
 from tests.handlers.kit import batch
 
 
@@ -150,7 +150,7 @@ def test_size_tells_what_the_tables_hold(rows: int) -> None:
     assert target.size_bytes == 0
 
 
-def offsets(taken: Collected) -> list[int]:
+def offsets(taken: CollectedBatch) -> list[int]:
     assert taken.table is not None
     return taken.table["offset"].to_pylist()
 
@@ -218,8 +218,8 @@ def test_collected_tells_the_epoch_of_its_last_record() -> None:
 def test_buffer_is_ripe_halfway_to_a_limit(rows: int, age: float, ripe: bool) -> None:
     target = buffer()
     add(target, 0, rows)
-    assert target.is_ripe(age) is ripe
+    assert target.may_flush_early(age) is ripe
 
 
 def test_empty_buffer_is_not_ripe() -> None:
-    assert not buffer().is_ripe(1e9)
+    assert not buffer().may_flush_early(1e9)

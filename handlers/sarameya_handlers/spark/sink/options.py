@@ -1,4 +1,4 @@
-"""A Spark sink as an app file says it: what each option becomes. Every check raises ConfigError, or HandlerError."""
+"""Options of a Spark sink in an app file, and what they become. Every check raises ConfigError or HandlerError."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from sarameya_handlers.spark.tables.named import parse_table, table_named
 from sarameya_handlers.spark.tables.table import Layout, Table
 
 PLAIN = ("max_rows", "max_bytes", "max_age", "file_bytes", "name", "on_missing", "retry_for")
-"""What is an argument of SparkSink under its own name."""
+"""Options that are arguments of SparkSink under the same name."""
 LAYOUT = ("partition_by", "max_partitions", "evolve_schema")
 OTHERS = ("table", "path", "staging", "single_driver", "spark", "dead_letters")
 
 
 def sink_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of SparkSink, by name."""
+    """Return the arguments of SparkSink, by name."""
     check_known(options, {*PLAIN, *LAYOUT, *OTHERS, *SHAPING_OPTIONS})
     return {
         "table": table_of(options),
@@ -35,7 +35,7 @@ def sink_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def option_defaults(sink: Callable[..., Any]) -> dict[str, Any]:
-    """Of those options that have one; `sink` is SparkSink, whose arguments have the defaults of its plain options."""
+    """Return the defaults of options that have one. `sink` is SparkSink, whose arguments have some of them."""
     arguments = inspect.signature(sink).parameters
     layout, spark = Layout(), SparkOptions()
     return {
@@ -49,7 +49,7 @@ def option_defaults(sink: Callable[..., Any]) -> dict[str, Any]:
 
 
 def table_of(options: Mapping[str, Any]) -> Table:
-    """The one that they name, not opened yet."""
+    """Return the table that the options name, not opened."""
     if ("table" in options) == ("path" in options):
         raise HandlerError(
             "option 'table' is missing, or 'path' beside it: where to land, as parquet:PATH, delta:PATH or "

@@ -1,9 +1,10 @@
-"""One claim on its way into a table: collected, landed link by link, marked. Owns the partition's chain and its buffer;
-how one link comes to be in the table is `appending.py`'s.
+"""Lander of one claim: collects records, flushes them link by link, marks them.
 
-Two tasks: one collects, as long as there is room, one lands what is due. So records are read while others land, and
-what both hold counts towards the byte budget of the group; when that is used up the partition is not fetched, and what
-has been collected lands early rather than wait for more.
+It owns the partition's chain and its buffer; link_appender.py appends single links.
+
+Two tasks: one collects as long as there is room, one flushes what is due. So records are read while others are flushed.
+Both count towards the group's byte budget. When that is used up, the partition is not fetched, and the collected
+records are flushed early instead of waiting for more.
 """
 
 from __future__ import annotations
@@ -20,66 +21,66 @@ from sarameya_handlers.landing.errors import LostRecordsError
 from sarameya_handlers.landing.links import Kind, Link, Note
 from sarameya_handlers.landing.sizing import Sizing
 from sarameya_handlers.landing.starting import RETENTION, Gap
-from sarameya_handlers.spark.appending import Appending, LeftError
-from sarameya_handlers.spark.buffer import Collected, PartitionBuffer
-from sarameya_handlers.spark.lander import Lander, wall_clock
+from sarameya_handlers.spark.sink.buffer import CollectedBatch, PartitionBuffer
+from sarameya_handlers.spark.sink.flush_scheduler import FlushScheduler, wall_clock
+from sarameya_handlers.spark.sink.link_appender import LeftToNextOwnerError, LinkAppender
+from sarameya_handlers.spark.sink.settings import SinkSettings
 from sarameya_handlers.spark.tables.table import Landing, Phase
-from sarameya_handlers.spark.terms import Terms
 
 logger = logging.getLogger("sarameya.spark")
 
 MARGIN = 1.25
-"""Times the usual time that must be left to begin a landing when its partition is given up."""
-_LOOK_EACH = 0.5
-"""Seconds between two looks whether the claim of a full buffer has ended."""
+"""Factor on the usual duration of a flush: a revoked partition starts a flush only if this much time is left."""
+_CHECK_INTERVAL = 0.5
+"""Seconds between two checks whether the claim of a full buffer has ended."""
 
 
-class Partition:
-    """Lands one claim. `gap` is what has to be left out first."""
+class PartitionLander:
+    """Lands one claim. `gap`, if any, must be recorded first."""
 
     def __init__(
         self,
         session: Session,
         claim: Claim,
         chain: Chain,
-        lander: Lander,
-        terms: Terms,
+        scheduler: FlushScheduler,
+        settings: SinkSettings,
         *,
         gap: Gap | None = None,
     ) -> None:
         self._session = session
         self._claim = claim
         self._chain = chain
-        self._lander = lander
-        self._terms = terms
+        self._scheduler = scheduler
+        self._settings = settings
         self._gap = gap
-        self._sizing = Sizing(terms.limits.max_bytes, terms.file_bytes)
-        self._buffer = PartitionBuffer(terms.limits, claim.initial_offset, self._sizing)
+        self._sizing = Sizing(settings.limits.max_bytes, settings.file_bytes)
+        self._buffer = PartitionBuffer(settings.limits, claim.initial_offset, self._sizing)
         self._in_flight = 0
         self._held = 0
         self._changed = trio.Event()
         self._room = trio.Event()
         self._is_nudged = False
         self._ended = trio.Event()
-        self._appending = Appending(session, claim, chain, lander, terms, self._sizing, self._ended)
+        self._appender = LinkAppender(session, claim, chain, scheduler, settings, self._sizing, self._ended)
 
     async def run(self) -> None:
-        """Until the claim has ended and what it has given has landed, or is left to the next owner."""
-        forget = self._lander.on_flush(self._nudge)
+        """Run until the claim has ended and its records have landed, or are left to the next owner."""
+        forget = self._scheduler.on_flush(self._nudge)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._collect)
                 if self._gap:
-                    await self._leave_out(self._gap)
+                    await self._append_gap(self._gap)
                 self._mark()
-                await self._land_what_is_due()
+                await self._flush_due()
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
-            left, failed = group.split(LeftError)
+            left, failed = group.split(LeftToNextOwnerError)
             if left is not None:
                 logger.warning("%s: what has not landed is left to the next owner", self._claim.topic_partition)
             if failed is not None:
-                # Mostly one of the two tasks has failed, and the other was cancelled for it.
+                # Usually one of the two tasks has failed, and the other was cancelled for that.
                 error = failed.exceptions[0] if len(failed.exceptions) == 1 else failed
                 raise error from error.__cause__
         finally:
@@ -92,16 +93,18 @@ class Partition:
         async for batch in self._claim.batches():
             buffer.add(batch.to_arrow(), batch.from_offset, batch.next_offset, trio.current_time(), batch.leader_epoch)
             self._account()
-            self._tell()
+            self._notify_changed()
             while buffer.is_full and not self._claim.has_ended:
                 self._room = trio.Event()
-                with trio.move_on_after(_LOOK_EACH):  # nobody tells when the claim ends while nothing is taken of it
+                with trio.move_on_after(
+                    _CHECK_INTERVAL
+                ):  # a claim that ends while nothing is taken of it notifies nobody
                     await self._room.wait()
         self._ended.set()
-        self._tell()
+        self._notify_changed()
 
     def _account(self) -> None:
-        """Have all that is kept here count towards the group's byte budget."""
+        """Count everything that is kept here towards the group's byte budget."""
         kept = self._buffer.size_bytes + self._in_flight
         if kept > self._held:
             self._claim.hold(kept - self._held)
@@ -109,98 +112,101 @@ class Partition:
             self._claim.release(self._held - kept)
         self._held = kept
 
-    def _tell(self) -> None:
+    def _notify_changed(self) -> None:
         self._changed.set()
 
     def _nudge(self) -> None:
         if self._buffer.is_empty:
-            return  # it would be kept from finding out that nothing has come for a while
+            return  # waking it up would restart its waiting time for idle topics
         self._is_nudged = True
-        self._tell()
+        self._notify_changed()
 
     # -- landing -------------------------------------------------------------------------------------
 
-    async def _land_what_is_due(self) -> None:
-        while await self._until_due():
+    async def _flush_due(self) -> None:
+        while await self._wait_until_due():
             collected = self._buffer.take()
             self._in_flight = collected.size_bytes
             self._account()
             self._room.set()
-            await self._land(collected)
-            self._is_nudged = False  # most likely by this very flush; what others have gathered for is on its way
+            await self._flush(collected)
+            self._is_nudged = False  # probably by this flush itself; the nudging flush of others is under way
             self._in_flight = 0
             self._account()
 
-    async def _until_due(self) -> bool:
-        """Wait until something is to be landed; False when nothing is any more."""
+    async def _wait_until_due(self) -> bool:
+        """Wait until records are due. Return False when there are no more to land."""
         buffer = self._buffer
         while True:
             if self._ended.is_set():
                 return not buffer.is_empty and self._is_time_left()
             now = trio.current_time()
             nudged, self._is_nudged = self._is_nudged, False
-            if buffer.is_due(now) or (nudged and buffer.is_ripe(now)):
+            if buffer.is_due(now) or (nudged and buffer.may_flush_early(now)):
                 return True
             if not (buffer.is_empty or self._claim.has_room):
-                return True  # no more comes before some of what is held has landed
+                return True  # no more can be fetched before some of these have landed
             self._changed = trio.Event()
-            with trio.move_on_at(min(buffer.deadline, now + self._terms.limits.max_age)) as patience:
+            with trio.move_on_at(min(buffer.deadline, now + self._settings.limits.max_age)) as patience:
                 await self._changed.wait()
             if patience.cancelled_caught and buffer.is_empty:
-                await self._stay()
+                await self._handle_idle()
 
     def _is_time_left(self) -> bool:
-        """Whether what is left may be landed: not where others own the partition, nor in less than the usual time, with
-        that of whatever is before it."""
+        """Return whether the remaining records may be flushed.
+
+        Not if other members own the partition, and not with less time left than a flush and those before it usually
+        take.
+        """
         what = f"{self._claim.topic_partition}: {self._buffer.rows} rows are left to the next owner"
         if self._session.is_lost:
             logger.warning("%s, the membership is lost", what)
             return False
         left = trio.current_effective_deadline() - trio.current_time()
-        usual, before = self._lander.usual_seconds, self._lander.turns_before
+        usual, before = self._scheduler.usual_seconds, self._scheduler.flushes_ahead
         if left < MARGIN * usual * (1 + before):
             waits = f", and waits for as long as {before} of them" if before else ""
             logger.info("%s: a landing takes %.1f s of late%s, %.1f s are left", what, usual, waits, left)
             return False
         return True
 
-    async def _stay(self) -> None:
-        """Nothing has come for a while: pass control records at the end, and remind the table of the head."""
-        if self._buffer.miss(self._claim.from_offset, trio.current_time()):
-            return  # the position was moved, and nothing has come from there yet
+    async def _handle_idle(self) -> None:
+        """After an idle period: move past control records at the end, and rewrite a head that the table may forget."""
+        if self._buffer.note_gap(self._claim.from_offset, trio.current_time()):
+            return  # the position was moved, and no record has arrived from there yet
         if self._claim.position > self._buffer.position:
             self._mark(self._claim.position)
-        head, after = self._chain.head, self._terms.restate_after
+        head, after = self._chain.head, self._settings.restate_after
         if self._session.is_lost:
             return
         if head is not None and after is not None and wall_clock() - head.tried_at > after * 1000:
-            logger.info("%s is stated anew, before the table forgets it", head)
+            logger.info("%s is rewritten before the table forgets it", head)
             await self._append(lambda: self._propose(head.to_offset, head.to_offset, kind=Kind.RESTATED), None)
 
-    async def _land(self, collected: Collected) -> None:
+    async def _flush(self, collected: CollectedBatch) -> None:
         if collected.table is None:
-            await self._leave_out_missing(Gap(collected.from_offset, collected.to_offset, RETENTION))
+            await self._append_missing(Gap(collected.from_offset, collected.to_offset, RETENTION))
             return
-        rest: Collected | None = collected
+        rest: CollectedBatch | None = collected
         while rest is not None:
             landing = rest
 
-            def propose(landing: Collected = landing) -> Link:
+            def propose(landing: CollectedBatch = landing) -> Link:
                 return self._propose(landing.from_offset, landing.to_offset, leader_epoch=landing.leader_epoch)
 
             await self._append(propose, landing)
             assert self._chain.head is not None
             rest = rest.since(self._chain.head.to_offset)
 
-    async def _leave_out_missing(self, gap: Gap) -> None:
-        if not self._terms.may_leave_out:
+    async def _append_missing(self, gap: Gap) -> None:
+        if not self._settings.allows_gaps:
             raise LostRecordsError(
                 f"{self._claim.topic_partition}: the records [{gap.from_offset}, {gap.to_offset}) are gone before they "
                 "landed: to go on without them, set on_missing = 'leave_out'"
             )
-        await self._leave_out(gap)
+        await self._append_gap(gap)
 
-    async def _leave_out(self, gap: Gap) -> None:
+    async def _append_gap(self, gap: Gap) -> None:
         topic_partition = self._claim.topic_partition
         logger.warning(
             "%s: the records [%d, %d) are left out: %s", topic_partition, gap.from_offset, gap.to_offset, gap.reason
@@ -209,7 +215,7 @@ class Partition:
         def propose() -> Link:
             return self._propose(gap.from_offset, gap.to_offset, kind=Kind.GAP, reason=gap.reason)
 
-        # Whoever lost the partition may have read some of them in time, and land those first.
+        # The member that lost the partition may have read some of them in time, and land those first.
         while (head := self._chain.head) is None or head.to_offset < gap.to_offset:
             await self._append(propose, None)
 
@@ -227,23 +233,25 @@ class Partition:
             tried_at=wall_clock(),
         )
 
-    async def _append(self, propose: Callable[[], Link], collected: Collected | None) -> None:
-        """Have the next link in the table, by us or somebody else, and mark it."""
+    async def _append(self, propose: Callable[[], Link], collected: CollectedBatch | None) -> None:
+        """Append the next link, unless another owner does so first, and mark it."""
         with self._claim.report.doing(Activity.LANDING, f"{collected.rows} rows" if collected else ""):
-            await self._appending.append(propose, collected)
-            self._landed()
+            await self._appender.append(propose, collected)
+            self._advance()
 
-    def _landed(self) -> None:
-        """The chain has moved on, by us or somebody else."""
+    def _advance(self) -> None:
+        """Advance to the chain's new head, from this owner or another."""
         head = self._chain.head
         assert head is not None
         self._buffer.trim(head.to_offset)
-        self._room.set()  # by what others have landed: perhaps all that was collected, so that nothing more is taken
+        # Another owner may have landed everything collected: then nothing is taken from here, and nobody else wakes
+        # the collecting task.
+        self._room.set()
         self._mark()
-        self._terms.on_phase(Phase.MARKED, [Landing(link=head, staged=None)])
+        self._settings.on_phase(Phase.MARKED, [Landing(link=head, staged=None)])
 
     def _mark(self, position: int = 0) -> None:
-        """Mark what has landed, with the note of the link that says so, up to the `position` where nothing more was."""
+        """Mark what has landed, with a note of its link, or up to `position` if nothing lies between."""
         claim, head = self._claim, self._chain.head
         if head is not None:
             claim.report.landed = head.to_offset

@@ -1,0 +1,301 @@
+"""Scheduler of a table's flushes.
+
+It combines as many partitions in one Spark job as the table allows, and limits the number of concurrent flushes.
+partition_lander.py collects the records, and handles the outcome.
+
+    PartitionLander ──append──► waiting ──(a short while, for other partitions)──► flush: land, read back ──► outcome
+
+A flush serves several partitions, so it runs in the sink's task rather than in theirs. If one of these is cancelled,
+its flush is cancelled, too: the others find that their links are absent, or landed, and retry.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Self
+
+import attrs
+import trio
+
+from sarameya import Session, TableGrown
+from sarameya_handlers.landing.links import ChainKey, Link
+from sarameya_handlers.spark.engines.engine import Engine
+from sarameya_handlers.spark.errors import SparkGoneError, cause_of
+from sarameya_handlers.spark.poison.poison_search import Poison, find_poison
+from sarameya_handlers.spark.sink.flush import OnPhase, flush, read_links
+from sarameya_handlers.spark.tables.table import PendingLink, Shape, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger("sarameya.spark")
+
+GATHER_SECONDS = 0.05
+"""Seconds for which a flush waits for other partitions that may be flushed early with it."""
+ABANDON_AFTER = 2.0
+"""Seconds for which a cancelled partition waits for its flush to end. Spark must not delay a rebalance longer."""
+REST_TIMEOUT = 5.0
+"""Most seconds to wait until the table has stored the heads of chains that are given up."""
+
+
+@attrs.frozen(slots=True)
+class FlushResult:
+    """Outcome of an attempt.
+
+    Attributes:
+        links: The table's links from the requested number on; None if they could not be read, for the reason in
+            `error`.
+        error: With `links`, the error of the attempt, which does not decide its outcome.
+    """
+
+    links: Sequence[Link] | None
+    error: Exception | None
+    seconds: float
+    """Duration of the flush."""
+    was_shared: bool = False
+    """True if other partitions shared the flush, so that `error` may be theirs."""
+
+
+@attrs.define(slots=True, eq=False)
+class _Submission:
+    pending: PendingLink
+    since: int
+    result: FlushResult | None = None
+    done: trio.Event = attrs.field(factory=trio.Event)
+    flush: trio.CancelScope | None = None
+
+
+class FlushScheduler:
+    """Lands in one table while it is entered."""
+
+    def __init__(self, engine: Engine, table: Table, shape: Shape, *, max_flushes: int, on_phase: OnPhase) -> None:
+        self._engine = engine
+        self._table = table
+        self._shape = shape
+        self._on_phase = on_phase
+        self._max_flushes = max_flushes
+        self._slots = trio.CapacityLimiter(max_flushes)
+        self._flushes = 0
+        self._waiting: deque[_Submission] = deque()
+        self._wake = trio.Event()
+        self._nudged: set[Callable[[], None]] = set()
+        self._seconds = 0.0
+        self._has_warned = False
+
+    @property
+    def table_name(self) -> str:
+        """Name of the table."""
+        return self._table.name
+
+    @property
+    def usual_seconds(self) -> float:
+        """Recent duration of a flush; 0 before the first one has ended."""
+        return self._seconds
+
+    @property
+    def flushes_ahead(self) -> int:
+        """Number of flushes, one after another, before an attempt that is submitted now."""
+        waiting = len(self._waiting) // self._table.landings_a_job
+        return (self._flushes + waiting) // self._max_flushes
+
+    def warn_of_growth(self, session: Session) -> None:
+        """Log and notify, once, that the table has grown so that it slows flushes, and the remedy."""
+        if self._table.growth and not self._has_warned:
+            self._has_warned = True
+            logger.warning("%s: %s", self._table.name, self._table.growth)
+            session.tell(TableGrown(table=self._table.name, what=self._table.growth))
+
+    def on_flush(self, nudge: Callable[[], None]) -> Callable[[], None]:
+        """Call `nudge` before each flush, so that more may be flushed with it. Return a function that ends this."""
+        self._nudged.add(nudge)
+        return partial(self._nudged.discard, nudge)
+
+    async def append(self, pending: PendingLink, since: int) -> FlushResult:
+        """Attempt this link, and return the chain's links from number `since` on.
+
+        If cancelled, it ends within ABANDON. Whether the link has landed is logged, as far as it is known; the
+        partition's next owner reads the table.
+        """
+        submission = _Submission(pending, since)
+        self._waiting.append(submission)
+        self._wake.set()
+        try:
+            await submission.done.wait()
+        except trio.Cancelled:
+            await self._abandon(submission)
+            raise
+        assert submission.result is not None
+        return submission.result
+
+    async def find_links(self, key: ChainKey, since: int) -> FlushResult:
+        """Return the chain's links from number `since` on."""
+        began = trio.current_time()
+        links, error = await self._read_links({key: since}, f"found-{key}")
+        return FlushResult(links.get(key), error, trio.current_time() - began)
+
+    async def find_poison(self, one: PendingLink) -> Poison:
+        """Find the records of a failed link that cannot be written.
+
+        Raises:
+            LandingError: No record is at fault, or the search failed.
+        """
+
+        def work(spark: SparkSession, check: Callable[[], None]) -> Poison:
+            table, evaluate = self._table, self._table.evaluator(spark)
+            return find_poison(spark, check, one=one, staging=table.staging, shape=self._shape, evaluate=evaluate)
+
+        return await self._engine.run(work, tag=f"{one.link.attempt}-poison")
+
+    async def heads(self, keys: Sequence[ChainKey]) -> dict[ChainKey, Link]:
+        """Return the last link of each of these chains that has one."""
+        return await self._engine.run(lambda spark, _: self._table.heads(spark, keys), tag=f"heads-{keys[0]}")
+
+    async def __aenter__(self) -> Self:
+        self._nursery_manager = trio.open_nursery()
+        self._nursery = await self._nursery_manager.__aenter__()
+        self._nursery.start_soon(self._serve)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Cancel flushes under way."""
+        self._nursery.cancel_scope.cancel()
+        # Without the body's own exception, which the nursery would wrap in a group.
+        await self._nursery_manager.__aexit__(None, None, None)
+
+    async def rest(self, heads: Sequence[Link]) -> None:
+        """Store the heads of chains that are given up in order.
+
+        Ends within REST_WITHIN, and within half of the remaining time, since Spark may be away. Failures are logged:
+        they do no harm as long as the table keeps the links themselves.
+        """
+        if not self._table.states_heads:
+            return
+        over, scope = trio.Event(), trio.CancelScope()
+        # In the sink's task, like flushes: Spark takes time to be cancelled, too.
+        self._nursery.start_soon(self._rest, heads, scope, over)
+        now = trio.current_time()
+        try:
+            with trio.move_on_at(min(now + REST_TIMEOUT, (now + trio.current_effective_deadline()) / 2)) as patience:
+                await over.wait()
+        finally:
+            scope.cancel()
+        if patience.cancelled_caught:
+            logger.info(
+                "%s has not stored in time where its chains end; this is harmless as long as it keeps their links",
+                self._table.name,
+            )
+
+    async def _rest(self, heads: Sequence[Link], scope: trio.CancelScope, over: trio.Event) -> None:
+        with scope:
+            try:
+                await self._engine.run(lambda spark, _: self._table.rest(spark, heads), tag=f"rest-{heads[0].attempt}")
+            except SparkGoneError as gone:
+                logger.info("%s has not stored where its chains end: %s", self._table.name, gone)
+            except Exception as error:  # noqa: BLE001 - no error matters: the heads are in the table
+                logger.warning("%s has not stored where its chains end: %s", self._table.name, cause_of(error))
+            over.set()
+
+    async def _serve(self) -> None:
+        async with trio.open_nursery() as nursery:
+            while True:
+                while not self._waiting:
+                    self._wake = trio.Event()
+                    await self._wake.wait()
+                await self._gather()
+                # A slot first: while there is none, more partitions arrive and join the flush.
+                await self._slots.acquire_on_behalf_of(slot := object())
+                if submissions := self._next():
+                    # Here, not in the flush's task: an attempt may be abandoned before that starts.
+                    scope = trio.CancelScope()
+                    for submission in submissions:
+                        submission.flush = scope
+                    self._flushes += 1
+                    nursery.start_soon(self._flush, submissions, slot, scope)
+                else:
+                    self._slots.release_on_behalf_of(slot)
+
+    async def _gather(self) -> None:
+        if self._table.landings_a_job > 1:
+            for nudge in tuple(self._nudged):
+                nudge()
+            await trio.sleep(GATHER_SECONDS)
+
+    def _next(self) -> list[_Submission]:
+        """Take as many attempts as may share a job, in order of arrival."""
+        taken: list[_Submission] = []
+        while self._waiting and len(taken) < self._table.landings_a_job:
+            if taken and (taken[0].pending.is_alone or self._waiting[0].pending.is_alone):
+                break
+            taken.append(self._waiting.popleft())
+        return taken
+
+    async def _flush(self, submissions: list[_Submission], slot: object, scope: trio.CancelScope) -> None:
+        try:
+            with scope:
+                await self._flush_once(submissions)
+        finally:
+            self._flushes -= 1
+            self._slots.release_on_behalf_of(slot)
+            for submission in submissions:
+                submission.result = submission.result or FlushResult(None, None, 0.0)
+                submission.done.set()
+
+    async def _flush_once(self, submissions: list[_Submission]) -> None:
+        began = trio.current_time()
+        pending = [submission.pending for submission in submissions]
+        tag = pending[0].link.attempt
+        error: Exception | None = None
+        work = partial(flush, pending=pending, table=self._table, shape=self._shape, on_phase=self._on_phase)
+        try:
+            await self._engine.run(work, tag=tag)
+        except Exception as raised:  # noqa: BLE001 - any error is returned, and the table is read all the same
+            error = raised
+        since = {submission.pending.link.key: submission.since for submission in submissions}
+        links, unknown = await self._read_links(since, f"{tag}-found")
+        seconds = trio.current_time() - began
+        if error is None:
+            self._seconds = max(seconds, (self._seconds + seconds) / 2)
+        if unknown is not None:
+            # It may have landed in spite of the earlier error, which decides nothing.
+            unknown.__context__ = unknown.__context__ or error
+        for submission in submissions:
+            found_links = links.get(submission.pending.link.key)
+            submission.result = FlushResult(found_links, unknown or error, seconds, was_shared=len(submissions) > 1)
+
+    async def _read_links(
+        self, since: Mapping[ChainKey, int], tag: str
+    ) -> tuple[Mapping[ChainKey, Sequence[Link]], Exception | None]:
+        try:
+            return await self._engine.run(partial(read_links, table=self._table, since=since), tag=tag), None
+        except Exception as error:  # noqa: BLE001 - as above; then the outcome is unknown
+            return {}, error
+
+    async def _abandon(self, submission: _Submission) -> None:
+        """Drop an attempt that no partition waits for: do not start it, or cancel its flush."""
+        if submission.flush is None:
+            if submission in self._waiting:
+                self._waiting.remove(submission)
+            return
+        submission.flush.cancel()
+        with trio.CancelScope(shield=True), trio.move_on_after(ABANDON_AFTER):
+            await submission.done.wait()
+        link, links = submission.pending.link, submission.result.links if submission.result else None
+        if links is None:
+            logger.warning(
+                "%s, attempt %s, was cancelled on its way: whether it lands is not known; the next owner of the "
+                "partition asks the table",
+                link,
+                link.attempt,
+            )
+            return
+        outcome = "has landed" if any(one.attempt == link.attempt for one in links) else "has not landed"
+        logger.info("%s, attempt %s, was cancelled: it %s", link, link.attempt, outcome)
+
+
+def wall_clock() -> int:
+    """Return the milliseconds since 1970."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,209 @@
+"""Appender of a partition's links: attempts each until the table has it, from this owner or another.
+
+The outcome of an attempt is what the table says (`Chain.settle`). On the way, records that cannot be written become
+dead letters. partition_lander.py decides what to append, and marks it afterwards.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import attrs
+import trio
+
+from sarameya import Claim, DeadLettered, Event, Landed, LandingFailed, LandingStarted, Session
+from sarameya_handlers.landing.chain import Chain, Outcome, Settled
+from sarameya_handlers.landing.dead_letters import DeadLetterError
+from sarameya_handlers.landing.errors import ChainError
+from sarameya_handlers.landing.links import Kind, Link
+from sarameya_handlers.landing.sizing import Sizing
+from sarameya_handlers.spark.error_sources import ErrorSource, passes, source_of
+from sarameya_handlers.spark.errors import SparkGoneError, cause_of
+from sarameya_handlers.spark.poison.poison_search import PoisonError, dead_letters
+from sarameya_handlers.spark.sink.buffer import CollectedBatch
+from sarameya_handlers.spark.sink.flush_scheduler import FlushResult, FlushScheduler
+from sarameya_handlers.spark.sink.retry import Retry
+from sarameya_handlers.spark.sink.settings import SinkSettings
+from sarameya_handlers.spark.tables.table import Landing, PendingLink, Phase
+
+logger = logging.getLogger("sarameya.spark")
+
+
+class LeftToNextOwnerError(Exception):
+    """Other members own the partition, or will soon. They land what has not landed."""
+
+
+class LinkAppender:
+    """Appends the links of one partition. `ended` is set when its claim has ended."""
+
+    def __init__(
+        self,
+        session: Session,
+        claim: Claim,
+        chain: Chain,
+        scheduler: FlushScheduler,
+        settings: SinkSettings,
+        sizing: Sizing,
+        ended: trio.Event,
+    ) -> None:
+        self._session = session
+        self._claim = claim
+        self._chain = chain
+        self._scheduler = scheduler
+        self._settings = settings
+        self._sizing = sizing
+        self._ended = ended
+
+    async def append(self, propose: Callable[[], Link], collected: CollectedBatch | None) -> None:
+        """Append the next link, unless another owner does so first.
+
+        Args:
+            propose: Makes the next link.
+            collected: The link's records; None for a link without any.
+
+        Raises:
+            LeftToNextOwnerError: The next owner has to land the records.
+            LandingError: The attempts failed for too long, or in a way that does not pass.
+            PoisonError: Some records cannot be written, and there is no place for dead letters.
+        """
+        retry = Retry(self._ended, self._settings.retry_for, self._claim.report)
+        is_alone = was_last_attempt = False
+        while True:
+            if self._session.is_lost:
+                raise LeftToNextOwnerError
+            link = propose()
+            one = PendingLink(link, collected.table if collected else None, is_alone)
+            since = link.number - 1 or 1
+            self._notify(link, LandingStarted)
+            result = await self._scheduler.append(one, since)
+            links = await self._links(link, since, result, retry)
+            settled = self._settle(links)
+            self._settings.on_phase(Phase.SETTLED, [Landing(link=link, staged=None)])
+            if settled.outcome is not Outcome.ABSENT:
+                if settled.outcome is Outcome.LANDED and settled.link and collected:
+                    self._sizing.landed(collected.size_bytes, settled.link.size_bytes)
+                self._landed(link, settled.outcome, settled.link, result)
+                return
+            if self._session.is_lost:
+                raise LeftToNextOwnerError
+            if result.was_shared and _may_be_other_partitions(result.error):
+                is_alone = True
+                continue
+            error = result.error
+            self._notify(link, partial(LandingFailed, cause=cause_of(error) if error else "it is absent"))
+            if collected is not None and collected.table is not None and _may_be_poison(error):
+                try:
+                    without = await self._remove_poison(one, collected)
+                except Exception as raised:
+                    if not passes(raised):
+                        raise
+                    error = raised  # the next failure shows whether a record is at fault
+                else:
+                    if without is not collected:
+                        collected = without
+                        continue
+            if was_last_attempt:
+                raise LeftToNextOwnerError
+            await retry.wait(f"{link} did not land", error)
+            # A revoked partition gets one more attempt, if time allows; then it is left to the next owner.
+            was_last_attempt = self._ended.is_set()
+
+    async def _links(self, link: Link, since: int, result: FlushResult, retry: Retry) -> Sequence[Link]:
+        """Return the chain's links after an attempt. Retries until they can be read. Raises LandingError."""
+        while result.links is None:
+            is_other_chain = result.was_shared and result.error is not None and not passes(result.error)
+            if not is_other_chain:  # else, the look-up of another partition's chain failed
+                await retry.wait(f"{link}: what has become of it is not known", result.error)
+            result = await self._scheduler.find_links(link.key, since)
+        return result.links
+
+    def _settle(self, links: Sequence[Link]) -> Settled:
+        """Settle the attempt by the table's links. Raises ChainError, LeftToNextOwnerError."""
+        try:
+            return self._chain.settle(links)
+        except ChainError:
+            if self._session.is_lost:
+                raise LeftToNextOwnerError from None  # the next owner has found the same by now
+            raise
+
+    async def _remove_poison(self, one: PendingLink, collected: CollectedBatch) -> CollectedBatch:
+        """Write bad records as dead letters, and return the others. Returns the same records if none is bad.
+
+        Raises:
+            LandingError: No record is at fault.
+            PoisonError: There is no place for dead letters.
+        """
+        poison = await self._scheduler.find_poison(one)
+        if not poison.bad:
+            return collected
+        if self._settings.dead_letters is None:
+            raise PoisonError.of(one, poison)
+        letters = dead_letters(one, poison)
+        retry = Retry(self._ended, report=self._claim.report)
+        while True:
+            try:
+                await self._settings.dead_letters.write(one.link, letters)
+                break
+            except DeadLetterError as error:
+                await retry.wait(f"{one.link}: {len(letters)} dead letters are not written, and it waits", error)
+        name = self._settings.dead_letters.name
+        self._session.tell(DeadLettered(partition=self._claim.topic_partition, count=len(letters), place=name))
+        logger.warning(
+            "%s: %d records are dead letters in %s, the first at %s: %s",
+            one.link,
+            len(letters),
+            name,
+            letters[0].offset,
+            letters[0].error,
+        )
+        return attrs.evolve(collected, table=poison.kept if poison.kept.num_rows else None)
+
+    def _landed(self, link: Link, outcome: Outcome, winner: Link | None, result: FlushResult) -> None:
+        if outcome is Outcome.LANDED:
+            assert winner is not None
+            logger.info(
+                "%s: %s written to %s in %.2f s",
+                winner.key.topic_partition,
+                _content_of(winner),
+                self._scheduler.table_name,
+                result.seconds,
+            )
+            self._notify(
+                winner, partial(Landed, rows=winner.rows, size_bytes=winner.size_bytes, seconds=result.seconds)
+            )
+            self._scheduler.warn_of_growth(self._session)
+        else:
+            logger.warning("%s: another owner was first, with %s", link, winner)
+
+    def _notify(self, link: Link, event: Callable[..., Event]) -> None:
+        """Notify observers, if the link has records. Links that only record offsets are no landing."""
+        if link.kind is Kind.RECORDS:
+            offsets = {"from_offset": link.from_offset, "to_offset": link.to_offset}
+            self._session.tell(event(partition=link.key.topic_partition, **offsets))
+
+
+def _content_of(link: Link) -> str:
+    """Describe the rows and offsets of a link in the table."""
+    match link.kind:
+        case Kind.RESTATED:
+            return f"head (offset {link.to_offset})"
+        case Kind.GAP:
+            what = "a gap"
+        case _:
+            what = f"{link.rows} rows" if link.rows >= 0 else "rows"
+    return f"{what} (offsets {link.from_offset}-{link.to_offset - 1})"
+
+
+def _may_be_other_partitions(error: Exception | None) -> bool:
+    """Return whether a flush of several partitions may have failed because of one of them.
+
+    A registry may refuse one partition's schema; its rows may exhaust the memory, or kill Spark. A Spark that was lost
+    before the flush began is not a partition's fault.
+    """
+    return error is not None and not (isinstance(error, SparkGoneError) and not error.begun)
+
+
+def _may_be_poison(error: Exception | None) -> bool:
+    return error is not None and source_of(error) in (ErrorSource.RECORD, ErrorSource.UNKNOWN)

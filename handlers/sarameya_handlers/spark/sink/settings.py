@@ -1,0 +1,26 @@
+"""Settings that apply to each partition of a sink."""
+
+from __future__ import annotations
+
+import attrs
+
+from sarameya_handlers.landing.dead_letters import DeadLetters
+from sarameya_handlers.spark.options import Limits
+from sarameya_handlers.spark.sink.flush import OnPhase
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class SinkSettings:
+    """Settings of a sink, from its options and its table."""
+
+    limits: Limits
+    allows_gaps: bool = False
+    """True if records that are gone from the log, or that the group's commit has skipped, become a gap in the chain.
+    False raises an error."""
+    retry_for: float = 900.0
+    """Seconds for which a failed flush is retried before it ends the session."""
+    file_bytes: int | None = None
+    """Wanted size of files; None leaves it to the limits."""
+    restate_after: float | None = None
+    dead_letters: DeadLetters | None = None
+    on_phase: OnPhase = attrs.field(default=lambda phase, landings: None)
