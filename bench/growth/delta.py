@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from bench.growth.chains import ROWS, history
 from sarameya.arrow import kafka_schema
 from sarameya_handlers.landing.links import Link
-from sarameya_handlers.spark.delta.commits import CommitMark, app_id
-from sarameya_handlers.spark.delta.log import commit_file
+from sarameya_handlers.spark.delta.history.commits import CommitMark, app_id
+from sarameya_handlers.spark.delta.history.log import commit_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,7 +11,7 @@ import attrs
 
 from sarameya_handlers.landing.links import ChainKey
 from sarameya_handlers.landing.manifests import Manifests
-from sarameya_handlers.spark.delta.commits import CommitMark
+from sarameya_handlers.spark.delta.history.commits import CommitMark
 
 SINK = "sarameya"
 

@@ -19,7 +19,7 @@ from sarameya_handlers.spark.delta import leftovers
 from sarameya_handlers.spark.delta.checks import TableDetail
 from sarameya_handlers.spark.delta.commit_rules import CommitRules
 from sarameya_handlers.spark.delta.direct_commits import DirectCommitter
-from sarameya_handlers.spark.delta.log import commit_file
+from sarameya_handlers.spark.delta.history.log import commit_file
 from sarameya_handlers.spark.delta.row_files import record_columns, rows_directory
 from sarameya_handlers.spark.delta.table import DeltaTable
 from sarameya_handlers.spark.tables.columns import struct

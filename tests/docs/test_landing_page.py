@@ -17,7 +17,7 @@ from sarameya_handlers.landing.links import Link, Origin
 from sarameya_handlers.landing.starting import Begin, Log, begin
 from sarameya_handlers.spark.delta.checks import KEPT_BY_DEFAULT
 from sarameya_handlers.spark.delta.commit_rules import CommitRules
-from sarameya_handlers.spark.delta.growth import LONG_LOG, LONG_SINCE_CHECKPOINT
+from sarameya_handlers.spark.delta.history.growth import LONG_LOG, LONG_SINCE_CHECKPOINT
 from sarameya_handlers.spark.engines.lease import ORPHAN_ENDS_WITHIN
 from sarameya_handlers.spark.iceberg.catalog import _DEFAULT_AGE_MS, SHORTEST_RETENTION
 from sarameya_handlers.spark.iceberg.table_state import MANY_SNAPSHOTS

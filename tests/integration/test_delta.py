@@ -14,8 +14,8 @@ from pyspark.sql.types import StringType
 
 from sarameya import HandlerError
 from sarameya_handlers.landing.links import Kind, check_chain
-from sarameya_handlers.spark.delta.commits import CommitMark
-from sarameya_handlers.spark.delta.log import DeltaLog
+from sarameya_handlers.spark.delta.history.commits import CommitMark
+from sarameya_handlers.spark.delta.history.log import DeltaLog
 from sarameya_handlers.spark.delta.table import DeltaTable
 from sarameya_handlers.spark.engines.classic import ClassicDriver
 from sarameya_handlers.spark.engines.connect import is_connect

@@ -13,8 +13,8 @@ import pytest
 from sarameya import HandlerError
 from sarameya_handlers.landing.errors import BrokenChainError, ForgottenChainError, RewoundTableError
 from sarameya_handlers.landing.links import Link
-from sarameya_handlers.spark.delta.commits import app_id
-from sarameya_handlers.spark.delta.log import DeltaLog
+from sarameya_handlers.spark.delta.history.commits import app_id
+from sarameya_handlers.spark.delta.history.log import DeltaLog
 from sarameya_handlers.spark.delta.spark_writer import SparkWriter
 from sarameya_handlers.spark.delta.table import DeltaTable
 from sarameya_handlers.spark.errors import LandingError

@@ -11,8 +11,8 @@ import pytest
 from bench.growth import delta, parquet
 from bench.growth.chains import BUSY, KEYS, NEW, QUIET, history
 from bench.growth.landing import land
-from sarameya_handlers.spark.delta.chains import LAST, search
-from sarameya_handlers.spark.delta.log import DeltaLog
+from sarameya_handlers.spark.delta.history.chains import LAST, search
+from sarameya_handlers.spark.delta.history.log import DeltaLog
 from sarameya_handlers.spark.parquet.table import ParquetTable
 
 NO_SPARK: Any = None

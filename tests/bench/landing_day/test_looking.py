@@ -10,7 +10,7 @@ import pytest
 from bench.landing_day.looking import SINK, looking
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
 from sarameya_handlers.landing.manifests import Manifest, Manifests
-from sarameya_handlers.spark.delta.commits import CommitMark
+from sarameya_handlers.spark.delta.history.commits import CommitMark
 
 
 def link(partition: int, number: int, to_offset: int) -> Link:

@@ -31,9 +31,9 @@ import attrs
 from sarameya import __version__
 from sarameya_handlers.landing.files import UnansweredError, put_if_absent, sync
 from sarameya_handlers.spark.delta.commit_rules import CommitRules
-from sarameya_handlers.spark.delta.commits import CommitMark, app_id, txn_version
 from sarameya_handlers.spark.delta.file_statistics import NO_FILE, FileStatistics
-from sarameya_handlers.spark.delta.log import commit_file
+from sarameya_handlers.spark.delta.history.commits import CommitMark, app_id, txn_version
+from sarameya_handlers.spark.delta.history.log import commit_file
 from sarameya_handlers.spark.delta.row_files import RowFile
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.tables.group_lock import GroupLock

@@ -13,9 +13,9 @@ import attrs
 
 from sarameya import HandlerError
 from sarameya_handlers.spark.delta.checks import TableDetail
-from sarameya_handlers.spark.delta.commits import CommitMark, app_id, txn_version
 from sarameya_handlers.spark.delta.constraints import requirements
 from sarameya_handlers.spark.delta.errors import condition_of, is_missing, is_overtaken
+from sarameya_handlers.spark.delta.history.commits import CommitMark, app_id, txn_version
 from sarameya_handlers.spark.delta.place import Place
 from sarameya_handlers.spark.errors import cause_of
 from sarameya_handlers.spark.shaping.partitions import (

@@ -21,17 +21,17 @@ from sarameya_handlers.landing.errors import ForgottenChainError
 from sarameya_handlers.landing.files import names_are_given_once
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.delta import leftovers
-from sarameya_handlers.spark.delta.chains import LAST, ChainHistory, search, search_all
 from sarameya_handlers.spark.delta.checks import KEPT_BY_DEFAULT, TableDetail, check_detail, check_session, check_store
 from sarameya_handlers.spark.delta.commit_rules import CommitRules
-from sarameya_handlers.spark.delta.commits import CommitMark, app_id, key_of, number_of
 from sarameya_handlers.spark.delta.direct_commits import CommitOutcome, DirectCommitter, commit_lock
-from sarameya_handlers.spark.delta.growth import growth_of
-from sarameya_handlers.spark.delta.log import DeltaLog
+from sarameya_handlers.spark.delta.history.chains import LAST, ChainHistory, search, search_all
+from sarameya_handlers.spark.delta.history.commits import CommitMark, app_id, key_of, number_of
+from sarameya_handlers.spark.delta.history.growth import growth_of
+from sarameya_handlers.spark.delta.history.log import DeltaLog
+from sarameya_handlers.spark.delta.history.summary import SummarizedLog
 from sarameya_handlers.spark.delta.place import Place, hidden, local_root
 from sarameya_handlers.spark.delta.row_files import RowFile, rows_directory, write_rows
 from sarameya_handlers.spark.delta.spark_writer import SparkWriter
-from sarameya_handlers.spark.delta.summary import SummarizedLog
 from sarameya_handlers.spark.engines.classic import is_users_spark
 from sarameya_handlers.spark.engines.connect import is_connect
 from sarameya_handlers.spark.engines.lease import holds_lease, take_lease

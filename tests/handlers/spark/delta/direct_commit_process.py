@@ -20,11 +20,11 @@ import pyarrow.parquet as pq
 from bench.land.landed import files
 from sarameya.arrow import kafka_schema
 from sarameya_handlers.landing.links import Link
-from sarameya_handlers.spark.delta.chains import LAST, ChainHistory, search
 from sarameya_handlers.spark.delta.commit_rules import CommitRules
-from sarameya_handlers.spark.delta.commits import CommitMark
 from sarameya_handlers.spark.delta.direct_commits import CommitOutcome, DirectCommitter
-from sarameya_handlers.spark.delta.log import DeltaLog, commit_file
+from sarameya_handlers.spark.delta.history.chains import LAST, ChainHistory, search
+from sarameya_handlers.spark.delta.history.commits import CommitMark
+from sarameya_handlers.spark.delta.history.log import DeltaLog, commit_file
 from sarameya_handlers.spark.delta.row_files import RowFile, record_columns
 from sarameya_handlers.spark.tables.table import Landing
 from tests.handlers.spark.delta.kit import KEY, link

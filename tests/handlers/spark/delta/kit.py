@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Origin
-from sarameya_handlers.spark.delta.commits import CommitMark, DeltaCommit
+from sarameya_handlers.spark.delta.history.commits import CommitMark, DeltaCommit
 
 KEY = ChainKey("sink", "orders", 0)
 OTHER = ChainKey("sink", "orders", 1)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from sarameya_handlers.landing.errors import BrokenChainError, RewoundTableError
 from sarameya_handlers.landing.links import ChainKey
-from sarameya_handlers.spark.delta.chains import LAST, ChainHistory, live, search, search_all
-from sarameya_handlers.spark.delta.commits import DeltaCommit
+from sarameya_handlers.spark.delta.history.chains import LAST, ChainHistory, live, search, search_all
+from sarameya_handlers.spark.delta.history.commits import DeltaCommit
 from tests.handlers.spark.delta.kit import KEY, OTHER, History
 
 

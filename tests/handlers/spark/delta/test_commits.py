@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from sarameya_handlers.landing.errors import BrokenChainError
 from sarameya_handlers.landing.links import ChainKey
-from sarameya_handlers.spark.delta.commits import CommitMark, DeltaCommit, app_id, key_of, number_of, txn_version
+from sarameya_handlers.spark.delta.history.commits import (
+    CommitMark,
+    DeltaCommit,
+    app_id,
+    key_of,
+    number_of,
+    txn_version,
+)
 from tests.handlers.spark.delta.kit import GAP, KEY, link
 
 WRITTEN = {"numOutputRows": "7", "numOutputBytes": "512", "numFiles": "1"}

@@ -22,9 +22,9 @@ from sarameya_handlers.landing.files import UnansweredError
 from sarameya_handlers.landing.links import Kind
 from sarameya_handlers.spark.delta import direct_commits
 from sarameya_handlers.spark.delta.commit_rules import CommitRules
-from sarameya_handlers.spark.delta.commits import CommitMark, app_id, txn_version
 from sarameya_handlers.spark.delta.direct_commits import CommitOutcome, DirectCommitter, commit_lock
-from sarameya_handlers.spark.delta.log import commit_file
+from sarameya_handlers.spark.delta.history.commits import CommitMark, app_id, txn_version
+from sarameya_handlers.spark.delta.history.log import commit_file
 from sarameya_handlers.spark.delta.row_files import RowFile, record_columns
 from sarameya_handlers.spark.tables.table import Landing
 from tests.handlers.spark.delta.direct_commit_process import (

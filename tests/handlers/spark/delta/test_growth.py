@@ -16,16 +16,16 @@ import pytest
 
 from sarameya_handlers.landing.errors import BrokenChainError, ChainError
 from sarameya_handlers.landing.links import ChainKey
-from sarameya_handlers.spark.delta import chains
-from sarameya_handlers.spark.delta import growth as growth_module
-from sarameya_handlers.spark.delta import log as log_module
-from sarameya_handlers.spark.delta import summary as summary_module
-from sarameya_handlers.spark.delta.chains import LAST, ChainHistory
-from sarameya_handlers.spark.delta.checkpoints import transactions_in
-from sarameya_handlers.spark.delta.commits import CommitMark, DeltaCommit
-from sarameya_handlers.spark.delta.growth import growth_of
-from sarameya_handlers.spark.delta.log import DeltaLog, commit_file
-from sarameya_handlers.spark.delta.summary import RENEWAL_INTERVAL, SummarizedLog
+from sarameya_handlers.spark.delta.history import chains
+from sarameya_handlers.spark.delta.history import growth as growth_module
+from sarameya_handlers.spark.delta.history import log as log_module
+from sarameya_handlers.spark.delta.history import summary as summary_module
+from sarameya_handlers.spark.delta.history.chains import LAST, ChainHistory
+from sarameya_handlers.spark.delta.history.checkpoints import transactions_in
+from sarameya_handlers.spark.delta.history.commits import CommitMark, DeltaCommit
+from sarameya_handlers.spark.delta.history.growth import growth_of
+from sarameya_handlers.spark.delta.history.log import DeltaLog, commit_file
+from sarameya_handlers.spark.delta.history.summary import RENEWAL_INTERVAL, SummarizedLog
 from tests.handlers.file_calls import FileCalls
 from tests.handlers.spark.delta.kit import KEY, OTHER, FakeHistorySpark, History, link, write_log
 

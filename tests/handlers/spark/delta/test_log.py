@@ -10,8 +10,8 @@ import attrs
 import pytest
 
 from sarameya_handlers.landing.errors import BrokenChainError
-from sarameya_handlers.spark.delta.commits import DeltaCommit
-from sarameya_handlers.spark.delta.log import DeltaLog
+from sarameya_handlers.spark.delta.history.commits import DeltaCommit
+from sarameya_handlers.spark.delta.history.log import DeltaLog
 from tests.handlers.spark.delta.kit import KEY, FakeHistorySpark, History, write_log
 
 NO_SPARK: Any = None

@@ -15,8 +15,8 @@ import pytest
 from sarameya import HandlerError
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.delta.commit_rules import CommitRules
-from sarameya_handlers.spark.delta.commits import CommitMark
-from sarameya_handlers.spark.delta.log import commit_file
+from sarameya_handlers.spark.delta.history.commits import CommitMark
+from sarameya_handlers.spark.delta.history.log import commit_file
 from sarameya_handlers.spark.delta.row_files import record_columns
 from sarameya_handlers.spark.delta.table import DeltaTable
 from sarameya_handlers.spark.shaping.shaping import Shaping

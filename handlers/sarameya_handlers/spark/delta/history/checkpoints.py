@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from sarameya_handlers.spark.delta.commits import APP_PREFIX
+from sarameya_handlers.spark.delta.history.commits import APP_PREFIX
 
 _TXN = b'{"txn":'
 _FEW_COMMITS = 10_000

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sarameya_handlers.landing.files import is_there
 from sarameya_handlers.landing.numbered import last_number
-from sarameya_handlers.spark.delta.checkpoints import checkpointed
+from sarameya_handlers.spark.delta.history.checkpoints import checkpointed
 
 LONG_LOG = 100_000
 """Commits in a log above which a service warns."""

@@ -12,7 +12,7 @@ import attrs
 
 from sarameya_handlers.landing.errors import BrokenChainError, RewoundTableError
 from sarameya_handlers.landing.links import ChainKey, Link
-from sarameya_handlers.spark.delta.commits import CommitMark, DeltaCommit
+from sarameya_handlers.spark.delta.history.commits import CommitMark, DeltaCommit
 
 LAST = 1 << 62
 """Value for `since` that asks for the last link only."""

@@ -19,9 +19,9 @@ import msgspec
 from sarameya_handlers.landing.errors import ChainError
 from sarameya_handlers.landing.files import put_over
 from sarameya_handlers.landing.links import ChainKey
-from sarameya_handlers.spark.delta.chains import ChainHistory, Summary, search, summarize
-from sarameya_handlers.spark.delta.commits import DeltaCommit
-from sarameya_handlers.spark.delta.log import DeltaLog
+from sarameya_handlers.spark.delta.history.chains import ChainHistory, Summary, search, summarize
+from sarameya_handlers.spark.delta.history.commits import DeltaCommit
+from sarameya_handlers.spark.delta.history.log import DeltaLog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
