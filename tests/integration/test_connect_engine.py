@@ -139,7 +139,7 @@ async def test_server_killed_during_work_is_used_once_it_is_back(
     assert len(failures) == 2
     told = [record.message for record in caplog.records if record.name == "sarameya.spark"]
     assert "does not answer" in told[0]
-    assert told[-1] == "Spark is there again: what was under way with the last one is tried again"
+    assert told[-1] == "Spark is back: interrupted work is retried"
     assert len(told) <= 3
     assert "s3cret" not in caplog.text
 
@@ -198,7 +198,7 @@ async def test_hanging_server_is_abandoned_until_it_responds(
         monkeypatch.setattr(pool, "CHECK_INTERVAL", 0.5)
         monkeypatch.setattr(pool, "RESPONSE_TIMEOUT", 3.0)
         try:
-            with pytest.raises(SparkGoneError, match="has not answered for 3 s, and is given up"):
+            with pytest.raises(SparkGoneError, match="has not answered for 3 s, and is abandoned"):
                 await engine.run(freeze, tag="t2")
         finally:
             server.thaw()

@@ -145,6 +145,6 @@ async def test_fault_64_connect_server_dying_in_a_probe_is_waited_for(tmp_path: 
 async def test_fault_64_refusing_connect_server_is_waited_for(tmp_path: Path, server: ConnectServer) -> None:
     server.kill()
     async with spark_service(tmp_path, spark=f'master = "{server.url}"') as service:
-        await service.until(lambda: "it is tried again" in service.log)
+        await service.until(lambda: "retrying" in service.log)
         await trio.to_thread.run_sync(server.start)
         await service.produce_and_land(2)

@@ -159,7 +159,7 @@ async def test_jvm_killed_during_work_is_replaced_once(
         assert jvms.now() == {jvm_pid()}
         assert jvm_pid() != killed
     told = [record.message for record in caplog.records if record.name in ("root", "sarameya.spark")]
-    assert told == [str(failures[0]), "Spark is there again: what was under way with the last one is tried again"]
+    assert told == [str(failures[0]), "Spark is back: interrupted work is retried"]
 
 
 async def test_jvm_killed_between_works_is_replaced(jvms: Jvms) -> None:
@@ -184,7 +184,7 @@ async def test_jvm_that_hangs_under_work_is_killed_and_replaced(monkeypatch: pyt
             os.kill(frozen, signal.SIGSTOP)
             return count(spark, _)
 
-        with pytest.raises(SparkGoneError, match="JVM has not answered for 3 s, and is given up"):
+        with pytest.raises(SparkGoneError, match="JVM has not answered for 3 s, and is abandoned"):
             await engine.run(freeze, tag="t1")
         monkeypatch.setattr(pool, "RESPONSE_TIMEOUT", DEADLINE)
         assert await engine.run(count, tag="t2") == 1000

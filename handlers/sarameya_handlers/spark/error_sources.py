@@ -227,9 +227,9 @@ def _by_state(state: str | None) -> ErrorSource | None:
 
 def _own_state(error: BaseException) -> str | None:
     """Return the SQLSTATE of the error itself, if its class has one."""
-    ask = getattr(error, "getSqlState", None)
-    if ask is not None:
+    read_state = getattr(error, "getSqlState", None)
+    if read_state is not None:
         with suppress(Exception):  # its JVM may be gone
-            state = ask()
+            state = read_state()
             return state if isinstance(state, str) and len(state) == 5 else None
     return None

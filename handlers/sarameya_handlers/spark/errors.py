@@ -54,19 +54,19 @@ def is_linkage(text: str) -> bool:
     return _LINKAGE.search(text) is not None
 
 
-def directory_error(told: str, error: OSError, remedy: str) -> HandlerError | LandingError:
+def directory_error(problem: str, error: OSError, remedy: str) -> HandlerError | LandingError:
     """Return the error for a directory that cannot be used.
 
     Args:
-        told: Description of the problem.
+        problem: Description of the problem.
         error: The cause.
         remedy: What to choose instead, if the cause does not pass by itself.
     """
     named = f" ({error.filename})" if error.filename else ""
-    told = f"{told}: {error.strerror or error}{named}"
+    text = f"{problem}: {error.strerror or error}{named}"
     if is_refusal(error):
-        return HandlerError(f"{told}; {remedy}")
-    return LandingError(f"{told}; see to its disk, and start again")
+        return HandlerError(f"{text}; {remedy}")
+    return LandingError(f"{text}; see to its disk, and start again")
 
 
 def text_of(error: BaseException) -> str | None:
@@ -87,16 +87,16 @@ def cause_of(error: BaseException) -> str:
     if raised := python_cause(text):
         return f"{type(error).__name__}: {raised}"
     lines = [line.strip() for line in text.splitlines()]
-    said = [line for line in lines if line and not line.startswith(("at ", "An error occurred while calling"))]
-    causes = [line.removeprefix("Caused by: ") for line in said if line.startswith("Caused by: ")]
-    told = [line.removeprefix(": ") for line in said[:1]] + causes[-1:]
-    return ": ".join([type(error).__name__, "; ".join(told) or text])
+    messages = [line for line in lines if line and not line.startswith(("at ", "An error occurred while calling"))]
+    causes = [line.removeprefix("Caused by: ") for line in messages if line.startswith("Caused by: ")]
+    shown = [line.removeprefix(": ") for line in messages[:1]] + causes[-1:]
+    return ": ".join([type(error).__name__, "; ".join(shown) or text])
 
 
 def python_cause(text: str) -> str | None:
     """Return the exception of a Python worker, `ValueError: ...`, if an error's text contains one."""
-    _, begun, traceback = text.partition("Traceback (most recent call last):\n")
-    if not begun:
+    _, marker, traceback = text.partition("Traceback (most recent call last):\n")
+    if not marker:
         return None
     # The line after the last frame, all of which are indented. For nested errors, this is the last error, too.
     frames = [match.end() for match in re.finditer(r'^ +File ".*$', traceback, re.MULTILINE)]

@@ -175,7 +175,7 @@ def test_leftover_of_a_compaction_that_was_put_meanwhile_is_kept(landed: Path, m
         patched.setattr("sarameya_handlers.landing.compacting._finish", list_before)
         compact(landed, 10**6)
     [leftover] = found
-    assert leftover.what == "data of a compaction that has not won"
+    assert leftover.what == "data of a compaction that failed or lost"
     table.remove(None, leftover)  # type: ignore[arg-type]
     table.open(None)
     assert plain_offsets(landed) == offsets(landed) == ROWS

@@ -74,9 +74,9 @@ class DirectCommitter:
             load_rules: Loads the rules through Spark. Called only if they may have changed.
         """
         with self._loading:
-            news = range(self._rules_version + 1, version + 1)
+            new_versions = range(self._rules_version + 1, version + 1)
             if not 0 <= self._rules_version <= version or any(
-                _changes_table(commit_file(self.root, one)) for one in news
+                _changes_table(commit_file(self.root, one)) for one in new_versions
             ):
                 self._rules = load_rules()
             self._rules_version = version
@@ -189,7 +189,7 @@ def _changes_table(commit: Path) -> bool:
 def _content(landing: Landing, mark: CommitMark, file: Path | None, rules: CommitRules) -> bytes:
     """Return the content of the commit's file: one JSON action per line (Delta protocol, Actions)."""
     now = time.time_ns() // 1_000_000
-    facts = NO_FILE if file is None else FileStatistics.of(file, rules.indexed)
+    statistics = NO_FILE if file is None else FileStatistics.of(file, rules.indexed)
     actions: list[dict[str, Any]] = [
         {
             "commitInfo": {
@@ -201,8 +201,8 @@ def _content(landing: Landing, mark: CommitMark, file: Path | None, rules: Commi
                 "isBlindAppend": True,
                 "operationMetrics": {
                     "numFiles": str(int(file is not None)),
-                    "numOutputRows": str(facts.rows),
-                    "numOutputBytes": str(facts.size),
+                    "numOutputRows": str(statistics.rows),
+                    "numOutputBytes": str(statistics.size),
                 },
                 "userMetadata": mark.to_json(),
                 "engineInfo": f"Sarameya/{__version__}",
@@ -220,10 +220,10 @@ def _content(landing: Landing, mark: CommitMark, file: Path | None, rules: Commi
         added = {
             "path": file.name,
             "partitionValues": {},
-            "size": facts.size,
+            "size": statistics.size,
             "modificationTime": now,
             "dataChange": True,
-            "stats": facts.statistics,
+            "stats": statistics.statistics,
         }
         actions.append({"add": added})
     return "".join(json.dumps(action, separators=(",", ":")) + "\n" for action in actions).encode()

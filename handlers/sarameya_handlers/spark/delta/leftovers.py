@@ -49,7 +49,7 @@ def leftovers(root: Path, current: Callable[[], Iterable[str]], staging: Path) -
         staging: The directory of staged files.
     """
     staged = [(path, "a staged file") for path in _entries(staging) if _STAGED.fullmatch(path.name)]
-    written = [(path, "data of a landing that has not won") for path in _entries(rows_directory(root))]
+    written = [(path, "data of a write that failed or lost") for path in _entries(rows_directory(root))]
     unput = [(path, "a commit that was not made") for path in _entries(root / "_delta_log") if _is_unput(path, root)]
     unkept = [(path, "a summary of the log") for path in _entries(hidden(root)) if _is_unput(path, root)]
     listed = [(path, "a data file that no version of the table names") for path in _data_files(root)]

@@ -96,7 +96,7 @@ class SparkWriter:
             except Exception as error:
                 if not is_overtaken(error):
                     raise
-                logger.info("%s was created by somebody else meanwhile", self.place)
+                logger.info("%s was created by another process meanwhile", self.place)
 
     def append(
         self, spark: SparkSession, landing: Landing, shape: Shape, mark: CommitMark, detail: TableDetail

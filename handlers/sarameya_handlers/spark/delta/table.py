@@ -429,5 +429,5 @@ def _may_be_written(spark: SparkSession, directory: Path) -> bool:
         check_writes(spark, directory)
         return names_are_given_once(directory)
     except (OSError, HandlerError) as reason:
-        logger.warning("each commit is left to Spark until the sink starts anew, which takes longer: %s", reason)
+        logger.warning("each commit is left to Spark until the sink is restarted, which takes longer: %s", reason)
         return False

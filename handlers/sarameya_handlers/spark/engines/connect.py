@@ -239,21 +239,21 @@ def _describe(error: Exception) -> str:
     if condition == "INVALID_HANDLE.SESSION_CLOSED":
         return "has closed our session, which was idle for too long"
     if condition.startswith(_UNKNOWN_SESSION) or isinstance(error, PySparkAssertionError):
-        return "knows our session no more: it has been started anew"
+        return "no longer knows our session: it was restarted"
     return f"does not answer ({_one_line(error)})"
 
 
 def _code(error: Exception) -> str:
     """Return gRPC's name of the error; empty if it was not gRPC's."""
-    asked = getattr(error, "getGrpcStatusCode", None) or getattr(error, "code", None)
-    code = asked() if callable(asked) else None
+    read = getattr(error, "getGrpcStatusCode", None) or getattr(error, "code", None)
+    code = read() if callable(read) else None
     return str(getattr(code, "name", ""))
 
 
 def _condition(error: Exception) -> str:
     """Return Spark's name of the error condition; empty if it has none."""
-    asked = getattr(error, "getCondition", None)
-    if condition := asked() if callable(asked) else None:
+    read = getattr(error, "getCondition", None)
+    if condition := read() if callable(read) else None:
         return str(condition)
     # For errors of gRPC that pyspark passes on.
     named = re.match(r"\[([A-Z_]+(?:\.[A-Z_]+)*)\] ", _one_line(error))

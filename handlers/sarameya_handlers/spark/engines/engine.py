@@ -120,7 +120,7 @@ class AdoptedEngine(Engine):
         except SparkGoneError as gone:
             raise SparkGoneError(
                 f"{gone}; it came with the SparkSession that the sink was given, so that another is not the sink's to "
-                "start: give it SparkOptions instead, or start anew",
+                "start: give it SparkOptions instead, or restart",
                 begun=gone.begun,
                 is_ours=False,
             ) from gone

@@ -119,11 +119,11 @@ class Keeper:
         except (HandlerError, LandingError) as error:
             self._backoff.ended(trio.current_time())
             if str(error) != self._last_error:  # otherwise it has been logged
-                logger.warning("%s; it is tried again", error)
+                logger.warning("%s; retrying", error)
             self._last_error = str(error)
             return
         self._backoff.began(trio.current_time())
         logger.log(self._level, "Spark is ready after %.1f s", trio.current_time() - began)
         if self._last_error:
-            logger.warning("Spark is there again: what was under way with the last one is tried again")
+            logger.warning("Spark is back: interrupted work is retried")
             self._last_error = ""

@@ -139,7 +139,7 @@ class Pool:
             with trio.move_on_after(RESPONSE_TIMEOUT) as timeout:
                 await trio.to_thread.run_sync(self._check_driver, job, abandon_on_cancel=True, limiter=self._checks)
             if timeout.cancelled_caught:
-                self._mark_dead(f"{self.driver.name} has not answered for {RESPONSE_TIMEOUT:.0f} s, and is given up")
+                self._mark_dead(f"{self.driver.name} has not answered for {RESPONSE_TIMEOUT:.0f} s, and is abandoned")
                 self.driver.kill()
                 scope.cancel()
                 return
@@ -171,7 +171,7 @@ class Pool:
                 if self.driver.is_replaceable and (name := broken_class(error)):
                     raise SparkGoneError(
                         f"{self.driver.name} can never use the class {name} any more, whose start has failed (was its "
-                        "temporary directory full?), and is given up"
+                        "temporary directory full?), and is abandoned"
                     ) from error
                 raise
             finally:

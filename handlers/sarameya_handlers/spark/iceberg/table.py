@@ -269,8 +269,7 @@ class IcebergTable(Table):
             refresh(spark, self._name)
         if self._state_reader.properties(spark).get(WAP_ENABLED) != "true":
             raise LandingError(
-                f"{self.name}: somebody has switched {WAP_ENABLED} off, without which rows would land unchecked; "
-                "leave it on"
+                f"{self.name}: {WAP_ENABLED} was switched off, without which rows would land unchecked; leave it on"
             )
 
     def _read_state(self, spark: SparkSession, *, whole: bool = False) -> TableState | None:

@@ -139,7 +139,7 @@ class TableStateReader:
             f"it has {count:,} snapshots, and each start and commit reads and writes them all. Expire them regularly, "
             f"CALL {self._name.procedure('expire_snapshots')}(table => {self._name.in_catalog}), which leaves those "
             "younger than the table property history.expire.max-snapshot-age-ms: 5 days, if nobody has set it; a day "
-            "(86400000) is enough for most. Start the service anew when you have changed it"
+            "(86400000) is enough for most. Restart the service when you have changed it"
         )
 
     def read(self, spark: SparkSession, *, is_cached: bool, staged: Iterable[Link] = ()) -> TableState:

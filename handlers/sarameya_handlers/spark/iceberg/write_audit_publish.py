@@ -168,7 +168,7 @@ def _next_snapshot(state: TableState, landing: Landing, *, plain: bool) -> int |
     number = state.number(link.key)
     snapshot = state.history.staged(link)
     if snapshot is None:
-        raise LandingError(f"{link}: what was staged for it is not in the table any more")
+        raise LandingError(f"{link}: its staged snapshot is no longer in the table")
     if plain and landing.staged and snapshot.rows != landing.records:
         raise LandingError(f"{link}: {snapshot.rows} rows were written of {landing.records} records")
     if number < link.number - 1:

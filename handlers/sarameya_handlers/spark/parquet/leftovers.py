@@ -36,8 +36,8 @@ def leftovers(files: DataFiles, staging: Path) -> Sequence[Leftover]:
 
 
 def _attempted(attempt: str) -> str:
-    what = "a landing" if number_of(attempt) is None else "a compaction"
-    return f"data of {what} that has not won"
+    what = "a write" if number_of(attempt) is None else "a compaction"
+    return f"data of {what} that failed or lost"
 
 
 def remove(files: DataFiles, leftover: Leftover) -> None:

@@ -43,9 +43,9 @@ class PoisonError(LandingError):
     @classmethod
     def of(cls, one: PendingLink, poison: Poison) -> PoisonError:
         (offset, error), count = next(iter(poison.bad.items())), len(poison.bad)
-        said = "cannot land" if count == 1 else f"cannot land, and {count - 1} more of this batch"
+        verb = "cannot land" if count == 1 else f"cannot land, and {count - 1} more of this batch"
         return cls(
-            f"{one.link}: the record at offset {offset} of {one.link.key.topic_partition} {said}: {error}. "
+            f"{one.link}: the record at offset {offset} of {one.link.key.topic_partition} {verb}: {error}. "
             "Set dead_letters to go on without them"
         )
 
@@ -204,8 +204,8 @@ class _Probes:
                     ) from error
                 case ErrorSource.STATEMENT:
                     raise LandingError(f"{self._link}: it is no record's fault: {cause_of(error)}") from error
-                case told:
-                    return _Failure(told, cause_of(error))
+                case source:
+                    return _Failure(source, cause_of(error))
         return None
 
     def _staged(self, records: pa.Table, use: Callable[[Landing], None]) -> None:

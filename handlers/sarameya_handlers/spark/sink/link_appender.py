@@ -115,7 +115,7 @@ class LinkAppender:
         while result.links is None:
             is_other_chain = result.was_shared and result.error is not None and not passes(result.error)
             if not is_other_chain:  # else, the look-up of another partition's chain failed
-                await retry.wait(f"{link}: what has become of it is not known", result.error)
+                await retry.wait(f"{link}: its outcome is unknown", result.error)
             result = await self._scheduler.find_links(link.key, since)
         return result.links
 

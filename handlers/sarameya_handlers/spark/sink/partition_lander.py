@@ -96,9 +96,8 @@ class PartitionLander:
             self._notify_changed()
             while buffer.is_full and not self._claim.has_ended:
                 self._room = trio.Event()
-                with trio.move_on_after(
-                    _CHECK_INTERVAL
-                ):  # a claim that ends while nothing is taken of it notifies nobody
+                # Not without a limit: a claim that ends while nothing is taken of it does not wake this task.
+                with trio.move_on_after(_CHECK_INTERVAL):
                     await self._room.wait()
         self._ended.set()
         self._notify_changed()
@@ -166,7 +165,7 @@ class PartitionLander:
         usual, before = self._scheduler.usual_seconds, self._scheduler.flushes_ahead
         if left < MARGIN * usual * (1 + before):
             waits = f", and waits for as long as {before} of them" if before else ""
-            logger.info("%s: a landing takes %.1f s of late%s, %.1f s are left", what, usual, waits, left)
+            logger.info("%s: a flush usually takes %.1f s%s, %.1f s are left", what, usual, waits, left)
             return False
         return True
 

@@ -234,11 +234,13 @@ class SparkSink(ConsumerGroupHandler):
         heads = await self._heads([*keys.values()])
         assert self._scheduler is not None
         self._scheduler.warn_of_growth(session)
-        begun = {tp: heads[key] for tp, key in keys.items() if key in heads}
-        logs = await self._log_ranges(session, [*begun] if self._table.remembers else partitions, begun)
+        known_heads = {tp: heads[key] for tp, key in keys.items() if key in heads}
+        logs = await self._log_ranges(session, [*known_heads] if self._table.remembers else partitions, known_heads)
         for tp, key in keys.items():
             origin = Origin(group=session.group, topic_id=session.topic_id(tp.topic), cluster_id=session.cluster_id)
-            self._starts[tp] = _PartitionStart(Chain(key, origin, begun.get(tp)), logs.get(tp, Log(start=0, end=0)))
+            self._starts[tp] = _PartitionStart(
+                Chain(key, origin, known_heads.get(tp)), logs.get(tp, Log(start=0, end=0))
+            )
 
     async def start_offset(
         self, partition: TopicPartition, committed: CommittedOffset | None

@@ -79,7 +79,7 @@ def test_rows_that_were_written_and_not_committed_are_left_behind_as_a_whole(roo
     for name in ("part-0.parquet", "_SUCCESS"):
         (written / name).write_bytes(b"data")
     found = next(one for one in leftovers(root, list, root / "_sarameya" / "staging") if one.name == str(written))
-    assert (found.what, found.size_bytes) == ("data of a landing that has not won", 8)
+    assert (found.what, found.size_bytes) == ("data of a write that failed or lost", 8)
     assert found.others_may_take == 0.0
     remove(found, root, None)
     assert not written.exists()

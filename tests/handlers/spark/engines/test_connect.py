@@ -140,10 +140,10 @@ def test_kill_closes_the_channels_of_what_is_open() -> None:
     [
         (REFUSED, "does not answer (Failed to connect to remote host: Connection refused)"),
         (CLOSED, "has closed our session, which was idle for too long"),
-        (CHANGED, "knows our session no more: it has been started anew"),
-        (GONE, "knows our session no more: it has been started anew"),
-        (RAW, "knows our session no more: it has been started anew"),
-        (OTHER, "knows our session no more: it has been started anew"),
+        (CHANGED, "no longer knows our session: it was restarted"),
+        (GONE, "no longer knows our session: it was restarted"),
+        (RAW, "no longer knows our session: it was restarted"),
+        (OTHER, "no longer knows our session: it was restarted"),
     ],
 )
 def test_death_is_told_in_words(error: Exception, told: str) -> None:

@@ -140,10 +140,10 @@ async def test_spark_that_does_not_start_again_is_tried_until_it_does(
     assert await living(keeper) is starts.pools[1]
     told = [record.message for record in caplog.records]
     assert told == [
-        "the server does not answer; it is tried again",
-        "no memory; it is tried again",
-        "the server does not answer; it is tried again",
-        "Spark is there again: what was under way with the last one is tried again",
+        "the server does not answer; retrying",
+        "no memory; retrying",
+        "the server does not answer; retrying",
+        "Spark is back: interrupted work is retried",
     ]
 
 

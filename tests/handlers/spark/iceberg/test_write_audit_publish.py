@@ -157,7 +157,7 @@ def test_link_behind_a_stated_head_is_published(table: Table) -> None:
 
 def test_what_has_expired_before_it_was_published_is_told(table: Table) -> None:
     (failure,) = table.publish(link(1))
-    assert "not in the table any more" in str(failure)
+    assert "no longer in the table" in str(failure)
 
 
 def test_rows_that_are_not_the_records_are_refused_where_they_are_to_be(table: Table) -> None:

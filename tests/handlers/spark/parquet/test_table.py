@@ -373,7 +373,7 @@ def test_landing_that_nobody_answers_for_and_another_wins_is_left_to_the_sweep(
             land(table, SECOND)
     land(table, attrs.evolve(SECOND, attempt="a3"))
     [leftover] = table.leftovers(None)
-    assert (Path(leftover.name).name, leftover.what) == ("a2", "data of a landing that has not won")
+    assert (Path(leftover.name).name, leftover.what) == ("a2", "data of a write that failed or lost")
     table.remove(None, leftover)
     assert heads(table) == {KEY: (2, "a3", 3)}
     assert hidden(table) == []

@@ -541,7 +541,7 @@ async def test_claim_that_ends_with_less_time_than_landings_take_leaves_its_reco
             claim.end()
     assert session.marks == [("orders", 0, 10)]
     assert trio.current_time() == 61
-    assert "5 rows are left to the next owner: a landing takes 50.0 s of late, 61.0 s are left" in caplog.text
+    assert "5 rows are left to the next owner: a flush usually takes 50.0 s, 61.0 s are left" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -571,9 +571,9 @@ async def test_claims_that_end_together_land_as_many_as_there_is_time_for(
     assert not nursery.cancel_scope.cancelled_caught
     assert len(table.offsets) == 7 + landed
     assert told_at(caplog) == [], "nothing was begun that had no time to end"
-    assert caplog.text.count("4 rows are left to the next owner: a landing takes 1") == 7 - landed
+    assert caplog.text.count("4 rows are left to the next owner: a flush usually takes 1") == 7 - landed
     if shared == 1:
-        assert "10.0 s of late, and waits for as long as 2 of them, 27.0 s are left" in caplog.text
+        assert "10.0 s, and waits for as long as 2 of them, 27.0 s are left" in caplog.text
 
 
 async def test_claim_that_ends_while_another_lands_waits_for_it_where_there_is_time(

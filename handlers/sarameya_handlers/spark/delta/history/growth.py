@@ -39,6 +39,6 @@ def growth_of(log: Path, newest: int, table: str) -> str:
         return (
             f"its log keeps {kept:,} commits, and Spark lists all of them at a start and at each of its own commits. "
             f"Keep less history, ALTER TABLE {table} SET TBLPROPERTIES ('delta.logRetentionDuration' = "
-            "'interval 7 days'), and start the service anew; or land less often (max_age, file_bytes)"
+            "'interval 7 days'), and restart the service; or land less often (max_age, file_bytes)"
         )
     return ""

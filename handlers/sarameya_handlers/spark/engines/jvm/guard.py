@@ -87,8 +87,8 @@ def guarded_directory() -> Iterator[JvmGuard]:
     assert guard.stdin is not None
     assert guard.stdout is not None
     try:
-        if (said := guard.stdout.readline()) != b"made\n":
-            *_, why = [b"", *(said + guard.stdout.read()).splitlines()]
+        if (output := guard.stdout.readline()) != b"made\n":
+            *_, why = [b"", *(output + guard.stdout.read()).splitlines()]
             raise SparkStartError(
                 f"Spark's JVM has no place to answer at: {why.decode(errors='replace')}" if why else _KILLED
             )
