@@ -82,7 +82,7 @@ class FlushScheduler:
         self._flushes = 0
         self._waiting: deque[_Submission] = deque()
         self._wake = trio.Event()
-        self._nudged: set[Callable[[], None]] = set()
+        self._nudges: set[Callable[[], None]] = set()
         self._seconds = 0.0
         self._has_warned = False
 
@@ -111,13 +111,13 @@ class FlushScheduler:
 
     def on_flush(self, nudge: Callable[[], None]) -> Callable[[], None]:
         """Call `nudge` before each flush, so that more may be flushed with it. Return a function that ends this."""
-        self._nudged.add(nudge)
-        return partial(self._nudged.discard, nudge)
+        self._nudges.add(nudge)
+        return partial(self._nudges.discard, nudge)
 
     async def append(self, pending: PendingLink, since: int) -> FlushResult:
         """Attempt this link, and return the chain's links from number `since` on.
 
-        If cancelled, it ends within ABANDON. Whether the link has landed is logged, as far as it is known; the
+        If cancelled, it ends within ABANDON_AFTER. Whether the link has landed is logged, as far as it is known; the
         partition's next owner reads the table.
         """
         submission = _Submission(pending, since)
@@ -169,35 +169,35 @@ class FlushScheduler:
     async def rest(self, heads: Sequence[Link]) -> None:
         """Store the heads of chains that are given up in order.
 
-        Ends within REST_WITHIN, and within half of the remaining time, since Spark may be away. Failures are logged:
+        Ends within REST_TIMEOUT, and within half of the remaining time, since Spark may be away. Failures are logged:
         they do no harm as long as the table keeps the links themselves.
         """
         if not self._table.states_heads:
             return
-        over, scope = trio.Event(), trio.CancelScope()
+        done, scope = trio.Event(), trio.CancelScope()
         # In the sink's task, like flushes: Spark takes time to be cancelled, too.
-        self._nursery.start_soon(self._rest, heads, scope, over)
+        self._nursery.start_soon(self._rest, heads, scope, done)
         now = trio.current_time()
         try:
-            with trio.move_on_at(min(now + REST_TIMEOUT, (now + trio.current_effective_deadline()) / 2)) as patience:
-                await over.wait()
+            with trio.move_on_at(min(now + REST_TIMEOUT, (now + trio.current_effective_deadline()) / 2)) as timeout:
+                await done.wait()
         finally:
             scope.cancel()
-        if patience.cancelled_caught:
+        if timeout.cancelled_caught:
             logger.info(
                 "%s has not stored in time where its chains end; this is harmless as long as it keeps their links",
                 self._table.name,
             )
 
-    async def _rest(self, heads: Sequence[Link], scope: trio.CancelScope, over: trio.Event) -> None:
+    async def _rest(self, heads: Sequence[Link], scope: trio.CancelScope, done: trio.Event) -> None:
         with scope:
             try:
                 await self._engine.run(lambda spark, _: self._table.rest(spark, heads), tag=f"rest-{heads[0].attempt}")
-            except SparkGoneError as gone:
-                logger.info("%s has not stored where its chains end: %s", self._table.name, gone)
+            except SparkGoneError as error:
+                logger.info("%s has not stored where its chains end: %s", self._table.name, error)
             except Exception as error:  # noqa: BLE001 - no error matters: the heads are in the table
                 logger.warning("%s has not stored where its chains end: %s", self._table.name, cause_of(error))
-            over.set()
+            done.set()
 
     async def _serve(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -220,7 +220,7 @@ class FlushScheduler:
 
     async def _gather(self) -> None:
         if self._table.landings_a_job > 1:
-            for nudge in tuple(self._nudged):
+            for nudge in tuple(self._nudges):
                 nudge()
             await trio.sleep(GATHER_SECONDS)
 

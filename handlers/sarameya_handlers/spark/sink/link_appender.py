@@ -74,10 +74,10 @@ class LinkAppender:
             if self._session.is_lost:
                 raise LeftToNextOwnerError
             link = propose()
-            one = PendingLink(link, collected.table if collected else None, is_alone)
+            pending = PendingLink(link, collected.table if collected else None, is_alone)
             since = link.number - 1 or 1
             self._notify(link, LandingStarted)
-            result = await self._scheduler.append(one, since)
+            result = await self._scheduler.append(pending, since)
             links = await self._links(link, since, result, retry)
             settled = self._settle(links)
             self._settings.on_phase(Phase.SETTLED, [Landing(link=link, staged=None)])
@@ -95,14 +95,14 @@ class LinkAppender:
             self._notify(link, partial(LandingFailed, cause=cause_of(error) if error else "it is absent"))
             if collected is not None and collected.table is not None and _may_be_poison(error):
                 try:
-                    without = await self._remove_poison(one, collected)
+                    remaining = await self._remove_poison(pending, collected)
                 except Exception as raised:
                     if not passes(raised):
                         raise
                     error = raised  # the next failure shows whether a record is at fault
                 else:
-                    if without is not collected:
-                        collected = without
+                    if remaining is not collected:
+                        collected = remaining
                         continue
             if was_last_attempt:
                 raise LeftToNextOwnerError
@@ -128,31 +128,31 @@ class LinkAppender:
                 raise LeftToNextOwnerError from None  # the next owner has found the same by now
             raise
 
-    async def _remove_poison(self, one: PendingLink, collected: CollectedBatch) -> CollectedBatch:
+    async def _remove_poison(self, pending: PendingLink, collected: CollectedBatch) -> CollectedBatch:
         """Write bad records as dead letters, and return the others. Returns the same records if none is bad.
 
         Raises:
             LandingError: No record is at fault.
             PoisonError: There is no place for dead letters.
         """
-        poison = await self._scheduler.find_poison(one)
+        poison = await self._scheduler.find_poison(pending)
         if not poison.bad:
             return collected
         if self._settings.dead_letters is None:
-            raise PoisonError.of(one, poison)
-        letters = dead_letters(one, poison)
+            raise PoisonError.of(pending, poison)
+        letters = dead_letters(pending, poison)
         retry = Retry(self._ended, report=self._claim.report)
         while True:
             try:
-                await self._settings.dead_letters.write(one.link, letters)
+                await self._settings.dead_letters.write(pending.link, letters)
                 break
             except DeadLetterError as error:
-                await retry.wait(f"{one.link}: {len(letters)} dead letters are not written, and it waits", error)
+                await retry.wait(f"{pending.link}: {len(letters)} dead letters are not written, and it waits", error)
         name = self._settings.dead_letters.name
         self._session.tell(DeadLettered(partition=self._claim.topic_partition, count=len(letters), place=name))
         logger.warning(
             "%s: %d records are dead letters in %s, the first at %s: %s",
-            one.link,
+            pending.link,
             len(letters),
             name,
             letters[0].offset,

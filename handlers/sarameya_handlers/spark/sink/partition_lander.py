@@ -66,7 +66,7 @@ class PartitionLander:
 
     async def run(self) -> None:
         """Run until the claim has ended and its records have landed, or are left to the next owner."""
-        forget = self._scheduler.on_flush(self._nudge)
+        stop_nudging = self._scheduler.on_flush(self._nudge)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._collect)
@@ -84,7 +84,7 @@ class PartitionLander:
                 error = failed.exceptions[0] if len(failed.exceptions) == 1 else failed
                 raise error from error.__cause__
         finally:
-            forget()
+            stop_nudging()
 
     # -- collecting ----------------------------------------------------------------------------------
 
@@ -146,9 +146,9 @@ class PartitionLander:
             if not (buffer.is_empty or self._claim.has_room):
                 return True  # no more can be fetched before some of these have landed
             self._changed = trio.Event()
-            with trio.move_on_at(min(buffer.deadline, now + self._settings.limits.max_age)) as patience:
+            with trio.move_on_at(min(buffer.deadline, now + self._settings.limits.max_age)) as timeout:
                 await self._changed.wait()
-            if patience.cancelled_caught and buffer.is_empty:
+            if timeout.cancelled_caught and buffer.is_empty:
                 await self._handle_idle()
 
     def _is_time_left(self) -> bool:
