@@ -92,7 +92,7 @@ class LinkAppender:
                 is_alone = True
                 continue
             error = result.error
-            self._notify(link, partial(LandingFailed, cause=cause_of(error) if error else "it is absent"))
+            self._notify(link, partial(LandingFailed, cause=cause_of(error) if error else "the table lacks it"))
             if collected is not None and collected.table is not None and _may_be_poison(error):
                 try:
                     remaining = await self._remove_poison(pending, collected)
