@@ -8,7 +8,7 @@ A rule that is easily broken:
 - In a container the first process is init and has exactly one child, which does the work. It must wait for every orphan
   of its namespace, and would take the exit codes of children from trio and from whoever started a JVM. It forks before
   the package is imported, since signals without a handler do not reach a first process. Test:
-  `tests/integration/test_pid1.py::test_orphans_are_waited_for_and_nobody_loses_the_exit_code_of_a_child`.
+  `tests/integration/test_pid1.py::test_orphans_are_reaped_and_exit_codes_kept`.
 """
 
 from __future__ import annotations
