@@ -216,7 +216,7 @@ async def test_log_truncated_below_the_head_is_reported(table: FakeTable) -> Non
         cluster.produce_many("orders", 0, [(None, b"y")] * 20)
         facts = await facts_of(table, place_of(cluster))
         assert against(facts) == {(Code.RECORDS_LOST, str(KEY))}
-        assert "the log was cut at 7, below what has landed" in judge(facts)[0].text
+        assert "the log was truncated at 7, below" in judge(facts)[0].text
 
 
 async def test_cluster_that_cannot_be_reached_leaves_the_table_judged(table: FakeTable) -> None:

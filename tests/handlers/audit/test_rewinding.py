@@ -132,7 +132,7 @@ def test_chain_known_only_by_a_commit_is_rewound() -> None:
 def test_records_that_are_gone_from_the_log_are_told() -> None:
     [move] = plan(LINKS[:1], LINKS[:1], commit_of(LINKS[2]), log=LogFacts(start=6, end=50))
     assert move.after == commit_of(LINKS[0])
-    assert "the records from 4 on are gone before they landed" in move.problem
+    assert "the records from 4 on were deleted before they landed" in move.problem
     [move] = plan(LINKS, [], commit_of(LINKS[2]), first={KEY: LINKS[0]}, log=LogFacts(start=6, end=50))
     assert move.problem == "the log starts at 6: offsets [2, 6) are deleted and cannot land again"
 

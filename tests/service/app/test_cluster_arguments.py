@@ -92,7 +92,7 @@ def problems(*argv: str) -> list[str]:
 
 def test_properties_that_are_wrong_are_told_with_their_file(properties: str) -> None:
     (told,) = problems("--properties", properties)
-    assert told.startswith("config.sasl_mechanism = 'PLAIN': must go with ")
+    assert told.startswith("config.sasl_mechanism = 'PLAIN': requires security_protocol = ")
     assert told.endswith(f"(by {properties})")
     Path(properties).write_text("bootstrap.servers = kafka\n")
     assert problems("--properties", properties) == [

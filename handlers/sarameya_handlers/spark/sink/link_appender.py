@@ -147,12 +147,14 @@ class LinkAppender:
                 await self._settings.dead_letters.write(pending.link, letters)
                 break
             except DeadLetterError as error:
-                await retry.wait(f"{pending.link}: {len(letters)} dead letters are not written, and it waits", error)
+                await retry.wait(
+                    f"{pending.link}: cannot write {len(letters)} dead letters; the partition waits", error
+                )
         name = self._settings.dead_letters.name
         self._session.tell(DeadLettered(partition=self._claim.topic_partition, count=len(letters), place=name))
         logger.warning(
-            "%s: %d records are dead letters in %s, the first at %s: %s",
-            pending.link,
+            "%s: %d records became dead letters in %s, the first at offset %s: %s",
+            pending.link.key.topic_partition,
             len(letters),
             name,
             letters[0].offset,
