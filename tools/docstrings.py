@@ -18,11 +18,6 @@ import attrs
 
 ROOT = Path(__file__).parents[1]
 CHECKED = ("runtime", "handlers")
-EXEMPT: tuple[str, ...] = (
-    # Being rewritten on another branch. Remove the exemption together with the last opener there.
-    "handlers/sarameya_handlers/spark/",
-)
-"""Prefixes of paths, relative to the repository, that are not checked."""
 
 _QUESTIONS = "What|Who|Whom|Whose|Whether|Which|Where|When|How|If"
 _PRONOUNS = "That|This|These|Those|It|They|One|Ones|Such|There|Here|None|Nothing"
@@ -68,19 +63,17 @@ def _attribute_openers(body: Sequence[ast.stmt], path: str) -> Iterator[Opener]:
                     yield Opener(path, statement.lineno, text.splitlines()[0])
 
 
-def check(root: Path = ROOT, folders: Iterable[str] = CHECKED, exempt: tuple[str, ...] = EXEMPT) -> list[Opener]:
+def check(root: Path = ROOT, folders: Iterable[str] = CHECKED) -> list[Opener]:
     """Return the forbidden openers below these folders, in the order of their paths.
 
     Args:
         root: The repository.
         folders: Names of folders in it.
-        exempt: Prefixes of relative paths that are skipped.
     """
     found: list[Opener] = []
     for file in sorted(file for folder in folders for file in (root / folder).rglob("*.py")):
         path = file.relative_to(root).as_posix()
-        if not path.startswith(exempt):
-            found += sorted(openers(file.read_text(encoding="utf-8"), path), key=lambda opener: opener.line)
+        found += sorted(openers(file.read_text(encoding="utf-8"), path), key=lambda opener: opener.line)
     return found
 
 

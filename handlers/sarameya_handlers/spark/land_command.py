@@ -46,6 +46,7 @@ _REMEDIES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `sarameya land`."""
     parser.description = (
         "Land topics in a table through Spark, each record exactly once, until a signal or, with --until-end, until "
         "all that is there has landed. What has landed is not landed again the next time: the table and the group "

@@ -54,6 +54,7 @@ def wap_id(key: ChainKey, number: int) -> str:
 
 
 def chain_name(key: ChainKey) -> str:
+    """Return the name of a chain in snapshot properties."""
     return f"{quote(key.sink, safe='')}/{quote(key.topic, safe='')}/{key.partition}"
 
 

@@ -28,6 +28,7 @@ _OLD_ENOUGH = 24 * 3600 + 60
 
 
 def leftovers(spark: SparkSession, name: TableName, state: TableState, staging: Path | None) -> Iterator[Leftover]:
+    """Yield snapshots that were never published, and files that no snapshot names."""
     for snapshot, key, number in state.history.unpublished():
         yield Leftover(
             name=f"{_SNAPSHOT}{snapshot.snapshot_id}",
@@ -45,6 +46,11 @@ def leftovers(spark: SparkSession, name: TableName, state: TableState, staging: 
 
 
 def remove(spark: SparkSession, name: TableName, state: TableState, staging: Path | None, leftover: Leftover) -> None:
+    """Remove a leftover.
+
+    Raises:
+        HandlerError: It is not a leftover of this table.
+    """
     if leftover.name.startswith(_SNAPSHOT):
         _expire(spark, name, state, leftover.name.removeprefix(_SNAPSHOT))
     elif staging and staging in Path(leftover.name).parents:

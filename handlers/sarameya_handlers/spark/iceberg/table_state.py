@@ -97,6 +97,7 @@ def _forgotten_chain(key: ChainKey) -> ForgottenChainError:
 
 
 def exists(spark: SparkSession, name: TableName) -> bool:
+    """Return whether the table exists."""
     from pyspark.errors import UnsupportedOperationException
 
     try:

@@ -191,6 +191,7 @@ def mark_chains(spark: SparkSession, name: TableName, state: TableState, marks: 
 
 
 def set_properties(spark: SparkSession, name: TableName, properties: Mapping[str, str]) -> None:
+    """Set table properties. Do nothing if there are none: an ALTER TABLE is a commit."""
     if properties:
         assignments = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
         spark.sql(f"ALTER TABLE {name.sql} SET TBLPROPERTIES ({assignments})")

@@ -18,6 +18,7 @@ from sarameya_handlers.spark.tables.table import Leftover
 
 
 def leftovers(files: DataFiles, staging: Path) -> Sequence[Leftover]:
+    """Return what can be swept of a directory: staged files, and files of attempts that no link or compaction has."""
     if not is_there(files.hidden):
         return []
     # Only a head's files may still be here: whoever appends the next link publishes them first.

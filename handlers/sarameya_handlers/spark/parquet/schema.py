@@ -142,6 +142,11 @@ def newest_columns(files: DataFiles) -> Columns | None:
 
 
 def columns_of(files: DataFiles, schema: Schema) -> Columns:
+    """Return the columns of a schema, all nullable.
+
+    Raises:
+        LandingError: The schema's file has no struct of Spark's.
+    """
     try:
         columns = json.loads(schema.text)
         if columns["type"] == "struct" and isinstance(columns["fields"], list):

@@ -57,7 +57,7 @@ class Tolerance:
     records: int = 1_000
     share: float = 0.5
     few: int = 10
-    """This number is always tolerated: in a quiet topic, a batch may be a single record."""
+    """Bad records that are always tolerated: in a quiet topic, a batch may be a single record."""
 
     def of(self, count: int) -> int:
         """Return the limit for a batch of this size."""

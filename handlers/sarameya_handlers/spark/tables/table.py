@@ -129,7 +129,9 @@ class Leftover:
 
 
 class Table(ABC):
-    """A table in which partitions land exactly once. Each table guarantees:
+    """A table in which partitions land exactly once.
+
+    Each table guarantees:
 
     - of all attempts to append link n of a chain, by whatever process, at most one ever succeeds;
     - a link and its rows appear together, permanently, or not at all;

@@ -89,6 +89,7 @@ def body(column: str) -> str:
 
 
 def header(schema_id: int) -> bytes:
+    """Return the prefix that names a schema of a registry: a zero byte, and the id in four bytes."""
     return b"\x00" + schema_id.to_bytes(4, "big")
 
 
