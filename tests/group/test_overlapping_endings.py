@@ -170,6 +170,7 @@ async def test_what_fails_in_a_session_that_is_cancelled_is_raised(autojump_cloc
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             self._note("claim")
             if where == "before":
+                await self.until(lambda: self.calls.count("claim") == 2)
                 if claim.partition == 1:
                     raise OSError("disk full")
                 await trio.sleep(5)
