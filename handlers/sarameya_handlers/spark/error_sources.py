@@ -114,7 +114,7 @@ _OF_THE_WORKER = re.compile(
 """Exceptions of a Python function that no record causes."""
 _OF_THE_INSTALLATION = re.compile(r"(\w+\.)*(ModuleNotFoundError|ImportError|PackageNotFoundError)\b")
 """Exceptions of a Python function because something is not installed, until somebody installs it."""
-_BROKEN_CLASS = re.compile(r"java\.lang\.NoClassDefFoundError: Could not initialize class ([\w.$]+)")
+_BROKEN_CLASS = re.compile(r"java\.lang\.NoClassDefFoundError(?:: |\) )Could not initialize class ([\w.$]+)")
 _STATE = re.compile(r"SQLSTATE: ([0-9A-Z]{5})")
 
 

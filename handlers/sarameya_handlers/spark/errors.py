@@ -33,6 +33,12 @@ class SparkGoneError(LandingError):
         self.retriable = self.passes = is_ours
 
 
+class BrokenClassError(LandingError):
+    """A Spark that is not ours to start can never use one of its classes again. Landing goes on after its restart."""
+
+    passes = True
+
+
 class SparkStartError(LandingError):
     """Spark has not started, but may next time: its JVM was killed, a disk is full, a file cannot be created."""
 
@@ -43,8 +49,9 @@ class SparkJarsError(HandlerError):
 
 _LINKAGE = re.compile(
     r"(?:^|[\s(])java\.(?:lang\.(?:NoSuchMethodError|NoSuchFieldError|AbstractMethodError|IncompatibleClassChangeError"
+    r"|UnsupportedClassVersionError|ClassNotFoundException"
     # "Could not initialize class" is raised for a class whose native library found no room in /tmp.
-    r"|UnsupportedClassVersionError|ClassNotFoundException|NoClassDefFoundError(?!: Could not initialize class))"
+    r"|NoClassDefFoundError(?!(?:: |\) )Could not initialize class))"
     r"|util\.ServiceConfigurationError)\b"
 )
 

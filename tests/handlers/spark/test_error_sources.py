@@ -267,6 +267,7 @@ def test_linkage_error_is_permanent_and_names_the_jars(raised: Exception) -> Non
         error("PythonException", WORKER.format("ValueError: Caused by: java.lang.NoSuchMethodError: of a log line")),
         error("Py4JJavaError", STAGE.format("java.io.IOException: No space left on device"), base=JAVA),
         error("Py4JJavaError", ": java.lang.NoClassDefFoundError: Could not initialize class a.Snappy", base=JAVA),
+        error("SparkConnectGrpcException", "(java.lang.NoClassDefFoundError) Could not initialize class a.Snappy"),
         HandlerError("Spark has no Delta Lake: java.lang.ClassNotFoundException"),
         ValueError("java.util.NoSuchElementException"),
     ],
@@ -284,6 +285,7 @@ BROKEN = "java.lang.NoClassDefFoundError: Could not initialize class org.xerial.
     [
         (error("Py4JJavaError", f": {BROKEN}", base=JAVA), "org.xerial.snappy.Snappy"),
         (error("Py4JJavaError", STAGE.format(BROKEN), base=JAVA), "org.xerial.snappy.Snappy"),
+        (error("SparkConnectGrpcException", "(java.lang.NoClassDefFoundError) Could not initialize class a.B"), "a.B"),
         (error("PythonException", WORKER.format(f"ValueError: a line of a log: {BROKEN}")), None),
         (error("NumberFormatException", f"[CAST_INVALID_INPUT] The value '{BROKEN}'", "22018", PySparkException), None),
         (error("Py4JJavaError", ": java.lang.OutOfMemoryError", base=JAVA), None),

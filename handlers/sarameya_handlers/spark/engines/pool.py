@@ -19,7 +19,7 @@ import trio
 
 from sarameya_handlers.spark.engines.driver import Driver
 from sarameya_handlers.spark.error_sources import broken_class, jars_error
-from sarameya_handlers.spark.errors import SparkGoneError
+from sarameya_handlers.spark.errors import BrokenClassError, LandingError, SparkGoneError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,11 +100,6 @@ class Pool:
             self._mark_dead(str(failure))
         raise failure
 
-    async def check_alive(self) -> None:
-        """Check whether the driver lives, while no work does."""
-        with suppress(SparkGoneError):
-            await self.run(lambda session, check: None, "look")
-
     def stop(self, *, at_work: bool = True) -> None:
         """Close the sessions, including those in use if `at_work`, and stop the driver. Blocking."""
         self._stopped = True
@@ -168,11 +163,8 @@ class Pool:
                     raise SparkGoneError(death) from error
                 if fault := jars_error(error):
                     raise fault from error
-                if self.driver.is_replaceable and (name := broken_class(error)):
-                    raise SparkGoneError(
-                        f"{self.driver.name} can never use the class {name} any more, whose start has failed (was its "
-                        "temporary directory full?), and is abandoned"
-                    ) from error
+                if name := broken_class(error):
+                    raise self._broken(name) from error
                 raise
             finally:
                 self._release_session(session)
@@ -180,6 +172,15 @@ class Pool:
             self._running.remove(job)
             job.ended.set()
             job.has_session.set()
+
+    def _broken(self, name: str) -> LandingError:
+        text = (
+            f"{self.driver.name} can never use the class {name} again, whose initialization has failed (was its "
+            "temporary directory full?)"
+        )
+        if self.driver.is_replaceable:
+            return SparkGoneError(f"{text}, and is abandoned")
+        return BrokenClassError(f"{text}: restart it")
 
     def _cancel(self, job: _Job) -> None:
         """Tell Spark repeatedly until the work's thread has ended, if it has one."""

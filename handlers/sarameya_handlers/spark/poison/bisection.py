@@ -117,7 +117,8 @@ class _LimitedProbe(Generic[E]):
 
 def _halves(run: _FailingRun[E], probe: Probe[E]) -> list[_FailingRun[E]]:
     """Return the halves of a failing run that fail."""
-    middle = (run.low + run.high) // 2
+    # Not the middle: runs of a power of two recur when the same items are searched with others behind them.
+    middle = run.low + (1 << (run.high - run.low - 1).bit_length() - 1)
     first = probe(run.low, middle)
     if first is None:
         # Then the other half fails, or only both together, which shows at the end: checking each half would cost

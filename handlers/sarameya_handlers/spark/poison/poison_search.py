@@ -91,6 +91,38 @@ class Surveyor(Protocol):
     def unreadable(self, spark: SparkSession, landing: Landing) -> Collection[RecordFault]: ...
 
 
+@attrs.define(slots=True, eq=False)
+class SearchMemory:
+    """Results of a partition's last search. A rebalance ends a search; the next owner in this process goes on.
+
+    Never proof: each record is tried alone before it is called bad, and all that are kept are tried together.
+    """
+
+    _first_record: object = None
+    _faults: dict[tuple[int, int], _Failure | None] = attrs.field(factory=dict)
+
+    def begin(self, records: pa.Table) -> bool:
+        """Begin a search. Return whether results of the last one are kept, which began with the same record."""
+        first = records.slice(0, 1).select(["offset", "key", "value"]).to_pylist()
+        if first != self._first_record:
+            self._first_record, self._faults = first, {}
+        return bool(self._faults)
+
+    def forget(self) -> None:
+        """Forget all results: some no longer hold."""
+        self._faults.clear()
+
+    def fault(self, records: pa.Table, probes: _Probes) -> _Failure | None:
+        """Try a run of records, unless its result is kept."""
+        run = records["offset"][0].as_py(), records["offset"][-1].as_py()
+        if run in self._faults:
+            return self._faults[run]
+        fault = probes.fault(records)
+        if records.num_rows > 1 and (fault is None or fault.source is ErrorSource.RECORD):
+            self._faults[run] = fault
+        return fault
+
+
 def find_poison(
     spark: SparkSession,
     check: Callable[[], None],
@@ -100,6 +132,7 @@ def find_poison(
     shape: Shape,
     tolerance: Tolerance | None = None,
     evaluate: Evaluate = compute_all,
+    memory: SearchMemory | None = None,
 ) -> Poison:
     """Find the records of a failed link that cannot be converted or are refused by the table; none if all are good.
 
@@ -111,6 +144,7 @@ def find_poison(
         shape: Makes rows of records.
         tolerance: Limit of bad records.
         evaluate: The table's evaluator. Requirements unknown to it (a constraint) are not checked.
+        memory: Results of the partition's last search.
 
     Raises:
         LandingError: No record is at fault (see above).
@@ -118,6 +152,19 @@ def find_poison(
     assert one.records is not None
     probes = _Probes(spark, check, one.link, staging, shape, evaluate)
     most = (tolerance or Tolerance()).of(one.records.num_rows)
+    memory = memory or SearchMemory()
+    is_continued = memory.begin(one.records)
+    try:
+        return _find_poison(one, probes, most, memory)
+    except LandingError:
+        if not is_continued:
+            raise
+        memory.forget()
+        return _find_poison(one, probes, most, memory)
+
+
+def _find_poison(one: PendingLink, probes: _Probes, most: int, memory: SearchMemory) -> Poison:
+    assert one.records is not None
     bad = probes.unreadable(one.records)
     if len(bad) > most:
         raise _too_many(one, len(bad), most, _Failure(ErrorSource.RECORD, next(iter(bad.values()))))
@@ -125,7 +172,7 @@ def find_poison(
     if left.num_rows and (fault := probes.fault(left)) is not None:
         if (always := probes.fault(left.slice(0, 0))) is not None:
             raise _failure(always, f"{one.link}: it fails without any record, too: {always.error}")
-        bad |= _bisect(one, left, fault, probes, most - len(bad))
+        bad |= _bisect(one, left, fault, probes, most - len(bad), memory)
         left = _without(one.records, bad)
         if left.num_rows and (fault := probes.fault(left)) is not None:
             raise _failure(fault, f"{one.link}: without the {len(bad)} records that fail, others do: {fault.error}")
@@ -222,7 +269,9 @@ class _Probes:
             path.unlink(missing_ok=True)
 
 
-def _bisect(one: PendingLink, left: pa.Table, fault: _Failure, probes: _Probes, most: int) -> dict[int, str]:
+def _bisect(
+    one: PendingLink, left: pa.Table, fault: _Failure, probes: _Probes, most: int, memory: SearchMemory
+) -> dict[int, str]:
     """Return the records that fail alone, with their errors.
 
     A record whose error has no known cause must fail once more while an empty run does not: otherwise the error has
@@ -232,7 +281,7 @@ def _bisect(one: PendingLink, left: pa.Table, fault: _Failure, probes: _Probes, 
         failing = find_failing(
             left.num_rows,
             fault,
-            lambda low, high: probes.fault(left.slice(low, high - low)),
+            lambda low, high: memory.fault(left.slice(low, high - low), probes),
             most,
             tries=MAX_JOBS,
         )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Self
@@ -25,7 +25,7 @@ from sarameya import Session, TableGrown
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.engines.engine import Engine
 from sarameya_handlers.spark.errors import SparkGoneError, cause_of
-from sarameya_handlers.spark.poison.poison_search import Poison, find_poison
+from sarameya_handlers.spark.poison.poison_search import Poison, SearchMemory, find_poison
 from sarameya_handlers.spark.sink.flush import OnPhase, flush, read_links
 from sarameya_handlers.spark.tables.table import PendingLink, Shape, Table
 
@@ -83,6 +83,7 @@ class FlushScheduler:
         self._waiting: deque[_Submission] = deque()
         self._wake = trio.Event()
         self._nudges: set[Callable[[], None]] = set()
+        self._searches: defaultdict[ChainKey, SearchMemory] = defaultdict(SearchMemory)
         self._seconds = 0.0
         self._has_warned = False
 
@@ -146,7 +147,15 @@ class FlushScheduler:
 
         def work(spark: SparkSession, check: Callable[[], None]) -> Poison:
             table, evaluate = self._table, self._table.evaluator(spark)
-            return find_poison(spark, check, one=one, staging=table.staging, shape=self._shape, evaluate=evaluate)
+            return find_poison(
+                spark,
+                check,
+                one=one,
+                staging=table.staging,
+                shape=self._shape,
+                evaluate=evaluate,
+                memory=self._searches[one.link.key],
+            )
 
         return await self._engine.run(work, tag=f"{one.link.attempt}-poison")
 

@@ -11,9 +11,9 @@ import os
 import secrets
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import trio
@@ -22,16 +22,23 @@ from sarameya import ConfigError
 from sarameya_handlers.spark.engines import driver_start
 from sarameya_handlers.spark.engines.classic import ClassicDriver
 from sarameya_handlers.spark.engines.keeper import Keeper
-from sarameya_handlers.spark.engines.pool import Pool
+from sarameya_handlers.spark.engines.pool import Check, Pool
+from sarameya_handlers.spark.errors import SparkGoneError
 from sarameya_handlers.spark.options import SparkOptions, spark_options
 from sarameya_handlers.spark.sink.options import table_of
 from sarameya_handlers.spark.tables.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 logger = logging.getLogger("sarameya.spark")
 
 CHECK_INTERVAL = 0.5
 """Seconds between two checks whether the server's JVM still runs."""
 _PORT = "spark.connect.grpc.binding.port"
+_CODECS = ("org.xerial.snappy.Snappy", "com.github.luben.zstd.Zstd")
+"""Classes that unpack a native library at their first use. Once a full temporary directory has had no room for it, they
+fail for as long as the JVM lives, and only its owner can replace that."""
 
 
 @asynccontextmanager
@@ -123,7 +130,15 @@ def _port_of(session: Any) -> int:
 
 
 async def _look_after(keeper: Keeper) -> None:
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
     while True:
         pool = await keeper.living_pool(inf)
         await trio.sleep(CHECK_INTERVAL)
-        await pool.check_alive()
+        with suppress(SparkGoneError, Py4JError):
+            await pool.run(_use_codecs, "look")
+
+
+def _use_codecs(session: SparkSession, check: Check) -> None:
+    for name in _CODECS:
+        session._jvm.java.lang.Class.forName(name)  # type: ignore[union-attr]

@@ -16,7 +16,14 @@ from hypothesis import strategies as st
 from sarameya.arrow import kafka_schema
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
 from sarameya_handlers.spark.errors import LandingError
-from sarameya_handlers.spark.poison.poison_search import Poison, PoisonError, Tolerance, dead_letters, find_poison
+from sarameya_handlers.spark.poison.poison_search import (
+    Poison,
+    PoisonError,
+    SearchMemory,
+    Tolerance,
+    dead_letters,
+    find_poison,
+)
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Landing, PendingLink
 from tests.handlers.spark.kit import FakeFrame, FakeSpark
@@ -92,7 +99,7 @@ class Fake:
         if found:
             raise self.raises(found[0])
 
-    def find(self, table: pa.Table, tolerance: Tolerance | None = None) -> Poison:
+    def find(self, table: pa.Table, tolerance: Tolerance | None = None, memory: SearchMemory | None = None) -> Poison:
         found = find_poison(
             FakeSpark(),  # type: ignore[arg-type]
             self.check,
@@ -101,6 +108,7 @@ class Fake:
             shape=self.shape,
             tolerance=tolerance,
             evaluate=self.evaluate,  # type: ignore[arg-type]
+            memory=memory,
         )
         assert list(self.staging.iterdir()) == []
         assert self.checks >= len(self.runs)
@@ -189,6 +197,29 @@ def test_fault_62_thousand_undecodable_records_take_two_looks(tmp_path: Path) ->
         fake = Fake(tmp_path, bad, shape=Many(bad))
         assert len(fake.find(table).bad) == 1_000
         assert (fake.shape.asked, fake.runs) == (1, [249_000])
+
+
+@pytest.mark.parametrize("count", [4_000, 4_321, 9_000])
+def test_fault_62_search_goes_on_where_a_rebalance_has_ended_it(tmp_path: Path, count: int) -> None:
+    """The batch is collected anew, and need not end where the last one did."""
+    bad, memory = {FROM + 7, FROM + 2_500, FROM + 3_333}, SearchMemory()
+    whole = Fake(tmp_path, bad)
+    whole.find(records(count))
+
+    ended = Fake(tmp_path, bad, anyway=lambda table: KeyboardInterrupt() if 0 < table.num_rows < 5 else None)  # type: ignore
+    with pytest.raises(KeyboardInterrupt):
+        ended.find(records(4_000), memory=memory)
+    again = Fake(tmp_path, bad)
+    assert set(again.find(records(count), memory=memory).bad) == bad
+    assert len(again.runs) < len(whole.runs) - 20
+
+
+@pytest.mark.parametrize("bad", [set(), {FROM + 8}, {FROM + 8, FROM + 3_000}])
+def test_search_begins_again_where_what_it_remembers_does_not_hold(tmp_path: Path, bad: set[int]) -> None:
+    """A topic that was created anew, in which the first record is the same."""
+    memory = SearchMemory()
+    Fake(tmp_path, {FROM + 7, FROM + 2_500}).find(records(4_000), memory=memory)
+    assert set(Fake(tmp_path, bad).find(records(4_000), memory=memory).bad) == bad
 
 
 def test_fault_62_thousand_that_a_transform_fails_for_stop_within_the_bound(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ class FakeJvm:
     options: SparkOptions
     environment: dict[str, str]
     died: str | None = None
+    is_broken: bool = False
     stops: int = 0
 
     @property
@@ -46,6 +47,16 @@ class FakeJvm:
 
     def isStopped(self) -> bool:
         return False
+
+    @property
+    def _jvm(self) -> FakeJvm:
+        return self
+
+    java = lang = Class = _jvm
+
+    def forName(self, name: str) -> None:
+        if self.is_broken:
+            raise OSError(f"java.lang.NoClassDefFoundError: Could not initialize class {name}")
 
     def addJobTag(self, tag: str) -> None:
         pass
@@ -188,6 +199,17 @@ async def test_server_that_dies_is_started_again_at_the_same_port_with_the_same_
         assert first.stops == 1
         assert second.environment == first.environment
         assert second.options.properties["spark.connect.grpc.binding.port"] == "33000"
+
+
+async def test_fault_64_server_with_a_class_that_cannot_be_used_is_replaced(
+    jvms: FakeJvms, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its clients meet the class, and cannot replace it."""
+    async with open_shared(SHARED):
+        jvms.all[0].is_broken = True
+        await trio.sleep(5 * shared_spark.CHECK_INTERVAL)
+        assert [jvm.stops for jvm in jvms.all] == [1, 0]
+    assert "can never use the class org.xerial.snappy.Snappy again" in caplog.text
 
 
 async def test_server_that_does_not_start_again_is_tried_for_as_long_as_it_takes(
