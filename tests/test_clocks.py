@@ -34,14 +34,14 @@ WALL_CLOCK = {
     # Dates links, Delta's commits and dead letters.
     "handlers/sarameya_handlers/spark/sink/flush_scheduler.py": {"time.time_ns"},
     "handlers/sarameya_handlers/spark/delta/direct_commits.py": {"time.time_ns"},
-    "handlers/sarameya_handlers/landing/dead_letter_files.py": {"time.time"},
+    "handlers/sarameya_handlers/landing/dead_letters/files.py": {"time.time"},
     # Files and links have dates of the wall clock's: how old is what was left lying?
     "handlers/sarameya_handlers/spark/sink/spark_sink.py": {"time.time"},
     "handlers/sarameya_handlers/spark/engines/jvm/scratch.py": {"time.time"},
     "handlers/sarameya_handlers/spark/iceberg/leftovers.py": {"time.time"},
     "handlers/sarameya_handlers/audit/__init__.py": {"time.time"},
-    "handlers/sarameya_handlers/audit/sweep_command.py": {"time.time"},
-    "handlers/sarameya_handlers/audit/verify_command.py": {"time.time"},
+    "handlers/sarameya_handlers/audit/commands/sweep_command.py": {"time.time"},
+    "handlers/sarameya_handlers/audit/commands/verify_command.py": {"time.time"},
 }
 """Who may ask what time of day it is, and what for."""
 

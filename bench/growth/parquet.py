@@ -9,7 +9,7 @@ import msgspec
 
 from bench.growth.chains import BUSY, QUIET, ROWS, link
 from bench.growth.landing import land
-from sarameya_handlers.landing.manifests import DataFile, Manifest
+from sarameya_handlers.landing.directory.manifests import DataFile, Manifest
 from sarameya_handlers.spark.parquet.table import ParquetTable
 
 _HINT_EVERY = 16

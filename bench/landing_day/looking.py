@@ -9,8 +9,8 @@ from typing import Protocol
 
 import attrs
 
+from sarameya_handlers.landing.directory.manifests import Manifests
 from sarameya_handlers.landing.links import ChainKey
-from sarameya_handlers.landing.manifests import Manifests
 from sarameya_handlers.spark.delta.history.commits import CommitMark
 
 SINK = "sarameya"

@@ -52,10 +52,10 @@ from sarameya.errors import (
 from sarameya.extras import install_command
 from sarameya.group.claim import Claim, ClaimBatches, ClaimMessages
 from sarameya.group.consumer_group import ConsumerGroup
+from sarameya.group.delivery.interceptors import ConsumerInterceptor
+from sarameya.group.delivery.pauses import Paused
+from sarameya.group.delivery.report import Report
 from sarameya.group.handler import ConsumerGroupHandler, StreamHandler
-from sarameya.group.interceptors import ConsumerInterceptor
-from sarameya.group.pauses import Paused
-from sarameya.group.report import Report
 from sarameya.group.session import Session
 from sarameya.group.standalone import Consumer
 from sarameya.group.stream import Stream, StreamBatches, StreamMessages
@@ -71,7 +71,7 @@ from sarameya.model import (
     TimestampType,
     TopicPartition,
 )
-from sarameya.net.group_admin import GroupAdmin
+from sarameya.net.admin.group_admin import GroupAdmin
 from sarameya.net.log_offsets import LOG_END, LOG_START, LogOffsets
 from sarameya.net.transport import TcpTransport, Transport
 from sarameya.observe import DeadLettered, Event, Landed, LandingFailed, LandingStarted, Observer, TableGrown, log_event

@@ -24,8 +24,8 @@ from kafka.record import MemoryRecords
 from sarameya import CommittedOffset, Config, ConsumerGroup, Event, GroupAdmin, TopicPartition
 from sarameya.embedded import EmbeddedCluster
 from sarameya_handlers import DeltaTable, IcebergTable, Layout, ParquetTable, SparkSink
-from sarameya_handlers.landing.dead_letter_topic import TopicDeadLetters
-from sarameya_handlers.landing.dead_letters import DeadLetters
+from sarameya_handlers.landing.dead_letters.letters import DeadLetters
+from sarameya_handlers.landing.dead_letters.topic import TopicDeadLetters
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Table
 from tests.compatibility.relocating import relocate

@@ -29,12 +29,12 @@ from sarameya import CommittedOffset, TopicPartition, __version__
 from sarameya.embedded import EmbeddedCluster
 from sarameya.service.cli.program import main as main_of
 from sarameya.service.cli.program import whole_parser
-from sarameya_handlers.audit.facts import GroupFacts, LogFacts
-from sarameya_handlers.audit.rewind_command import read_chains
-from sarameya_handlers.audit.rewinding import plan_rewind
-from sarameya_handlers.audit.sweep_command import restate_heads
-from sarameya_handlers.landing.compacting import compact
-from sarameya_handlers.landing.dead_letter_files import FileDeadLetters
+from sarameya_handlers.audit.commands.rewind_command import read_chains
+from sarameya_handlers.audit.commands.sweep_command import restate_heads
+from sarameya_handlers.audit.facts import GroupFacts, LogSpan
+from sarameya_handlers.audit.rewind_plan import plan_rewind
+from sarameya_handlers.landing.dead_letters.files import FileDeadLetters
+from sarameya_handlers.landing.directory.compaction import compact
 from tests.compatibility.apps import APPS, CASES, command_lines, effective, land_lines, printed_app
 from tests.compatibility.kit import (
     DEAD,
@@ -157,7 +157,7 @@ async def _restore(spark: SparkSession, cluster: EmbeddedCluster, store: Store, 
     group, table = f"{kind}-lived", store.table(kind, "lived")
     chains = read_chains(spark, table, version)
     logs = {
-        TopicPartition(TOPIC, partition): LogFacts(start=0, end=cluster.log(TOPIC, partition).end_offset)
+        TopicPartition(TOPIC, partition): LogSpan(start=0, end=cluster.log(TOPIC, partition).end_offset)
         for partition in PARTITIONS
     }
     moves = plan_rewind(chains, {group: GroupFacts(committed=cluster.committed(group))}, logs)

@@ -21,7 +21,7 @@ from sarameya import Event
 from sarameya.embedded import EmbeddedCluster
 from sarameya.observe import ClaimStarted
 from sarameya_handlers.audit import is_proved, verify_table
-from sarameya_handlers.landing.dead_letter_files import FileDeadLetters
+from sarameya_handlers.landing.dead_letters.files import FileDeadLetters
 from tests.compatibility.kit import (
     DEAD,
     FIXTURES,

@@ -12,9 +12,9 @@ import trio
 
 from sarameya import Config
 from sarameya.service import Cluster
-from sarameya_handlers.audit.gathering import Audit, gather
-from sarameya_handlers.audit.sweep_command import restate_heads
-from sarameya_handlers.audit.sweeping import plan_sweep, to_restate
+from sarameya_handlers.audit.commands.sweep_command import restate_heads
+from sarameya_handlers.audit.sweep_plan import plan_sweep, to_restate
+from sarameya_handlers.audit.verify.fact_collection import Audit, gather
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.tables.table import Table
 from tests.conformance.contenders import Contender, Place

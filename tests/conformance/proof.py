@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 
 from sarameya_handlers import ParquetTable
 from sarameya_handlers.audit.facts import Facts
-from sarameya_handlers.audit.gathering import Audit, read_heads, table_facts
-from sarameya_handlers.audit.verdict import is_proved, judge
+from sarameya_handlers.audit.verify.fact_collection import Audit, read_heads, table_facts
+from sarameya_handlers.audit.verify.verdict import is_proved, judge
+from sarameya_handlers.landing.directory.manifests import Manifests
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, check_chain
-from sarameya_handlers.landing.manifests import Manifests
 from sarameya_handlers.spark.tables.table import Table
 from tests.conformance.adoptions import AdoptedDelta
 from tests.conformance.ledgers import LedgerTable

@@ -18,8 +18,8 @@ import pytest
 
 from sarameya_handlers import ParquetTable
 from sarameya_handlers.landing.chain import Outcome
+from sarameya_handlers.landing.directory.manifests import Manifests
 from sarameya_handlers.landing.links import check_chain
-from sarameya_handlers.landing.manifests import Manifests
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Landing, Layout
 from tests.conformance.disks import Disk

@@ -11,9 +11,9 @@ import pytest
 
 from sarameya_handlers import ParquetTable
 from sarameya_handlers.landing.chain import Outcome
+from sarameya_handlers.landing.directory.manifests import Manifest, Manifests
 from sarameya_handlers.landing.errors import ChainError
 from sarameya_handlers.landing.links import ChainKey, Link
-from sarameya_handlers.landing.manifests import Manifest, Manifests
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Phase, Shape
 from tests.conformance.owners import KEY, Two, loses, wins

@@ -12,9 +12,9 @@ import pytest
 from sarameya import CommittedOffset
 from sarameya_handlers import ParquetTable
 from sarameya_handlers.landing.chain import Outcome
+from sarameya_handlers.landing.chain_start import Log, begin
 from sarameya_handlers.landing.errors import ChainError, RewoundTableError
 from sarameya_handlers.landing.links import Note
-from sarameya_handlers.landing.starting import Log, begin
 from sarameya_handlers.spark.tables.table import Table
 from tests.conformance.contenders import Contender, Place, each
 from tests.conformance.owners import KEY, ORIGIN, Owner

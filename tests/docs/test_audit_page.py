@@ -8,14 +8,14 @@ from typing import Any
 
 from sarameya import CommittedOffset
 from sarameya_handlers import ParquetTable
-from sarameya_handlers.audit.facts import ChainFacts, ClusterFacts, Count, Counts, Facts, GroupFacts, LogFacts
-from sarameya_handlers.audit.findings import SEVERITY
-from sarameya_handlers.audit.report import report_document, report_text
-from sarameya_handlers.audit.rewinding import Chains, plan_rewind, rewind_document, rewind_text
-from sarameya_handlers.audit.spans import spans_of
-from sarameya_handlers.audit.sweeping import Sweep, plan_sweep, sweep_document
-from sarameya_handlers.audit.verdict import judge
-from sarameya_handlers.landing.data_files import Unpublished
+from sarameya_handlers.audit.facts import ChainFacts, ClusterFacts, Count, Counts, Facts, GroupFacts, LogSpan
+from sarameya_handlers.audit.rewind_plan import Chains, plan_rewind, rewind_document, rewind_text
+from sarameya_handlers.audit.sweep_plan import Sweep, plan_sweep, sweep_document
+from sarameya_handlers.audit.verify.findings import SEVERITY
+from sarameya_handlers.audit.verify.report import report_document, report_text
+from sarameya_handlers.audit.verify.spans import spans_of
+from sarameya_handlers.audit.verify.verdict import judge
+from sarameya_handlers.landing.directory.data_files import Unpublished
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note
 from sarameya_handlers.spark.tables.table import Leftover
 from tests.docs.pages import blocks, page
@@ -52,7 +52,7 @@ def example() -> Facts:
         counts=Counts(counts),
         cluster=ClusterFacts(
             groups={"billing": GroupFacts(committed=commits)},
-            logs={ONE.topic_partition: LogFacts(start=0, end=950), TWO.topic_partition: LogFacts(start=0, end=870)},
+            logs={ONE.topic_partition: LogSpan(start=0, end=950), TWO.topic_partition: LogSpan(start=0, end=870)},
         ),
         now=0.0,
     )
@@ -67,7 +67,7 @@ def moves() -> Any:
     commit = CommittedOffset(900, Note.of(links[-1]).to_metadata())
     chains = Chains(now={ONE: links[-1]}, then={ONE: links[8]})
     groups = {"billing": GroupFacts(committed={ONE.topic_partition: commit})}
-    return plan_rewind(chains, groups, {ONE.topic_partition: LogFacts(start=0, end=950)})
+    return plan_rewind(chains, groups, {ONE.topic_partition: LogSpan(start=0, end=950)})
 
 
 def test_examples_are_what_is_printed() -> None:

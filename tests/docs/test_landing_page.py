@@ -12,9 +12,9 @@ import pytest
 
 from sarameya import CommittedOffset, Config
 from sarameya.service.app.app_file import SERVICE_KEYS
+from sarameya_handlers.landing.chain_start import Begin, Log, begin
 from sarameya_handlers.landing.errors import ChainError, ForgottenChainError
 from sarameya_handlers.landing.links import Link, Origin
-from sarameya_handlers.landing.starting import Begin, Log, begin
 from sarameya_handlers.spark.delta.checks import KEPT_BY_DEFAULT
 from sarameya_handlers.spark.delta.commit_rules import CommitRules
 from sarameya_handlers.spark.delta.history.growth import LONG_LOG, LONG_SINCE_CHECKPOINT
@@ -26,7 +26,7 @@ from sarameya_handlers.spark.tables.one_job import MAX_TOGETHER
 from sarameya_handlers.spark.tables.table import Phase
 from tests.conformance.contenders import CONTENDERS
 from tests.docs.pages import ROOT, inline, page
-from tests.handlers.landing.test_starting import HEAD, KEY, LOG, ORIGIN, noted
+from tests.handlers.landing.test_chain_start import HEAD, KEY, LOG, ORIGIN, noted
 from tests.model.test_landing_model import SCHEDULES
 
 PAGE = page("landing")

@@ -23,7 +23,7 @@ from sarameya.service.output.log_format import RESERVED, LogFormat
 from sarameya.service.process import problem_log, shutdown_check, signals
 from sarameya.service.web import connections
 from sarameya.telemetry import export_log
-from sarameya_handlers.landing import starting
+from sarameya_handlers.landing import chain_start as starting
 from sarameya_handlers.spark import error_sources
 from sarameya_handlers.spark.engines import keeper
 from sarameya_handlers.spark.engines.jvm import launch, start_failures

@@ -13,9 +13,9 @@ from trio.testing import MockClock
 import sarameya
 from sarameya import Config, Producer
 from sarameya.testing import memory_cluster, virtual_wall_clock
-from sarameya_handlers.landing.dead_letter_options import dead_letters
-from sarameya_handlers.landing.dead_letter_topic import PREFIX
-from sarameya_handlers.landing.dead_letters import DeadLetter
+from sarameya_handlers.landing.dead_letters.letters import DeadLetter
+from sarameya_handlers.landing.dead_letters.options import dead_letters
+from sarameya_handlers.landing.dead_letters.topic import PREFIX
 from sarameya_handlers.spark.poison.poison_search import Tolerance
 from tests.docs.pages import blocks, page
 from tests.handlers.landing.test_dead_letters import LINK, files, topic_letters

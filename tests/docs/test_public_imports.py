@@ -55,7 +55,7 @@ def test_imports_are_found() -> None:
     [
         "from sarameya.service import signals",
         "from sarameya.service.output.error_report import leaves",
-        "import sarameya.group.member",
+        "import sarameya.group.membership.member",
         "def f():\n    from sarameya_handlers.landing.links import ChainKey",
     ],
 )

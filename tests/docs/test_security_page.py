@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sarameya import ClaimError, Config, ErrorCode, Secret, Token, TopicAuthorizationError, TopicPartition
-from sarameya.net.tls import _REASONS, _VERIFY
+from sarameya.net.security.tls import _REASONS, _VERIFY
 from tests.docs.pages import blocks, page
 
 PAGE = page("security")

@@ -26,7 +26,7 @@ from sarameya import (
 )
 from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.embedded import EmbeddedCluster
-from sarameya.group.interceptors import Interceptors
+from sarameya.group.delivery.interceptors import Interceptors
 from sarameya.observe import Observers, OffsetReset
 from sarameya.protocol.fetch.byte_budget import ByteBudget
 from sarameya.protocol.fetch.fetch_cursor import FetchCursor, Records

@@ -27,7 +27,7 @@ from sarameya import (
     StreamHandler,
     TopicPartition,
 )
-from sarameya.group.interceptors import OnError
+from sarameya.group.delivery.interceptors import OnError
 from sarameya.observe import Committed, InterceptorFailed, InterceptorRecovered
 from tests.group.kit import (
     Recorder,

@@ -7,7 +7,7 @@ import pytest
 from sarameya import Config, CorruptRecordError, InterceptorError, MessageBatch
 from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.group.claim import Claim
-from sarameya.group.interceptors import Intercept
+from sarameya.group.delivery.interceptors import Intercept
 from sarameya.model import TopicPartition
 from sarameya.protocol.fetch.byte_budget import ByteBudget
 from sarameya.protocol.fetch.fetch_cursor import FetchCursor, Records

@@ -13,8 +13,8 @@ import trio
 
 from sarameya import Config, ConsumerGroup
 from sarameya.embedded import EmbeddedCluster
-from sarameya.group import loop_monitor
-from sarameya.group.loop_monitor import Blockage, LoopMonitor
+from sarameya.group.monitoring import loop_monitor
+from sarameya.group.monitoring.loop_monitor import Blockage, LoopMonitor
 from sarameya.observe import Event, LoopBlocked
 from tests.group.kit import Recorder
 

@@ -14,7 +14,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from sarameya import CommittedOffset, Config, ErrorCode, Generation, KafkaError, TopicPartition
-from sarameya.group.offset_manager import OffsetManager
+from sarameya.group.offsets.offset_manager import OffsetManager
 from sarameya.observe import CommitFailed, Observers
 from sarameya.protocol.backoff import Backoff
 from tests.steps import an_hour, counted

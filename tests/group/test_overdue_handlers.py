@@ -20,7 +20,7 @@ from sarameya import (
 from sarameya import TopicPartition as TP
 from sarameya.group import claim as claim_module
 from sarameya.group import stream as stream_module
-from sarameya.group import time_slices
+from sarameya.group.delivery import time_slices
 from sarameya.observe import HandlerOverdue, HandlerReturned
 from tests.group.kit import deadline, eventually, fill, orders, start_member
 

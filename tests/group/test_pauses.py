@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sarameya import Event, TopicPartition
-from sarameya.group.pauses import Paused, Pauses
+from sarameya.group.delivery.pauses import Paused, Pauses
 from sarameya.observe import PartitionsPaused, PartitionsResumed
 
 A, B, C = (TopicPartition("orders", number) for number in range(3))

@@ -20,7 +20,7 @@ from sarameya import (
     Session,
 )
 from sarameya import TopicPartition as TP
-from sarameya.group.read_timestamps import ReadTimestamps
+from sarameya.group.delivery.read_timestamps import ReadTimestamps
 from sarameya.meters import REBALANCE_REASONS
 from sarameya.protocol.membership.states import State
 from sarameya.protocol.versions import Api

@@ -22,11 +22,11 @@ from sarameya import CommittedOffset, Config, Session, StreamHandler
 from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.group import claim as claim_module
 from sarameya.group import stream as stream_module
-from sarameya.group import time_slices
 from sarameya.group.claim import Claim
+from sarameya.group.delivery import time_slices
+from sarameya.group.delivery.time_slices import HandlerTime, TimeSlice
 from sarameya.group.session_machine.partition_start import PartitionStarter
 from sarameya.group.stream import Stream
-from sarameya.group.time_slices import HandlerTime, TimeSlice
 from sarameya.model import Message, TopicPartition
 from sarameya.protocol.fetch.byte_budget import ByteBudget
 from sarameya.protocol.fetch.fetch_cursor import FetchCursor, Records

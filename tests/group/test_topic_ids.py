@@ -17,7 +17,7 @@ from sarameya import (
 )
 from sarameya.consumer.offset_lookup import OffsetLookup
 from sarameya.embedded import EmbeddedCluster
-from sarameya.group.logs import Logs
+from sarameya.group.offsets.logs import Logs
 from sarameya.group.runtime import Runtime, open_runtime
 from sarameya.observe import Observers
 from sarameya.protocol import versions

@@ -15,8 +15,8 @@ import pyarrow.dataset as ds
 
 from sarameya_handlers import ParquetTable
 from sarameya_handlers.landing.chain import Outcome
+from sarameya_handlers.landing.directory.manifests import Manifests
 from sarameya_handlers.landing.files import is_there
-from sarameya_handlers.landing.manifests import Manifests
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from tests.conformance.owners import KEY, Owner
 from tests.conformance.proof import chain_of

@@ -18,10 +18,10 @@ import trio
 
 from sarameya import Config, ConsumerGroup, GroupAdmin
 from sarameya_handlers import ParquetTable, SparkSink
-from sarameya_handlers.audit.arrow_counting import count_batches
-from sarameya_handlers.audit.counting import count_frame, why_uncountable
 from sarameya_handlers.audit.facts import BEYOND, FORGOTTEN, Span
-from sarameya_handlers.audit.spans import END
+from sarameya_handlers.audit.verify.arrow_counting import count_batches
+from sarameya_handlers.audit.verify.counting import count_frame, why_uncountable
+from sarameya_handlers.audit.verify.spans import END
 from sarameya_handlers.landing.errors import RewoundTableError
 from tests.conformance.engines import ThreadEngine
 from tests.handlers.audit.kit import Row, count_rows

@@ -22,14 +22,14 @@ import pytest
 from sarameya import CommittedOffset
 from sarameya.arrow import kafka_schema
 from sarameya_handlers.audit import is_proved, verify_table
-from sarameya_handlers.audit.facts import GroupFacts, LogFacts
-from sarameya_handlers.audit.findings import Code, Severity
-from sarameya_handlers.audit.rewind_command import read_chains
-from sarameya_handlers.audit.rewinding import plan_rewind
-from sarameya_handlers.audit.sweep_command import restate_heads
+from sarameya_handlers.audit.commands.rewind_command import read_chains
+from sarameya_handlers.audit.commands.sweep_command import restate_heads
+from sarameya_handlers.audit.facts import GroupFacts, LogSpan
+from sarameya_handlers.audit.rewind_plan import plan_rewind
+from sarameya_handlers.audit.verify.findings import Code, Severity
+from sarameya_handlers.landing.chain_start import Log, begin
 from sarameya_handlers.landing.errors import ChainError
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note
-from sarameya_handlers.landing.starting import Log, begin
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.named import table_named
 from sarameya_handlers.spark.tables.table import Landing, Table
@@ -178,7 +178,7 @@ def test_restored_table_lands_after_a_rewind(lake: Lake, order: str) -> None:
         key.topic_partition: CommittedOffset(head.to_offset, Note.of(head).to_metadata())
         for key, head in ((KEY, chain[-1]), (OTHER, other[-1]))
     }
-    logs = {key.topic_partition: LogFacts(start=LOG.start, end=LOG.end) for key in (KEY, OTHER)}
+    logs = {key.topic_partition: LogSpan(start=LOG.start, end=LOG.end) for key in (KEY, OTHER)}
     if order == "restored first":
         lake.restore(version)
         [head] = lake.table.heads(lake.spark, [KEY]).values()

@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from sarameya_handlers import ParquetTable, SparkSink, landed_files, read_landing
-from sarameya_handlers.landing.compacting import compact
+from sarameya_handlers.landing.directory.compaction import compact
 from sarameya_handlers.spark.tables.settings import temporary_settings
 from tests.handlers.kit import FakeSession, batch, claim_of
 from tests.handlers.spark.kit import consume_in

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.integration
 HANDLER = """
 from sarameya import CommittedOffset, ConsumerGroupHandler
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
-from sarameya_handlers.landing.starting import Log, begin
+from sarameya_handlers.landing.chain_start import Log, begin
 
 class Moved(ConsumerGroupHandler):
     "Does as the sink does where the group's offset was moved beyond the chain's end."

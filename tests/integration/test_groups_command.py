@@ -14,7 +14,7 @@ import trio
 from confluent_kafka import Consumer
 
 from sarameya import Config, ConsumerGroup, TopicPartition
-from sarameya.net.group_admin import GroupAdmin
+from sarameya.net.admin.group_admin import GroupAdmin
 from sarameya.net.log_offsets import LOG_END
 from tests.group.kit import Recorder, eventually
 from tests.integration.outcome import Outcome

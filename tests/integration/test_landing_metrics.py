@@ -17,7 +17,7 @@ from sarameya.service.monitor.local_members import LocalMembers
 from sarameya.service.web.server import serve_pages
 from sarameya.service.web.status_board import StatusBoard
 from sarameya_handlers import ParquetTable, SparkSink
-from sarameya_handlers.landing.dead_letter_files import FileDeadLetters
+from sarameya_handlers.landing.dead_letters.files import FileDeadLetters
 from sarameya_handlers.landing.links import ChainKey
 from tests.group.kit import budget_of
 from tests.integration.browser.chromium import Browser

@@ -17,7 +17,7 @@ import trio
 
 from sarameya import Config, ConsumerGroup, Message, TimestampType, TopicPartition
 from sarameya.embedded import EmbeddedCluster
-from sarameya.net.group_admin import GroupAdmin
+from sarameya.net.admin.group_admin import GroupAdmin
 from sarameya.net.log_offsets import LOG_END
 from sarameya.protocol.cluster.offsets_partition import OFFSETS_TOPIC, partition_for
 from tests.group.kit import Recorder

@@ -14,8 +14,8 @@ import pytest
 
 from sarameya import MessageBatch
 from sarameya_handlers import DeltaTable, IcebergTable, LandingError, Layout, ParquetTable, SparkSink, read_landing
-from sarameya_handlers.landing.compacting import compact
-from sarameya_handlers.landing.dead_letter_files import FileDeadLetters
+from sarameya_handlers.landing.dead_letters.files import FileDeadLetters
+from sarameya_handlers.landing.directory.compaction import compact
 from sarameya_handlers.spark.poison.poison_search import PoisonError
 from sarameya_handlers.spark.tables.settings import temporary_settings
 from tests.handlers.kit import FakeClaim, FakeSession, message

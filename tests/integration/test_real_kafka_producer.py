@@ -22,8 +22,8 @@ from sarameya import (
     UnknownTopicError,
 )
 from sarameya.error_codes import ErrorCode
-from sarameya_handlers.landing.dead_letter_topic import TopicDeadLetters
-from sarameya_handlers.landing.dead_letters import DeadLetter, DeadLetterError
+from sarameya_handlers.landing.dead_letters.letters import DeadLetter, DeadLetterError
+from sarameya_handlers.landing.dead_letters.topic import TopicDeadLetters
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
 from tests.group.kit import Through
 from tests.integration.real_kafka import RealKafka

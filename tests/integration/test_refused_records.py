@@ -11,7 +11,7 @@ import pytest
 
 from sarameya import MessageBatch
 from sarameya_handlers import DeltaTable, IcebergTable, LandingError, SparkSink
-from sarameya_handlers.landing.dead_letter_files import FileDeadLetters
+from sarameya_handlers.landing.dead_letters.files import FileDeadLetters
 from tests.handlers.kit import FakeClaim, FakeSession, message
 from tests.handlers.spark.kit import consume_in
 from tests.integration.lake_stage import either

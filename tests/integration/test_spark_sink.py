@@ -20,7 +20,7 @@ from sarameya import Config, ConsumerGroup, MessageBatch
 from sarameya.arrow import kafka_schema
 from sarameya.embedded import EmbeddedCluster
 from sarameya_handlers import LandingError, Layout, ParquetTable, SparkSink, read_landing
-from sarameya_handlers.landing.compacting import compact
+from sarameya_handlers.landing.directory.compaction import compact
 from sarameya_handlers.spark.shaping.partitions import with_event_date
 from tests.handlers.kit import FakeClaim, FakeSession, batch, claim_of, message
 from tests.handlers.spark.kit import consume_in

@@ -24,11 +24,11 @@ from sarameya.protocol.membership.messages import (
     AssignmentFailed,
     AssignmentMade,
     Command,
-    CoordinatorFound,
     Event,
     Fail,
     FindCoordinator,
     FindFailed,
+    FindSucceeded,
     JoinAnswered,
     JoinWanted,
     LeaveWanted,
@@ -262,7 +262,7 @@ class Client:
             if answer.code:
                 self._finish(FindFailed(token, answer.code, ErrorCode.describe(answer.code)))
             else:
-                self._finish(CoordinatorFound(token, answer.node_id))
+                self._finish(FindSucceeded(token, answer.node_id))
 
         def failed(cause: str) -> None:
             self._finish(FindFailed(token, 0, cause))

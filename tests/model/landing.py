@@ -14,10 +14,10 @@ from itertools import count
 import attrs
 
 from sarameya import CommittedOffset
-from sarameya_handlers.landing.chain import Chain, Outcome, State
+from sarameya_handlers.landing.chain import AttemptState, Chain, Outcome
+from sarameya_handlers.landing.chain_start import Begin, Log, begin
 from sarameya_handlers.landing.errors import ChainError, ForeignChainError, ForgottenChainError, MovedCommitError
 from sarameya_handlers.landing.links import UNKNOWN_BEGIN, ChainKey, Kind, Link, Note, Origin, check_chain
-from sarameya_handlers.landing.starting import Begin, Log, begin
 from tests.model.landing_tables import RETENTION, Commit, Table
 
 ORIGIN = Origin(group="billing", topic_id="0" * 31 + "1")
@@ -89,7 +89,7 @@ class Claim:
 
     def propose(self, records: int) -> None:
         """Try to land the first so many of what is buffered, or all."""
-        if self.chain.state is not State.READY or not self.buffer:
+        if self.chain.state is not AttemptState.READY or not self.buffer:
             return
         rows = tuple(self.buffer[: max(records, 1)])
         is_all = len(rows) == len(self.buffer)
@@ -98,14 +98,14 @@ class Claim:
     def stay(self) -> None:
         """Restate the head, since nothing has come for a while and the table may forget the end of the chain."""
         head = self.chain.head
-        if head is None or self.buffer or self.chain.state is not State.READY or not self.world.restates:
+        if head is None or self.buffer or self.chain.state is not AttemptState.READY or not self.world.restates:
             return
         if self.world.now - head.tried_at > RESTATE_AFTER:
             self._try(head.to_offset, (), Kind.RESTATED)
 
     def settle(self) -> None:
         """Settle the last attempt. End the member if the table no longer shows the outcome."""
-        if self.chain.state is not State.TRYING:
+        if self.chain.state is not AttemptState.TRYING:
             return
         since = self.chain.head.number if self.chain.head else 1
         try:
@@ -212,7 +212,7 @@ def by_adopting(claim: Claim, found: list[Link]) -> Outcome:
     """The bug of taking any first link of the chain for one's own group's, and for one that begins where one has."""
     chain = claim.chain
     if chain.head is None and found and found[0].attempt not in chain._tried:
-        chain.head, chain._tried, chain.state = found[-1], {}, State.READY
+        chain.head, chain._tried, chain.state = found[-1], {}, AttemptState.READY
         return Outcome.LOST
     return chain.settle(found).outcome
 

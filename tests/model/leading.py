@@ -13,7 +13,7 @@ from sarameya.protocol.rebalance import decode_assignment, decode_subscription, 
 
 
 class Leading:
-    """A stand-in for `group/leader.py`."""
+    """A stand-in for `group/membership/leader.py`."""
 
     def __init__(self, assignors: Sequence[Assignor], layouts: Callable[[], Mapping[str, TopicLayout]]) -> None:
         self.supervises_only = False

@@ -1,4 +1,4 @@
-"""A client's positions and commits: what `group/offset_manager.py` is to a member, without tasks."""
+"""A client's positions and commits: what `group/offsets/offset_manager.py` is to a member, without tasks."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, Phase, find, given, note, settings
 from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 
-from sarameya_handlers.landing.chain import Outcome, State
+from sarameya_handlers.landing.chain import AttemptState, Outcome
 from sarameya_handlers.landing.errors import ChainError, ForeignChainError, ForgottenChainError, RewoundTableError
 from sarameya_handlers.landing.links import ChainKey, Link, Note, Origin, check_chain
 from tests.model.landing import (
@@ -72,7 +72,7 @@ def _land(claim: Claim, how: int) -> None:
     claim.propose(how)
     world = claim.world
     for place, write in enumerate(world.pending):
-        if write.claim is claim and claim.chain.state is State.TRYING:
+        if write.claim is claim and claim.chain.state is AttemptState.TRYING:
             world.arrive(place, goes_through=True, is_answered=True)
             break
     claim.settle()

@@ -15,7 +15,7 @@ from sarameya.embedded import EmbeddedCluster
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import GroupAuthorizationError, KafkaError, ProtocolError, RetriesExhaustedError
 from sarameya.model import CommittedOffset, TopicPartition
-from sarameya.net.group_admin import GroupAdmin
+from sarameya.net.admin.group_admin import GroupAdmin
 from sarameya.observe import Retrying
 from sarameya.protocol.cluster.described_groups import DEAD, EMPTY, STABLE
 from sarameya.protocol.versions import Api

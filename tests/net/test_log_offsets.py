@@ -13,7 +13,7 @@ from sarameya.embedded import EmbeddedCluster
 from sarameya.embedded.apis import Call
 from sarameya.error_codes import ErrorCode
 from sarameya.model import TopicPartition
-from sarameya.net.group_admin import GroupAdmin
+from sarameya.net.admin.group_admin import GroupAdmin
 from sarameya.net.log_offsets import LOG_END, LOG_START, NO_SUCH_OFFSET, LogOffsets
 from sarameya.observe import Retrying
 from sarameya.protocol.versions import Api

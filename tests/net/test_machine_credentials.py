@@ -18,7 +18,7 @@ from botocore.credentials import Credentials
 from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 
 from sarameya import AuthenticationError, Config, ConfigError, TokenError, install_command
-from sarameya.net.authentication import authenticator_of
+from sarameya.net.security.authentication import authenticator_of
 from sarameya.protocol.sasl.exchange import Exchange
 
 HOST, REGION = "b-1.orders.kafka.eu-north-1.amazonaws.com", "eu-north-1"

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key as
 from sarameya import Config, ConfigError, ConnectionLostError, ConsumerGroup, Event, SarameyaError, TlsError
 from sarameya.embedded import EmbeddedCluster
 from sarameya.net.broker_pool import BrokerPool, Purpose, open_broker_pool
-from sarameya.net.tls import make_context
+from sarameya.net.security.tls import make_context
 from sarameya.observe import TlsFilesRefused, TlsFilesRenewed
 from tests.group.kit import Recorder, deadline
 
@@ -127,7 +127,7 @@ async def test_certificate_that_has_expired(authority: trustme.CA, ca_file: str)
 
 @pytest.mark.parametrize("code", [2, 18, 19, 20, 21])
 def test_certificate_whose_signer_is_not_there(code: int) -> None:
-    from sarameya.net.tls import tls_error
+    from sarameya.net.security.tls import tls_error
 
     error = ssl.SSLCertVerificationError()
     error.verify_code, error.verify_message = code, "OpenSSL's"

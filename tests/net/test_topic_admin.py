@@ -22,7 +22,7 @@ from sarameya.errors import (
     UnknownTopicError,
 )
 from sarameya.model import TopicPartition
-from sarameya.net.topic_admin import TopicAdmin
+from sarameya.net.admin.topic_admin import TopicAdmin
 from sarameya.observe import Retrying
 from sarameya.protocol.cluster.described_topics import DescribedPartition
 from sarameya.protocol.versions import Api

@@ -25,11 +25,11 @@ from sarameya.protocol.membership.messages import (
     AssignmentMade,
     Command,
     CommitRefused,
-    CoordinatorFound,
     CoordinatorLost,
     Fail,
     FindCoordinator,
     FindFailed,
+    FindSucceeded,
     ForgetCoordinator,
     GroupMember,
     HeartbeatAnswered,
@@ -94,7 +94,7 @@ class Driver:
 
     def joining(self) -> SendJoin:
         self.receive(JoinWanted())
-        self.receive(CoordinatorFound(self.get(FindCoordinator).token, 7))
+        self.receive(FindSucceeded(self.get(FindCoordinator).token, 7))
         return self.get(SendJoin)
 
     def joined(self, *, leads: bool = False, generation: int = 5) -> None:
@@ -292,8 +292,8 @@ def test_second_answer_about_the_coordinator_is_ignored() -> None:
     driver = Driver()
     driver.receive(JoinWanted())
     token = driver.get(FindCoordinator).token
-    driver.receive(CoordinatorFound(token, 7))
-    driver.receive(CoordinatorFound(token, 8))
+    driver.receive(FindSucceeded(token, 7))
+    driver.receive(FindSucceeded(token, 8))
     assert driver.machine.coordinator == 7
 
 
@@ -303,7 +303,7 @@ def test_moved_coordinator_is_found_and_the_join_resent(code: ErrorCode) -> None
     join = driver.joining()
     driver.receive(JoinAnswered(join.token, code))
     assert driver.get(ForgetCoordinator).node_id == 7
-    driver.receive(CoordinatorFound(driver.get(FindCoordinator).token, 8))
+    driver.receive(FindSucceeded(driver.get(FindCoordinator).token, 8))
     assert "SendJoin" not in kinds(driver.commands)
     assert driver.machine.next_deadline() == pytest.approx(driver.now + BACKOFF)
     driver.wait(BACKOFF)
@@ -314,7 +314,7 @@ def test_lost_connection_during_sync_resends_the_sync() -> None:
     driver = Driver()
     driver.joined()
     driver.receive(RequestFailed(driver.get(SendSync).token, "connection reset"))
-    driver.receive(CoordinatorFound(driver.get(FindCoordinator).token, 7))
+    driver.receive(FindSucceeded(driver.get(FindCoordinator).token, 7))
     driver.wait(BACKOFF)
     assert driver.get(SendSync).generation.id == 5
 
@@ -325,7 +325,7 @@ def test_lost_connection_during_heartbeat_keeps_the_session() -> None:
     driver.wait(3.0)
     driver.receive(RequestFailed(driver.get(SendHeartbeat).token, "no answer"))
     assert "PrepareRebalance" not in kinds(driver.commands)
-    driver.receive(CoordinatorFound(driver.get(FindCoordinator).token, 9))
+    driver.receive(FindSucceeded(driver.get(FindCoordinator).token, 9))
     driver.wait(BACKOFF)
     assert driver.get(SendHeartbeat)
     assert driver.machine.state is State.STABLE

@@ -7,9 +7,9 @@ import pytest
 from sarameya.error_codes import ErrorCode
 from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.membership.messages import (
-    CoordinatorFound,
     CoordinatorLost,
     FindCoordinator,
+    FindSucceeded,
     ForgetCoordinator,
     HeartbeatAnswered,
     JoinAnswered,
@@ -41,7 +41,7 @@ def wait_in_vain(driver: Driver, kind: type[SendJoin | SendSync]) -> None:
 
 
 def find(driver: Driver) -> None:
-    driver.receive(CoordinatorFound(driver.get(FindCoordinator).token, 7))
+    driver.receive(FindSucceeded(driver.get(FindCoordinator).token, 7))
 
 
 def answer_heartbeat(driver: Driver) -> None:
@@ -175,5 +175,5 @@ def test_join_uses_the_coordinator_that_a_leave_looks_up() -> None:
     driver.receive(LeaveWanted("unsubscribed"))
     token = driver.get(FindCoordinator).token
     assert "FindCoordinator" not in kinds(driver.receive(JoinWanted("subscribed again"))), "it is on its way"
-    driver.receive(CoordinatorFound(token, 8))
+    driver.receive(FindSucceeded(token, 8))
     assert driver.get(SendJoin).member_id == "me"

@@ -1,11 +1,14 @@
 """The commands on tables: `sarameya verify`, `sarameya sweep`, `sarameya rewind` and `sarameya compact`.
 
-gathering.py  reads the table             cluster.py   reads committed offsets and logs
-facts.py      what was read (pure)        spans.py     offset ranges whose rows are counted together
-counting.py   rows by span, with Spark    arrow_counting.py  the same without Spark
-verdict*.py   facts to findings (pure)    findings.py  codes and severities
-report.py     text and JSON (pure)        *_command.py the command lines
-rewinding.py, sweeping.py                 plans of rewind and sweep (pure)
+commands/         the command lines
+verify/           facts of a table, the verdict on them, and the report
+facts.py          facts about a table and its cluster (pure)
+cluster.py        reads committed offsets and logs
+sweep_plan.py     the files that a sweep removes (pure)
+rewind_plan.py    the offsets that a rewind commits (pure)
+driver_check.py   whether a command may commit with its own Spark driver
+spark_thread.py   runs blocking calls in a thread
+wording.py        numbers in sentences (pure)
 """
 
 from __future__ import annotations
@@ -13,9 +16,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, cast
 
-from sarameya_handlers.audit.findings import Code, Finding, Severity
-from sarameya_handlers.audit.gathering import Audit, read_heads, table_facts
-from sarameya_handlers.audit.verdict import is_proved, judge
+from sarameya_handlers.audit.verify.fact_collection import Audit, read_heads, table_facts
+from sarameya_handlers.audit.verify.findings import Code, Finding, Severity
+from sarameya_handlers.audit.verify.verdict import is_proved, judge
 from sarameya_handlers.spark.tables.table import Table
 
 if TYPE_CHECKING:

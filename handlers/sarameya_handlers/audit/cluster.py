@@ -19,7 +19,7 @@ from sarameya import (
     TopicPartition,
 )
 from sarameya.service import Cluster, log_asking
-from sarameya_handlers.audit.facts import GroupFacts, LogFacts
+from sarameya_handlers.audit.facts import GroupFacts, LogSpan
 from sarameya_handlers.landing.links import UNKNOWN_EPOCH, Link
 
 
@@ -46,7 +46,7 @@ async def ask_groups(place: Cluster, groups: Iterable[str]) -> dict[str, GroupFa
         return {group: GroupFacts(problem=str(error)) for group in wanted}
 
 
-async def ask_logs(place: Cluster, heads: Iterable[Link]) -> dict[TopicPartition, LogFacts]:
+async def ask_logs(place: Cluster, heads: Iterable[Link]) -> dict[TopicPartition, LogSpan]:
     """Return the logs of these heads' partitions.
 
     Raises:
@@ -59,7 +59,7 @@ async def ask_logs(place: Cluster, heads: Iterable[Link]) -> dict[TopicPartition
     except ConfigError:
         raise
     except SarameyaError as error:
-        return {head.key.topic_partition: LogFacts(problem=str(error)) for head in known}
+        return {head.key.topic_partition: LogSpan(problem=str(error)) for head in known}
 
 
 async def group_facts(admin: GroupAdmin, group: str) -> GroupFacts:
@@ -72,7 +72,7 @@ async def group_facts(admin: GroupAdmin, group: str) -> GroupFacts:
 
 async def log_facts(
     admin: GroupAdmin, heads: Iterable[Link], others: Iterable[TopicPartition] = ()
-) -> dict[TopicPartition, LogFacts]:
+) -> dict[TopicPartition, LogSpan]:
     """Return the logs of these heads' partitions, and of others.
 
     Raises:
@@ -90,7 +90,7 @@ async def log_facts(
     ends = await admin.log_offsets(existing, LOG_END)
     epoch_ends = await admin.epoch_ends(epochs)
     return {
-        partition: LogFacts(
+        partition: LogSpan(
             start=starts.found.get(partition),
             end=ends.found.get(partition),
             epoch_end=epoch_ends.get(partition),

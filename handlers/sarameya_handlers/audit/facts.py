@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from sarameya import CommittedOffset, TopicPartition
-from sarameya_handlers.landing.data_files import Unpublished
+from sarameya_handlers.landing.directory.data_files import Unpublished
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.tables.table import Leftover
 
@@ -95,7 +95,7 @@ class Counts:
 
 
 @attrs.frozen(slots=True, kw_only=True)
-class LogFacts:
+class LogSpan:
     """A partition's log. Unknown values are None or empty; `problem` says why start and end are unknown."""
 
     start: int | None = None
@@ -122,7 +122,7 @@ class ClusterFacts:
     """
 
     groups: Mapping[str, GroupFacts] = attrs.field(factory=dict)
-    logs: Mapping[TopicPartition, LogFacts] = attrs.field(factory=dict)
+    logs: Mapping[TopicPartition, LogSpan] = attrs.field(factory=dict)
 
 
 @attrs.frozen(slots=True, kw_only=True)

@@ -15,12 +15,12 @@ from enum import Enum, auto
 
 import attrs
 
+from sarameya_handlers.landing.chain_start import check_lost_start
 from sarameya_handlers.landing.errors import BrokenChainError, RewoundTableError
 from sarameya_handlers.landing.links import UNKNOWN_EPOCH, ChainKey, Kind, Link, Origin, check_chain
-from sarameya_handlers.landing.starting import check_lost_start
 
 
-class State(Enum):
+class AttemptState(Enum):
     """State of an owner's attempts."""
 
     READY = auto()
@@ -60,7 +60,7 @@ class Chain:
     key: ChainKey
     origin: Origin
     head: Link | None = None
-    state: State = State.READY
+    state: AttemptState = AttemptState.READY
     _tried: dict[str, Link] = attrs.field(factory=dict)
     """Attempts at the next link that may still succeed, by attempt id."""
 
@@ -95,7 +95,7 @@ class Chain:
             reason: Reason of a gap.
             tried_at: Wall clock in milliseconds since 1970.
         """
-        assert self.state is State.READY, "one attempt at a time, and each is settled"
+        assert self.state is AttemptState.READY, "one attempt at a time, and each is settled"
         assert attempt not in self._tried, "an attempt is unique"
         link = Link(
             key=self.key,
@@ -112,7 +112,7 @@ class Chain:
             tried_at=tried_at,
         )
         self._tried[attempt] = link
-        self.state = State.TRYING
+        self.state = AttemptState.TRYING
         return link
 
     def settle(self, found: Sequence[Link]) -> Settled:
@@ -139,7 +139,7 @@ class Chain:
                 )
             found = found[1:]
         if not found:
-            self.state = State.READY
+            self.state = AttemptState.READY
             return Settled(Outcome.ABSENT, None)
         if found[0].number != self.next_number:
             raise BrokenChainError(f"link {self.next_number} is missing in the table: the first one is {found[0]}")
@@ -148,7 +148,7 @@ class Chain:
             check_lost_start(found, self.origin, min(link.from_offset for link in self._tried.values()))
         self.head = found[-1]
         self._tried = {}
-        self.state = State.READY
+        self.state = AttemptState.READY
         return Settled(Outcome.LOST if ours is None else Outcome.LANDED, found[0])
 
     def _begun(self, from_offset: int) -> Origin:

@@ -26,11 +26,11 @@ from sarameya.config import Config
 from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.consumer.stopwatch import Stopwatch
 from sarameya.errors import InterceptorError
-from sarameya.group.interceptors import Intercept
-from sarameya.group.present_batch import PresentBatch
-from sarameya.group.read_timestamps import ReadTimestamps
-from sarameya.group.report import Report
-from sarameya.group.time_slices import HandlerTime, TimeSlice
+from sarameya.group.delivery.interceptors import Intercept
+from sarameya.group.delivery.present_batch import PresentBatch
+from sarameya.group.delivery.read_timestamps import ReadTimestamps
+from sarameya.group.delivery.report import Report
+from sarameya.group.delivery.time_slices import HandlerTime, TimeSlice
 from sarameya.message_batch import MessageBatch
 from sarameya.model import Message, TopicPartition
 from sarameya.observe import ClaimEnded

@@ -25,13 +25,13 @@ import attrs
 import trio
 
 from sarameya.config import Config
+from sarameya.group.delivery.interceptors import ConsumerInterceptor, check_interceptors
+from sarameya.group.delivery.pauses import Pauses, Pausing
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.handler_methods import check_handler
-from sarameya.group.interceptors import ConsumerInterceptor, check_interceptors
-from sarameya.group.leader import RunSync, run_in_thread
-from sarameya.group.loop_monitor import Blockage, LoopMonitor
-from sarameya.group.member import Member
-from sarameya.group.pauses import Pauses, Pausing
+from sarameya.group.membership.leader import RunSync, run_in_thread
+from sarameya.group.membership.member import Member
+from sarameya.group.monitoring.loop_monitor import Blockage, LoopMonitor
 from sarameya.group.runtime import Runtime, open_runtime
 from sarameya.group.session_machine.messages import CloseWanted
 from sarameya.group.sessions import Sessions

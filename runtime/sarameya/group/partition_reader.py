@@ -17,11 +17,11 @@ from sarameya.consumer.resets import Move, OnReset, Resets
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import RequestTimeoutError, SarameyaError, UnknownTopicError
 from sarameya.group.claim import Claim
-from sarameya.group.coordinator_finder import CoordinatorFinder
-from sarameya.group.offset_manager import OffsetManager
-from sarameya.group.pauses import Pauses
+from sarameya.group.delivery.pauses import Pauses
+from sarameya.group.membership.coordinator_finder import CoordinatorFinder
+from sarameya.group.offsets.offset_manager import OffsetManager
+from sarameya.group.offsets.start_offset import Start, StartOffset, check_policies
 from sarameya.group.runtime import Runtime
-from sarameya.group.start_offset import Start, StartOffset, check_policies
 from sarameya.model import CommittedOffset, TopicPartition
 from sarameya.net.open_calls import OpenCalls
 from sarameya.observe import ClaimStarted

@@ -19,12 +19,12 @@ import attrs
 import trio
 
 from sarameya.config import Config
-from sarameya.group.interceptors import ConsumerInterceptor, Interceptors
-from sarameya.group.time_slices import HandlerTime
+from sarameya.group.delivery.interceptors import ConsumerInterceptor, Interceptors
+from sarameya.group.delivery.time_slices import HandlerTime
 from sarameya.net.broker_pool import BrokerPool, open_broker_pool
 from sarameya.net.connection import Answered, nobody_asks
 from sarameya.net.metadata_refresher import MetadataRefresher
-from sarameya.net.tls import secured
+from sarameya.net.security.tls import secured
 from sarameya.net.transport import TcpTransport, Transport
 from sarameya.observe import Observer
 from sarameya.protocol.backoff import Backoff

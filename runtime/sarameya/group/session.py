@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from sarameya.group.marks import Marks
-from sarameya.group.offset_manager import OffsetManager
-from sarameya.group.pauses import Pauses, Pausing
+from sarameya.group.delivery.pauses import Pauses, Pausing
+from sarameya.group.offsets.marks import Marks
+from sarameya.group.offsets.offset_manager import OffsetManager
 from sarameya.model import Assignment, Generation, GroupMetadata, LogRange, TopicPartition
 from sarameya.observe import Event, Observer
 

@@ -10,9 +10,9 @@ from contextlib import suppress
 
 import trio
 
+from sarameya.group.delivery.pauses import Pauses
 from sarameya.group.handler import ConsumerGroupHandler
-from sarameya.group.member import Member
-from sarameya.group.pauses import Pauses
+from sarameya.group.membership.member import Member
 from sarameya.group.runtime import Runtime
 from sarameya.group.session_machine.messages import (
     CloseWanted,

@@ -19,13 +19,13 @@ import trio
 from sarameya.config import Config
 from sarameya.errors import ConfigError
 from sarameya.group.claim import Claim
-from sarameya.group.interceptors import ConsumerInterceptor, check_interceptors
-from sarameya.group.marks import Marks
-from sarameya.group.offset_manager import OffsetManager
+from sarameya.group.delivery.interceptors import ConsumerInterceptor, check_interceptors
+from sarameya.group.delivery.pauses import Pauses, Pausing
+from sarameya.group.offsets.marks import Marks
+from sarameya.group.offsets.offset_manager import OffsetManager
+from sarameya.group.offsets.start_offset import StartOffset, parse_start
 from sarameya.group.partition_reader import CLOSED, PartitionReader
-from sarameya.group.pauses import Pauses, Pausing
 from sarameya.group.runtime import Runtime, open_runtime
-from sarameya.group.start_offset import StartOffset, parse_start
 from sarameya.model import CommittedOffset, TopicPartition, is_offset
 from sarameya.net.bootstrap import parse_bootstrap
 from sarameya.net.transport import Transport

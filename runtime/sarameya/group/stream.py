@@ -17,7 +17,7 @@ from types import MappingProxyType
 import trio
 
 from sarameya.group.claim import Claim
-from sarameya.group.time_slices import HandlerTime, TimeSlice
+from sarameya.group.delivery.time_slices import HandlerTime, TimeSlice
 from sarameya.message_batch import MessageBatch
 from sarameya.model import Message, TopicPartition
 

@@ -31,11 +31,11 @@ from sarameya.errors import (
 from sarameya.net.bootstrap import parse_bootstrap
 from sarameya.net.broker_rotation import BrokerRotation, seconds_each
 from sarameya.net.connection import Answered, Connection, nobody_asks
-from sarameya.net.refusals import Refusals
-from sarameya.net.sasl_session import sasl_of
-from sarameya.net.tls import secured
+from sarameya.net.security.refusals import Refusals
+from sarameya.net.security.sasl_session import sasl_of
+from sarameya.net.security.tls import secured
+from sarameya.net.security.weak_security import weaknesses
 from sarameya.net.transport import TcpTransport, Transport, why_not_connected
-from sarameya.net.weak_security import weaknesses
 from sarameya.observe import ConnectionLost, Observer
 from sarameya.protocol.cluster.metadata import Broker
 

@@ -35,8 +35,8 @@ from sarameya.errors import (
     ResponseTooLargeError,
     SarameyaError,
 )
-from sarameya.net.sasl_session import Sasl, SaslSession
-from sarameya.net.tls import tls_error
+from sarameya.net.security.sasl_session import Sasl, SaslSession
+from sarameya.net.security.tls import tls_error
 from sarameya.net.transport import receiver, sender_now
 from sarameya.protocol.versions import CLIENT_VERSIONS, Api, VersionRange, broker_versions, negotiate
 from sarameya.protocol.wire.client_wire import ClientWire

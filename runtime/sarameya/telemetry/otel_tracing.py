@@ -16,7 +16,7 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from sarameya._version import __version__
-from sarameya.group.interceptors import ConsumerInterceptor
+from sarameya.group.delivery.interceptors import ConsumerInterceptor
 from sarameya.message_batch import MessageBatch, MessageColumns
 from sarameya.model import Generation, Headers, Message, TopicPartition
 from sarameya.observe import (

@@ -21,14 +21,14 @@ from sarameya.consumer.resets import Resets
 from sarameya.embedded.log.partition_log import PartitionLog
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import SarameyaError
+from sarameya.group.delivery.interceptors import ConsumerInterceptor, Interceptors, check_interceptors
+from sarameya.group.delivery.pauses import Pauses
+from sarameya.group.delivery.time_slices import HandlerTime
 from sarameya.group.handler import ConsumerGroupHandler, StreamHandler
-from sarameya.group.interceptors import ConsumerInterceptor, Interceptors, check_interceptors
-from sarameya.group.offset_manager import OffsetManager
-from sarameya.group.pauses import Pauses
+from sarameya.group.offsets.offset_manager import OffsetManager
 from sarameya.group.session_machine.messages import NewAssignment, SessionOutcome
 from sarameya.group.session_machine.runner import SessionRunner
 from sarameya.group.source import Source
-from sarameya.group.time_slices import HandlerTime
 from sarameya.model import CommittedOffset, Generation, Headers, TopicPartition
 from sarameya.observe import ClaimStarted, Event, Observer, Observers
 from sarameya.protocol.backoff import Backoff

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from bench.landing_day.looking import SINK, looking
+from sarameya_handlers.landing.directory.manifests import Manifest, Manifests
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
-from sarameya_handlers.landing.manifests import Manifest, Manifests
 from sarameya_handlers.spark.delta.history.commits import CommitMark
 
 

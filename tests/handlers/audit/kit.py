@@ -18,11 +18,11 @@ from sarameya_handlers.audit.facts import (
     Counts,
     Facts,
     GroupFacts,
-    LogFacts,
+    LogSpan,
     Span,
     Stray,
 )
-from sarameya_handlers.audit.spans import spans_of
+from sarameya_handlers.audit.verify.spans import spans_of
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note, Origin
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing
@@ -40,7 +40,7 @@ class World:
     chains: tuple[tuple[Link, ...], ...]
     rows: tuple[Row, ...]
     committed: dict[TopicPartition, CommittedOffset]
-    logs: dict[TopicPartition, LogFacts]
+    logs: dict[TopicPartition, LogSpan]
     forgets: bool = False
 
     def facts(self) -> Facts:
@@ -121,7 +121,7 @@ def worlds(draw: st.DrawFn) -> World:
     found: list[tuple[Link, ...]] = []
     rows: list[Row] = []
     committed: dict[TopicPartition, CommittedOffset] = {}
-    logs: dict[TopicPartition, LogFacts] = {}
+    logs: dict[TopicPartition, LogSpan] = {}
     for topic, partition in sorted(partitions):
         key = ChainKey("warehouse", topic, partition)
         first = draw(st.integers(2, 9)) if forgets and draw(st.booleans()) else 1
@@ -143,7 +143,7 @@ def worlds(draw: st.DrawFn) -> World:
                 committed[where] = CommittedOffset(noted.to_offset + tail, Note.of(noted).to_metadata())
         start = draw(st.integers(0, head.to_offset))
         end = draw(st.integers(max(head.to_offset, getattr(committed.get(where), "offset", 0)), head.to_offset + 30))
-        logs[where] = LogFacts(start=start, end=end, topic_id=head.origin.topic_id)
+        logs[where] = LogSpan(start=start, end=end, topic_id=head.origin.topic_id)
     return World(tuple(found), tuple(rows), committed, logs, forgets)
 
 

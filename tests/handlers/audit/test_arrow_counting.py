@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sarameya_handlers.audit.arrow_counting import count_batches
 from sarameya_handlers.audit.facts import BEYOND, Count, Counts, Span
-from sarameya_handlers.audit.spans import END, spans_of
+from sarameya_handlers.audit.verify.arrow_counting import count_batches
+from sarameya_handlers.audit.verify.spans import END, spans_of
 from tests.handlers.audit.kit import Row, World, count_rows, worlds
 
 SPANS = (Span("orders", 0, 5, 9, "warehouse", 1), Span("orders", 0, 9, END, "warehouse", BEYOND))

@@ -3,9 +3,9 @@ from __future__ import annotations
 import attrs
 
 from sarameya_handlers.audit.facts import ChainFacts, Facts
-from sarameya_handlers.audit.findings import Code, Finding
-from sarameya_handlers.audit.report import finding_line, report_document, report_text
-from sarameya_handlers.audit.verdict import judge
+from sarameya_handlers.audit.verify.findings import Code, Finding
+from sarameya_handlers.audit.verify.report import finding_line, report_document, report_text
+from sarameya_handlers.audit.verify.verdict import judge
 from sarameya_handlers.landing.links import ChainKey, Kind
 from sarameya_handlers.spark.tables.table import Leftover
 from tests.handlers.audit.fake_table import links_of

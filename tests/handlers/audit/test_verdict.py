@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from sarameya import CommittedOffset
-from sarameya_handlers.audit.facts import ChainFacts, ClusterFacts, Facts, GroupFacts, LogFacts
-from sarameya_handlers.audit.findings import SEVERITY, Code, Severity
-from sarameya_handlers.audit.verdict import is_proved, judge
+from sarameya_handlers.audit.facts import ChainFacts, ClusterFacts, Facts, GroupFacts, LogSpan
+from sarameya_handlers.audit.verify.findings import SEVERITY, Code, Severity
+from sarameya_handlers.audit.verify.verdict import is_proved, judge
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note, Origin
 from sarameya_handlers.spark.tables.table import Leftover
 from tests.handlers.audit.kit import NOW, World, worlds
@@ -318,7 +318,7 @@ SOUND = World(
     chains=((FIRST, SECOND),),
     rows=tuple(("orders", 3, offset) for offset in range(5, 12)),
     committed={KEY.topic_partition: CommittedOffset(12, Note.of(SECOND).to_metadata())},
-    logs={KEY.topic_partition: LogFacts(start=0, end=12)},
+    logs={KEY.topic_partition: LogSpan(start=0, end=12)},
 ).facts()
 
 
@@ -397,7 +397,7 @@ def test_offsets_of_overlapping_sinks_are_not_counted() -> None:
         chains=((FIRST, SECOND), (after,)),
         rows=tuple(("orders", 3, offset) for offset in range(5, 14)),
         committed={},
-        logs={KEY.topic_partition: LogFacts(start=0, end=14)},
+        logs={KEY.topic_partition: LogSpan(start=0, end=14)},
     )
     assert against(world.facts()) == set()
     assert against(plus(world, ("orders", 3, 14)).facts()) == {(Code.ROWS_OUTSIDE, str(other))}
@@ -409,7 +409,7 @@ def test_links_appended_meanwhile_explain_later_rows() -> None:
         chains=((FIRST, SECOND),),
         rows=tuple(("orders", 3, offset) for offset in range(5, 14)),
         committed={},
-        logs={KEY.topic_partition: LogFacts(start=0, end=14)},
+        logs={KEY.topic_partition: LogSpan(start=0, end=14)},
     )
     facts = world.facts()
     assert against(facts) == {(Code.ROWS_OUTSIDE, str(KEY))}
@@ -438,7 +438,7 @@ def test_chain_that_began_meanwhile_explains_rows_without_one() -> None:
 def test_cluster_that_does_not_tell_leaves_it_unproved() -> None:
     cluster = ClusterFacts(
         groups={"billing": GroupFacts(problem="no broker answers")},
-        logs={KEY.topic_partition: LogFacts(problem="the partition has no leader")},
+        logs={KEY.topic_partition: LogSpan(problem="the partition has no leader")},
     )
     facts = attrs.evolve(SOUND, cluster=cluster)
     assert against(facts) == {(Code.CLUSTER_SILENT, ""), (Code.CLUSTER_SILENT, str(KEY))}
@@ -462,7 +462,7 @@ def test_lag_gaps_what_is_forgotten_and_leftovers_are_to_be_known() -> None:
         counts=None,
         cluster=ClusterFacts(
             groups={"billing": GroupFacts(committed={KEY.topic_partition: CommittedOffset(9)})},
-            logs={KEY.topic_partition: LogFacts(start=0, end=20)},
+            logs={KEY.topic_partition: LogSpan(start=0, end=20)},
         ),
         leftovers=(
             Leftover(name="a", size_bytes=1_000, changed=NOW - 7200, what="a staged file"),

@@ -3,7 +3,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from sarameya_handlers.landing.chain import Chain, Outcome, Settled, State
+from sarameya_handlers.landing.chain import AttemptState, Chain, Outcome, Settled
 from sarameya_handlers.landing.errors import (
     BrokenChainError,
     ChainError,
@@ -30,9 +30,9 @@ def test_link_that_is_found_is_landed_and_the_head() -> None:
     one = chain()
     link = one.propose(95, 120, attempt="a5", rows=20, leader_epoch=3)
     assert (link.number, link.from_offset, link.to_offset, link.leader_epoch) == (5, 90, 120, 3)
-    assert one.state is State.TRYING
+    assert one.state is AttemptState.TRYING
     assert one.settle([HEAD, link]) == Settled(Outcome.LANDED, link)
-    assert (one.head, one.state, one.next_number) == (link, State.READY, 6)
+    assert (one.head, one.state, one.next_number) == (link, AttemptState.READY, 6)
 
 
 def test_first_link_begins_where_its_owner_has_begun_to_read() -> None:

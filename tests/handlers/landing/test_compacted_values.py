@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from sarameya.service.cli import main
-from sarameya_handlers.landing import parquet_merge
-from sarameya_handlers.landing.compacting import Compacted, compact
-from sarameya_handlers.landing.data_files import DataFiles
+from sarameya_handlers.landing.directory import parquet_merge
+from sarameya_handlers.landing.directory.compaction import Compacted, compact
+from sarameya_handlers.landing.directory.data_files import DataFiles
+from sarameya_handlers.landing.directory.manifests import Manifest
 from sarameya_handlers.landing.links import ChainKey
-from sarameya_handlers.landing.manifests import Manifest
 from tests.handlers.audit.fake_table import links_of
 
 KEY = ChainKey("sarameya", "orders", 0)

@@ -18,10 +18,10 @@ import pytest
 from sarameya.service.cli import main
 from sarameya_handlers import ParquetTable
 from sarameya_handlers.audit import is_proved, verify_table
-from sarameya_handlers.audit.findings import Code
-from sarameya_handlers.landing.compacting import compact
-from sarameya_handlers.landing.compactions import Compaction, Compactions
-from sarameya_handlers.landing.data_files import DataFiles, Unpublished
+from sarameya_handlers.audit.verify.findings import Code
+from sarameya_handlers.landing.directory.compaction import compact
+from sarameya_handlers.landing.directory.compaction_records import Compaction, Compactions
+from sarameya_handlers.landing.directory.data_files import DataFiles, Unpublished
 from sarameya_handlers.landing.links import ChainKey
 from sarameya_handlers.spark.tables.table import Leftover
 from tests.conformance.disks import Died, Disk
@@ -95,7 +95,7 @@ def tree(root: Path) -> list[str]:
 def test_fault_65_killed_compaction_is_not_proved(
     landed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sarameya_handlers.audit.gathering._LOOK_AGAIN", 0.0)
+    monkeypatch.setattr("sarameya_handlers.audit.verify.fact_collection._LOOK_AGAIN", 0.0)
     hidden = 0
     for step, root in killed_at_each_step(landed, tmp_path):
         before = tree(root)
@@ -172,7 +172,7 @@ def test_leftover_of_a_compaction_that_was_put_meanwhile_is_kept(landed: Path, m
     put, listed = Compactions.put, list[Leftover]()
     with monkeypatch.context() as patched:
         patched.setattr(Compactions, "put", put_after_a_look)
-        patched.setattr("sarameya_handlers.landing.compacting._finish", list_before)
+        patched.setattr("sarameya_handlers.landing.directory.compaction._finish", list_before)
         compact(landed, 10**6)
     [leftover] = found
     assert leftover.what == "data of a compaction that failed or lost"
@@ -182,7 +182,7 @@ def test_leftover_of_a_compaction_that_was_put_meanwhile_is_kept(landed: Path, m
 
 
 def test_verify_names_an_unpublished_link_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sarameya_handlers.audit.gathering._LOOK_AGAIN", 0.0)
+    monkeypatch.setattr("sarameya_handlers.audit.verify.fact_collection._LOOK_AGAIN", 0.0)
     table = ParquetTable(tmp_path)
     table.open(None)
     with monkeypatch.context() as dying:

@@ -15,8 +15,8 @@ import pytest
 
 from sarameya.service.cli import main
 from sarameya_handlers import ParquetTable
-from sarameya_handlers.landing.compacting import Compacted, compact
-from sarameya_handlers.landing.data_files import DataFiles
+from sarameya_handlers.landing.directory.compaction import Compacted, compact
+from sarameya_handlers.landing.directory.data_files import DataFiles
 from sarameya_handlers.landing.links import ChainKey
 from tests.conformance.disks import Disk
 from tests.handlers.audit.fake_table import links_of

@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from sarameya_handlers.landing.compactions import Compaction, Compactions
-from sarameya_handlers.landing.data_files import DataFiles
+from sarameya_handlers.landing.directory.compaction_records import Compaction, Compactions
+from sarameya_handlers.landing.directory.data_files import DataFiles
+from sarameya_handlers.landing.directory.manifests import DataFile, Manifest
+from sarameya_handlers.landing.directory.numbered import last_number
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
-from sarameya_handlers.landing.manifests import DataFile, Manifest
-from sarameya_handlers.landing.numbered import last_number
 from tests.handlers.file_calls import FileCalls
 
 KEY = ChainKey("warehouse", "orders", 3)

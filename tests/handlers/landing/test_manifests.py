@@ -8,9 +8,9 @@ from pathlib import Path
 import attrs
 import pytest
 
+from sarameya_handlers.landing.directory.manifests import DataFile, Manifest, Manifests
 from sarameya_handlers.landing.errors import BrokenChainError
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
-from sarameya_handlers.landing.manifests import DataFile, Manifest, Manifests
 
 KEY = ChainKey("warehouse", "orders", 3)
 RACES = 1000

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sarameya_handlers.landing.parquet_merge import FileSchema, can_merge, merged, schema_of, write
+from sarameya_handlers.landing.directory.parquet_merge import FileSchema, can_merge, merged, schema_of, write
 
 KEY = b"org.apache.spark.sql.parquet.row.metadata"
 

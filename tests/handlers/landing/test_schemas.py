@@ -2,30 +2,30 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sarameya_handlers.landing.schemas import Schema, Schemas
+from sarameya_handlers.landing.directory.schemas import Schemas, StoredSchema
 
 
 def test_newest_schema_counts(tmp_path: Path) -> None:
     schemas = Schemas(tmp_path)
     assert schemas.newest() is None
     assert not (tmp_path / "schemas").exists()
-    for schema in (Schema(1, "one"), Schema(2, "zwölf")):
+    for schema in (StoredSchema(1, "one"), StoredSchema(2, "zwölf")):
         assert schemas.put(schema)
         assert Schemas(tmp_path).newest() == schema
 
 
 def test_number_that_is_taken_stays_what_it_is(tmp_path: Path) -> None:
     schemas = Schemas(tmp_path)
-    assert schemas.put(Schema(1, "mine"))
-    assert not Schemas(tmp_path).put(Schema(1, "theirs"))
-    assert schemas.newest() == Schema(1, "mine")
+    assert schemas.put(StoredSchema(1, "mine"))
+    assert not Schemas(tmp_path).put(StoredSchema(1, "theirs"))
+    assert schemas.newest() == StoredSchema(1, "mine")
     assert [path.name for path in (tmp_path / "schemas").iterdir()] == [schemas.path(1).name]
 
 
 def test_schema_that_was_not_put_is_found(tmp_path: Path) -> None:
     schemas = Schemas(tmp_path)
-    schemas.put(Schema(1, "one"))
+    schemas.put(StoredSchema(1, "one"))
     left = tmp_path / "schemas" / "put-x"
     left.touch()
     assert list(schemas.unfinished()) == [left]
-    assert schemas.newest() == Schema(1, "one")
+    assert schemas.newest() == StoredSchema(1, "one")

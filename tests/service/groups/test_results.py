@@ -15,7 +15,7 @@ from sarameya import Config
 from sarameya.embedded import EmbeddedCluster
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import GroupAuthorizationError, KafkaError, UnknownTopicError, UnsupportedVersionError
-from sarameya.net.group_admin import GroupAdmin
+from sarameya.net.admin.group_admin import GroupAdmin
 from sarameya.protocol.versions import Api
 from sarameya.service.groups import operations, results
 from sarameya.service.groups.checks import GroupChangeError

@@ -9,7 +9,7 @@ import trio
 from sarameya.config import Config
 from sarameya.embedded import EmbeddedCluster
 from sarameya.errors import ConfigError
-from sarameya.net.group_admin import GroupAdmin
+from sarameya.net.admin.group_admin import GroupAdmin
 from sarameya.service.app.app_file import App, HandlerSection
 from sarameya.service.process.group_watch import Distance, GroupWatch, watch_group
 from sarameya.service.process.signals import Stop

@@ -8,9 +8,9 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sarameya_handlers.landing.data_files import DataFiles
+from sarameya_handlers.landing.directory.data_files import DataFiles
+from sarameya_handlers.landing.directory.manifests import DataFile
 from sarameya_handlers.landing.links import Link
-from sarameya_handlers.landing.manifests import DataFile
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.parquet.schema import DirectorySchema, WriteSchema
 from sarameya_handlers.spark.shaping.errors import TooManyPartitionsError

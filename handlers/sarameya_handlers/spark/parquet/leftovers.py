@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sarameya import HandlerError
-from sarameya_handlers.landing.compactions import number_of
-from sarameya_handlers.landing.data_files import DataFiles
+from sarameya_handlers.landing.directory.compaction_records import number_of
+from sarameya_handlers.landing.directory.data_files import DataFiles
 from sarameya_handlers.landing.files import is_there, listed
 from sarameya_handlers.spark.tables.table import Leftover
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sarameya import HandlerError
-from sarameya_handlers.landing.data_files import DataFiles, names_below
+from sarameya_handlers.landing.directory.data_files import DataFiles, names_below
 from sarameya_handlers.landing.files import is_there, listed
 from sarameya_handlers.spark.errors import text_of
 from sarameya_handlers.spark.parquet.schema import newest_columns

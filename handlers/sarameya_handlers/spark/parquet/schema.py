@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from sarameya_handlers.landing.data_files import DataFiles
+from sarameya_handlers.landing.directory.data_files import DataFiles
+from sarameya_handlers.landing.directory.schemas import StoredSchema
 from sarameya_handlers.landing.files import is_there
-from sarameya_handlers.landing.schemas import Schema
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.tables.columns import Columns, holds, merged, nullable, of_arrow, struct
 from sarameya_handlers.spark.tables.table import Landing, Layout
@@ -110,7 +110,7 @@ class DirectorySchema:
 
     def put(self, schema: WriteSchema) -> None:
         """Put the schema with which rows were written, if it is new. Raises SchemaMovedError, OSError."""
-        if schema.is_new and not self._files.schemas.put(Schema(schema.number + 1, _text(schema.columns))):
+        if schema.is_new and not self._files.schemas.put(StoredSchema(schema.number + 1, _text(schema.columns))):
             _, table = self._newest()
             if not holds(table, schema.columns):
                 raise SchemaMovedError(
@@ -141,7 +141,7 @@ def newest_columns(files: DataFiles) -> Columns | None:
     return None if newest is None else columns_of(files, newest)
 
 
-def columns_of(files: DataFiles, schema: Schema) -> Columns:
+def columns_of(files: DataFiles, schema: StoredSchema) -> Columns:
     """Return the columns of a schema, all nullable.
 
     Raises:

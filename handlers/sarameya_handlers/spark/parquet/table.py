@@ -3,15 +3,15 @@
     landing/orders/
         part-orders-0-<from>-<to>-<attempt>.parquet     what readers see
         event_date=2026-11-22/part-...                  if the table is partitioned
-        _sarameya/links/...                             the chains (landing/manifests.py)
+        _sarameya/links/...                             the chains (landing/directory/manifests.py)
         _sarameya/schemas/...                           the columns of the rows (schema.py)
         _sarameya/staging/<attempt>.parquet             records on their way into Spark
         _sarameya/landing/<attempt>/...                 rows written; they belong to a link once its manifest exists
 
 A link's manifest names its files. They are written where no reader looks, synced to disk, and moved to their final
 names once the manifest exists: by its writer, or by the chain's next owner, who starts with that
-(landing/data_files.py). So a reader of the plain directory sees only rows of links, but for a moment perhaps not all of
-the last one; `read_landing` sees them all at once.
+(landing/directory/data_files.py). So a reader of the plain directory sees only rows of links, but for a moment perhaps
+not all of the last one; `read_landing` sees them all at once.
 
 Spark never writes into the directory itself: writers that append to one directory share Spark's `_temporary/0` there,
 and the first to commit deletes the others' files. Spark, pyarrow and Hive ignore everything below `_sarameya`.
@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING
 import attrs
 
 from sarameya import ConfigError, HandlerError
-from sarameya_handlers.landing.data_files import DataFiles, Unpublished
+from sarameya_handlers.landing.directory.data_files import DataFiles, Unpublished
+from sarameya_handlers.landing.directory.manifests import DataFile, Manifest
 from sarameya_handlers.landing.files import UnansweredError, names_are_given_once
 from sarameya_handlers.landing.links import ChainKey, Link
-from sarameya_handlers.landing.manifests import DataFile, Manifest
 from sarameya_handlers.spark.errors import LandingError, directory_error
 from sarameya_handlers.spark.parquet import file_writer, leftovers
 from sarameya_handlers.spark.parquet.reader import batches, read_landing

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import attrs
 
-from sarameya_handlers.landing.dead_letters import DeadLetter
+from sarameya_handlers.landing.dead_letters.letters import DeadLetter
 from sarameya_handlers.landing.links import Link
 from sarameya_handlers.spark.error_sources import ErrorSource, source_of
 from sarameya_handlers.spark.errors import LandingError, cause_of

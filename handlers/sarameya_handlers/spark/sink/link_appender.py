@@ -15,7 +15,7 @@ import trio
 
 from sarameya import Claim, DeadLettered, Event, Landed, LandingFailed, LandingStarted, Session
 from sarameya_handlers.landing.chain import Chain, Outcome, Settled
-from sarameya_handlers.landing.dead_letters import DeadLetterError
+from sarameya_handlers.landing.dead_letters.letters import DeadLetterError
 from sarameya_handlers.landing.errors import ChainError
 from sarameya_handlers.landing.links import Kind, Link
 from sarameya_handlers.landing.sizing import Sizing

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from sarameya import ConfigError, HandlerError
-from sarameya_handlers.landing.dead_letter_options import dead_letters
+from sarameya_handlers.landing.dead_letters.options import dead_letters
 from sarameya_handlers.options import check_known
 from sarameya_handlers.spark.options import SparkOptions, spark_options
 from sarameya_handlers.spark.shaping.shaping import SHAPING_OPTIONS, Shaping

@@ -17,10 +17,10 @@ import trio
 
 from sarameya import Activity, Claim, Session
 from sarameya_handlers.landing.chain import Chain
+from sarameya_handlers.landing.chain_start import RETENTION, Gap
 from sarameya_handlers.landing.errors import LostRecordsError
 from sarameya_handlers.landing.links import Kind, Link, Note
 from sarameya_handlers.landing.sizing import Sizing
-from sarameya_handlers.landing.starting import RETENTION, Gap
 from sarameya_handlers.spark.sink.buffer import CollectedBatch, PartitionBuffer
 from sarameya_handlers.spark.sink.flush_scheduler import FlushScheduler, wall_clock
 from sarameya_handlers.spark.sink.link_appender import LeftToNextOwnerError, LinkAppender

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from sarameya_handlers.landing.dead_letters import DeadLetters
+from sarameya_handlers.landing.dead_letters.letters import DeadLetters
 from sarameya_handlers.spark.options import Limits
 from sarameya_handlers.spark.sink.flush import OnPhase
 

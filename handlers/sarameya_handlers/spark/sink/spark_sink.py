@@ -27,9 +27,9 @@ from sarameya import (
     TopicPartition,
 )
 from sarameya_handlers.landing.chain import Chain
-from sarameya_handlers.landing.dead_letters import DeadLetters
+from sarameya_handlers.landing.chain_start import Gap, Log, begin
+from sarameya_handlers.landing.dead_letters.letters import DeadLetters
 from sarameya_handlers.landing.links import UNKNOWN_EPOCH, ChainKey, Link, Note, Origin
-from sarameya_handlers.landing.starting import Gap, Log, begin
 from sarameya_handlers.spark.engines.engine import Engine, engine_of
 from sarameya_handlers.spark.error_sources import ErrorSource, passes, source_of
 from sarameya_handlers.spark.errors import LandingError, cause_of

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 import attrs
 
-from sarameya_handlers.landing.data_files import Unpublished
+from sarameya_handlers.landing.directory.data_files import Unpublished
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all
 from sarameya_handlers.spark.tables.row_count import RowCount

@@ -25,14 +25,14 @@ import attrs
 import trio
 
 from sarameya.group.claim import Claim
+from sarameya.group.delivery.time_slices import TimeSlice
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.handler_methods import awaited
-from sarameya.group.offset_manager import OffsetManager
+from sarameya.group.offsets.offset_manager import OffsetManager
+from sarameya.group.offsets.start_offset import Start, check_policies, handler_start
 from sarameya.group.session_machine.messages import CommittedOffsets
 from sarameya.group.session_machine.readers import Readers
 from sarameya.group.source import SessionRuntime, Source
-from sarameya.group.start_offset import Start, check_policies, handler_start
-from sarameya.group.time_slices import TimeSlice
 from sarameya.model import CommittedOffset, TopicPartition
 from sarameya.net.log_offsets import LogOffset
 from sarameya.observe import ClaimStarted

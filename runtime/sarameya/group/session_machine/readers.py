@@ -16,13 +16,13 @@ import attrs
 import trio
 
 from sarameya.group.claim import Claim
+from sarameya.group.delivery.pauses import Pauses
+from sarameya.group.delivery.time_slices import HandlerTime
 from sarameya.group.handler import ConsumerGroupHandler, StreamHandler
 from sarameya.group.handler_methods import awaited
-from sarameya.group.pauses import Pauses
 from sarameya.group.session import Session
 from sarameya.group.session_machine.messages import ReaderFailed, ReaderReturned
 from sarameya.group.stream import Stream
-from sarameya.group.time_slices import HandlerTime
 from sarameya.model import TopicPartition
 from sarameya.observe import ClaimCancelled, Observer
 

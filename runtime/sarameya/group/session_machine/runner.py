@@ -17,11 +17,13 @@ from collections.abc import Awaitable
 import trio
 
 from sarameya.errors import SarameyaError
+from sarameya.group.delivery.pauses import Pauses
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.handler_methods import awaited
-from sarameya.group.offset_manager import OffsetManager
-from sarameya.group.overdue import OverdueHandlers
-from sarameya.group.pauses import Pauses
+from sarameya.group.monitoring.overdue import OverdueHandlers
+from sarameya.group.monitoring.stacks import stack_of
+from sarameya.group.monitoring.status import owned_status, partition_status
+from sarameya.group.offsets.offset_manager import OffsetManager
 from sarameya.group.session import Session
 from sarameya.group.session_machine.machine import SessionMachine, SessionOptions
 from sarameya.group.session_machine.messages import (
@@ -64,8 +66,6 @@ from sarameya.group.session_machine.partition_start import PartitionStarter, Sta
 from sarameya.group.session_machine.readers import open_readers, run_guarded
 from sarameya.group.session_machine.shutdown import Shutdown
 from sarameya.group.source import OpenSource, SessionMember, SessionRuntime
-from sarameya.group.stacks import stack_of
-from sarameya.group.status import owned_status, partition_status
 from sarameya.model import by_topic
 from sarameya.observe import TaskStuck
 from sarameya.protocol.membership.messages import Left, PrepareRebalance

@@ -12,7 +12,7 @@ from __future__ import annotations
 import trio
 
 from sarameya.errors import SarameyaError
-from sarameya.group.offset_manager import OffsetManager
+from sarameya.group.offsets.offset_manager import OffsetManager
 from sarameya.group.session_machine.deadline import RevocationDeadline, most_of
 from sarameya.group.source import SessionRuntime
 from sarameya.observe import CommitFailed

@@ -1,9 +1,9 @@
 """Membership of one client in one group: a state machine. Events in, commands out, `next_deadline()`.
 
 The transitions are in `states.py`, and only there. The machine does no I/O and knows no clock. The shell
-(`group/member.py`) carries out the commands, reports the result of each as an event with the command's token, and calls
-`handle_timer` at `next_deadline()`. A response whose token is not the expected one (`exchanges.py`) is late,
-and ignored.
+(`group/membership/member.py`) carries out the commands, reports the result of each as an event with the command's
+token, and calls `handle_timer` at `next_deadline()`. A response whose token is not the expected one (`exchanges.py`) is
+late, and ignored.
 
 Rules that are easily broken (each has a test):
 
@@ -48,11 +48,11 @@ from sarameya.protocol.membership.messages import (
     AssignmentMade,
     Command,
     CommitRefused,
-    CoordinatorFound,
     CoordinatorLost,
     Event,
     Fail,
     FindFailed,
+    FindSucceeded,
     HeartbeatAnswered,
     JoinAnswered,
     JoinWanted,
@@ -215,7 +215,7 @@ class Membership:
                     self._move(Input.REBALANCE, now, reason)
             case LeaveWanted(reason=reason):
                 self._leave(now, reason)
-            case CoordinatorFound(token=token, node_id=node_id):
+            case FindSucceeded(token=token, node_id=node_id):
                 # A second response while a coordinator is known is ignored: its token has passed.
                 if self._exchanges.found(token, node_id):
                     self._retries.succeeded(Request.FIND_COORDINATOR)

@@ -53,7 +53,7 @@ class LeaveWanted:
 
 
 @attrs.frozen(slots=True)
-class CoordinatorFound:
+class FindSucceeded:
     """Response to `FindCoordinator`: the coordinator's node id."""
 
     token: int
@@ -168,7 +168,7 @@ Event = (
     JoinWanted
     | RebalanceWanted
     | LeaveWanted
-    | CoordinatorFound
+    | FindSucceeded
     | FindFailed
     | CoordinatorLost
     | RequestFailed

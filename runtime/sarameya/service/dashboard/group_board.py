@@ -12,7 +12,7 @@ import trio
 
 from sarameya.errors import SarameyaError
 from sarameya.model import topic_partitions
-from sarameya.net.group_admin import GroupAdmin
+from sarameya.net.admin.group_admin import GroupAdmin
 from sarameya.net.log_offsets import LOG_END
 from sarameya.protocol.cluster.described_groups import DEAD, DescribedGroup
 from sarameya.protocol.cluster.metadata import Broker

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from sarameya.net.group_admin import GroupAdmin
+from sarameya.net.admin.group_admin import GroupAdmin
 from sarameya.offset_policy import parse_policy, timestamp_of
 from sarameya.service.app.cluster_arguments import Cluster, cluster
 from sarameya.service.groups import results

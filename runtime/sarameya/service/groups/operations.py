@@ -10,7 +10,7 @@ import trio
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import KafkaError, SarameyaError
 from sarameya.model import CommittedOffset, TopicPartition
-from sarameya.net.group_admin import GroupAdmin
+from sarameya.net.admin.group_admin import GroupAdmin
 from sarameya.net.log_offsets import LOG_END, LOG_START, LogOffsets
 from sarameya.protocol.cluster.described_groups import BROKER_LED, CLASSIC, DEAD, DescribedGroup
 from sarameya.protocol.cluster.offsets_partition import OFFSETS_TOPIC

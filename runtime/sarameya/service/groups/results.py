@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import attrs
 
 from sarameya.errors import SarameyaError, UnsupportedVersionError
-from sarameya.net.group_admin import GroupAdmin
+from sarameya.net.admin.group_admin import GroupAdmin
 from sarameya.protocol.cluster.described_groups import DEAD, Listing
 from sarameya.service.groups import operations
 from sarameya.service.groups.checks import check_inactive

@@ -16,7 +16,7 @@ import trio
 
 from sarameya.errors import ConfigError, SarameyaError
 from sarameya.model import TopicPartition
-from sarameya.net.group_admin import GroupAdmin
+from sarameya.net.admin.group_admin import GroupAdmin
 from sarameya.net.log_offsets import LOG_END, LOG_START
 from sarameya.protocol.subscription import Wanted, resolve
 from sarameya.service.app.app_file import App

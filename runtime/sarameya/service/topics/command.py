@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from sarameya.net.topic_admin import BY_DEFAULT, TopicAdmin
+from sarameya.net.admin.topic_admin import BY_DEFAULT, TopicAdmin
 from sarameya.service.app.cluster_arguments import Cluster, cluster
 from sarameya.service.groups.arguments import add_execute_argument, add_shared_arguments, subcommand
 from sarameya.service.output.command_result import CommandResult, log_asking, run_and_print

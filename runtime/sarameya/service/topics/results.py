@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from sarameya.errors import ConfigError, SarameyaError
+from sarameya.net.admin.topic_admin import BY_DEFAULT, TopicAdmin
 from sarameya.net.log_offsets import LOG_END, LOG_START
-from sarameya.net.topic_admin import BY_DEFAULT, TopicAdmin
 from sarameya.protocol.cluster.described_topics import DescribedTopic
 from sarameya.service.output.command_result import CommandResult, Document
 from sarameya.service.output.text import counted

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sarameya_handlers import ParquetTable
-from sarameya_handlers.landing.compacting import compact
+from sarameya_handlers.landing.directory.compaction import compact
 from sarameya_handlers.landing.links import ChainKey
 from tests.handlers.audit.fake_table import links_of
 from tests.handlers.audit.kit import land

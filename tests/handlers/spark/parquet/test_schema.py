@@ -16,8 +16,8 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructType
 
 from sarameya_handlers import LandingError, Layout, ParquetTable
+from sarameya_handlers.landing.directory.schemas import Schemas, StoredSchema
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
-from sarameya_handlers.landing.schemas import Schema, Schemas
 from sarameya_handlers.spark.parquet.schema import SchemaMovedError
 from sarameya_handlers.spark.shaping.errors import SchemaMismatchError
 from sarameya_handlers.spark.shaping.shaping import Shaping
@@ -227,7 +227,7 @@ def test_staged_files_that_do_not_fit_as_they_are_stop(root: Path) -> None:
 @pytest.mark.parametrize("text", ["{", "[]", '"string"', '{"type": "array"}'])
 def test_schema_that_is_none_is_named(root: Path, text: str) -> None:
     table = opened(root)
-    Schemas(root / "_sarameya").put(Schema(1, text))
+    Schemas(root / "_sarameya").put(StoredSchema(1, text))
     with pytest.raises(LandingError, match=r"/_sarameya/schemas/0+1\.json is no schema of Spark's"):
         land(table, 1, ROWS)
 

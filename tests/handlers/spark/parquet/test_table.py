@@ -15,8 +15,8 @@ import pytest
 
 from sarameya import ConfigError, HandlerError
 from sarameya_handlers import LandingError, Layout, ParquetTable
-from sarameya_handlers.landing.compacting import compact
-from sarameya_handlers.landing.data_files import DataFiles
+from sarameya_handlers.landing.directory.compaction import compact
+from sarameya_handlers.landing.directory.data_files import DataFiles
 from sarameya_handlers.landing.files import UnansweredError
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Origin
 from sarameya_handlers.spark.shaping.shaping import Shaping
@@ -424,7 +424,7 @@ def test_batches_count_a_row_once_beside_a_compaction_that_was_never_published(
     land(table, link())
     land(table, link(2, "a2"))
     with monkeypatch.context() as dying:
-        dying.setattr("sarameya_handlers.landing.compacting._finish", lambda *_: None)
+        dying.setattr("sarameya_handlers.landing.directory.compaction._finish", lambda *_: None)
         compact(table.path, 10**6)
     assert len(visible(table)) == 2, "what it has replaced is there yet"
     assert offsets(table) == [5, 5, 6, 6, 7, 7]

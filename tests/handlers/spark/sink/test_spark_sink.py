@@ -15,7 +15,7 @@ from trio.testing import MockClock
 
 from sarameya import CommittedOffset, ConnectError, HandlerError, MessageBatch, TableGrown, TopicPartition
 from sarameya_handlers import DeltaTable, ForeachBatch, IcebergTable, LandingError, ParquetTable, SparkSink
-from sarameya_handlers.landing.dead_letters import DeadLetter, DeadLetterError, DeadLetters
+from sarameya_handlers.landing.dead_letters.letters import DeadLetter, DeadLetterError, DeadLetters
 from sarameya_handlers.landing.errors import ForeignChainError, LostRecordsError, MovedCommitError, RewoundTableError
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note, Origin
 from sarameya_handlers.spark.errors import SparkGoneError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sarameya_handlers.landing.directory.numbered import last_number
 from sarameya_handlers.landing.files import is_there
-from sarameya_handlers.landing.numbered import last_number
 from sarameya_handlers.spark.delta.history.checkpoints import checkpointed
 
 LONG_LOG = 100_000

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from sarameya_handlers.landing.directory.numbered import last_number
 from sarameya_handlers.landing.errors import BrokenChainError
 from sarameya_handlers.landing.files import is_there
-from sarameya_handlers.landing.numbered import last_number
 from sarameya_handlers.spark.delta.errors import is_missing
 from sarameya_handlers.spark.delta.history.checkpoints import checkpointed, transactions_in
 from sarameya_handlers.spark.delta.history.commits import APP_PREFIX, DeltaCommit

@@ -1,0 +1,1 @@
+"""The commands on tables, and the arguments that they share."""

@@ -1,0 +1,1 @@
+"""Dead letters: the records that cannot land, and the places for them."""

@@ -1,0 +1,1 @@
+"""Delivery of records to handlers: batches, pauses, interceptors, and time slices."""

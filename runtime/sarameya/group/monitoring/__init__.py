@@ -1,0 +1,1 @@
+"""Monitoring: blocked event loops, overdue handlers, and the status of partitions."""

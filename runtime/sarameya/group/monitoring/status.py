@@ -1,0 +1,112 @@
+"""The status of one partition, put together from its claim, its feed, its broker and its marks."""
+
+from __future__ import annotations
+
+from sarameya.consumer.fetcher import Feeding
+from sarameya.group.claim import Claim
+from sarameya.group.delivery.report import Doing
+from sarameya.group.offsets.offset_manager import OffsetManager
+from sarameya.model import TopicPartition
+from sarameya.status import Activity, OverdueHandler, PartitionStatus
+
+_NOT_HELD_UP = (Activity.FETCHING, Activity.RETRYING, Activity.RESETTING)
+"""Activities that a handler does not delay, however long it holds records."""
+
+
+def partition_status(
+    claim: Claim,
+    feeding: Feeding,
+    offsets: OffsetManager,
+    now: float,
+    *,
+    wall_clock: float,
+    overdue: OverdueHandler | None,
+) -> PartitionStatus:
+    """Return the status of a partition that is being read.
+
+    Args:
+        claim: The partition's claim.
+        feeding: The state of its fetches.
+        offsets: Has its marked and committed offsets.
+        now: On trio's clock.
+        wall_clock: In seconds since 1970, as timestamps of records.
+        overdue: Records that its reading task has held for too long, of this partition or of another one.
+    """
+    doing = _doing(claim, feeding, offsets)
+    consumer = claim._consumer
+    marked, committed = offsets.ledger.known(claim.topic_partition)
+    not_taken = offsets.uncommitted_since(claim.topic_partition)
+    return PartitionStatus(
+        partition=claim.topic_partition,
+        activity=doing.activity,
+        seconds=now - doing.since,
+        reason=doing.reason or ("" if overdue is None or doing.activity in _NOT_HELD_UP else str(overdue)),
+        attempt=doing.attempt,
+        attempts=doing.attempts,
+        position=claim.position,
+        high_water_mark=claim.high_water_mark,
+        lag=claim.lag,
+        marked=marked,
+        committed=committed,
+        uncommitted_seconds=0.0 if not_taken is None else now - not_taken,
+        landed=claim.report.landed,
+        committed_lag=claim.lag_of(committed),
+        landed_lag=claim.lag_of(claim.report.landed),
+        unlanded_seconds=_unlanded_seconds(claim, committed, wall_clock),
+        broker=feeding.broker,
+        asked_seconds=-1.0 if feeding.answered_at is None else now - feeding.answered_at,
+        buffered_bytes=consumer.share.held,
+        held_bytes=consumer.share.kept,
+        records_total=claim.records_total,
+        bytes_total=claim.bytes_total,
+        handler_seconds=claim.handler_seconds_until(now),
+        backpressured_seconds=consumer.backpressured_for(now),
+        backpressure_seconds=consumer.backpressure_seconds_until(now),
+        overdue=overdue if overdue is not None and overdue.partition == claim.topic_partition else None,
+    )
+
+
+def _unlanded_seconds(claim: Claim, committed: int, wall_clock: float) -> float:
+    """Return the age of the oldest record that was read and is not landed or, where nothing lands, not committed."""
+    landed = claim.report.landed
+    oldest = claim.timestamps.oldest(committed if landed < 0 else landed)
+    if oldest is None:
+        return 0.0 if claim.lag == 0 else -1.0  # what has not been read may be of any age
+    return max(wall_clock - oldest / 1000, 0.0) if oldest >= 0 else -1.0
+
+
+def owned_status(partition: TopicPartition, offsets: OffsetManager, over_for: float | None) -> PartitionStatus:
+    """Return the status of a partition that is assigned and not read: not yet, or since `over_for` seconds no more."""
+    marked, committed = offsets.ledger.known(partition)
+    return PartitionStatus(
+        partition=partition,
+        activity=Activity.STARTING if over_for is None else Activity.GIVING_UP,
+        seconds=over_for or 0.0,
+        marked=marked,
+        committed=committed,
+    )
+
+
+def _doing(claim: Claim, feeding: Feeding, offsets: OffsetManager) -> Doing:
+    consumer, reported = claim._consumer, claim.report.doing_now
+    # The reason for the delay, if the handler reports one.
+    why = "" if reported is None else f"{reported.activity} {reported.reason}".rstrip()
+    if claim.has_ended:
+        return Doing(Activity.GIVING_UP, consumer.stopped_at, why, 0)
+    if consumer.is_paused:
+        return Doing(Activity.PAUSED, consumer.stopped_at, "", 0)
+    if consumer.is_backpressured:
+        return Doing(Activity.BACKPRESSURED, consumer.stopped_at, why, 0)
+    if reported is not None:
+        return reported
+    if (since := offsets.committing_since(claim.topic_partition)) is not None:
+        return Doing(Activity.COMMITTING, since, "", 0)
+    if claim.taken_at is not None:
+        return Doing(Activity.IN_HANDLER, claim.taken_at, "", 0)
+    if feeding.activity is Activity.FETCHING and not consumer.share.has_room:
+        return Doing(Activity.NO_ROOM, claim.waits_since, "", 0)
+    since = max(feeding.since, claim.waits_since)
+    attempt = feeding.attempt if feeding.activity is Activity.RETRYING else 0
+    # Without `attempts` the broker is retried without limit, at longer intervals.
+    attempts = claim._config.retry_max_attempts or 0 if attempt and consumer.source.attempts is not None else 0
+    return Doing(feeding.activity, since, feeding.reason, attempt, attempts)

@@ -1,0 +1,1 @@
+"""Admin clients for groups and topics."""

@@ -1,0 +1,1 @@
+"""Security: TLS, SASL, and refused authentications."""

@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import attrs
+import pytest
+
+from sarameya import CommittedOffset
+from sarameya_handlers.landing.chain_start import Begin, Gap, Log, begin
+from sarameya_handlers.landing.errors import (
+    ChainError,
+    ForeignChainError,
+    LostRecordsError,
+    MovedCommitError,
+    RewoundTableError,
+)
+from sarameya_handlers.landing.links import ChainKey, Link, Note, Origin
+
+KEY = ChainKey("warehouse", "orders", 3)
+ORIGIN = Origin(group="billing", topic_id="0123456789abcdef" * 2)
+HEAD = Link(key=KEY, number=4, from_offset=50, to_offset=90, attempt="a4", origin=ORIGIN, leader_epoch=2)
+LOG = Log(start=0, end=1000)
+BELONGS = "^the table's chain warehouse/orders-3 belongs to group 'audit'"
+
+
+def noted(offset: int, number: int, attempt: str, sink: str = "warehouse") -> CommittedOffset:
+    return CommittedOffset(offset, Note(sink, number, attempt).to_metadata())
+
+
+@pytest.mark.parametrize(
+    ("head", "committed", "offset"),
+    [
+        (None, None, None),
+        (None, CommittedOffset(70), 70),
+        (None, CommittedOffset(70, "by a consumer before the sink"), 70),
+        (HEAD, None, 90),
+        (HEAD, CommittedOffset(90), 90),
+        (HEAD, CommittedOffset(60), 90),
+        (HEAD, noted(90, 4, "a4"), 90),
+        (HEAD, noted(93, 4, "a4"), 93),
+        (HEAD, noted(50, 3, "a3"), 90),
+        (HEAD, noted(57, 3, "a3"), 90),
+    ],
+    ids=[
+        "nothing anywhere: the policy",
+        "a group that has read before",
+        "a group with metadata of its own",
+        "the commit is missing",
+        "a commit without a note at the head",
+        "a commit without a note behind the head",
+        "both agree",
+        "a tail that could not be landed",
+        "the commit of the last link was lost",
+        "and there was a tail before it",
+    ],
+)
+def test_reading_begins_where_the_table_and_the_commit_say(
+    head: Link | None, committed: CommittedOffset | None, offset: int | None
+) -> None:
+    assert begin(KEY, ORIGIN, head, committed, LOG) == Begin(offset)
+
+
+@pytest.mark.parametrize(
+    ("head", "committed", "error", "says"),
+    [
+        (None, noted(90, 4, "a4"), RewoundTableError, "the table has no link, but the group has committed link 4"),
+        (HEAD, noted(140, 5, "a5"), RewoundTableError, "but the group has committed link 5"),
+        (HEAD, noted(90, 4, "b4"), RewoundTableError, "the group has committed attempt b4"),
+        (HEAD, CommittedOffset(91), MovedCommitError, "committed offset is 91, beyond the link's end"),
+        (HEAD, noted(89, 4, "a4"), MovedCommitError, "committed offset is 89, before the link's end"),
+        (HEAD, noted(90, 4, "a4", sink="lake"), ForeignChainError, "already lands this topic with the name 'lake'"),
+        (None, noted(90, 4, "a4", sink="lake"), ForeignChainError, "already lands this topic with the name 'lake'"),
+        (
+            attrs.evolve(HEAD, origin=Origin(group="audit")),
+            None,
+            ForeignChainError,
+            "^the table's chain warehouse/orders-3 belongs to group 'audit'",
+        ),
+        (
+            attrs.evolve(HEAD, origin=Origin(group="billing", topic_id="f" * 32)),
+            None,
+            ForeignChainError,
+            "the topic was recreated",
+        ),
+    ],
+)
+def test_what_cannot_be_explained_stops(
+    head: Link | None, committed: CommittedOffset | None, error: type[ChainError], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        begin(KEY, ORIGIN, head, committed, LOG)
+
+
+@pytest.mark.parametrize(
+    "log", [Log(start=0, end=89), Log(start=0, end=1000, epoch_end=89)], ids=["shorter", "of another leader"]
+)
+def test_log_that_was_cut_below_the_head_stops(log: Log) -> None:
+    with pytest.raises(LostRecordsError, match="log was truncated at 89"):
+        begin(KEY, ORIGIN, HEAD, None, log)
+
+
+def test_epochs_end_counts_for_a_head_with_an_epoch_only() -> None:
+    log = Log(start=0, end=1000, epoch_end=89)
+    assert begin(KEY, ORIGIN, attrs.evolve(HEAD, leader_epoch=-1), None, log) == Begin(90)
+
+
+def test_records_that_are_gone_before_they_landed_stop() -> None:
+    with pytest.raises(LostRecordsError, match="the log starts at 91"):
+        begin(KEY, ORIGIN, HEAD, None, Log(start=91, end=1000))
+
+
+def test_records_that_are_gone_are_a_gap_where_that_is_allowed() -> None:
+    found = begin(KEY, ORIGIN, HEAD, noted(95, 4, "a4"), Log(start=120, end=1000), may_leave_out=True)
+    assert found == Begin(120, Gap(90, 120, "retention has removed them before they were read"))
+
+
+@pytest.mark.parametrize(
+    ("committed", "log", "found"),
+    [
+        (CommittedOffset(140), LOG, Begin(140, Gap(90, 140, "the group's commit was moved beyond them"))),
+        (CommittedOffset(91, "an admin's"), LOG, Begin(91, Gap(90, 91, "the group's commit was moved beyond them"))),
+        (
+            CommittedOffset(140),
+            Log(start=140, end=140),
+            Begin(140, Gap(90, 140, "the group's commit was moved beyond them")),
+        ),
+        (
+            CommittedOffset(140),
+            Log(start=141, end=1000),
+            Begin(
+                141,
+                Gap(
+                    90,
+                    141,
+                    "the group's commit was moved beyond them; from 140 on, retention has removed them before they "
+                    "were read",
+                ),
+            ),
+        ),
+        (CommittedOffset(90), LOG, Begin(90)),
+        (CommittedOffset(60), LOG, Begin(90)),
+        (noted(93, 4, "a4"), LOG, Begin(93)),
+    ],
+    ids=[
+        "moved on",
+        "by one, with metadata of its own",
+        "to the end of a log that begins there",
+        "and retention was faster",
+        "to the head: nothing between",
+        "back: nothing either",
+        "a tail that could not be landed",
+    ],
+)
+def test_offsets_skipped_by_the_commit_are_a_gap_if_allowed(committed: CommittedOffset, log: Log, found: Begin) -> None:
+    assert begin(KEY, ORIGIN, HEAD, committed, log, may_leave_out=True) == found
+
+
+@pytest.mark.parametrize(
+    ("head", "committed", "log", "error", "says"),
+    [
+        (HEAD, noted(140, 5, "a5"), LOG, RewoundTableError, "but the group has committed link 5"),
+        (HEAD, noted(140, 4, "b4"), LOG, RewoundTableError, "the group has committed attempt b4"),
+        (None, noted(140, 4, "a4"), LOG, RewoundTableError, "the table has no link"),
+        (HEAD, noted(89, 4, "a4"), LOG, MovedCommitError, "before the link's end"),
+        (HEAD, CommittedOffset(1001), LOG, MovedCommitError, "the log ends at 1000, and the next records would"),
+        (HEAD, CommittedOffset(140), Log(start=0, end=150, epoch_end=89), LostRecordsError, "log was truncated at 89"),
+    ],
+    ids=[
+        "a restored table",
+        "another table",
+        "a dropped table",
+        "moved back under its own number",
+        "moved beyond the log",
+        "a log that was cut",
+    ],
+)
+def test_what_is_no_records_to_be_left_out_stops_all_the_same(
+    head: Link | None, committed: CommittedOffset, log: Log, error: type[ChainError], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        begin(KEY, ORIGIN, head, committed, log, may_leave_out=True)
+
+
+def test_commit_that_was_moved_says_how_to_go_on() -> None:
+    with pytest.raises(MovedCommitError, match=r"leave them out on purpose \(on_missing = 'leave_out'\)"):
+        begin(KEY, ORIGIN, HEAD, CommittedOffset(91), LOG)
+
+
+def test_tail_that_could_not_be_landed_may_be_gone() -> None:
+    assert begin(KEY, ORIGIN, HEAD, noted(95, 4, "a4"), Log(start=95, end=1000)) == Begin(95)
+
+
+def test_chain_of_another_group_names_the_group_before_any_remedy() -> None:
+    """Another sink name is no remedy for a mistaken group: everything would land twice."""
+    with pytest.raises(ForeignChainError) as refused:
+        begin(KEY, Origin(group="audit"), HEAD, None, LOG)
+    told = str(refused.value)
+    assert told.index("belongs to group 'billing'") < told.index("use that group") < told.index("Set `name`")
+
+
+def test_chain_of_another_cluster_is_refused_without_topic_ids() -> None:
+    ours, theirs = (Origin(group="billing", cluster_id=cluster) for cluster in ("here", "there"))
+    with pytest.raises(ForeignChainError, match="of cluster there, and this is cluster here"):
+        begin(KEY, ours, attrs.evolve(HEAD, origin=theirs), None, LOG)
+    same = attrs.evolve(theirs, topic_id=ORIGIN.topic_id)
+    assert begin(KEY, attrs.evolve(ours, topic_id=ORIGIN.topic_id), attrs.evolve(HEAD, origin=same), None, LOG)
+
+
+@pytest.mark.parametrize(("offset", "is_refused"), [(29, True), (30, False), (60, False)])
+def test_fault_53_group_that_stands_before_the_chain_is_refused(offset: int, is_refused: bool) -> None:
+    """Records in between would never land. A chain without a recorded start behaves as before."""
+    head = attrs.evolve(HEAD, origin=attrs.evolve(ORIGIN, begin=30))
+    assert begin(KEY, ORIGIN, HEAD, CommittedOffset(offset), LOG) == Begin(90)
+    with pytest.raises(MovedCommitError, match=r"\[29, 30\) would never land") if is_refused else nullcontext():
+        assert begin(KEY, ORIGIN, head, CommittedOffset(offset), LOG) == Begin(90)

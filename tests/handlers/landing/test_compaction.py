@@ -1,0 +1,340 @@
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sarameya_handlers.landing.directory import compaction as compacting
+from sarameya_handlers.landing.directory.compaction import SMALL, Compacted, compact, plan, small_files
+from sarameya_handlers.landing.directory.data_files import DataFiles
+from sarameya_handlers.landing.directory.manifests import DataFile, Manifest
+from sarameya_handlers.landing.directory.parquet_merge import FileSchema
+from sarameya_handlers.landing.links import ChainKey, Link, Origin
+
+KEY = ChainKey("sarameya", "orders", 0)
+
+
+def append(
+    root: Path,
+    rows: Sequence[int],
+    *,
+    where: str = ".",
+    publish: bool = True,
+    schema: pa.Schema | None = None,
+    **columns: object,
+) -> None:
+    """The next link, with these offsets."""
+    files = DataFiles(root)
+    head = files.manifests.head(KEY)
+    number, begin = (head.link.number + 1, head.link.to_offset) if head else (1, 0)
+    link = Link(
+        key=KEY,
+        number=number,
+        from_offset=begin,
+        to_offset=begin + len(rows),
+        attempt=uuid4().hex,
+        origin=Origin(group="flights"),
+    )
+    directory = files.directory(link.attempt) / where
+    directory.mkdir(parents=True)
+    pq.write_table(pa.table({"offset": rows, **columns}, schema=schema), directory / "x.parquet")
+    written = files.settle(link.attempt, lambda n: f"part-{number}-{n}.parquet", lambda file: len(rows))
+    manifest = Manifest(link, written)
+    assert files.manifests.put(manifest)
+    if publish:
+        files.publish_link(manifest)
+
+
+def offsets(root: Path) -> list[int]:
+    """Return the offsets that `read_landing` would see."""
+    return sorted(n for _, place in DataFiles(root).live() for n in pq.read_table(place)["offset"].to_pylist())
+
+
+def plain_offsets(root: Path) -> list[int]:
+    """Return the offsets that a reader of the plain directory sees."""
+    return sorted(pyarrow.dataset.dataset(root, format="parquet").to_table()["offset"].to_pylist())
+
+
+def visible(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*.parquet") if "_sarameya" not in path.parts)
+
+
+def test_small_files_become_one_and_every_row_stays(tmp_path: Path) -> None:
+    for n in range(10):
+        append(tmp_path, range(5 * n, 5 * n + 5))
+    told: list[tuple[int, int]] = []
+    done = compact(tmp_path, 10**6, written=lambda rows, of: told.append((rows, of)))
+    assert done.compaction is not None
+    assert told == [(0, 50), (50, 50)]
+    assert len(visible(tmp_path)) == 1
+    assert offsets(tmp_path) == plain_offsets(tmp_path) == list(range(50))
+
+
+def test_chain_is_as_it_was_and_landing_goes_on(tmp_path: Path) -> None:
+    for n in range(3):
+        append(tmp_path, [n])
+    before = [manifest.link for manifest in DataFiles(tmp_path).manifests.since(KEY, 1)]
+    compact(tmp_path, 10**6)
+    append(tmp_path, [3])
+    assert [manifest.link for manifest in DataFiles(tmp_path).manifests.since(KEY, 1)][:3] == before
+    assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1, 2, 3]
+
+
+def test_second_compaction_takes_what_the_first_has_made(tmp_path: Path) -> None:
+    for n in range(6):
+        append(tmp_path, [n])
+        compact(tmp_path, 10**6)
+    assert [c.number for c in DataFiles(tmp_path).compactions.all()] == [1, 2, 3, 4, 5]
+    assert len(visible(tmp_path)) == 1
+    assert offsets(tmp_path) == plain_offsets(tmp_path) == list(range(6))
+
+
+def test_nothing_to_be_done_does_nothing(tmp_path: Path) -> None:
+    append(tmp_path, [0])
+    assert compact(tmp_path, 10**6) == Compacted(None)
+    assert list(DataFiles(tmp_path).compactions.all()) == []
+
+
+def test_files_of_other_partitions_of_the_table_stay_apart(tmp_path: Path) -> None:
+    for n in range(6):
+        append(tmp_path, [n], where=f"day={n % 2}")
+    compact(tmp_path, 10**6)
+    assert [Path(name).parent.name for name in visible(tmp_path)] == ["day=0", "day=1"]
+    assert offsets(tmp_path) == list(range(6))
+
+
+def test_columns_that_some_files_lack_are_null_there(tmp_path: Path) -> None:
+    append(tmp_path, [0, 1])
+    append(tmp_path, [2], name=["x"])
+    compact(tmp_path, 10**6)
+    (file,) = visible(tmp_path)
+    assert pq.read_table(tmp_path / file).to_pydict() == {"offset": [0, 1, 2], "name": [None, None, "x"]}
+
+
+def test_columns_of_newer_files_are_null_in_older_rows(tmp_path: Path) -> None:
+    append(tmp_path, [0])
+    strict = pa.schema([pa.field("offset", pa.int64()), pa.field("name", pa.string(), nullable=False)])
+    append(tmp_path, [1], schema=strict, name=["x"])
+    compact(tmp_path, 10**6)
+    (file,) = visible(tmp_path)
+    assert pq.read_table(tmp_path / file).to_pydict() == {"offset": [0, 1], "name": [None, "x"]}
+
+
+def test_files_of_other_types_stay_apart(tmp_path: Path) -> None:
+    for at in ({"x": 1}, {"x": 1, "y": 2}, "text"):
+        for _ in range(2):
+            append(tmp_path, [len(offsets(tmp_path))], at=[at])
+    append(tmp_path, [6])
+    compact(tmp_path, 10**6)
+    made = [pq.read_table(tmp_path / file).to_pylist() for file in visible(tmp_path)]
+    rows = [[row["at"] for row in one] for one in made]
+    assert sorted(rows, key=str) == sorted([[{"x": 1}] * 2 + [None], [{"x": 1, "y": 2}] * 2, ["text"] * 2], key=str)
+    assert offsets(tmp_path) == list(range(7))
+    assert compact(tmp_path, 10**6) == Compacted(None)
+
+
+def test_files_with_different_nullability_are_merged(tmp_path: Path) -> None:
+    for strict in (True, False):
+        x = pa.struct([pa.field("x", pa.int64(), nullable=not strict)])
+        kind = pa.struct([("xs", pa.list_(x)), ("m", pa.map_(pa.string(), x))])
+        value = {"xs": [{"x": 1}], "m": [("k", {"x": 1 if strict else None})]}
+        schema = pa.schema([pa.field("offset", pa.int64(), nullable=not strict), pa.field("at", kind)])
+        append(tmp_path, [int(strict)], schema=schema, at=[value])
+    compact(tmp_path, 10**6)
+    (file,) = visible(tmp_path)
+    table = pq.read_table(tmp_path / file)
+    assert table["offset"].to_pylist() == [1, 0]
+    assert [at["m"] for at in table["at"].to_pylist()] == [[("k", {"x": 1})], [("k", {"x": None})]]
+
+
+def test_metadata_of_one_file_is_not_used_for_more_columns(tmp_path: Path) -> None:
+    told = {b"org.apache.spark.sql.parquet.row.metadata": b"..."}
+    with_word = pa.schema([("offset", pa.int64())], metadata=told)
+    for _ in range(2):
+        append(tmp_path, [0], schema=with_word)
+    compact(tmp_path, 10**6)
+    (file,) = visible(tmp_path)
+    assert pq.read_metadata(tmp_path / file).metadata.items() >= told.items()
+    append(tmp_path, [1], name=["x"])
+    assert compact(tmp_path, 10**6) == Compacted(None)
+    assert len(visible(tmp_path)) == 2
+
+
+def test_unpublished_link_of_a_dead_process_is_compacted(tmp_path: Path) -> None:
+    append(tmp_path, [0])
+    append(tmp_path, [1], publish=False)
+    compact(tmp_path, 10**6)
+    assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1]
+
+
+@pytest.mark.parametrize("ended_by", ["another compaction", "publish_all"])
+def test_unpublished_compaction_of_a_dead_process_is_finished(
+    tmp_path: Path, ended_by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(tmp_path, [0])
+    append(tmp_path, [1])
+    with monkeypatch.context() as dying:
+        dying.setattr("sarameya_handlers.landing.directory.compaction._finish", lambda *_: None)
+        compact(tmp_path, 10**6)
+    assert offsets(tmp_path) == [0, 1]
+    assert len(visible(tmp_path)) == 2
+    compact(tmp_path, 10**6) if ended_by == "another compaction" else DataFiles(tmp_path).publish_all()
+    assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1]
+    assert len(visible(tmp_path)) == 1
+
+
+def test_link_put_during_the_listing_keeps_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lander dies before publishing, and whoever does that later must not bring back what was replaced."""
+
+    def publish_all_then_land(files: DataFiles) -> None:
+        publish_all(files)
+        append(tmp_path, [2], publish=False)
+
+    append(tmp_path, [0])
+    append(tmp_path, [1])
+    publish_all = DataFiles.publish_all
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(DataFiles, "publish_all", publish_all_then_land)
+        compact(tmp_path, 10**6)
+    DataFiles(tmp_path).publish_all()
+    assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1, 2]
+
+
+def test_unpublished_compaction_is_not_built_upon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process sleeps between putting and publishing, while another one is about to compact the same files."""
+    append(tmp_path, [0])
+    append(tmp_path, [1])
+    asleep: list[tuple[DataFiles, str, int]] = []
+
+    def sleep(files: DataFiles, attempt: str, number: int) -> None:
+        asleep.append((files, attempt, number))
+
+    def publish_all_before_the_other_puts(files: DataFiles) -> None:
+        publish_all(files)
+        if not asleep:
+            with monkeypatch.context() as other:
+                other.setattr("sarameya_handlers.landing.directory.compaction._finish", sleep)
+                other.setattr(DataFiles, "publish_all", publish_all)
+                assert compact(tmp_path, 10**6).compaction is not None
+
+    publish_all, finish = DataFiles.publish_all, compacting._finish
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(DataFiles, "publish_all", publish_all_before_the_other_puts)
+        compact(tmp_path, 10**6)
+    append(tmp_path, [2])
+    compact(tmp_path, 10**6)
+    finish(*asleep[0])
+    assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1, 2]
+
+
+def test_compaction_with_swept_files_is_not_put(tmp_path: Path) -> None:
+    append(tmp_path, [0])
+    append(tmp_path, [1])
+    checks = 0
+
+    def sweep_at_the_last() -> None:
+        nonlocal checks
+        checks += 1
+        if any((tmp_path / "_sarameya" / "landing").rglob("compacted-*.parquet")):
+            shutil.rmtree(tmp_path / "_sarameya" / "landing")
+
+    with pytest.raises(FileNotFoundError):
+        compact(tmp_path, 10**6, check=sweep_at_the_last)
+    assert checks
+    assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1]
+
+
+def test_compaction_that_succeeds_late_keeps_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(tmp_path, [0])
+    append(tmp_path, [1])
+    late: list[tuple[bytes, str]] = []
+
+    def link_later(file: str, name: str) -> None:
+        late.append((Path(file).read_bytes(), name))
+        raise TimeoutError(errno.ETIMEDOUT, "timed out")
+
+    with monkeypatch.context() as slow:
+        slow.setattr(os, "link", link_later)
+        with pytest.raises(OSError, match="timed out"):
+            compact(tmp_path, 10**6)
+    assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1]
+    [(compaction, name)] = late
+    Path(name).write_bytes(compaction)
+    assert offsets(tmp_path) == [0, 1]
+    DataFiles(tmp_path).publish_all()
+    assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1]
+    assert len(visible(tmp_path)) == 1
+
+
+def test_compaction_that_is_no_longer_wanted_leaves_nothing(tmp_path: Path) -> None:
+    class Unwanted(Exception):
+        pass
+
+    append(tmp_path, [0])
+    append(tmp_path, [1])
+    for steps in range(20):
+        left = steps
+
+        def check() -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Unwanted
+
+        try:
+            compact(tmp_path, 10**6, check=check)
+        except Unwanted:
+            assert list(DataFiles(tmp_path).writing.iterdir()) == []
+            assert plain_offsets(tmp_path) == [0, 1]
+        else:
+            assert steps >= 3
+            break
+    assert len(visible(tmp_path)) == 1
+
+
+def compact_often(root: Path, times: int) -> None:
+    for _ in range(times):
+        compact(root, 10**6)
+
+
+def test_concurrent_compactions_and_landings_lose_nothing(tmp_path: Path) -> None:
+    append(tmp_path, [0])
+    spawn = multiprocessing.get_context("spawn")
+    others = [spawn.Process(target=compact_often, args=[tmp_path, 20]) for _ in range(2)]
+    for other in others:
+        other.start()
+    count = 1
+    while any(other.is_alive() for other in others):
+        append(tmp_path, [count])
+        count += 1
+    for other in others:
+        other.join()
+    assert [other.exitcode for other in others] == [0, 0]
+    DataFiles(tmp_path).publish_all()
+    assert offsets(tmp_path) == plain_offsets(tmp_path) == list(range(count))
+    assert list(DataFiles(tmp_path).compactions.all()) != []
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 300))), st.integers(1, 400))
+def test_plan_packs_small_files_up_to_the_wanted_size(sizes: list[tuple[int, int]], wanted: int) -> None:
+    files = [DataFile(f"d{where}/{n:03}", 1, size) for n, (where, size) in enumerate(sizes)]
+    schema = FileSchema(pa.schema([]), {}, {}, "")
+    groups = plan(small_files(files, wanted), wanted, dict.fromkeys(files, schema))
+    planned = [file for group in groups for file in group]
+    assert len(planned) == len(set(planned))
+    for group in groups:
+        assert len(group) > 1
+        assert len({Path(file.name).parent for file in group}) == 1
+        assert sum(file.size for file in group) <= wanted
+    assert all(file.size < SMALL * wanted for file in planned)
