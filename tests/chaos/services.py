@@ -113,6 +113,8 @@ class Service:
         self._app_file = app_file
         self._mark = f"{MARK}={run}-{app.name}"
         self._process: trio.Process | None = None
+        self._stops = 1
+        """Callers who want it stopped: two faults may overlap."""
         self._wanted = trio.Event()
         self._ended = trio.Event()
         self._ended.set()
@@ -129,12 +131,16 @@ class Service:
         return {**os.environ, **quick_spark(), name: value}
 
     def start(self) -> None:
-        """Keep the service running from now on."""
-        self._wanted.set()
+        """Keep the service running from now on, once each `stop` has its `start`."""
+        self._stops = max(0, self._stops - 1)
+        if self._stops == 0:
+            self._wanted.set()
 
     async def stop(self) -> bool:
         """End it in order. Return False if it had to be killed."""
-        self._wanted = trio.Event()
+        if self._stops == 0:
+            self._wanted = trio.Event()
+        self._stops += 1
         if (pid := self.pid) is None:
             return True
         assert self._process is not None
