@@ -108,11 +108,11 @@ def test_sessions_are_clones_of_the_base() -> None:
     assert is_users_spark(session), "no JVM of ours: who has given us the base may be at work with it"
 
 
-def test_session_of_a_jvm_of_ours_is_not_given() -> None:
+def test_session_of_our_jvm_is_not_the_users() -> None:
     assert not is_users_spark(ClassicDriver(FakeSession.base(), FakeJvm()).open_session())
 
 
-def test_tag_is_set_inside_and_work_can_be_cancelled_by_it() -> None:
+def test_work_is_cancelled_by_its_tag() -> None:
     base = FakeSession.base()
     driver = ClassicDriver(base)
     with driver.tagged(base, "t1"):
@@ -122,7 +122,7 @@ def test_tag_is_set_inside_and_work_can_be_cancelled_by_it() -> None:
     assert base.sparkContext.cancelled == ["t1"]
 
 
-def test_spark_that_dies_under_a_tag_does_not_hide_what_the_work_raised() -> None:
+def test_dying_spark_does_not_hide_the_error_of_work() -> None:
     base = FakeSession.base()
 
     def work() -> None:
@@ -134,19 +134,19 @@ def test_spark_that_dies_under_a_tag_does_not_hide_what_the_work_raised() -> Non
         work()
 
 
-def test_spark_that_answers_is_not_dead_and_its_jvm_is_not_waited_for() -> None:
+def test_responding_spark_is_alive() -> None:
     jvm = FakeJvm()
     assert ClassicDriver(FakeSession.base(), jvm).death(FakeSession.base()) is None
     assert jvm.asked == []
 
 
-def test_context_that_was_stopped_is_dead() -> None:
+def test_stopped_context_is_dead() -> None:
     base = FakeSession.base()
     base.sparkContext.stopped = True
     assert ClassicDriver(base).death(base) == "Spark's context has been stopped"
 
 
-def test_context_that_was_stopped_through_pyspark_is_dead() -> None:
+def test_context_stopped_through_pyspark_is_dead() -> None:
     class Stopped:
         _jsc = None
 
@@ -154,14 +154,14 @@ def test_context_that_was_stopped_through_pyspark_is_dead() -> None:
 
 
 @pytest.mark.parametrize("error", [Py4JNetworkError("gone"), ConnectionRefusedError(111, "Connection refused")])
-def test_jvm_of_ours_whose_connection_breaks_is_given_a_moment_to_end(error: Exception) -> None:
+def test_our_jvm_gets_time_to_exit_after_a_broken_connection(error: Exception) -> None:
     base, jvm = FakeSession.base(), FakeJvm(dies_within=True)
     base.sparkContext.error = error
     assert ClassicDriver(base, jvm).death(base) == "Spark's JVM has died (exit code -9)"
     assert jvm.asked == [DEATH_TIMEOUT]
 
 
-def test_jvm_that_is_somebody_elses_does_not_answer_when_it_is_dead() -> None:
+def test_adopted_jvm_that_does_not_respond_is_dead() -> None:
     base = FakeSession.base()
     base.sparkContext.error = ConnectionRefusedError(111, "Connection refused")
     told = ClassicDriver(base).death(base)
@@ -169,7 +169,7 @@ def test_jvm_that_is_somebody_elses_does_not_answer_when_it_is_dead() -> None:
     assert told.startswith("Spark's JVM does not answer (ConnectionRefusedError")
 
 
-def test_session_is_not_opened_by_a_spark_that_is_gone() -> None:
+def test_stopped_spark_opens_no_session() -> None:
     base = FakeSession.base()
     base._jsparkSession = None
     base.sparkContext.stopped = True
@@ -179,7 +179,7 @@ def test_session_is_not_opened_by_a_spark_that_is_gone() -> None:
 
 
 @pytest.mark.parametrize("found_dead", [True, False])
-def test_death_that_was_found_is_not_told_again_when_it_is_stopped(found_dead: bool) -> None:
+def test_known_death_is_not_logged_again_on_stop(found_dead: bool) -> None:
     base, jvm = FakeSession.base(), FakeJvm(has_died=True)
     driver = ClassicDriver(base, jvm)
     if found_dead:
@@ -188,7 +188,7 @@ def test_death_that_was_found_is_not_told_again_when_it_is_stopped(found_dead: b
     assert jvm.told is found_dead
 
 
-def test_spark_of_somebody_else_is_neither_stopped_nor_killed() -> None:
+def test_adopted_spark_is_neither_stopped_nor_killed() -> None:
     base = FakeSession.base()
     driver = ClassicDriver(base)
     driver.stop()

@@ -101,14 +101,14 @@ def driver_of(session: FakeSession, **settings: str) -> ConnectDriver:
     return ConnectDriver("sc://there", lambda: session, settings)
 
 
-def test_session_has_its_settings_and_retries_that_end_soon() -> None:
+def test_session_gets_its_settings_and_short_retries() -> None:
     session = FakeSession()
     assert driver_of(session, a="1", b="2").open_session() is session
     assert session.settings.items() >= {"a": "1", "b": "2", "spark.sql.files.ignoreCorruptFiles": "false"}.items()
     assert session.client.calls == ["retries 4"]
 
 
-def test_session_that_is_closed_is_released_and_forgotten() -> None:
+def test_closed_session_is_released() -> None:
     session = FakeSession()
     driver = driver_of(session)
     driver.open_session()
@@ -118,7 +118,7 @@ def test_session_that_is_closed_is_released_and_forgotten() -> None:
     driver.kill()
 
 
-def test_session_of_a_server_that_is_gone_is_closed_without_speaking_to_it() -> None:
+def test_session_of_a_dead_server_is_closed_locally() -> None:
     session = FakeSession()
     driver = driver_of(session)
     driver.open_session()
@@ -127,7 +127,7 @@ def test_session_of_a_server_that_is_gone_is_closed_without_speaking_to_it() -> 
     assert session.client.calls[1:] == ["close"]
 
 
-def test_kill_closes_the_channels_of_what_is_open() -> None:
+def test_kill_closes_open_channels() -> None:
     session = FakeSession()
     driver = driver_of(session)
     driver.open_session()
@@ -146,16 +146,16 @@ def test_kill_closes_the_channels_of_what_is_open() -> None:
         (OTHER, "no longer knows our session: it was restarted"),
     ],
 )
-def test_death_is_told_in_words(error: Exception, told: str) -> None:
+def test_death_is_described_in_words(error: Exception, told: str) -> None:
     assert driver_of(FakeSession()).death(FakeSession(asking=error)) == f"Spark Connect's server sc://there {told}"
 
 
-def test_session_that_answers_is_alive() -> None:
+def test_responding_session_is_alive() -> None:
     assert driver_of(FakeSession()).death(FakeSession()) is None
 
 
 @pytest.mark.parametrize("error", [REFUSED, CLOSED, CHANGED])
-def test_server_that_may_be_back_later_is_gone(error: Exception) -> None:
+def test_server_that_may_return_raises_spark_gone(error: Exception) -> None:
     session = FakeSession(asking=error)
     with pytest.raises(SparkGoneError, match="server sc://there") as raised:
         driver_of(session).open_session()
@@ -174,21 +174,21 @@ def test_server_that_may_be_back_later_is_gone(error: Exception) -> None:
         ),
     ],
 )
-def test_server_that_will_never_have_us_is_a_configuration_to_correct(error: Exception, told: str) -> None:
+def test_refusing_server_is_a_configuration_error(error: Exception, told: str) -> None:
     session = FakeSession(setting=error)
     with pytest.raises(HandlerError, match=told):
         driver_of(session, a="1").open_session()
     assert session.client._channel.closed
 
 
-def test_real_client_is_closed_without_a_server() -> None:
+def test_real_client_closes_without_a_server() -> None:
     driver = ConnectDriver.at("sc://localhost:1/;token=s3cret", {})
     with pytest.raises(SparkGoneError, match="Connection refused") as raised:
         driver.open_session()
     assert "s3cret" not in str(raised.value)
 
 
-def test_session_that_is_collected_waits_for_no_lock_that_its_thread_has() -> None:
+def test_collected_session_waits_for_no_lock() -> None:
     def collect() -> None:
         session = new_session("sc://127.0.0.1:1")
         session.client._channel.close()
@@ -203,20 +203,20 @@ def test_session_that_is_collected_waits_for_no_lock_that_its_thread_has() -> No
     Responses.shutdown()
 
 
-def test_mode_is_set_inside_and_gone_after() -> None:
+def test_connect_mode_is_set_only_inside_the_block() -> None:
     with connect_mode():
         assert os.environ["SPARK_CONNECT_MODE_ENABLED"] == "1"
     assert "SPARK_CONNECT_MODE_ENABLED" not in os.environ
 
 
-def test_mode_that_is_set_already_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existing_connect_mode_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
     with connect_mode():
         pass
     assert os.environ["SPARK_CONNECT_MODE_ENABLED"] == "1"
 
 
-def test_mode_is_left_alone_beside_a_classic_spark(
+def test_connect_mode_is_not_set_beside_classic_spark(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", object())
@@ -225,7 +225,7 @@ def test_mode_is_left_alone_beside_a_classic_spark(
     assert "pyspark.sql.connect.functions" in caplog.text
 
 
-def test_session_of_ours_is_spark_connects() -> None:
+def test_new_session_is_a_spark_connect_session() -> None:
     session = new_session("sc://127.0.0.1:1")
     session.client._channel.close()
     assert is_connect(session)

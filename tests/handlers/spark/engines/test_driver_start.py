@@ -75,7 +75,7 @@ async def begun(fake: FakeStart, monkeypatch: pytest.MonkeyPatch, then: Callable
         then(nursery)
 
 
-async def test_jvm_that_starts_is_had_with_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_started_jvm_gets_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeStart()
     fake.go_on.set()
     monkeypatch.setattr(spark_jvm, "start", fake)
@@ -85,7 +85,7 @@ async def test_jvm_that_starts_is_had_with_its_environment(monkeypatch: pytest.M
     assert fake.stops == 0
 
 
-async def test_jvm_that_does_not_start_is_raised_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_start_error_is_raised_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeStart(ends_well=False)
     fake.process.kill()
     monkeypatch.setattr(spark_jvm, "start", fake)
@@ -94,14 +94,14 @@ async def test_jvm_that_does_not_start_is_raised_as_it_is(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("polls", [True, False])
-async def test_start_that_is_cancelled_kills_its_jvm(monkeypatch: pytest.MonkeyPatch, polls: bool) -> None:
+async def test_cancelled_start_kills_its_jvm(monkeypatch: pytest.MonkeyPatch, polls: bool) -> None:
     fake = FakeStart(polls=polls, ends_well=False)
     with trio.fail_after(10):
         await begun(fake, monkeypatch, lambda nursery: nursery.cancel_scope.cancel())
     assert fake.process.killed.is_set()
 
 
-async def test_spark_that_has_started_when_it_is_cancelled_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_spark_started_during_a_cancellation_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeStart()
 
     def cancel(nursery: trio.Nursery) -> None:
@@ -113,9 +113,7 @@ async def test_spark_that_has_started_when_it_is_cancelled_is_stopped(monkeypatc
     assert fake.stops == 1
 
 
-async def test_spark_that_hangs_while_it_stops_is_killed_in_time(
-    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_spark_hanging_in_stop_is_killed(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
     driver = FakeDriver(hangs=True)
     began = trio.current_time()
     await driver_start.stop(Pool(driver, 1))
@@ -124,7 +122,7 @@ async def test_spark_that_hangs_while_it_stops_is_killed_in_time(
     assert "does not stop" in caplog.text
 
 
-async def test_stop_goes_on_to_its_end_when_it_is_cancelled() -> None:
+async def test_cancelled_stop_runs_to_its_end() -> None:
     driver = FakeDriver()
     with trio.CancelScope() as scope:
         scope.cancel()
@@ -151,7 +149,7 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> Silent:
     return driver
 
 
-async def test_server_that_does_not_answer_is_left_in_time(silent: Silent, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_server_is_abandoned_in_time(silent: Silent, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_start, "CONNECT_TIMEOUT", 0.05)
     with pytest.raises(SparkGoneError, match="The fake does not answer") as raised:
         await driver_start.start(SparkOptions(master="sc://localhost:1"))
@@ -159,7 +157,7 @@ async def test_server_that_does_not_answer_is_left_in_time(silent: Silent, monke
     assert silent.killed.is_set()
 
 
-async def test_server_that_does_not_answer_does_not_hold_up_a_cancellation(silent: Silent) -> None:
+async def test_silent_server_does_not_delay_a_cancellation(silent: Silent) -> None:
     with trio.fail_after(10):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(driver_start.start, SparkOptions(master="sc://localhost:1"))

@@ -63,7 +63,7 @@ def sparks(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSparks]:
     assert engine_module._shared is None
 
 
-async def test_engines_of_one_process_share_one_spark_until_the_last_has_left(sparks: FakeSparks) -> None:
+async def test_engines_of_one_process_share_one_spark(sparks: FakeSparks) -> None:
     async with SparkEngine(SparkOptions()) as first:
         async with SparkEngine(SparkOptions()) as second:
             assert await first.run(number, tag="t1") == await second.run(number, tag="t2") == 1
@@ -72,7 +72,7 @@ async def test_engines_of_one_process_share_one_spark_until_the_last_has_left(sp
     assert sparks.running == 0
 
 
-async def test_engines_that_enter_together_start_one_spark(sparks: FakeSparks) -> None:
+async def test_engines_entered_together_start_one_spark(sparks: FakeSparks) -> None:
     everyone = trio.Event()
     inside = 0
 
@@ -90,14 +90,14 @@ async def test_engines_that_enter_together_start_one_spark(sparks: FakeSparks) -
     assert (len(sparks.pools), sparks.running) == (1, 0)
 
 
-async def test_engine_that_enters_after_the_last_has_left_starts_spark_anew(sparks: FakeSparks) -> None:
+async def test_engine_entered_after_the_last_exit_restarts_spark(sparks: FakeSparks) -> None:
     for _ in range(2):
         async with SparkEngine(SparkOptions()):
             pass
     assert (len(sparks.pools), sparks.running) == (2, 0)
 
 
-async def test_engine_with_other_options_is_refused_without_telling_secrets(sparks: FakeSparks) -> None:
+async def test_engine_with_other_options_is_refused_without_secrets(sparks: FakeSparks) -> None:
     async with SparkEngine(SparkOptions(conf={"spark.hadoop.fs.s3a.secret.key": "s3cret"})):
         with pytest.raises(HandlerError, match=r"\(conf, max_jobs\).*the same spark options") as raised:
             async with SparkEngine(SparkOptions(max_jobs=3)):
@@ -106,7 +106,7 @@ async def test_engine_with_other_options_is_refused_without_telling_secrets(spar
         assert sparks.running == 1
 
 
-async def test_spark_that_does_not_start_is_raised_and_may_be_tried_again(sparks: FakeSparks) -> None:
+async def test_failed_start_is_raised_and_can_be_retried(sparks: FakeSparks) -> None:
     with pytest.raises(HandlerError, match="does not start"):
         async with SparkEngine(SparkOptions(app_name="broken")):
             pass
@@ -122,7 +122,7 @@ async def test_cancelled_engine_stops_its_spark(sparks: FakeSparks) -> None:
     assert sparks.running == 0
 
 
-async def test_work_that_spark_dies_under_fails_and_the_next_of_any_engine_has_another_spark(
+async def test_work_fails_with_its_spark_and_later_work_gets_a_new_one(
     sparks: FakeSparks,
 ) -> None:
     def die(*_: object) -> None:
@@ -138,7 +138,7 @@ async def test_work_that_spark_dies_under_fails_and_the_next_of_any_engine_has_a
         assert (len(sparks.pools), sparks.stopped) == (2, sparks.pools[:1])
 
 
-async def test_work_that_has_not_begun_when_spark_dies_begins_with_the_next(sparks: FakeSparks) -> None:
+async def test_work_not_yet_started_moves_to_the_next_spark(sparks: FakeSparks) -> None:
     async with SparkEngine(SparkOptions()) as engine:
         await engine.run(number, tag="t1")
         sparks.drivers[0].dead = "gone"
@@ -146,9 +146,7 @@ async def test_work_that_has_not_begun_when_spark_dies_begins_with_the_next(spar
         assert [len(driver.sessions) for driver in sparks.drivers] == [1, 1]
 
 
-async def test_spark_without_room_for_a_session_is_given_up_in_time(
-    sparks: FakeSparks, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_spark_without_a_free_session_fails_in_time(sparks: FakeSparks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "RETURN_TIMEOUT", 0.0)
     sparks.refusal = SparkGoneError("there is no room", begun=False)
     async with SparkEngine(SparkOptions()) as engine:
@@ -156,7 +154,7 @@ async def test_spark_without_room_for_a_session_is_given_up_in_time(
             await engine.run(number, tag="t1")
 
 
-async def test_transforms_have_spark_connects_functions_as_long_as_an_engine_has_a_server(sparks: FakeSparks) -> None:
+async def test_connect_functions_are_active_while_an_engine_is_open(sparks: FakeSparks) -> None:
     options = SparkOptions(master="sc://localhost:15002")
     async with SparkEngine(options):
         async with SparkEngine(options):
@@ -179,7 +177,7 @@ def adopted(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
     return driver
 
 
-async def test_adopted_spark_has_its_sessions_closed_by_its_driver_alone(adopted: FakeDriver) -> None:
+async def test_adopted_engine_closes_only_its_own_sessions(adopted: FakeDriver) -> None:
     async with AdoptedEngine(Somebodys(), max_jobs=3) as engine:
         assert engine.max_jobs == 3
         assert await engine.run(number, tag="t") == 1
@@ -187,7 +185,7 @@ async def test_adopted_spark_has_its_sessions_closed_by_its_driver_alone(adopted
     assert adopted.stops == 1
 
 
-async def test_adopted_spark_that_has_died_is_not_ours_to_start(adopted: FakeDriver) -> None:
+async def test_dead_adopted_spark_is_not_restarted(adopted: FakeDriver) -> None:
     async with AdoptedEngine(Somebodys()) as engine:
         await engine.run(number, tag="t1")
         adopted.dead = "Spark's context has been stopped"
@@ -199,12 +197,12 @@ async def test_adopted_spark_that_has_died_is_not_ours_to_start(adopted: FakeDri
             assert not raised.value.begun
 
 
-def test_what_is_no_spark_cannot_be_adopted() -> None:
+def test_non_spark_object_cannot_be_adopted() -> None:
     with pytest.raises(HandlerError, match="must be SparkOptions, a SparkSession, or 'sc://host:port'"):
         AdoptedEngine(object())
 
 
-def test_engine_of_what_users_say() -> None:
+def test_engine_is_chosen_by_the_users_value() -> None:
     engine = SparkEngine(SparkOptions(max_jobs=7))
     assert engine_of(engine) is engine
     assert engine_of(SparkOptions(max_jobs=5)).max_jobs == 5

@@ -20,7 +20,7 @@ from sarameya_handlers.spark.engines.jvm.spark_jvm import Jvm, _wanted_at_root
         ("/app/main.py", logging.WARNING, True),
     ],
 )
-def test_root_logger_passes_all_but_what_py4j_logs_there(
+def test_root_logger_drops_only_py4j_records(
     caplog: pytest.LogCaptureFixture, path: str, level: int, wanted: bool
 ) -> None:
     caplog.set_level(level, "py4j")
@@ -64,7 +64,7 @@ def gateway_of(program: str) -> Any:
     return FakeGateway(subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE))
 
 
-def test_jvm_that_dies_while_it_is_stopped_is_forgotten_and_ended(caplog: pytest.LogCaptureFixture) -> None:
+def test_jvm_dying_during_stop_is_forgotten_and_ended(caplog: pytest.LogCaptureFixture) -> None:
     gateway, session = gateway_of("import sys; sys.stdin.read()"), DyingSession()
     Jvm(session, gateway).stop()
     assert session.sparkContext.stopped
@@ -81,7 +81,7 @@ def test_jvm_that_dies_while_it_is_stopped_is_forgotten_and_ended(caplog: pytest
         ("raise SystemExit(1)", "Spark's JVM has died (exit code 1)"),
     ],
 )
-def test_death_of_a_jvm_is_told_with_its_exit_code(program: str, told: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_jvm_death_is_logged_with_its_exit_code(program: str, told: str, caplog: pytest.LogCaptureFixture) -> None:
     gateway = gateway_of(program)
     jvm = Jvm(DyingSession(), gateway)
     assert jvm.death(30.0) == told
@@ -90,14 +90,14 @@ def test_death_of_a_jvm_is_told_with_its_exit_code(program: str, told: str, capl
     assert caplog.records == []
 
 
-def test_death_of_a_jvm_that_nobody_knew_of_is_told_when_it_is_stopped(caplog: pytest.LogCaptureFixture) -> None:
+def test_unnoticed_jvm_death_is_logged_on_stop(caplog: pytest.LogCaptureFixture) -> None:
     gateway = gateway_of("raise SystemExit(1)")
     gateway.proc.wait()
     Jvm(DyingSession(), gateway).stop()
     assert "Spark's JVM has died (exit code 1)" in caplog.text
 
 
-def test_jvm_that_lives_has_no_death_until_it_is_killed() -> None:
+def test_jvm_is_alive_until_it_is_killed() -> None:
     jvm = Jvm(DyingSession(), gateway_of("import sys; sys.stdin.read()"))
     assert not jvm.has_died
     assert jvm.death(0.01) is None

@@ -73,14 +73,14 @@ async def gone(temporary: Path) -> None:
 
 
 @pytest.mark.parametrize("jvm", [(UP,), (STUBBORN,), ()], ids=["up", "stubborn", "none-yet"])
-async def test_process_that_is_killed_takes_what_it_starts_along(temporary: Path, jvm: tuple[str, ...]) -> None:
+async def test_killed_process_takes_a_starting_jvm_along(temporary: Path, jvm: tuple[str, ...]) -> None:
     async with starting(*jvm) as process:
         assert len(os.listdir(temporary)) == 1
         process.kill()
     await gone(temporary)
 
 
-async def test_fault_66_jvm_that_has_started_ends_by_itself_and_the_guard_tidies_up(temporary: Path) -> None:
+async def test_fault_66_started_jvm_exits_by_itself_before_cleanup(temporary: Path) -> None:
     """It is sent no signal, since it may be in the middle of a commit."""
     async with starting(
         "trap 'echo bad' TERM; read -r _; echo up; read -r _; sleep 1; echo ended >&2", "has started"
@@ -89,7 +89,7 @@ async def test_fault_66_jvm_that_has_started_ends_by_itself_and_the_guard_tidies
     await gone(temporary)
 
 
-async def test_signals_that_end_us_leave_the_guard_on_guard(temporary: Path) -> None:
+async def test_guard_survives_termination_signals(temporary: Path) -> None:
     async with starting(UP) as process:
         (guard,) = (pid for pid in children("sh", process.pid) if is_guard(pid))  # what is guarded may be one, too
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -102,7 +102,7 @@ def is_guard(shell: int) -> bool:
     return b"rm -rf" in Path(f"/proc/{shell}/cmdline").read_bytes()
 
 
-def test_guard_that_is_only_just_born_outlives_a_signal_of_the_terminal(temporary: Path) -> None:
+def test_new_guard_survives_ctrl_c_of_the_terminal(temporary: Path) -> None:
     """That goes to the whole group, which it is still in; ours listen for it, as a service does."""
     program = """
 import os, signal, threading
@@ -124,7 +124,7 @@ finally:
     assert os.listdir(temporary) == []
 
 
-def test_block_that_is_left_takes_the_directory_and_leaves_the_process(temporary: Path) -> None:
+def test_left_block_removes_the_directory_not_the_process(temporary: Path) -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0) as process:
         with guarded_directory() as guard:
             guard.watch(process)
@@ -134,7 +134,7 @@ def test_block_that_is_left_takes_the_directory_and_leaves_the_process(temporary
         assert process.communicate(b"alive", timeout=30)[0] == b"alive"
 
 
-def test_end_before_the_guard_has_spoken_leaves_nothing(temporary: Path) -> None:
+def test_exit_before_the_guard_is_ready_leaves_nothing(temporary: Path) -> None:
     for _ in range(20):
         guard = jvm_guard._started(temporary / "place")
         assert guard.stdin is not None
@@ -145,7 +145,7 @@ def test_end_before_the_guard_has_spoken_leaves_nothing(temporary: Path) -> None
         assert os.listdir(temporary) == []
 
 
-def test_guard_that_is_killed_is_told(temporary: Path) -> None:
+def test_killed_guard_raises_an_error(temporary: Path) -> None:
     with subprocess.Popen(["true"]) as process, guarded_directory() as guard:
         guard._process.kill()
         guard._process.wait()
@@ -154,13 +154,13 @@ def test_guard_that_is_killed_is_told(temporary: Path) -> None:
     assert os.listdir(temporary) == []
 
 
-def test_what_a_shell_says_of_itself_is_no_failure(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
+def test_loader_warning_of_the_shell_is_no_failure(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
     monkeypatch.setenv("LD_PRELOAD", "/nonexistent.so")  # the loader complains of it in each program that starts
     with guarded_directory() as guard:
         assert guard.directory.is_dir()
 
 
-def test_directory_that_cannot_be_made_is_told(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
+def test_failed_directory_creation_raises_a_start_error(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(temporary / "missing"))
     with pytest.raises(SparkStartError, match=r"^Spark's JVM has no place to answer at: .*No such file or directory"):
         with guarded_directory():

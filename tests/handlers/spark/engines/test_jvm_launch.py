@@ -52,7 +52,7 @@ class Launched:
         return launch((conf or {}).items(), JvmOutput("ERROR"), environment or {}, self.launched, self.check)
 
 
-def test_jvm_that_ends_before_it_answers_is_told_in_its_own_words(script: Script) -> None:
+def test_jvm_exiting_early_is_reported_with_its_output(script: Script) -> None:
     script("echo 'Exception in thread main: no such master' >&2; exit 1")
     launched = Launched()
     with pytest.raises(SparkStartError, match="JVM does not start: Exception in thread main: no such master"):
@@ -60,7 +60,7 @@ def test_jvm_that_ends_before_it_answers_is_told_in_its_own_words(script: Script
     assert launched.process.returncode == 1
 
 
-def test_jvm_gets_its_conf_as_arguments_and_what_is_secret_by_its_environment(script: Script, tmp_path: Path) -> None:
+def test_conf_is_passed_as_arguments_and_secrets_by_environment(script: Script, tmp_path: Path) -> None:
     script(f'echo "$@" > {tmp_path}/arguments; echo "$TOKEN" > {tmp_path}/token; exit 1')
     with pytest.raises(SparkStartError):
         Launched().launch({"spark.master": "local[1]", "spark.a": "b c"}, {"TOKEN": "s3cret"})
@@ -93,7 +93,7 @@ def test_fault_57_jvm_can_name_directories_in_unicode(
     assert (tmp_path / "locale").read_text().strip() == jvms
 
 
-def test_jvm_stands_in_a_process_group_of_its_own(script: Script, tmp_path: Path) -> None:
+def test_jvm_has_its_own_process_group(script: Script, tmp_path: Path) -> None:
     script(f"ps -o pgid= -p $$ > {tmp_path}/group; exit 1")
     launched = Launched()
     with pytest.raises(SparkStartError):
@@ -101,7 +101,7 @@ def test_jvm_stands_in_a_process_group_of_its_own(script: Script, tmp_path: Path
     assert int((tmp_path / "group").read_text()) == launched.process.pid
 
 
-def test_launch_that_is_not_wanted_any_more_leaves_no_process(script: Script) -> None:
+def test_abandoned_launch_leaves_no_process(script: Script) -> None:
     script("exec sleep 60")
 
     class Unwanted(Exception):
@@ -119,7 +119,7 @@ def test_launch_that_is_not_wanted_any_more_leaves_no_process(script: Script) ->
     assert fickle.process.returncode is not None
 
 
-def test_jvm_that_is_killed_while_it_starts_is_one_that_does_not_start(script: Script) -> None:
+def test_jvm_killed_during_its_start_is_reported(script: Script) -> None:
     script("exec sleep 60")
 
     class Killing(Launched):
@@ -131,9 +131,7 @@ def test_jvm_that_is_killed_while_it_starts_is_one_that_does_not_start(script: S
         Killing().launch()
 
 
-def test_answer_leads_to_a_gateway_whose_address_is_nobody_elses(
-    script: Script, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gateway_address_does_not_stay_in_the_environment(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     # A port and a secret, as pyspark's gateway server writes them: an int, and a text with its length before it.
     script(
         'printf "\\000\\000\\037\\100\\000\\000\\000\\003abc" > "$_PYSPARK_DRIVER_CONN_INFO_PATH.part"\n'
@@ -166,7 +164,7 @@ def test_answer_leads_to_a_gateway_whose_address_is_nobody_elses(
         ("FAILED_TIMEOUT", 'Exception in thread "main" java.io.IOException: No space left on device'),
     ],
 )
-def test_fault_64_jvm_that_lives_and_never_answers_is_killed(
+def test_fault_64_jvm_that_never_responds_is_killed(
     script: Script, monkeypatch: pytest.MonkeyPatch, timeout: str, said: str
 ) -> None:
     """As with a full /tmp: the main thread dies of its answer, and the gateway's threads keep the JVM alive."""
@@ -179,7 +177,7 @@ def test_fault_64_jvm_that_lives_and_never_answers_is_killed(
     assert launched.process.returncode == -9
 
 
-def test_process_that_does_not_end_by_itself_is_killed(
+def test_process_that_does_not_exit_is_killed(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(jvm_launch, "END_TIMEOUT", 0.05)

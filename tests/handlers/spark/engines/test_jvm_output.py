@@ -27,7 +27,7 @@ WARN = "26/11/21 04:14:03 WARN NativeCodeLoader: Unable to load native-hadoop li
         ("java.lang.OutOfMemoryError: Java heap space", "INFO", "ERROR"),
     ],
 )
-def test_level_of_a_line_that_the_jvm_prints(line: str, before: str, level: str) -> None:
+def test_level_of_a_jvm_line(line: str, before: str, level: str) -> None:
     assert level_of(line, before) == level
 
 
@@ -41,7 +41,7 @@ def printed(minimum: str, *lines: str, launched: bool = True, expected: float = 
     return output
 
 
-def test_lines_of_the_wanted_levels_reach_the_log_with_their_level(caplog: pytest.LogCaptureFixture) -> None:
+def test_lines_are_logged_with_their_level(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "sarameya.spark")
     printed("ERROR", WARN, "\tof a warning", ERROR, "\tof an error").complaints()
     assert [(record.levelname, record.message) for record in caplog.records] == [
@@ -50,19 +50,19 @@ def test_lines_of_the_wanted_levels_reach_the_log_with_their_level(caplog: pytes
     ]
 
 
-def test_stacks_are_for_debug_and_their_errors_are_not(caplog: pytest.LogCaptureFixture) -> None:
+def test_stack_lines_are_logged_at_debug_level(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "sarameya.spark")
     printed("ERROR", ERROR, "\tat org.apache.Spark", "Caused by: a cause", "\t... 12 more").complaints()
     assert [record.levelname for record in caplog.records] == ["ERROR", "DEBUG", "ERROR", "DEBUG"]
 
 
-def test_errors_that_are_expected_are_for_debug(caplog: pytest.LogCaptureFixture) -> None:
+def test_expected_errors_are_logged_at_debug_level(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "sarameya.spark")
     printed("ERROR", ERROR, expected=60.0).complaints()
     assert [(record.levelname, record.message) for record in caplog.records] == [("DEBUG", ERROR)]
 
 
-def test_jvm_that_is_not_launched_yet_complains_to_the_caller_without_its_stacks(
+def test_start_errors_are_returned_without_stacks(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     lines = (WARN, "Exception in thread main: bad master", "\tat org.apache.Spark", "Caused by: a typing error", "")
@@ -71,7 +71,7 @@ def test_jvm_that_is_not_launched_yet_complains_to_the_caller_without_its_stacks
     assert caplog.records == []
 
 
-def test_log_of_spark_stays_out_unless_asked_for_but_not_the_jvms_own(caplog: pytest.LogCaptureFixture) -> None:
+def test_jvm_errors_are_logged_while_spark_logs_are_off(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "sarameya.spark")
     own = "java.lang.OutOfMemoryError: Java heap space"
     printed(

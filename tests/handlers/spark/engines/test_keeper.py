@@ -30,24 +30,24 @@ def delays(lives: StartBackoff, times: list[tuple[float, float]]) -> list[float]
     return waited
 
 
-def test_life_after_a_long_one_may_begin_at_once() -> None:
+def test_start_after_a_long_life_is_immediate() -> None:
     assert delays(no_jitter(), [(0.0, HEALTHY), (100.0, 100.0 + HEALTHY), (300.0, 1000.0)]) == [0.0, 0.0, 0.0]
 
 
-def test_lives_that_are_short_follow_each_other_ever_later_up_to_a_bound() -> None:
+def test_starts_after_short_lives_back_off_up_to_a_limit() -> None:
     waited = delays(no_jitter(), [(10.0 * n, 10.0 * n + 1.0) for n in range(10)])
     assert waited[:4] == [0.0, BACKOFF, 2 * BACKOFF, 4 * BACKOFF]
     assert waited[-1] == BACKOFF_MAX
 
 
-def test_starts_that_fail_are_counted_as_short_lives() -> None:
+def test_failed_start_counts_as_a_short_life() -> None:
     lives = no_jitter()
     for now in (0.0, 1.0, 2.0):
         lives.ended(now)
     assert lives.not_before == 2.0 + 2 * BACKOFF
 
 
-def test_waits_are_jittered() -> None:
+def test_backoff_is_jittered() -> None:
     lives = StartBackoff(jitter=lambda: 1.2)
     lives.ended(0.0)
     lives.ended(0.0)
@@ -95,7 +95,7 @@ async def living(keeper: Keeper, within: float = 120.0) -> Pool:
     return await keeper.living_pool(trio.current_time() + within)
 
 
-async def test_spark_that_lives_is_had_at_once(autojump_clock: MockClock) -> None:
+async def test_living_spark_is_returned_at_once(autojump_clock: MockClock) -> None:
     starts = Starts()
     keeper = await opened(starts)
     now = trio.current_time()
@@ -103,7 +103,7 @@ async def test_spark_that_lives_is_had_at_once(autojump_clock: MockClock) -> Non
     assert trio.current_time() == now
 
 
-async def test_dead_spark_is_stopped_and_another_started_once_for_all_who_need_it(autojump_clock: MockClock) -> None:
+async def test_dead_spark_is_replaced_once_for_all_waiters(autojump_clock: MockClock) -> None:
     starts = Starts()
     keeper = await opened(starts)
     starts.pools[0].died = "gone"
@@ -120,7 +120,7 @@ async def test_dead_spark_is_stopped_and_another_started_once_for_all_who_need_i
     assert had == [starts.pools[1]] * 5
 
 
-async def test_spark_that_dies_again_and_again_is_started_ever_later(autojump_clock: MockClock) -> None:
+async def test_spark_dying_repeatedly_is_restarted_with_backoff(autojump_clock: MockClock) -> None:
     starts = Starts(seconds=0.0)
     keeper = await opened(starts)
     began = trio.current_time()
@@ -130,9 +130,7 @@ async def test_spark_that_dies_again_and_again_is_started_ever_later(autojump_cl
     assert [at - began for at in starts.at[1:]] == pytest.approx([0.0, 0.5, 1.5, 3.5, 7.5])
 
 
-async def test_spark_that_does_not_start_again_is_tried_until_it_does(
-    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failed_restart_is_retried(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
     starts = Starts(seconds=0.0)
     keeper = await opened(starts)
     starts.pools[0].died = "gone"
@@ -147,7 +145,7 @@ async def test_spark_that_does_not_start_again_is_tried_until_it_does(
     ]
 
 
-async def test_spark_that_does_not_come_back_is_given_up_in_time_and_tried_for_the_next(
+async def test_waiter_gives_up_at_its_deadline(
     autojump_clock: MockClock,
 ) -> None:
     starts = Starts(seconds=0.0)
@@ -163,14 +161,14 @@ async def test_spark_that_does_not_come_back_is_given_up_in_time_and_tried_for_t
     assert await living(keeper, within=60.0) is starts.pools[1]
 
 
-async def test_start_that_takes_longer_than_the_deadline_is_not_given_up(autojump_clock: MockClock) -> None:
+async def test_start_longer_than_the_deadline_is_completed(autojump_clock: MockClock) -> None:
     starts = Starts(seconds=300.0)
     keeper = await opened(starts)
     starts.pools[0].died = "gone"
     assert await living(keeper, within=60.0) is starts.pools[1]
 
 
-async def test_start_that_is_cancelled_is_made_again_by_who_waits_for_it(autojump_clock: MockClock) -> None:
+async def test_cancelled_start_is_repeated_for_another_waiter(autojump_clock: MockClock) -> None:
     starts = Starts()
     keeper = await opened(starts)
     starts.pools[0].died = "gone"
@@ -191,20 +189,20 @@ async def test_start_that_is_cancelled_is_made_again_by_who_waits_for_it(autojum
     assert len(starts.at) == 3
 
 
-async def test_first_start_waits_a_while_for_a_server_that_does_not_answer(autojump_clock: MockClock) -> None:
+async def test_first_start_waits_for_a_silent_server(autojump_clock: MockClock) -> None:
     starts = Starts(seconds=0.0, failures=[silent(), silent(), silent()])
     keeper = await opened(starts)
     assert await living(keeper) is starts.pools[0]
 
 
-async def test_first_start_that_fails_is_a_configuration_to_correct(autojump_clock: MockClock) -> None:
+async def test_first_start_failure_is_a_configuration_error(autojump_clock: MockClock) -> None:
     began = trio.current_time()
     with pytest.raises(HandlerError, match="no Java"):
         await opened(Starts(seconds=0.0, failures=[HandlerError("no Java")]))
     assert trio.current_time() == began
 
 
-async def test_server_that_is_not_there_at_first_may_be_there_later(autojump_clock: MockClock) -> None:
+async def test_silent_server_at_first_start_is_retriable(autojump_clock: MockClock) -> None:
     began = trio.current_time()
     with pytest.raises(SparkGoneError, match="does not answer; start it, or correct `master`") as raised:
         await opened(Starts(seconds=0.0, failures=[silent() for _ in range(100)]))
@@ -212,7 +210,7 @@ async def test_server_that_is_not_there_at_first_may_be_there_later(autojump_clo
     assert trio.current_time() - began <= OPEN_TIMEOUT
 
 
-async def test_close_stops_what_there_is(autojump_clock: MockClock) -> None:
+async def test_close_stops_the_running_spark(autojump_clock: MockClock) -> None:
     starts = Starts()
     never = starts.keeper()
     await never.close()
@@ -221,13 +219,13 @@ async def test_close_stops_what_there_is(autojump_clock: MockClock) -> None:
     assert starts.stopped == starts.pools
 
 
-async def test_start_is_told_with_how_long_it_took(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
+async def test_start_is_logged_with_its_duration(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "sarameya.spark")
     await opened(Starts(seconds=5.0))
     assert [record.message for record in caplog.records] == ["starting Spark", "Spark is ready after 5.0 s"]
 
 
-async def test_fault_64_first_start_that_fails_is_left_to_the_service_to_retry(autojump_clock: MockClock) -> None:
+async def test_fault_64_failed_first_start_is_retried_by_the_service(autojump_clock: MockClock) -> None:
     """Which says on its page why it waits."""
     starts = Starts(failures=[SparkStartError("the JVM was killed")])
     with pytest.raises(SparkStartError):

@@ -46,14 +46,14 @@ def holding(program: str, file: Path) -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
-def test_lease_is_taken_once_and_again_by_the_same_process(tmp_path: Path) -> None:
+def test_lease_can_be_taken_twice_by_the_same_process(tmp_path: Path) -> None:
     file = tmp_path / "below" / "lock"
     take_lease(file, "somebody else has it")
     take_lease(file, "somebody else has it")
     assert file.exists()
 
 
-def test_lease_of_another_process_is_refused_until_it_has_ended_however_that_was(tmp_path: Path) -> None:
+def test_lease_is_refused_until_its_process_has_ended(tmp_path: Path) -> None:
     file = tmp_path / "lock"
     with holding(HOLD, file) as other:
         with pytest.raises(LandingError, match=r"^somebody else has it \(.*lock is locked\)$"):
@@ -62,7 +62,7 @@ def test_lease_of_another_process_is_refused_until_it_has_ended_however_that_was
     take_lease(file, "somebody else has it")
 
 
-def test_jvm_that_has_outlived_its_process_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jvm_outliving_its_process_is_awaited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, waited = tmp_path / "lock", []
 
     def end(seconds: float) -> None:
@@ -76,7 +76,7 @@ def test_jvm_that_has_outlived_its_process_is_waited_for(tmp_path: Path, monkeyp
     assert len(waited) == 1
 
 
-def test_jvm_that_does_not_end_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jvm_that_does_not_exit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "lock"
     monkeypatch.setattr(lease, "ORPHAN_ENDS_WITHIN", 0.0)
     with holding(ORPHAN, file) as orphan:
@@ -86,9 +86,7 @@ def test_jvm_that_does_not_end_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     take_lease(file, "somebody else has it")
 
 
-def test_lease_on_a_disk_that_fails_for_now_is_no_matter_of_configuration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_passing_disk_error_is_not_a_configuration_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
@@ -97,13 +95,13 @@ def test_lease_on_a_disk_that_fails_for_now_is_no_matter_of_configuration(
         take_lease(tmp_path / "lock", "no")
 
 
-def test_lease_where_nothing_can_be_written_says_so(tmp_path: Path) -> None:
+def test_unwritable_lease_directory_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(HandlerError, match=r"cannot write .*choose a directory"):
         take_lease(tmp_path / "file" / "lock", "no")
 
 
-def test_lease_goes_with_the_directory_that_it_was_in(tmp_path: Path) -> None:
+def test_lease_ends_with_its_directory(tmp_path: Path) -> None:
     """Of one that was made anew another process may have taken it."""
     file = tmp_path / "table" / "lock"
     take_lease(file, "no")

@@ -60,7 +60,7 @@ async def cancelled(pool: Pool, work: Blocking, tag: str = "t") -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_work_is_tagged_in_its_thread_and_the_tag_is_gone_after() -> None:
+async def test_work_is_tagged_only_while_it_runs() -> None:
     driver = FakeDriver()
     pool = Pool(driver, 1)
 
@@ -72,7 +72,7 @@ async def test_work_is_tagged_in_its_thread_and_the_tag_is_gone_after() -> None:
     assert await pool.run(work, "t2") == (["t2"], thread)
 
 
-async def test_what_work_raises_is_raised_and_its_session_used_again() -> None:
+async def test_error_of_work_is_raised_and_its_session_reused() -> None:
     driver = FakeDriver()
     pool = Pool(driver, 1)
 
@@ -85,7 +85,7 @@ async def test_what_work_raises_is_raised_and_its_session_used_again() -> None:
     assert [tags for tags in driver.tags.values() if tags] == []
 
 
-async def test_works_at_once_are_max_jobs_and_have_sessions_of_their_own() -> None:
+async def test_concurrent_work_is_limited_to_max_jobs() -> None:
     pool = Pool(FakeDriver(), 2)
     works = [Blocking() for _ in range(4)]
     async with trio.open_nursery() as nursery:
@@ -104,7 +104,7 @@ async def test_works_at_once_are_max_jobs_and_have_sessions_of_their_own() -> No
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_cancelled_work_is_told_to_spark_again_and_again_until_its_thread_ends() -> None:
+async def test_cancellation_is_repeated_until_the_thread_ends() -> None:
     driver = FakeDriver()
     pool, work = Pool(driver, 1), Blocking()
     await cancelled(pool, work, "t1")
@@ -118,7 +118,7 @@ async def test_cancelled_work_is_told_to_spark_again_and_again_until_its_thread_
     assert work.raised is trio.Cancelled
 
 
-async def test_cancelled_work_that_ends_when_spark_is_told_is_waited_for() -> None:
+async def test_cancelled_work_that_ends_promptly_is_awaited() -> None:
     driver = FakeDriver()
     pool, work = Pool(driver, 1), Blocking()
 
@@ -133,7 +133,7 @@ async def test_cancelled_work_that_ends_when_spark_is_told_is_waited_for() -> No
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_spark_that_fails_to_cancel_does_not_hide_the_cancellation() -> None:
+async def test_failed_cancel_request_does_not_hide_the_cancellation() -> None:
     driver = FakeDriver()
     pool, work = Pool(driver, 1), Blocking()
 
@@ -147,7 +147,7 @@ async def test_spark_that_fails_to_cancel_does_not_hide_the_cancellation() -> No
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_abandoned_thread_keeps_its_place_and_its_session_until_it_ends() -> None:
+async def test_abandoned_thread_keeps_its_slot_and_session() -> None:
     driver = FakeDriver()
     pool, work = Pool(driver, 1), Blocking()
     await cancelled(pool, work)
@@ -161,7 +161,7 @@ async def test_abandoned_thread_keeps_its_place_and_its_session_until_it_ends() 
     assert following.session is work.session
 
 
-async def test_work_that_is_cancelled_before_it_has_a_thread_never_begins() -> None:
+async def test_work_cancelled_in_the_queue_never_starts() -> None:
     pool, first, second = Pool(FakeDriver(), 1), Blocking(), Blocking()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(pool.run, first, "t1")
@@ -173,7 +173,7 @@ async def test_work_that_is_cancelled_before_it_has_a_thread_never_begins() -> N
     assert not second.begun.is_set()
 
 
-async def test_work_that_fails_with_its_driver_dead_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_driver_death_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     driver = FakeDriver()
     pool = Pool(driver, 2)
 
@@ -195,9 +195,7 @@ async def test_work_that_fails_with_its_driver_dead_says_so_once(caplog: pytest.
 
 @pytest.mark.parametrize("is_replaceable", [True, False])
 @pytest.mark.parametrize("is_wrapped", [True, False])
-async def test_fault_64_driver_with_a_class_that_cannot_be_used_is_given_up(
-    is_replaceable: bool, is_wrapped: bool
-) -> None:
+async def test_fault_64_driver_with_an_unusable_class_is_replaced(is_replaceable: bool, is_wrapped: bool) -> None:
     """As snappy's, once its native library has found no room in a full temporary directory."""
     pool = Pool(FakeDriver(is_replaceable=is_replaceable), 2)
 
@@ -215,7 +213,7 @@ async def test_fault_64_driver_with_a_class_that_cannot_be_used_is_given_up(
     assert is_replaceable or str(raised.value).endswith("restart it"), "it is not ours"
 
 
-async def test_work_does_not_begin_where_its_driver_has_died_meanwhile() -> None:
+async def test_work_does_not_start_on_a_dead_driver() -> None:
     driver, work = FakeDriver(), Blocking()
     pool = Pool(driver, 1)
     await pool.run(lambda *_: None, "t1")
@@ -227,7 +225,7 @@ async def test_work_does_not_begin_where_its_driver_has_died_meanwhile() -> None
     assert pool.died == "gone"
 
 
-async def test_stop_closes_all_sessions_also_those_at_work() -> None:
+async def test_stop_closes_all_sessions() -> None:
     driver = FakeDriver()
     pool, work = Pool(driver, 2), Blocking()
     async with trio.open_nursery() as nursery:
@@ -240,7 +238,7 @@ async def test_stop_closes_all_sessions_also_those_at_work() -> None:
         work.release.set()
 
 
-async def test_session_that_is_opened_once_nobody_wants_it_is_closed() -> None:
+async def test_session_opened_after_stop_is_closed() -> None:
     driver = FakeDriver()
     pool = Pool(driver, 1)
     pool.stop_nowait()
@@ -248,7 +246,7 @@ async def test_session_that_is_opened_once_nobody_wants_it_is_closed() -> None:
     assert driver.closed == driver.sessions
 
 
-async def test_session_that_the_driver_has_closed_is_replaced_and_nobody_told(
+async def test_session_closed_by_the_driver_is_replaced_silently(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     driver = FakeDriver()
@@ -261,7 +259,7 @@ async def test_session_that_the_driver_has_closed_is_replaced_and_nobody_told(
     assert caplog.records == []
 
 
-async def test_session_at_work_when_its_pool_is_replaced_is_closed_once_the_work_is_done() -> None:
+async def test_busy_session_of_a_replaced_pool_is_closed_after_work() -> None:
     driver = FakeDriver()
     pool, work = Pool(driver, 2), Blocking()
     async with trio.open_nursery() as nursery:
@@ -281,7 +279,7 @@ def asks_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("asks_soon", "impatient")
-async def test_driver_that_hangs_under_work_is_killed_and_the_work_given_up() -> None:
+async def test_driver_hanging_under_work_is_killed() -> None:
     driver = FakeDriver()
     pool, work = Pool(driver, 1), Blocking()
     driver.answers.clear()
@@ -294,7 +292,7 @@ async def test_driver_that_hangs_under_work_is_killed_and_the_work_given_up() ->
 
 
 @pytest.mark.usefixtures("asks_soon", "impatient")
-async def test_driver_that_hangs_while_it_opens_a_session_is_killed() -> None:
+async def test_driver_hanging_in_open_session_is_killed() -> None:
     driver = FakeDriver()
     pool = Pool(driver, 1)
     hangs = threading.Event()
@@ -307,7 +305,7 @@ async def test_driver_that_hangs_while_it_opens_a_session_is_killed() -> None:
 
 @pytest.mark.usefixtures("asks_soon", "impatient")
 @pytest.mark.parametrize("max_jobs", [1, 2])
-async def test_driver_that_hangs_is_killed_though_all_that_it_had_to_do_was_cancelled(max_jobs: int) -> None:
+async def test_driver_hanging_under_cancelled_work_is_killed(max_jobs: int) -> None:
     """The threads that were abandoned have all places: whoever waits for one asks."""
     driver = FakeDriver()
     pool, works, waiting = Pool(driver, max_jobs), [Blocking() for _ in range(max_jobs)], Blocking()
@@ -328,7 +326,7 @@ async def test_driver_that_hangs_is_killed_though_all_that_it_had_to_do_was_canc
 
 
 @pytest.mark.usefixtures("asks_soon", "impatient")
-async def test_driver_that_hangs_while_it_opens_a_session_for_what_was_cancelled_is_killed() -> None:
+async def test_driver_hanging_in_a_cancelled_open_is_killed() -> None:
     driver = FakeDriver()
     pool, opening, hangs = Pool(driver, 1), threading.Event(), threading.Event()
 
@@ -350,7 +348,7 @@ async def test_driver_that_hangs_while_it_opens_a_session_for_what_was_cancelled
 
 
 @pytest.mark.usefixtures("asks_soon", "impatient")
-async def test_driver_that_answers_is_left_alone_by_those_who_wait_behind_what_was_cancelled() -> None:
+async def test_responding_driver_survives_a_queue_of_waiters() -> None:
     driver = FakeDriver()
     pool, work, waiting = Pool(driver, 1), Blocking(), Blocking()
     await cancelled(pool, work)
@@ -364,7 +362,7 @@ async def test_driver_that_answers_is_left_alone_by_those_who_wait_behind_what_w
 
 
 @pytest.mark.usefixtures("asks_soon")
-async def test_driver_that_answers_is_left_alone_however_long_the_work_takes() -> None:
+async def test_responding_driver_survives_long_work() -> None:
     driver = FakeDriver()
     pool, work, waiting = Pool(driver, 1), Blocking(), Blocking()
     async with trio.open_nursery() as nursery:

@@ -23,7 +23,7 @@ from sarameya_handlers.spark.engines import requirements
         ("The operation couldn't be completed. Unable to locate a Java Runtime.", None),
     ],
 )
-def test_java_version_is_read_from_what_java_prints(told: str, version: int | None) -> None:
+def test_java_version_is_parsed(told: str, version: int | None) -> None:
     assert requirements.java_version(told) == version
 
 
@@ -35,7 +35,7 @@ def java_home(directory: Path, script: str) -> str:
     return str(directory)
 
 
-def test_no_java_in_the_path_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_java_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(HandlerError, match=r"there is none on this machine: install Java 17 \(Debian, .*JAVA_HOME"):
@@ -48,13 +48,13 @@ def test_java_home_without_java_names_the_program(monkeypatch: pytest.MonkeyPatc
         requirements.require_java()
 
 
-def test_java_that_is_too_old_is_named_with_its_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_old_java_is_refused_with_its_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", java_home(tmp_path, """echo 'openjdk version "11.0.2"' >&2"""))
     with pytest.raises(HandlerError, match=f"needs Java 17 or newer, and {tmp_path}/bin/java is Java 11: install"):
         requirements.require_java()
 
 
-def test_java_that_tells_no_version_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_unparsable_java_version_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", java_home(tmp_path, "echo 'no runtime present' >&2; exit 1"))
     with pytest.raises(HandlerError, match=r"tells no version .*no runtime present"):
         requirements.require_java()
@@ -73,7 +73,7 @@ require_java()
 """
 
 
-def test_ctrl_c_while_java_is_asked_does_not_reach_it(tmp_path: Path) -> None:
+def test_ctrl_c_does_not_reach_the_java_process(tmp_path: Path) -> None:
     for name in ("asked", "answer"):
         os.mkfifo(tmp_path / name)
     home = java_home(tmp_path, f"echo asked > {tmp_path}/asked; head -n 1 {tmp_path}/answer >&2")
@@ -103,7 +103,7 @@ def test_ctrl_c_while_java_is_asked_does_not_reach_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("package", ["pyspark.sql", "pyarrow"])
-def test_package_that_is_missing_is_named_with_what_to_install(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_error_says_what_to_install(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(HandlerError, match=rf"needs pyspark and pyarrow \(.*{package}.*\): pip install .*pyspark"):
         requirements.require_packages()

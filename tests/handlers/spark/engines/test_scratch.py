@@ -59,7 +59,7 @@ def left(number: int) -> Path:
     return place
 
 
-def test_fault_66_what_a_killed_process_has_left_is_removed(temporary: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_fault_66_directory_of_a_killed_process_is_removed(temporary: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     with owner() as (process, place):
         remove()
@@ -71,14 +71,14 @@ def test_fault_66_what_a_killed_process_has_left_is_removed(temporary: Path, cap
     assert f"{place} is left of a process that was killed" in caplog.text
 
 
-def test_fault_66_what_a_hundred_kills_have_left_is_removed(temporary: Path) -> None:
+def test_fault_66_directories_of_a_hundred_kills_are_removed(temporary: Path) -> None:
     for number in range(100):
         left(number)
     remove()
     assert os.listdir(temporary) == []
 
 
-def test_directory_stays_as_long_as_a_child_has_its_descriptor(temporary: Path) -> None:
+def test_directory_stays_while_a_child_holds_its_descriptor(temporary: Path) -> None:
     """As a JVM, which may outlive us for a moment."""
     (place := new_place()).mkdir()
     descriptor = own(place)
@@ -91,7 +91,7 @@ def test_directory_stays_as_long_as_a_child_has_its_descriptor(temporary: Path) 
     assert os.listdir(temporary) == []
 
 
-def test_directory_of_ours_stays(temporary: Path) -> None:
+def test_own_directory_stays(temporary: Path) -> None:
     (place := new_place()).mkdir()
     descriptor = own(place)
     remove()
@@ -99,7 +99,7 @@ def test_directory_of_ours_stays(temporary: Path) -> None:
     os.close(descriptor)
 
 
-def test_directory_that_is_being_made_stays_for_a_while(temporary: Path) -> None:
+def test_unlocked_new_directory_stays_for_a_while(temporary: Path) -> None:
     (place := new_place()).mkdir()
     remove()
     assert place.exists()
@@ -123,19 +123,19 @@ def test_symbolic_links_are_not_followed(temporary: Path, tmp_path_factory: pyte
     "name",
     ["spark-1", "blockmgr-1", "sarameya-jvm-1", "sarameya-demo", f"sarameya-jvm-{1:016X}-"],
 )
-def test_what_has_another_name_stays(temporary: Path, name: str) -> None:
+def test_directory_with_another_name_stays(temporary: Path, name: str) -> None:
     (temporary / name / "spark-1").mkdir(parents=True)
     remove()
     assert os.listdir(temporary) == [name]
 
 
-def test_file_of_such_a_name_stays(temporary: Path) -> None:
+def test_file_with_a_scratch_name_stays(temporary: Path) -> None:
     (temporary / f"sarameya-jvm-{1:016x}").write_text("")
     remove()
     assert len(os.listdir(temporary)) == 1
 
 
-def test_live_directory_that_a_cleaner_has_emptied_stays(temporary: Path) -> None:
+def test_owned_directory_emptied_by_a_cleaner_stays(temporary: Path) -> None:
     with owner() as (_, place):
         shutil.rmtree(place / "blockmgr-1")
         (place / "pid").unlink()
@@ -152,7 +152,7 @@ def test_directory_of_another_user_stays(temporary: Path) -> None:
     assert len(os.listdir(temporary)) == 1
 
 
-def test_two_that_remove_at_once_get_along(temporary: Path) -> None:
+def test_concurrent_removals_both_succeed(temporary: Path) -> None:
     for number in range(50):
         left(number)
     program = "from sarameya_handlers.spark.engines.jvm.scratch import *; remove_abandoned(lambda: None)"

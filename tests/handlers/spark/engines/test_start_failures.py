@@ -25,7 +25,7 @@ from sarameya_handlers.spark.errors import SparkStartError
         (1, "java.lang.NoClassDefFoundError: Could not initialize class org.xerial.snappy.Snappy"),
     ],
 )
-def test_fault_64_start_that_may_do_another_time_passes(code: int, complaints: str) -> None:
+def test_fault_64_passing_start_failure_is_not_permanent(code: int, complaints: str) -> None:
     failure = exit_error(code, complaints)
     assert isinstance(failure, SparkStartError)
     assert not failure.permanent
@@ -44,17 +44,17 @@ def test_fault_64_start_that_may_do_another_time_passes(code: int, complaints: s
         "org.apache.spark.SparkIllegalArgumentException: [INVALID_DRIVER_MEMORY]",
     ],
 )
-def test_start_that_a_person_must_correct_is_permanent(complaints: str) -> None:
+def test_configuration_failure_is_permanent(complaints: str) -> None:
     failure = exit_error(1, complaints)
     assert isinstance(failure, HandlerError)
     assert complaints in str(failure)
 
 
-def test_signal_is_named() -> None:
+def test_killing_signal_is_named() -> None:
     assert str(exit_error(-9, "")) == "Spark's JVM was killed by signal 9 while it started; out of memory?"
     assert str(exit_error(143, "")) == "Spark's JVM was killed by signal 15 while it started"
 
 
-def test_text_is_told_and_all_of_it_is_looked_at() -> None:
+def test_all_output_is_searched_and_quoted() -> None:
     failure = start_error("Spark does not start: a", "a\nCaused by: java.lang.ClassNotFoundException: x")
     assert (type(failure), str(failure)) == (HandlerError, "Spark does not start: a")
