@@ -35,7 +35,7 @@ def some_of_many(draw: Callable[..., object]) -> tuple[int, set[int]]:
 
 
 @given(some_of_many())
-def test_exactly_those_that_fail_are_found_each_with_its_own_error_in_few_tries(given: tuple[int, set[int]]) -> None:
+def test_exactly_the_failing_records_are_found_in_few_tries(given: tuple[int, set[int]]) -> None:
     count, bad = given
     tries = Tries(bad)
 
@@ -43,7 +43,7 @@ def test_exactly_those_that_fail_are_found_each_with_its_own_error_in_few_tries(
     assert tries.count <= 2 * len(bad) * (ceil(log2(count)) + 1)
 
 
-def test_one_of_a_quarter_of_a_million_takes_twenty_tries_or_twice_that() -> None:
+def test_one_of_250_000_is_found_within_37_tries() -> None:
     for bad in (0, 123_456, 249_999):
         tries = Tries({bad})
         find_failing(250_000, "all", tries, 10)
@@ -51,7 +51,7 @@ def test_one_of_a_quarter_of_a_million_takes_twenty_tries_or_twice_that() -> Non
 
 
 @given(some_of_many(), st.integers(0, 200))
-def test_fault_62_tries_are_never_more_than_allowed(given: tuple[int, set[int]], allowed: int) -> None:
+def test_fault_62_number_of_tries_is_bounded(given: tuple[int, set[int]], allowed: int) -> None:
     count, bad = given
     tries = Tries(bad)
     found: list[int] = []
@@ -61,7 +61,7 @@ def test_fault_62_tries_are_never_more_than_allowed(given: tuple[int, set[int]],
     assert tries.count <= allowed
 
 
-def test_fault_62_thousand_spread_out_end_early_and_fifty_are_found() -> None:
+def test_fault_62_search_stops_early_for_a_thousand_failures() -> None:
     tries = Tries(set(range(0, 250_000, 250)))
     with pytest.raises(TooManyTriesError) as caught:
         find_failing(250_000, "all", tries, 1_000, tries=2_000)
@@ -74,7 +74,7 @@ def test_fault_62_thousand_spread_out_end_early_and_fifty_are_found() -> None:
 
 
 @given(some_of_many(), st.integers(0, 39))
-def test_more_than_are_wanted_are_not_looked_for(given: tuple[int, set[int]], most: int) -> None:
+def test_search_stops_when_too_many_fail(given: tuple[int, set[int]], most: int) -> None:
     count, bad = given
     if len(bad) <= most:
         return
@@ -85,7 +85,7 @@ def test_more_than_are_wanted_are_not_looked_for(given: tuple[int, set[int]], mo
     assert caught.value.error
 
 
-def test_batch_that_fails_as_a_whole_is_given_up_after_as_many_tries_as_are_allowed() -> None:
+def test_batch_failing_as_a_whole_stops_within_its_tries() -> None:
     tries = Tries(set(range(250_000)))
     with pytest.raises(TooManyError):
         find_failing(250_000, "all", tries, 1_000)
@@ -93,7 +93,7 @@ def test_batch_that_fails_as_a_whole_is_given_up_after_as_many_tries_as_are_allo
 
 
 @given(st.integers(2, 3_000), st.data())
-def test_what_fails_together_only_is_told_with_the_run_that_does(count: int, data: st.DataObject) -> None:
+def test_joint_failure_is_reported_with_its_range(count: int, data: st.DataObject) -> None:
     low = data.draw(st.integers(0, count - 2))
     high = data.draw(st.integers(low + 1, count - 1))
     with pytest.raises(TogetherError) as caught:
@@ -102,17 +102,17 @@ def test_what_fails_together_only_is_told_with_the_run_that_does(count: int, dat
     assert caught.value.error == "together"
 
 
-def test_what_fails_together_beside_one_that_fails_alone_is_told_too() -> None:
+def test_joint_failure_beside_a_single_one_is_reported() -> None:
     with pytest.raises(TogetherError):
         find_failing(1_000, "all", Tries({3}, {600, 900}), 10)
 
 
-def test_nothing_may_fail_where_none_is_wanted() -> None:
+def test_zero_tolerance_stops_at_the_first_failure() -> None:
     with pytest.raises(TooManyError):
         find_failing(1, "all", Tries({0}), 0)
 
 
-def test_what_the_probe_raises_is_let_through() -> None:
+def test_error_of_the_probe_is_raised() -> None:
     def probe(low: int, high: int) -> str:
         raise ZeroDivisionError
 

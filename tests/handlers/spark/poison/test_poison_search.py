@@ -120,9 +120,7 @@ class Fake:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15)
 @given(st.integers(30, 400), st.integers(1, 7), st.data())
-def test_bad_records_are_found_and_all_others_are_kept(
-    tmp_path: Path, count: int, step: int, data: st.DataObject
-) -> None:
+def test_bad_records_are_found_and_others_kept(tmp_path: Path, count: int, step: int, data: st.DataObject) -> None:
     table = records(count, step)
     offsets = table["offset"].to_pylist()
     bad = data.draw(st.sets(st.sampled_from(offsets), min_size=1, max_size=10))
@@ -133,14 +131,14 @@ def test_bad_records_are_found_and_all_others_are_kept(
     assert poison.kept.equals(table.filter(pc.invert(pc.is_in(table["offset"], pa.array(bad, pa.int64())))))
 
 
-def test_few_jobs_find_one_of_many(tmp_path: Path) -> None:
+def test_one_bad_record_is_found_in_few_jobs(tmp_path: Path) -> None:
     fake = Fake(tmp_path, {FROM + 77_777})
     assert list(fake.find(records(100_000)).bad) == [FROM + 77_777]
     assert len(fake.runs) < 40
     assert fake.runs[-1] == 99_999, "what is kept is tried as a whole"
 
 
-def test_records_that_all_can_be_shaped_are_all_kept(tmp_path: Path) -> None:
+def test_batch_without_bad_records_is_kept_whole(tmp_path: Path) -> None:
     table = records(50)
     fake = Fake(tmp_path)
     poison = fake.find(table)
@@ -149,7 +147,7 @@ def test_records_that_all_can_be_shaped_are_all_kept(tmp_path: Path) -> None:
     assert fake.runs == [50]
 
 
-def test_only_record_may_be_the_bad_one(tmp_path: Path) -> None:
+def test_only_record_can_be_the_bad_one(tmp_path: Path) -> None:
     poison = Fake(tmp_path, {FROM}).find(records(1))
     assert list(poison.bad) == [FROM]
     assert poison.kept.num_rows == 0
@@ -172,7 +170,7 @@ class Surveyor:
         return Shaping().frame(spark, landing)
 
 
-def test_what_the_shape_knows_need_not_be_looked_for(tmp_path: Path) -> None:
+def test_known_bad_records_are_not_searched(tmp_path: Path) -> None:
     knows = {FROM + 3: "value: schema 77 is unknown", FROM + 50: "value: no magic byte"}
     fake = Fake(tmp_path, {*knows, FROM + 9}, shape=Surveyor(knows))
     poison = fake.find(records(100))
@@ -183,7 +181,7 @@ def test_what_the_shape_knows_need_not_be_looked_for(tmp_path: Path) -> None:
     assert fake.shape.asked == 1
 
 
-def test_fault_62_thousand_undecodable_records_take_two_looks(tmp_path: Path) -> None:
+def test_fault_62_thousand_undecodable_records_take_two_passes(tmp_path: Path) -> None:
     """One that names them all, one that tries the rest. The same again, by a next owner."""
     bad = {FROM + n: "value: no magic byte" for n in range(0, 250_000, 250)}
 
@@ -200,7 +198,7 @@ def test_fault_62_thousand_undecodable_records_take_two_looks(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("count", [4_000, 4_321, 9_000])
-def test_fault_62_search_goes_on_where_a_rebalance_has_ended_it(tmp_path: Path, count: int) -> None:
+def test_fault_62_search_continues_after_a_rebalance(tmp_path: Path, count: int) -> None:
     """The batch is collected anew, and need not end where the last one did."""
     bad, memory = {FROM + 7, FROM + 2_500, FROM + 3_333}, SearchMemory()
     whole = Fake(tmp_path, bad)
@@ -215,21 +213,21 @@ def test_fault_62_search_goes_on_where_a_rebalance_has_ended_it(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("bad", [set(), {FROM + 8}, {FROM + 8, FROM + 3_000}])
-def test_search_begins_again_where_what_it_remembers_does_not_hold(tmp_path: Path, bad: set[int]) -> None:
+def test_search_restarts_when_its_memory_does_not_match(tmp_path: Path, bad: set[int]) -> None:
     """A topic that was created anew, in which the first record is the same."""
     memory = SearchMemory()
     Fake(tmp_path, {FROM + 7, FROM + 2_500}).find(records(4_000), memory=memory)
     assert set(Fake(tmp_path, bad).find(records(4_000), memory=memory).bad) == bad
 
 
-def test_fault_62_thousand_that_a_transform_fails_for_stop_within_the_bound(tmp_path: Path) -> None:
+def test_fault_62_transform_failing_a_thousand_stops_in_bounds(tmp_path: Path) -> None:
     fake = Fake(tmp_path, range(FROM, FROM + 20_000, 20))
     with pytest.raises(LandingError, match=r"at least \d+ of 20000 records .* more than 2000 jobs .*try_cast"):
         fake.find(records(20_000))
     assert len(fake.runs) <= 2_002
 
 
-def test_what_the_shape_knows_may_be_all_there_is(tmp_path: Path) -> None:
+def test_all_bad_records_may_be_known_in_advance(tmp_path: Path) -> None:
     knows = {FROM + 3: "no magic byte"}
     fake = Fake(tmp_path, knows, shape=Surveyor(knows))
     assert fake.find(records(100)).bad == knows
@@ -239,14 +237,14 @@ def test_what_the_shape_knows_may_be_all_there_is(tmp_path: Path) -> None:
 # -- no record's fault ------------------------------------------------------------------------------
 
 
-def test_error_of_the_statement_costs_no_record(tmp_path: Path) -> None:
+def test_statement_error_costs_no_record(tmp_path: Path) -> None:
     fake = Fake(tmp_path, anyway=lambda table: error("AnalysisException", "[UNRESOLVED_COLUMN] nocol", "42703"))
     with pytest.raises(LandingError, match=r"link 7 of lake/orders-3.*no record's fault.*nocol"):
         fake.find(records(5))
     assert fake.runs == [5]
 
 
-def test_error_that_comes_without_any_record_costs_none(tmp_path: Path) -> None:
+def test_error_on_an_empty_batch_costs_no_record(tmp_path: Path) -> None:
     fake = Fake(tmp_path, anyway=lambda table: malformed(0))
     with pytest.raises(LandingError, match="fails without any record") as caught:
         fake.find(records(5))
@@ -254,7 +252,7 @@ def test_error_that_comes_without_any_record_costs_none(tmp_path: Path) -> None:
     assert fake.runs == [5, 0]
 
 
-def test_error_that_says_nothing_and_comes_without_any_record_may_pass(tmp_path: Path) -> None:
+def test_unexplained_error_on_an_empty_batch_may_pass(tmp_path: Path) -> None:
     """A store that a transform reads from, and that refuses in words that are not known here."""
     fake = Fake(tmp_path, anyway=lambda table: unknown(0))
     with pytest.raises(LandingError, match="fails without any record") as caught:
@@ -262,7 +260,7 @@ def test_error_that_says_nothing_and_comes_without_any_record_may_pass(tmp_path:
     assert caught.value.passes
 
 
-def test_transform_that_raises_costs_no_record(tmp_path: Path) -> None:
+def test_raising_transform_costs_no_record(tmp_path: Path) -> None:
     def transform(frame: Any) -> Any:
         raise KeyError("column")
 
@@ -270,14 +268,14 @@ def test_transform_that_raises_costs_no_record(tmp_path: Path) -> None:
         Fake(tmp_path, shape=Shaping(transform=transform)).find(records(5))
 
 
-def test_spark_that_is_in_trouble_passes_and_costs_no_record(tmp_path: Path) -> None:
+def test_spark_failure_may_pass_and_costs_no_record(tmp_path: Path) -> None:
     fake = Fake(tmp_path, {FROM}, raises=lambda _: ConnectionRefusedError(111, "Connection refused"))
     with pytest.raises(LandingError, match="Spark failed while bad records were looked for") as caught:
         fake.find(records(20))
     assert caught.value.passes
 
 
-def test_disk_that_fills_up_half_way_costs_no_record(tmp_path: Path) -> None:
+def test_disk_filling_up_during_the_search_costs_no_record(tmp_path: Path) -> None:
     def full(table: pa.Table) -> Exception | None:
         text = "java.io.IOException: No space left on device"
         return error("Py4JJavaError", text, base=Exception) if len(fake.runs) > 4 else None
@@ -288,7 +286,7 @@ def test_disk_that_fills_up_half_way_costs_no_record(tmp_path: Path) -> None:
     assert caught.value.passes
 
 
-def test_failure_of_all_of_them_is_the_transform_s(tmp_path: Path) -> None:
+def test_failure_of_all_records_is_blamed_on_the_transform(tmp_path: Path) -> None:
     table = records(1_000)
     fake = Fake(tmp_path, set(table["offset"].to_pylist()))
     with pytest.raises(LandingError, match="of 1000 records cannot be shaped, and no more than 500"):
@@ -296,7 +294,7 @@ def test_failure_of_all_of_them_is_the_transform_s(tmp_path: Path) -> None:
     assert len(fake.runs) < 1_100
 
 
-def test_more_than_are_tolerated_are_not_given_up(tmp_path: Path) -> None:
+def test_more_bad_records_than_tolerated_stop_the_sink(tmp_path: Path) -> None:
     table = records(1_000)
     bad = set(table["offset"].to_pylist()[::50])
     with pytest.raises(LandingError, match="no more than 19 are"):
@@ -304,7 +302,7 @@ def test_more_than_are_tolerated_are_not_given_up(tmp_path: Path) -> None:
     assert len(Fake(tmp_path, bad).find(table, Tolerance(records=20)).bad) == 20
 
 
-def test_what_the_shape_knows_counts_as_bad(tmp_path: Path) -> None:
+def test_known_bad_records_count_against_the_tolerance(tmp_path: Path) -> None:
     offsets = records(100)["offset"].to_pylist()
     knows = dict.fromkeys(offsets[:30], "no magic byte")
     with pytest.raises(LandingError, match=r"no more than 20 are .*no magic byte"):
@@ -315,32 +313,32 @@ def test_what_the_shape_knows_counts_as_bad(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("count", "most"), [(1, 10), (20, 10), (100, 50), (1_000, 500), (250_000, 1_000)])
-def test_tolerance_is_a_share_of_the_batch_and_never_less_than_a_few(count: int, most: int) -> None:
+def test_tolerance_is_a_share_with_a_minimum(count: int, most: int) -> None:
     assert Tolerance().of(count) == most
 
 
-def test_records_that_fail_together_only_are_kept_and_said(tmp_path: Path) -> None:
+def test_unexplained_joint_failure_may_pass(tmp_path: Path) -> None:
     fake = Fake(tmp_path, anyway=lambda table: unknown(0) if table.num_rows > 30 else None)
     with pytest.raises(LandingError, match=r"records fail together, though none does alone: .*crashed") as caught:
         fake.find(records(100))
     assert caught.value.passes, "perhaps it is over by now"
 
 
-def test_records_that_are_known_to_fail_together_stay_so(tmp_path: Path) -> None:
+def test_explained_joint_failure_is_permanent(tmp_path: Path) -> None:
     fake = Fake(tmp_path, anyway=lambda table: malformed(0) if table.num_rows > 30 else None)
     with pytest.raises(LandingError, match="records fail together, though none does alone") as caught:
         fake.find(records(100))
     assert not caught.value.passes
 
 
-def test_failure_of_all_of_them_that_says_nothing_may_pass(tmp_path: Path) -> None:
+def test_unexplained_failure_of_all_records_may_pass(tmp_path: Path) -> None:
     fake = Fake(tmp_path, anyway=lambda table: unknown(0) if table.num_rows else None)
     with pytest.raises(LandingError, match="records cannot be shaped, and no more than") as caught:
         fake.find(records(100))
     assert caught.value.passes
 
 
-def test_records_that_fail_together_beside_bad_ones_are_said(tmp_path: Path) -> None:
+def test_joint_failure_beside_bad_records_is_reported(tmp_path: Path) -> None:
     def pair(table: pa.Table) -> Exception | None:
         return unknown(0) if {FROM + 2, FROM + 90} <= set(table["offset"].to_pylist()) else None
 
@@ -348,7 +346,7 @@ def test_records_that_fail_together_beside_bad_ones_are_said(tmp_path: Path) -> 
         Fake(tmp_path, {FROM + 3}, anyway=pair).find(records(100))
 
 
-def test_failure_that_says_nothing_has_to_come_again(tmp_path: Path) -> None:
+def test_unexplained_failure_must_be_repeated(tmp_path: Path) -> None:
     assert list(Fake(tmp_path, {FROM + 9}, raises=unknown).find(records(50)).bad) == [FROM + 9]
 
     alone: list[int] = []
@@ -365,7 +363,7 @@ def test_failure_that_says_nothing_has_to_come_again(tmp_path: Path) -> None:
     assert caught.value.passes
 
 
-def test_failure_that_says_nothing_and_comes_with_nothing_is_spark_s(tmp_path: Path) -> None:
+def test_unexplained_failure_without_records_is_sparks(tmp_path: Path) -> None:
     """Spark has broken down in the middle: from then on everything fails, the empty run too."""
 
     def down(table: pa.Table) -> Exception | None:
@@ -377,7 +375,7 @@ def test_failure_that_says_nothing_and_comes_with_nothing_is_spark_s(tmp_path: P
     assert caught.value.passes
 
 
-def test_nobody_who_waits_any_more_ends_it(tmp_path: Path) -> None:
+def test_search_ends_when_its_caller_leaves(tmp_path: Path) -> None:
     class Gone(BaseException):
         pass
 
@@ -398,7 +396,7 @@ def test_nobody_who_waits_any_more_ends_it(tmp_path: Path) -> None:
 # -- what comes of it -------------------------------------------------------------------------------
 
 
-def test_letters_have_all_that_the_records_had(tmp_path: Path) -> None:
+def test_dead_letters_carry_all_fields_of_their_records(tmp_path: Path) -> None:
     table = records(20)
     poison = Fake(tmp_path, {FROM + 2, FROM + 9}).find(table)
     first, second = dead_letters(tried(table), poison)
@@ -410,7 +408,7 @@ def test_letters_have_all_that_the_records_had(tmp_path: Path) -> None:
     assert (second.offset, second.key, second.headers, second.timestamp) == (FROM + 9, None, (), None)
 
 
-def test_poison_without_a_place_for_it_names_the_first_and_how_many(tmp_path: Path) -> None:
+def test_poison_error_names_the_first_record_and_the_count(tmp_path: Path) -> None:
     table = records(20)
     one, two = Fake(tmp_path, {FROM + 2}).find(table), Fake(tmp_path, {FROM + 2, FROM + 9, FROM + 4}).find(table)
 

@@ -27,7 +27,7 @@ def test_empty_buffer_is_never_due() -> None:
     assert buffer().deadline == inf
 
 
-def test_buffer_is_due_at_its_rows_limit_not_before() -> None:
+def test_buffer_is_due_at_its_row_limit() -> None:
     target = buffer()
     add(target, 0, 9)
     assert not target.is_due(0)
@@ -35,7 +35,7 @@ def test_buffer_is_due_at_its_rows_limit_not_before() -> None:
     assert target.is_due(0)
 
 
-def test_buffer_is_due_at_its_bytes_limit_not_before() -> None:
+def test_buffer_is_due_at_its_byte_limit() -> None:
     size = batch(0, 2, value=b"x" * 100).to_arrow().nbytes
     target = buffer(max_bytes=size + 1)
     add(target, 0, 2, value=b"x" * 100)
@@ -53,7 +53,7 @@ def test_age_counts_from_the_oldest_record() -> None:
     assert target.is_due(35.0)
 
 
-def test_age_after_a_cut_counts_from_the_arrival_of_what_is_left() -> None:
+def test_age_after_a_cut_counts_from_the_next_arrival() -> None:
     target = buffer()
     add(target, 0, 6, now=5.0)
     add(target, 6, 6, now=20.0)
@@ -62,7 +62,7 @@ def test_age_after_a_cut_counts_from_the_arrival_of_what_is_left() -> None:
     assert target.deadline == 50.0
 
 
-def test_take_gives_everything_that_fits_and_leaves_the_buffer_empty() -> None:
+def test_take_empties_a_buffer_within_its_limits() -> None:
     target = buffer(position=3)
     add(target, 5, 2)
     add(target, 7, 1, next_offset=11)
@@ -72,7 +72,7 @@ def test_take_gives_everything_that_fits_and_leaves_the_buffer_empty() -> None:
     assert (target.rows, target.size_bytes, target.deadline) == (0, 0, inf)
 
 
-def test_take_of_more_than_the_rows_limit_cuts_a_batch() -> None:
+def test_take_cuts_a_batch_at_the_row_limit() -> None:
     target = buffer()
     add(target, 0, 25, next_offset=30)
     taken = [target.take() for _ in range(3)]
@@ -83,7 +83,7 @@ def test_take_of_more_than_the_rows_limit_cuts_a_batch() -> None:
     ]
 
 
-def test_cut_in_front_of_a_gap_leaves_the_gap_with_the_earlier_part() -> None:
+def test_cut_before_a_gap_keeps_the_gap_with_the_first_part() -> None:
     target = buffer(max_rows=2)
     add(target, 0, 2)
     add(target, 7, 2)
@@ -91,20 +91,20 @@ def test_cut_in_front_of_a_gap_leaves_the_gap_with_the_earlier_part() -> None:
     assert (first.to_offset, second.from_offset, second.to_offset) == (2, 2, 9)
 
 
-def test_take_of_more_than_the_bytes_limit_cuts_a_batch() -> None:
+def test_take_cuts_a_batch_at_the_byte_limit() -> None:
     whole = batch(0, 8, value=b"x" * 1000).to_arrow()
     target = buffer(max_bytes=whole.slice(0, 3).nbytes)
     add(target, 0, 8, value=b"x" * 1000)
     assert [target.take().table.num_rows for _ in range(3)] == [3, 3, 2]
 
 
-def test_record_larger_than_the_bytes_limit_is_taken_alone() -> None:
+def test_record_above_the_byte_limit_is_taken_alone() -> None:
     target = buffer(max_bytes=10)
     add(target, 0, 2, value=b"x" * 1000)
     assert [target.take().table.num_rows for _ in range(2)] == [1, 1]
 
 
-def test_many_small_batches_are_kept_as_few_tables() -> None:
+def test_small_batches_are_merged_into_few_tables() -> None:
     target = buffer(max_rows=10**6)
     for n in range(3 * COMBINE_AT + 1):
         add(target, n, 1, now=float(n))
@@ -119,7 +119,7 @@ def test_many_small_batches_are_kept_as_few_tables() -> None:
     st.integers(1, 12),
     st.integers(1, 2000),
 )
-def test_landings_hold_each_record_once_in_order_and_their_ranges_touch(
+def test_taken_batches_cover_each_record_once_in_order(
     batches: list[tuple[int, int, int]], max_rows: int, max_bytes: int
 ) -> None:
     target = buffer(max_rows=max_rows, max_bytes=max_bytes)
@@ -141,7 +141,7 @@ def test_landings_hold_each_record_once_in_order_and_their_ranges_touch(
 
 
 @pytest.mark.parametrize("rows", [1, COMBINE_AT, COMBINE_AT + 1])
-def test_size_tells_what_the_tables_hold(rows: int) -> None:
+def test_size_is_that_of_the_tables(rows: int) -> None:
     target = buffer(max_rows=10**6)
     for n in range(rows):
         add(target, n, 1)
@@ -155,7 +155,7 @@ def offsets(taken: CollectedBatch) -> list[int]:
     return taken.table["offset"].to_pylist()
 
 
-def test_what_is_missing_is_taken_alone_and_in_its_place() -> None:
+def test_missing_range_is_taken_alone_in_order() -> None:
     target = buffer()
     add(target, 0, 3)
     add(target, 9, 2, from_offset=7, now=4.0)
@@ -166,14 +166,14 @@ def test_what_is_missing_is_taken_alone_and_in_its_place() -> None:
     assert target.is_empty
 
 
-def test_batch_that_begins_before_the_last_one_ended_is_refused() -> None:
+def test_overlapping_batch_is_refused() -> None:
     target = buffer()
     add(target, 0, 3)
     with pytest.raises(LostRecordsError, match="offset 2 comes after 3"):
         add(target, 2, 3, from_offset=2)
 
 
-def test_trimming_forgets_what_others_have_landed_also_before_it_comes() -> None:
+def test_trim_drops_records_landed_by_others() -> None:
     target = buffer()
     add(target, 0, 4)
     add(target, 4, 4)
@@ -188,7 +188,7 @@ def test_trimming_forgets_what_others_have_landed_also_before_it_comes() -> None
     assert (offsets(taken), taken.from_offset, taken.to_offset) == ([11, 12, 13], 11, 14)
 
 
-def test_trimming_to_what_is_taken_changes_nothing() -> None:
+def test_trim_to_the_taken_offset_changes_nothing() -> None:
     target = buffer()
     add(target, 0, 12)
     target.take()
@@ -197,7 +197,7 @@ def test_trimming_to_what_is_taken_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(("at", "left"), [(0, [3, 4, 8]), (4, [4, 8]), (5, [8]), (9, [])])
-def test_collected_since_an_offset_is_what_lies_behind_it(at: int, left: list[int]) -> None:
+def test_records_since_an_offset_are_counted(at: int, left: list[int]) -> None:
     target = buffer(position=3)
     add(target, 3, 2)
     add(target, 8, 1, next_offset=10)
@@ -207,7 +207,7 @@ def test_collected_since_an_offset_is_what_lies_behind_it(at: int, left: list[in
     assert rest.since(10) is None
 
 
-def test_collected_tells_the_epoch_of_its_last_record() -> None:
+def test_leader_epoch_is_that_of_the_last_record() -> None:
     target = buffer()
     target.add(batch(0, 2).to_arrow(), 0, 2, 0.0, 4)
     target.add(batch(2, 10).to_arrow(), 2, 12, 0.0, 5)

@@ -37,14 +37,14 @@ def landing(
     flush(spark or FakeSpark(), check, table=table, **options)
 
 
-async def test_landing_appends_its_records_and_leaves_no_staged_file(tmp_path: Path) -> None:
+async def test_flush_appends_its_records_and_removes_staged_files(tmp_path: Path) -> None:
     table = FakeTable(tmp_path)
     landing(table)
     assert table.offsets == [[0, 1, 2]]
     assert os.listdir(tmp_path) == []
 
 
-async def test_phases_are_told_in_their_order(tmp_path: Path) -> None:
+async def test_phases_are_reported_in_order(tmp_path: Path) -> None:
     told: list[tuple[Phase, list[str]]] = []
     landing(FakeTable(tmp_path), on_phase=lambda phase, landings: told.append((phase, [str(one) for one in landings])))
     names = [str(LINK)]
@@ -58,7 +58,7 @@ async def test_link_without_records_stages_nothing(tmp_path: Path) -> None:
     assert table.offsets == [[]]
 
 
-def test_landing_that_is_no_longer_wanted_is_not_appended(tmp_path: Path) -> None:
+def test_unwanted_flush_is_not_appended(tmp_path: Path) -> None:
     class Unwanted(Exception):
         pass
 
@@ -72,7 +72,7 @@ def test_landing_that_is_no_longer_wanted_is_not_appended(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-def test_staged_file_that_spark_takes_for_hidden_is_noticed_before_the_append(tmp_path: Path) -> None:
+def test_staged_file_hidden_from_spark_stops_the_append(tmp_path: Path) -> None:
     table = FakeTable(tmp_path)
     with pytest.raises(LandingError, match="Spark does not see the staged file"):
         landing(table, spark=FakeSpark(sees_files=False))
@@ -80,7 +80,7 @@ def test_staged_file_that_spark_takes_for_hidden_is_noticed_before_the_append(tm
 
 
 @pytest.mark.parametrize(("made", "told"), [(5, "int"), (None, "NoneType"), ([], "list")])
-def test_transform_that_returns_no_frame_is_told_before_the_append(tmp_path: Path, made: object, told: str) -> None:
+def test_transform_without_a_frame_stops_the_append(tmp_path: Path, made: object, told: str) -> None:
     table = FakeTable(tmp_path)
     with pytest.raises(LandingError, match=f"transform must return a DataFrame, not {told}"):
         landing(table, transform=lambda _: made)
@@ -88,14 +88,14 @@ def test_transform_that_returns_no_frame_is_told_before_the_append(tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_transform_makes_the_frame_that_is_appended(tmp_path: Path) -> None:
+async def test_frame_of_the_transform_is_appended(tmp_path: Path) -> None:
     table = FakeTable(tmp_path)
     landing(table, transform=lambda frame: FakeFrame(frame.table.slice(2)))
     assert table.offsets == [[2]]
 
 
 @pytest.mark.parametrize(("adopts", "packed"), [(True, "SNAPPY"), (False, "UNCOMPRESSED")])
-async def test_staged_file_is_packed_only_where_it_stays(tmp_path: Path, adopts: bool, packed: str) -> None:
+async def test_staged_file_is_compressed_only_if_adopted(tmp_path: Path, adopts: bool, packed: str) -> None:
     class Table(FakeTable):
         def adopts(self, shape: Shape) -> bool:
             return adopts
@@ -110,7 +110,7 @@ async def test_staged_file_is_packed_only_where_it_stays(tmp_path: Path, adopts:
     assert compressions == [packed]
 
 
-async def test_found_are_the_links_of_each_chain_from_a_number_on(tmp_path: Path) -> None:
+async def test_links_of_each_chain_are_read_from_a_number(tmp_path: Path) -> None:
     table = FakeTable(tmp_path)
     landing(table)
     other = ChainKey("sarameya", "orders", 1)
@@ -120,7 +120,7 @@ async def test_found_are_the_links_of_each_chain_from_a_number_on(tmp_path: Path
     assert find(since={KEY: 2}) == {KEY: []}
 
 
-def test_opening_removes_what_was_staged_more_than_a_day_ago_and_nothing_else(tmp_path: Path) -> None:
+def test_opening_removes_only_staged_files_older_than_a_day(tmp_path: Path) -> None:
     table = FakeTable(tmp_path)
     old, young = tmp_path / "old.parquet", tmp_path / "young.parquet"
     for path, age in ((old, 24 * 3600 + 60), (young, 24 * 3600 - 60)):

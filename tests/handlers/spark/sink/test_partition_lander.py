@@ -28,7 +28,7 @@ def sink_to(table: FakeTable, **options: Any) -> SparkSink:
 
 
 @pytest.mark.parametrize("each", [5.0, 29.0, 31.0])
-async def test_idle_head_is_stated_anew_however_often_its_neighbour_lands(
+async def test_idle_head_is_restated_beside_a_busy_neighbour(
     tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, each: float
 ) -> None:
     """Where landings share a job each one asks all partitions whether they have something to land along."""
@@ -52,9 +52,7 @@ async def test_idle_head_is_stated_anew_however_often_its_neighbour_lands(
     assert len(restated) >= int(30 * each / 130)
 
 
-async def test_claim_that_ends_while_its_buffer_is_full_is_over_soon_though_nothing_lands(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_claim_with_a_full_buffer_ends_soon(tmp_path: Path, autojump_clock: MockClock) -> None:
     table = FakeTable(tmp_path)
     claim, session = FakeClaim(), FakeSession()
     async with sink_to(table) as sink, trio.open_nursery() as claims:
@@ -71,9 +69,7 @@ async def test_claim_that_ends_while_its_buffer_is_full_is_over_soon_though_noth
     assert session.marks == []
 
 
-async def test_membership_that_is_lost_while_a_first_gap_does_not_land_is_no_failure(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_lost_membership_during_a_first_gap_is_no_failure(tmp_path: Path, autojump_clock: MockClock) -> None:
     table = FakeTable(tmp_path)
     table.append(first_link(), list(range(10)))
     claim, session = FakeClaim(), FakeSession(log=(50, 100))
@@ -87,9 +83,7 @@ async def test_membership_that_is_lost_while_a_first_gap_does_not_land_is_no_fai
     assert len(table.chains[IDLE]) == 1
 
 
-async def test_membership_that_is_lost_between_two_tries_leaves_the_second_to_others(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_lost_membership_stops_the_retries(tmp_path: Path, autojump_clock: MockClock) -> None:
     table = FakeTable(tmp_path)
     claim, session = FakeClaim(), FakeSession()
     async with sink_to(table) as sink, trio.open_nursery() as claims:
@@ -106,7 +100,7 @@ async def test_membership_that_is_lost_between_two_tries_leaves_the_second_to_ot
     assert table.chains == {}
 
 
-async def test_landings_and_what_keeps_them_are_told(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_flush_state_and_events_are_reported(tmp_path: Path, autojump_clock: MockClock) -> None:
     table = FakeTable(tmp_path)
     claim, session = FakeClaim(), FakeSession()
     async with sink_to(table) as sink, trio.open_nursery() as claims:
@@ -146,9 +140,7 @@ class Told(FakeTable):
         return super().links(spark, key, since)
 
 
-async def test_collecting_and_landing_that_fail_in_one_step_are_both_raised(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_collect_and_flush_errors_are_both_raised(tmp_path: Path, autojump_clock: MockClock) -> None:
     table = Told(tmp_path)
 
     class Failing(FakeClaim):
@@ -167,7 +159,7 @@ async def test_collecting_and_landing_that_fail_in_one_step_are_both_raised(
     ]
 
 
-async def test_partition_that_is_left_to_others_while_it_is_cancelled_is_no_failure(
+async def test_partition_lost_during_a_cancellation_is_no_failure(
     tmp_path: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whichever of the tasks is the first to run: so many times."""
@@ -226,7 +218,7 @@ class FailingTable(FakeTable):
     ],
     ids=lambda error: type(error).__name__,
 )
-async def test_fault_56_neighbours_of_a_partition_that_fails_land_alone(
+async def test_fault_56_neighbours_of_a_failing_partition_land_alone(
     tmp_path: Path, autojump_clock: MockClock, error: Exception
 ) -> None:
     table, session = FailingTable(tmp_path, landings_a_job=8), FakeSession()
@@ -255,7 +247,7 @@ async def test_fault_56_neighbours_of_a_partition_that_fails_land_alone(
     assert [len(chain) for chain in table.chains.values()].count(5) == 5
 
 
-async def test_spark_that_was_away_is_no_partitions_fault(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_spark_outage_is_blamed_on_no_partition(tmp_path: Path, autojump_clock: MockClock) -> None:
     """All wait for it, and land together."""
     table, session = FailingTable(tmp_path, landings_a_job=8), FakeSession()
     table.failure = SparkGoneError("it does not answer", begun=False)
@@ -272,9 +264,7 @@ async def test_spark_that_was_away_is_no_partitions_fault(tmp_path: Path, autoju
     assert table.jobs == [-3, 3]
 
 
-async def test_fault_56_chain_that_is_broken_does_not_stop_its_neighbours(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_fault_56_broken_chain_does_not_stop_its_neighbours(tmp_path: Path, autojump_clock: MockClock) -> None:
     table, session = FailingTable(tmp_path, landings_a_job=8), FakeSession()
     claims = [FakeClaim(partition=number) for number in (1, 2, 3)]
     ended = {}

@@ -118,7 +118,7 @@ SHARED = {"spark": {"master": "local[2]", "share": True, "max_jobs": 3, "conf": 
 
 
 @pytest.mark.parametrize("options", [{"path": "x"}, {"path": "x", "spark": {"master": "local[2]"}}])
-async def test_spark_that_is_not_shared_is_not_started(jvms: FakeJvms, options: dict[str, Any]) -> None:
+async def test_unshared_spark_is_not_started(jvms: FakeJvms, options: dict[str, Any]) -> None:
     async with open_shared(options) as changes:
         assert changes == {}
     assert jvms.all == []
@@ -139,9 +139,7 @@ HADOOP = {**LAKE, "spark.sql.catalog.lake.type": "hadoop", "spark.sql.catalog.la
     ],
     ids=["delta", "delta on a cluster", "iceberg's files", "said so", "said so of a store"],
 )
-async def test_spark_is_shared_where_the_table_takes_no_more_than_one_driver(
-    jvms: FakeJvms, options: dict[str, Any]
-) -> None:
+async def test_spark_is_shared_if_the_table_takes_one_driver(jvms: FakeJvms, options: dict[str, Any]) -> None:
     async with open_shared(options) as changes:
         assert spark_options(changes["spark"]).is_connect
     spark = {**options.get("spark", {}), "share": False}
@@ -164,15 +162,13 @@ async def test_spark_is_shared_where_the_table_takes_no_more_than_one_driver(
         {"table": "iceberg:lake.shop.orders", "spark": {"conf": {**LAKE, "spark.sql.catalog.lake.type": "rest"}}},
     ],
 )
-async def test_else_each_worker_has_its_own(jvms: FakeJvms, options: dict[str, Any]) -> None:
+async def test_otherwise_each_worker_has_its_own_spark(jvms: FakeJvms, options: dict[str, Any]) -> None:
     async with open_shared(options) as changes:
         assert changes == {}
     assert jvms.all == []
 
 
-async def test_workers_are_told_where_the_server_is_and_its_token_goes_by_its_environment(
-    jvms: FakeJvms, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_workers_get_the_server_address_and_its_token(jvms: FakeJvms, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     async with open_shared(SHARED) as changes:
         (jvm,) = jvms.all
@@ -189,9 +185,7 @@ async def test_workers_are_told_where_the_server_is_and_its_token_goes_by_its_en
         assert properties["spark.c"] == "1"
 
 
-async def test_server_that_dies_is_started_again_at_the_same_port_with_the_same_token(
-    jvms: FakeJvms, autojump_clock: MockClock
-) -> None:
+async def test_dead_server_is_restarted_with_its_port_and_token(jvms: FakeJvms, autojump_clock: MockClock) -> None:
     async with open_shared(SHARED):
         jvms.all[0].died = "Spark's JVM has died"
         await trio.sleep(5 * shared_spark.CHECK_INTERVAL)
@@ -201,7 +195,7 @@ async def test_server_that_dies_is_started_again_at_the_same_port_with_the_same_
         assert second.options.properties["spark.connect.grpc.binding.port"] == "33000"
 
 
-async def test_fault_64_server_with_a_class_that_cannot_be_used_is_replaced(
+async def test_fault_64_server_with_an_unusable_class_is_replaced(
     jvms: FakeJvms, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its clients meet the class, and cannot replace it."""
@@ -212,9 +206,7 @@ async def test_fault_64_server_with_a_class_that_cannot_be_used_is_replaced(
     assert "can never use the class org.xerial.snappy.Snappy again" in caplog.text
 
 
-async def test_server_that_does_not_start_again_is_tried_for_as_long_as_it_takes(
-    jvms: FakeJvms, autojump_clock: MockClock
-) -> None:
+async def test_failed_server_restart_is_retried_without_limit(jvms: FakeJvms, autojump_clock: MockClock) -> None:
     async with open_shared(SHARED):
         jvms.all[0].died = "Spark's JVM has died"
         jvms.error = HandlerError("the port is taken")
@@ -224,7 +216,7 @@ async def test_server_that_does_not_start_again_is_tried_for_as_long_as_it_takes
         assert len(jvms.all) == 2
 
 
-async def test_server_that_does_not_start_is_raised(jvms: FakeJvms) -> None:
+async def test_failed_server_start_is_raised(jvms: FakeJvms) -> None:
     jvms.error = HandlerError("no Java")
     with pytest.raises(HandlerError, match="no Java"):
         async with open_shared(SHARED):
@@ -238,6 +230,6 @@ async def test_server_that_does_not_start_is_raised(jvms: FakeJvms) -> None:
         ({"master": "sc://localhost:1", "share": True}, "share = True: is not for a Spark Connect server"),
     ],
 )
-def test_share_that_makes_no_sense_is_refused(spark: dict[str, Any], told: str) -> None:
+def test_invalid_share_option_is_refused(spark: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         spark_options(spark)

@@ -58,14 +58,14 @@ def ranges(table: FakeTable) -> list[tuple[int, int]]:
     return [(landing.link.from_offset, landing.link.to_offset) for landing in table.landings]
 
 
-async def test_rows_limit_lands_exactly_that_many_and_marks_behind_them(table: FakeTable) -> None:
+async def test_row_limit_flushes_exactly_that_many(table: FakeTable) -> None:
     session = FakeSession()
     await consume(sink_to(table), session, claim_of([batch(0, 4), batch(4, 4), batch(8, 4)]))
     assert table.offsets == [list(range(10)), [10, 11]]
     assert session.marks == [("orders", 0, 10), ("orders", 0, 12)]
 
 
-async def test_lost_session_lands_no_more(table: FakeTable) -> None:
+async def test_lost_session_does_not_flush(table: FakeTable) -> None:
     session = FakeSession()
     session.is_lost = True
     await consume(sink_to(table), session, claim_of([batch(0, 4)]))
@@ -73,12 +73,12 @@ async def test_lost_session_lands_no_more(table: FakeTable) -> None:
     assert session.marks == []
 
 
-async def test_batch_larger_than_the_rows_limit_lands_in_pieces(table: FakeTable) -> None:
+async def test_batch_above_the_row_limit_is_split(table: FakeTable) -> None:
     await consume(sink_to(table), FakeSession(), claim_of([batch(0, 25)]))
     assert [len(offsets) for offsets in table.offsets] == [10, 10, 5]
 
 
-async def test_bytes_limit_lands(table: FakeTable) -> None:
+async def test_byte_limit_triggers_a_flush(table: FakeTable) -> None:
     sink = sink_to(table, max_bytes=2500)
     claim = claim_of([batch(n, 1, value=b"x" * 1000) for n in range(5)])
     await consume(sink, FakeSession(), claim)
@@ -86,9 +86,7 @@ async def test_bytes_limit_lands(table: FakeTable) -> None:
 
 
 @pytest.mark.parametrize(("stored", "then"), [(100, [20, 20]), (500, [4] * 10)], ids=["packed well", "packed badly"])
-async def test_how_large_files_have_come_out_rules_how_much_is_collected(
-    tmp_path: Path, stored: int, then: list[int]
-) -> None:
+async def test_size_of_written_files_sets_the_batch_size(tmp_path: Path, stored: int, then: list[int]) -> None:
     """Files are to have 2,000 bytes, and each record takes `stored` of it."""
     table = SizedTable(tmp_path, stored)
     record = batch(0, 1).to_arrow().nbytes
@@ -108,7 +106,7 @@ class SizedTable(FakeTable):
         super().append(attrs.evolve(link, size_bytes=self.record_bytes * len(offsets)), offsets)
 
 
-async def test_idle_topic_lands_when_its_oldest_record_is_of_age(
+async def test_idle_topic_flushes_at_max_age(
     table: FakeTable, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     claim, session = FakeClaim(), FakeSession()
@@ -124,7 +122,7 @@ async def test_idle_topic_lands_when_its_oldest_record_is_of_age(
     claim.end()
 
 
-async def test_busy_topic_lands_when_its_oldest_record_is_of_age(
+async def test_busy_topic_flushes_at_max_age(
     table: FakeTable, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     claim = FakeClaim()
@@ -136,9 +134,7 @@ async def test_busy_topic_lands_when_its_oldest_record_is_of_age(
     assert table.times[:3] == [30, 60, 90]
 
 
-async def test_age_begins_anew_after_a_landing(
-    table: FakeTable, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
+async def test_age_restarts_after_a_flush(table: FakeTable, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     claim = FakeClaim()
     nursery.start_soon(consume, sink_to(table), FakeSession(), claim)
     claim.send(batch(0, 10))
@@ -149,26 +145,26 @@ async def test_age_begins_anew_after_a_landing(
     assert table.times == [0, 130]
 
 
-async def test_session_end_lands_what_is_left(table: FakeTable) -> None:
+async def test_session_end_flushes_the_rest(table: FakeTable) -> None:
     session = FakeSession()
     await consume(sink_to(table), session, claim_of([batch(0, 3)]))
     assert table.offsets == [[0, 1, 2]]
     assert session.marks == [("orders", 0, 3)]
 
 
-async def test_session_end_without_records_lands_nothing(table: FakeTable) -> None:
+async def test_session_end_without_records_flushes_nothing(table: FakeTable) -> None:
     session = FakeSession()
     await consume(sink_to(table), session, claim_of([]))
     assert (table.landings, session.marks) == ([], [])
 
 
-async def test_ranges_of_landings_touch_from_the_claims_first_offset_on(table: FakeTable) -> None:
+async def test_offset_ranges_are_contiguous(table: FakeTable) -> None:
     claim = claim_of([batch(7, 8, from_offset=5, next_offset=20), batch(20, 12, next_offset=40)], initial_offset=5)
     await consume(sink_to(table), FakeSession(), claim)
     assert ranges(table) == [(5, 22), (22, 40)]
 
 
-async def test_links_are_numbered_and_each_try_has_an_attempt_of_its_own(table: FakeTable) -> None:
+async def test_links_are_numbered_with_distinct_attempts(table: FakeTable) -> None:
     await consume(sink_to(table), FakeSession(), claim_of([batch(0, 20)]))
     assert [str(link) for link in table.chains[KEY]] == [
         "link 1 of sarameya/orders-0 [0, 10)",
@@ -179,7 +175,7 @@ async def test_links_are_numbered_and_each_try_has_an_attempt_of_its_own(table: 
     assert len({link.attempt for link in table.chains[KEY]}) == 2
 
 
-async def test_nothing_is_marked_before_the_table_has_been_read_back(
+async def test_offsets_are_marked_after_the_table_is_read_back(
     table: FakeTable, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     claim, session = FakeClaim(), FakeSession()
@@ -196,7 +192,7 @@ async def test_nothing_is_marked_before_the_table_has_been_read_back(
     claim.end()
 
 
-async def test_claim_is_read_until_another_landing_is_full_while_one_is_on_the_way(
+async def test_claim_fills_the_next_batch_during_a_flush(
     table: FakeTable, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     claim, engine = FakeClaim(), FakeEngine(seconds=50)
@@ -210,7 +206,7 @@ async def test_claim_is_read_until_another_landing_is_full_while_one_is_on_the_w
     assert ranges(table) == [(0, 10), (10, 20), (20, 30), (30, 40), (40, 50)]
 
 
-async def test_what_is_collected_and_landed_counts_until_it_has_landed(
+async def test_buffered_records_count_against_the_budget(
     table: FakeTable, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     claim, engine = FakeClaim(), FakeEngine(seconds=50)
@@ -224,7 +220,7 @@ async def test_what_is_collected_and_landed_counts_until_it_has_landed(
     assert claim.held == 0
 
 
-async def test_claim_without_room_lands_early(
+async def test_claim_without_budget_flushes_early(
     table: FakeTable, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     claim = FakeClaim(budget=batch(0, 4).to_arrow().nbytes)
@@ -238,7 +234,7 @@ async def test_claim_without_room_lands_early(
     claim.end()
 
 
-async def test_partitions_land_at_the_same_time(
+async def test_partitions_flush_concurrently(
     table: FakeTable, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     engine = FakeEngine(seconds=50, max_jobs=3)
@@ -252,7 +248,7 @@ async def test_partitions_land_at_the_same_time(
     assert len(table.chains) == 4
 
 
-async def test_partitions_share_a_job_where_the_table_can(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_partitions_share_a_spark_job(tmp_path: Path, autojump_clock: MockClock) -> None:
     table = FakeTable(tmp_path, landings_a_job=3)
     async with sink_to(table) as sink:
         async with trio.open_nursery() as claims:
@@ -262,7 +258,7 @@ async def test_partitions_share_a_job_where_the_table_can(tmp_path: Path, autoju
     assert len(table.chains) == 7
 
 
-async def test_rest_of_a_partition_does_not_land_along_with_its_own_landing(
+async def test_remainder_does_not_join_its_own_partitions_flush(
     tmp_path: Path, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """It is more than half of what a landing takes."""
@@ -274,9 +270,7 @@ async def test_rest_of_a_partition_does_not_land_along_with_its_own_landing(
     claim.end()
 
 
-async def test_what_is_ripe_lands_along_with_what_is_due(
-    tmp_path: Path, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
+async def test_ripe_batch_joins_a_due_flush(tmp_path: Path, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     table = FakeTable(tmp_path, landings_a_job=10)
     claims = [FakeClaim(partition=partition) for partition in range(3)]
     async with sink_to(table) as sink:
@@ -293,7 +287,7 @@ async def test_what_is_ripe_lands_along_with_what_is_due(
         await trio.sleep(1)
 
 
-async def test_landing_whose_failure_may_pass_is_tried_again_under_the_same_number(
+async def test_passing_failure_is_retried_with_the_same_number(
     table: FakeTable, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     claim, session = FakeClaim(), FakeSession()
@@ -311,7 +305,7 @@ async def test_landing_whose_failure_may_pass_is_tried_again_under_the_same_numb
     claim.end()
 
 
-async def test_landing_that_fails_for_too_long_is_raised_with_its_coordinates_and_marks_nothing(
+async def test_failure_beyond_the_retry_limit_is_raised(
     table: FakeTable, tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     session = FakeSession()
@@ -327,7 +321,7 @@ async def test_landing_that_fails_for_too_long_is_raised_with_its_coordinates_an
     assert os.listdir(tmp_path) == []
 
 
-async def test_landing_that_fails_while_its_partition_is_given_up_is_left_to_the_next_owner(
+async def test_failing_flush_of_a_revoked_partition_is_abandoned(
     table: FakeTable, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     session = FakeSession()
@@ -340,7 +334,7 @@ async def test_landing_that_fails_while_its_partition_is_given_up_is_left_to_the
     assert "orders-0: what has not landed is left to the next owner" in caplog.text
 
 
-async def test_landing_whose_answer_is_lost_has_landed(table: FakeTable, autojump_clock: MockClock) -> None:
+async def test_flush_with_a_lost_reply_has_landed(table: FakeTable, autojump_clock: MockClock) -> None:
     session = FakeSession()
     table.late_error = ConnectionError("gone")
     await consume(sink_to(table), session, claim_of([batch(0, 3)]))
@@ -356,7 +350,7 @@ async def test_flush_logs_rows_offsets_table_and_seconds(
     assert f"orders-0: 3 rows (offsets 7-9) written to {table.name} in 0.00 s" in caplog.text
 
 
-async def test_landing_that_somebody_else_has_won_goes_on_behind_it(
+async def test_flush_that_lost_the_race_continues_after_the_winner(
     table: FakeTable, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A zombie's batch is longer than the owner's, and lands first."""
@@ -373,7 +367,7 @@ async def test_landing_that_somebody_else_has_won_goes_on_behind_it(
     assert "another owner was first, with link 1 of sarameya/orders-0 [0, 14)" in caplog.text
 
 
-async def test_landing_of_which_somebody_else_has_won_a_part_lands_the_rest(table: FakeTable) -> None:
+async def test_flush_that_partly_lost_the_race_lands_the_rest(table: FakeTable) -> None:
     def zombie(landings: Sequence[Landing]) -> None:
         (landing,) = landings
         table.append(attrs.evolve(landing.link, to_offset=4, attempt="zombie"), list(range(4)))
@@ -385,9 +379,7 @@ async def test_landing_of_which_somebody_else_has_won_a_part_lands_the_rest(tabl
     assert session.marks == [("orders", 0, 4), ("orders", 0, 10)]
 
 
-async def test_collected_records_that_somebody_else_has_landed_make_room_for_more(
-    table: FakeTable, autojump_clock: MockClock
-) -> None:
+async def test_records_landed_by_others_free_the_buffer(table: FakeTable, autojump_clock: MockClock) -> None:
     def zombie(landings: Sequence[Landing]) -> None:
         (landing,) = landings
         table.append(attrs.evolve(landing.link, to_offset=20, attempt="zombie"), list(range(20)))
@@ -399,7 +391,7 @@ async def test_collected_records_that_somebody_else_has_landed_make_room_for_mor
     assert table.offsets == [list(range(20)), list(range(20, 30))]
 
 
-async def test_cancelled_landing_marks_nothing_and_takes_its_flush_along(
+async def test_cancelled_flush_marks_nothing_and_cancels_its_job(
     table: FakeTable, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     session, engine = FakeSession(), FakeEngine(seconds=50)
@@ -420,7 +412,7 @@ async def test_cancelled_landing_marks_nothing_and_takes_its_flush_along(
     ]
 
 
-async def test_cancelled_landing_whose_flush_does_not_end_is_told_of_and_not_waited_for(
+async def test_cancelled_flush_that_hangs_is_logged_and_abandoned(
     table: FakeTable, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with sink_to(table, StubbornEngine(seconds=50)) as sink:
@@ -434,7 +426,7 @@ async def test_cancelled_landing_whose_flush_does_not_end_is_told_of_and_not_wai
 
 
 @pytest.mark.parametrize("has_landed", [True, False])
-async def test_landing_that_is_cancelled_when_its_outcome_is_known_says_that(
+async def test_flush_cancelled_after_its_end_logs_the_outcome(
     tmp_path: Path, has_landed: bool, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Table(FakeTable):
@@ -453,7 +445,7 @@ async def test_landing_that_is_cancelled_when_its_outcome_is_known_says_that(
     assert told_at(caplog) == [("INFO", told)]
 
 
-async def test_cancelled_landing_that_has_not_begun_says_nothing(
+async def test_flush_cancelled_before_its_start_logs_nothing(
     table: FakeTable, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     engine = FakeEngine(seconds=50, max_jobs=1)
@@ -467,7 +459,7 @@ async def test_cancelled_landing_that_has_not_begun_says_nothing(
     assert told_at(caplog) == []
 
 
-async def test_landing_that_is_cancelled_in_the_moment_in_which_it_is_begun_does_not_go_on(
+async def test_flush_cancelled_at_its_start_does_not_run(
     tmp_path: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whichever of the two tasks is the first to run: so many times."""
@@ -510,9 +502,7 @@ def told_at(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return [(record.levelname, record.message) for record in caplog.records if "cancelled" in record.message]
 
 
-async def test_partition_whose_neighbour_is_cancelled_lands_with_the_next_try(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_neighbour_of_a_cancelled_partition_flushes_again(tmp_path: Path, autojump_clock: MockClock) -> None:
     table, session = FakeTable(tmp_path, landings_a_job=2), FakeSession()
     async with sink_to(table, FakeEngine(seconds=50)) as sink:
         async with trio.open_nursery() as claims:
@@ -524,7 +514,7 @@ async def test_partition_whose_neighbour_is_cancelled_lands_with_the_next_try(
     assert session.marks == [("orders", 0, 10)]
 
 
-async def test_claim_that_ends_with_less_time_than_landings_take_leaves_its_records(
+async def test_claim_without_time_for_a_flush_leaves_its_records(
     table: FakeTable, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "sarameya.spark")
@@ -548,7 +538,7 @@ async def test_claim_that_ends_with_less_time_than_landings_take_leaves_its_reco
     [(1, 1, 2), (2, 1, 4), (1, 3, 6), (1, 2, 4)],
     ids=["one at a time", "two at a time", "three a job", "two a job"],
 )
-async def test_claims_that_end_together_land_as_many_as_there_is_time_for(
+async def test_claims_ending_together_flush_as_time_allows(
     tmp_path: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, jobs: int, shared: int, landed: int
 ) -> None:
     """A landing takes ten seconds, and there are more than twenty-five left, less than thirty-seven."""
@@ -575,9 +565,7 @@ async def test_claims_that_end_together_land_as_many_as_there_is_time_for(
         assert "10.0 s, and waits for as long as 2 of them, 27.0 s are left" in caplog.text
 
 
-async def test_claim_that_ends_while_another_lands_waits_for_it_where_there_is_time(
-    table: FakeTable, autojump_clock: MockClock
-) -> None:
+async def test_ending_claim_waits_for_a_running_flush(table: FakeTable, autojump_clock: MockClock) -> None:
     claims, session = [FakeClaim(partition=partition) for partition in range(2)], FakeSession()
     async with sink_to(table, FakeEngine(seconds=10, max_jobs=1)) as sink, trio.open_nursery() as nursery:
         for claim in claims:
@@ -593,14 +581,14 @@ async def test_claim_that_ends_while_another_lands_waits_for_it_where_there_is_t
     assert sorted(len(offsets) for offsets in table.offsets) == [4, 10, 10, 10]
 
 
-async def test_records_that_are_gone_stop_the_claim(table: FakeTable) -> None:
+async def test_missing_records_stop_the_claim(table: FakeTable) -> None:
     session = FakeSession()
     with pytest.raises(LostRecordsError, match=r"orders-0: the records \[10, 15\) are gone before they landed"):
         await consume(sink_to(table), session, claim_of([batch(0, 10), batch(15, 10)]))
     assert session.marks == [("orders", 0, 10)]
 
 
-async def test_records_that_are_gone_become_a_gap_where_that_is_wanted(table: FakeTable) -> None:
+async def test_missing_records_become_a_gap_if_configured(table: FakeTable) -> None:
     session = FakeSession()
     sink = sink_to(table, on_missing="leave_out")
     await consume(sink, session, claim_of([batch(0, 4), batch(15, 6)]))
@@ -612,7 +600,7 @@ async def test_records_that_are_gone_become_a_gap_where_that_is_wanted(table: Fa
     assert session.marks[-1] == ("orders", 0, 21)
 
 
-async def test_what_the_commit_was_moved_beyond_becomes_a_gap_where_that_is_wanted(
+async def test_records_skipped_by_a_moved_commit_become_a_gap(
     table: FakeTable, caplog: pytest.LogCaptureFixture
 ) -> None:
     await consume(sink_to(table), FakeSession(), claim_of([batch(0, 10)]))
@@ -632,12 +620,12 @@ async def test_what_the_commit_was_moved_beyond_becomes_a_gap_where_that_is_want
     assert "orders-0: the records [10, 25) are left out: the group's commit was moved beyond them" in caplog.text
 
 
-async def test_log_that_was_cut_under_the_claim_stops_it(table: FakeTable) -> None:
+async def test_truncated_log_stops_the_claim(table: FakeTable) -> None:
     with pytest.raises(LostRecordsError, match="offset 5 comes after 10: the log was cut"):
         await consume(sink_to(table), FakeSession(), claim_of([batch(0, 10), batch(5, 10)]))
 
 
-async def test_position_behind_a_control_tail_is_marked_with_the_heads_note(
+async def test_position_after_control_records_is_marked_with_the_note(
     table: FakeTable, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     claim, session = FakeClaim(), FakeSession()
@@ -651,7 +639,7 @@ async def test_position_behind_a_control_tail_is_marked_with_the_heads_note(
     claim.end()
 
 
-async def test_second_owner_begins_where_the_table_says_and_marks_it(table: FakeTable) -> None:
+async def test_second_owner_starts_after_the_tables_head(table: FakeTable) -> None:
     first, second = FakeSession(), FakeSession()
     await consume(sink_to(table), first, claim_of([batch(0, 10)]))
     async with sink_to(table) as sink:
@@ -660,7 +648,7 @@ async def test_second_owner_begins_where_the_table_says_and_marks_it(table: Fake
     assert second.marks == [("orders", 0, 10), ("orders", 0, 15)]
 
 
-async def test_table_that_was_dropped_stops_the_next_owner(table: FakeTable) -> None:
+async def test_dropped_table_stops_the_next_owner(table: FakeTable) -> None:
     session = FakeSession()
     await consume(sink_to(table), session, claim_of([batch(0, 10)]))
     table.chains.clear()
@@ -669,7 +657,7 @@ async def test_table_that_was_dropped_stops_the_next_owner(table: FakeTable) -> 
             await consume_in(sink, session, FakeClaim(), CommittedOffset(10, session.metadata[ORDERS]))
 
 
-async def test_transform_makes_what_is_written(table: FakeTable) -> None:
+async def test_rows_of_the_transform_are_written(table: FakeTable) -> None:
     def even(frame: FakeFrame) -> FakeFrame:
         return FakeFrame(frame.table.filter([offset % 2 == 0 for offset in frame.table["offset"].to_pylist()]))
 
@@ -679,7 +667,7 @@ async def test_transform_makes_what_is_written(table: FakeTable) -> None:
     assert session.marks == [("orders", 0, 6)]
 
 
-async def test_transform_that_raises_ends_the_claim_and_marks_nothing(table: FakeTable) -> None:
+async def test_raising_transform_ends_the_claim_unmarked(table: FakeTable) -> None:
     def broken(frame: FakeFrame) -> FakeFrame:
         raise KeyError("no such column")
 
@@ -689,12 +677,12 @@ async def test_transform_that_raises_ends_the_claim_and_marks_nothing(table: Fak
     assert session.marks == []
 
 
-async def test_sink_that_was_not_entered_refuses_the_session(table: FakeTable) -> None:
+async def test_sink_outside_its_context_refuses_the_session(table: FakeTable) -> None:
     with pytest.raises(HandlerError, match="must be entered first: async with SparkSink"):
         await sink_to(table).setup(FakeSession())
 
 
-async def test_entered_sink_runs_its_engine_and_takes_sessions(table: FakeTable) -> None:
+async def test_entered_sink_runs_its_engine(table: FakeTable) -> None:
     engine = FakeEngine()
     async with sink_to(table, engine) as sink:
         assert engine.inside
@@ -702,7 +690,7 @@ async def test_entered_sink_runs_its_engine_and_takes_sessions(table: FakeTable)
     assert not engine.inside
 
 
-async def test_table_that_cannot_be_opened_keeps_spark_from_starting(table: FakeTable) -> None:
+async def test_unusable_table_prevents_the_spark_start(table: FakeTable) -> None:
     table.error = HandlerError("read-only")
     engine = FakeEngine()
     with pytest.raises(HandlerError, match="read-only"):
@@ -721,9 +709,7 @@ async def test_table_that_cannot_be_opened_keeps_spark_from_starting(table: Fake
         (TimeoutError("timed out"), "TimeoutError: timed out"),
     ],
 )
-async def test_error_of_sparks_at_the_start_says_in_a_line_what_it_was_and_what_may_be_missing(
-    table: FakeTable, error: Exception, told: str
-) -> None:
+async def test_spark_error_at_the_start_is_one_line_with_a_hint(table: FakeTable, error: Exception, told: str) -> None:
     table.error = error
     with pytest.raises(LandingError) as raised:
         async with sink_to(table):
@@ -731,7 +717,7 @@ async def test_error_of_sparks_at_the_start_says_in_a_line_what_it_was_and_what_
     assert (str(raised.value), raised.value.__cause__) == (f"fake:table cannot be opened: {told}", error)
 
 
-async def test_position_behind_a_tail_that_nobody_may_read_is_marked_though_nothing_has_landed(
+async def test_position_after_aborted_records_is_marked_without_links(
     table: FakeTable, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     claim, session = FakeClaim(), FakeSession()
@@ -743,7 +729,7 @@ async def test_position_behind_a_tail_that_nobody_may_read_is_marked_though_noth
     claim.end()
 
 
-async def test_landing_that_fails_is_not_tried_again_once_the_membership_is_lost(
+async def test_failed_flush_is_not_retried_after_lost_membership(
     table: FakeTable, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     claim, session = FakeClaim(), FakeSession()
@@ -759,7 +745,7 @@ async def test_landing_that_fails_is_not_tried_again_once_the_membership_is_lost
     assert "orders-0: what has not landed is left to the next owner" in caplog.text
 
 
-async def test_idle_head_is_stated_anew_before_the_table_forgets_it(
+async def test_idle_head_is_restated_before_the_table_forgets_it(
     tmp_path: Path, nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = FakeTable(tmp_path)
@@ -781,7 +767,7 @@ async def test_idle_head_is_stated_anew_before_the_table_forgets_it(
     claim.end()
 
 
-async def test_table_is_told_of_the_heads_that_are_given_up(table: FakeTable) -> None:
+async def test_heads_of_revoked_partitions_are_stated(table: FakeTable) -> None:
     session = FakeSession()
     async with sink_to(table) as sink:
         await consume_in(sink, session, claim_of([batch(0, 10)]))
@@ -792,7 +778,7 @@ async def test_table_is_told_of_the_heads_that_are_given_up(table: FakeTable) ->
         assert len(table.resting) == 1
 
 
-async def test_heads_of_lost_partitions_are_not_told(table: FakeTable) -> None:
+async def test_heads_of_lost_partitions_are_not_stated(table: FakeTable) -> None:
     session = FakeSession()
     async with sink_to(table) as sink:
         await consume_in(sink, session, claim_of([batch(0, 10)]))
@@ -801,7 +787,7 @@ async def test_heads_of_lost_partitions_are_not_told(table: FakeTable) -> None:
     assert table.resting == []
 
 
-async def test_table_that_states_no_heads_costs_those_who_give_up_nothing_of_spark(table: FakeTable) -> None:
+async def test_revocation_without_stated_heads_runs_no_spark(table: FakeTable) -> None:
     table.states_heads = False
     session, engine = FakeSession(), RestlessEngine()
     async with sink_to(table, engine) as sink:
@@ -811,7 +797,7 @@ async def test_table_that_states_no_heads_costs_those_who_give_up_nothing_of_spa
 
 
 @pytest.mark.parametrize(("left", "taken"), [(60.0, 5.0), (4.0, 2.0)])
-async def test_heads_are_given_up_untold_where_spark_takes_too_long(
+async def test_revocation_does_not_wait_for_a_slow_spark(
     table: FakeTable, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, left: float, taken: float
 ) -> None:
     caplog.set_level(logging.INFO, "sarameya.spark")
@@ -831,7 +817,7 @@ async def test_heads_are_given_up_untold_where_spark_takes_too_long(
 @pytest.mark.parametrize(
     ("error", "level"), [(SparkGoneError("gone"), logging.INFO), (PermissionError("no ALTER"), logging.WARNING)]
 )
-async def test_what_goes_wrong_with_heads_that_are_given_up_is_told(
+async def test_failure_to_state_heads_is_logged(
     table: FakeTable, caplog: pytest.LogCaptureFixture, error: Exception, level: int
 ) -> None:
     caplog.set_level(logging.INFO, "sarameya.spark")
@@ -845,7 +831,7 @@ async def test_what_goes_wrong_with_heads_that_are_given_up_is_told(
 
 
 @pytest.mark.parametrize("table", [ParquetTable, DeltaTable, IcebergTable, ForeachBatch])
-def test_tables_that_write_heads_down_say_so(table: type[Table]) -> None:
+def test_tables_that_store_heads_declare_it(table: type[Table]) -> None:
     assert table.states_heads is (table.rest is not Table.rest)
 
 
@@ -865,7 +851,7 @@ class RestlessEngine(FakeEngine):
         return await super().run(work, tag=tag)
 
 
-async def test_heads_that_cannot_be_had_for_a_while_are_asked_for_again(
+async def test_failed_head_lookup_is_retried(
     table: FakeTable, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     await consume(sink_to(table), FakeSession(), claim_of([batch(0, 10)]))
@@ -877,9 +863,7 @@ async def test_heads_that_cannot_be_had_for_a_while_are_asked_for_again(
     assert "fake:table: where its chains end is not known, the next try is in 0.5 s: the server is gone" in caplog.text
 
 
-async def test_heads_that_cannot_be_had_for_too_long_end_the_session(
-    table: FakeTable, autojump_clock: MockClock
-) -> None:
+async def test_head_lookup_beyond_the_retry_limit_ends_the_session(table: FakeTable, autojump_clock: MockClock) -> None:
     told = r"^fake:table: where its chains end is not known, after \d+ s of trying: OSError: 503 Slow Down$"
     table.unknown_heads = [OSError("503 Slow Down")] * 100
     async with sink_to(table, retry_for=60.0) as sink:
@@ -891,9 +875,7 @@ async def test_heads_that_cannot_be_had_for_too_long_end_the_session(
 @pytest.mark.parametrize(
     "error", [RewoundTableError("it was restored"), SparkGoneError("yours is gone", is_ours=False)], ids=repr
 )
-async def test_what_is_said_of_heads_is_raised_as_it_is_where_waiting_is_of_no_use(
-    table: FakeTable, error: Exception
-) -> None:
+async def test_permanent_head_lookup_error_is_raised_unchanged(table: FakeTable, error: Exception) -> None:
     table.unknown_heads = [error]
     async with sink_to(table) as sink:
         with pytest.raises(type(error)) as raised:
@@ -901,7 +883,7 @@ async def test_what_is_said_of_heads_is_raised_as_it_is_where_waiting_is_of_no_u
     assert raised.value is error
 
 
-async def test_error_of_sparks_at_assignment_is_told_in_a_line(table: FakeTable) -> None:
+async def test_spark_error_at_assignment_is_one_line(table: FakeTable) -> None:
     table.unknown_heads = [AnalysisException("An error occurred while calling o61.sql.\n: no such column\n\tat java")]
     async with sink_to(table) as sink:
         with pytest.raises(LandingError) as raised:
@@ -964,7 +946,7 @@ def poisoned_batch(partition: int, *bad: int) -> MessageBatch:
     return MessageBatch("orders", partition, messages, 10)
 
 
-async def test_poison_goes_to_the_dead_letters_and_the_rest_lands(table: FakeTable, autojump_clock: MockClock) -> None:
+async def test_poison_becomes_dead_letters_and_the_rest_lands(table: FakeTable, autojump_clock: MockClock) -> None:
     session, dead = FakeSession(), FakeDeadLetters()
     await consume(sink_to(table, shape=Decoding(), dead_letters=dead), session, poisoned(0, 3, 7))
     assert dead.letters == [(3, b"bad"), (7, b"bad")]
@@ -989,9 +971,7 @@ class Requiring(FakeTable):
             raise ArithmeticException("constraint violated")
 
 
-async def test_records_that_the_table_refuses_go_to_the_dead_letters_and_the_rest_lands(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_records_refused_by_the_table_become_dead_letters(tmp_path: Path, autojump_clock: MockClock) -> None:
     table, session, dead = Requiring(tmp_path), FakeSession(), FakeDeadLetters()
     await consume(sink_to(table, dead_letters=dead), session, poisoned(0, 3, 7))
     assert dead.letters == [(3, b"bad"), (7, b"bad")]
@@ -1009,7 +989,7 @@ async def test_records_that_the_table_refuses_go_to_the_dead_letters_and_the_res
     ],
     ids=lambda trouble: type(trouble).__name__,
 )
-async def test_trouble_that_passes_while_poison_is_looked_for_is_waited_for(
+async def test_passing_failure_of_the_poison_search_is_retried(
     tmp_path: Path, nursery: trio.Nursery, autojump_clock: MockClock, trouble: Exception
 ) -> None:
     class Troubled(Requiring):
@@ -1033,7 +1013,7 @@ async def test_trouble_that_passes_while_poison_is_looked_for_is_waited_for(
     claim.end()
 
 
-async def test_trouble_that_says_nothing_and_comes_without_any_record_is_waited_for_as_long_as_others(
+async def test_unexplained_failure_without_records_is_retried(
     tmp_path: Path, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """As when Spark computes a transform that joins a table on a store, which refuses."""
@@ -1059,9 +1039,7 @@ async def test_trouble_that_says_nothing_and_comes_without_any_record_is_waited_
     claim.end()
 
 
-async def test_trouble_that_stays_while_poison_is_looked_for_ends_the_session_in_the_end(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_lasting_failure_of_the_poison_search_ends_the_session(tmp_path: Path, autojump_clock: MockClock) -> None:
     class Troubled(Requiring):
         def evaluator(self, spark: Any) -> Any:
             raise ConnectError("the registry does not answer")
@@ -1074,7 +1052,7 @@ async def test_trouble_that_stays_while_poison_is_looked_for_ends_the_session_in
     assert 30 < trio.current_time() <= 60
 
 
-async def test_landing_of_poison_alone_makes_an_empty_link(table: FakeTable, autojump_clock: MockClock) -> None:
+async def test_batch_of_poison_alone_makes_an_empty_link(table: FakeTable, autojump_clock: MockClock) -> None:
     session, dead = FakeSession(), FakeDeadLetters()
     claim = FakeClaim()
     claim.send(MessageBatch("orders", 0, [message(0, value=b"bad")], 1))
@@ -1084,16 +1062,14 @@ async def test_landing_of_poison_alone_makes_an_empty_link(table: FakeTable, aut
     assert session.marks == [("orders", 0, 1)]
 
 
-async def test_poison_without_a_place_for_it_stops_and_names_the_first_record(
-    table: FakeTable, autojump_clock: MockClock
-) -> None:
+async def test_poison_without_dead_letters_stops_the_partition(table: FakeTable, autojump_clock: MockClock) -> None:
     session = FakeSession()
     with pytest.raises(PoisonError, match="the record at offset 3 of orders-0 cannot land, and 1 more of this batch"):
         await consume(sink_to(table, shape=Decoding()), session, poisoned(0, 3, 7))
     assert (table.chains, session.marks) == ({}, [])
 
 
-async def test_partition_waits_while_its_dead_letters_cannot_be_written(
+async def test_partition_waits_for_its_dead_letters(
     table: FakeTable, nursery: trio.Nursery, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     claim, session, dead = FakeClaim(), FakeSession(), FakeDeadLetters()
@@ -1113,9 +1089,7 @@ async def test_partition_waits_while_its_dead_letters_cannot_be_written(
     claim.end()
 
 
-async def test_partition_that_is_given_up_hurries_with_its_dead_letters(
-    table: FakeTable, autojump_clock: MockClock
-) -> None:
+async def test_revoked_partition_retries_dead_letters_quickly(table: FakeTable, autojump_clock: MockClock) -> None:
     session, dead = FakeSession(), FakeDeadLetters()
     dead.fails = 4
     await consume(sink_to(table, shape=Decoding(), dead_letters=dead), session, poisoned(0, 3))
@@ -1134,7 +1108,7 @@ async def land_four_of_which_one_is_poisoned(table: FakeTable, session: FakeSess
     assert sorted(len(offsets) for offsets in table.offsets) == [9, 10, 10, 10]
 
 
-async def test_neighbours_of_a_poisoned_partition_wait_where_what_became_of_the_flush_is_not_known(
+async def test_neighbours_of_poison_wait_for_an_unknown_outcome(
     tmp_path: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Spark's work says whose fault it is, the table does not say whether it landed."""
@@ -1159,7 +1133,7 @@ async def test_neighbours_of_a_poisoned_partition_land(tmp_path: Path, autojump_
     [({"group": "other"}, ForeignChainError), ({"topic_id": "f" * 32}, ForeignChainError), ({}, MovedCommitError)],
     ids=["group", "topic", "begin"],
 )
-async def test_fault_53_member_that_is_not_first_is_refused_before_it_marks_anything(
+async def test_fault_53_first_link_of_another_origin_marks_nothing(
     table: FakeTable, differs: dict[str, str], error: type[Exception]
 ) -> None:
     """Another group has begun the chain meanwhile, or a zombie of the same group behind where it was reset to."""
@@ -1177,7 +1151,7 @@ async def test_fault_53_member_that_is_not_first_is_refused_before_it_marks_anyt
     assert len(table.chains[KEY]) == 1
 
 
-async def test_zombie_that_is_not_first_leaves_the_partition_to_its_owner(table: FakeTable) -> None:
+async def test_zombie_that_lost_the_first_link_stops_quietly(table: FakeTable) -> None:
     session = FakeSession()
 
     def begin_first(landings: Sequence[Landing]) -> None:
@@ -1191,9 +1165,7 @@ async def test_zombie_that_is_not_first_leaves_the_partition_to_its_owner(table:
     assert session.marks == []
 
 
-async def test_fault_61_table_that_has_grown_is_warned_of_once(
-    table: FakeTable, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_fault_61_grown_table_is_warned_of_once(table: FakeTable, caplog: pytest.LogCaptureFixture) -> None:
     session = FakeSession()
     table.growth = "it has 2,000 snapshots: expire them"
     await consume(sink_to(table), session, claim_of([batch(0, 25)]))
