@@ -26,7 +26,7 @@ def inlined(top: Any, **others: Any) -> Any:
 ADDRESS = record("Address", "n", city="string")
 
 
-def test_type_is_defined_where_it_is_first_named_and_named_from_there_on() -> None:
+def test_referenced_type_is_defined_at_its_first_use() -> None:
     top = record("Order", "n", a="n.Address", b=["null", "Address"], c={"type": "array", "items": "n.Address"})
     made = inlined(top, n__Address=ADDRESS)
     assert made["fields"][0]["type"] == ADDRESS
@@ -34,12 +34,12 @@ def test_type_is_defined_where_it_is_first_named_and_named_from_there_on() -> No
     assert fastavro.parse_schema(made)
 
 
-def test_name_without_a_namespace_is_of_the_one_around_it() -> None:
+def test_name_inherits_the_enclosing_namespace() -> None:
     made = inlined(record("Order", "n", a=record("Inner", None, x="Address")), n__Address=ADDRESS)
     assert made["fields"][0]["type"]["fields"][0]["type"] == ADDRESS
 
 
-def test_references_of_references_are_defined_too() -> None:
+def test_references_of_references_are_defined() -> None:
     made = inlined(
         record("Order", "n", a={"type": "map", "values": "m.Person"}),
         m__Person=record("Person", "m", home=["null", "n.Address"]),
@@ -49,23 +49,23 @@ def test_references_of_references_are_defined_too() -> None:
     assert made["fields"][0]["type"]["values"]["fields"][0]["type"][1] == ADDRESS
 
 
-def test_union_of_references_and_enums_are_defined() -> None:
+def test_union_of_references_and_enums_is_defined() -> None:
     kind = {"type": "enum", "name": "Kind", "namespace": "n", "symbols": ["A"]}
     assert inlined(["n.Kind", "n.Address"], n__Kind=kind, n__Address=ADDRESS) == [kind, ADDRESS]
 
 
-def test_type_that_the_schema_defines_itself_is_its_own() -> None:
+def test_own_definition_precedes_a_reference() -> None:
     own = record("Address", "n", street="string")
     made = inlined(record("Order", "n", a=own, b="n.Address"), n__Address=ADDRESS)
     assert [field["type"] for field in made["fields"]] == [own, "n.Address"]
 
 
-def test_logical_types_stay() -> None:
+def test_logical_types_are_kept() -> None:
     top = record("Order", "n", at={"type": "long", "logicalType": "timestamp-millis"}, a="n.Address")
     assert inlined(top, n__Address=ADDRESS)["fields"][0]["type"] == {"type": "long", "logicalType": "timestamp-millis"}
 
 
 @pytest.mark.parametrize("text", ["{", '{"type": "record", "name": "x"}', '{"name": "x"}', "5"])
-def test_broken_schema_is_told(text: str) -> None:
+def test_broken_schema_is_refused(text: str) -> None:
     with pytest.raises(ShapeError, match="Avro schema 7, or one that it refers to, is broken"):
         with_references(Schema(7, "AVRO", text), {})

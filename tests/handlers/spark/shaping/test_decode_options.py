@@ -15,29 +15,29 @@ def decode(has_registry: bool = False, **options: Any) -> Decode:
     )
 
 
-def test_nothing_said_is_bytes() -> None:
+def test_default_format_is_bytes() -> None:
     assert decode() == decode(has_registry=True) == Decode()
 
 
-def test_other_columns_options_are_not_looked_at() -> None:
+def test_options_of_other_columns_are_ignored() -> None:
     assert Decode.from_options("key", {"value_format": "nonsense"}, has_registry=False) == Decode()
 
 
 @pytest.mark.parametrize("kind", ["json", "avro"])
-def test_registry_means_that_records_are_framed_unless_it_is_denied(kind: str) -> None:
+def test_registry_frames_records_unless_disabled(kind: str) -> None:
     assert decode(True, format=kind) == Decode(format=kind, framed=True)
     assert decode(True, format=kind, header="registry") == Decode(format=kind, framed=True)
     assert decode(True, format=kind, header="none", schema="{}") == Decode(format=kind, schema="{}")
 
 
-def test_schema_comes_from_a_file_as_text_or_as_bytes(tmp_path: Path) -> None:
+def test_schema_is_read_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "schema"
     file.write_bytes(b'"long"')
     assert decode(format="avro", schema_file=str(file)).schema == '"long"'
     assert decode(format="protobuf", schema_file=str(file), message="a.B").schema == b'"long"'
 
 
-def test_version_and_subject_choose_a_schema() -> None:
+def test_version_and_subject_select_a_schema() -> None:
     assert decode(True, format="avro", subject="s", version=3) == Decode(
         format="avro", subject="s", version=3, framed=True
     )
@@ -69,14 +69,14 @@ def test_version_and_subject_choose_a_schema() -> None:
         ({"format": "protobuf", "message": "a.B", "schema": "x"}, "value_schema", "must be schema_file for 'protobuf'"),
     ],
 )
-def test_wrong_option_is_named_with_what_is_allowed(options: dict[str, Any], named: str, told: str) -> None:
+def test_invalid_option_is_refused_by_name(options: dict[str, Any], named: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told) as raised:
         decode(**options)
     assert raised.value.option == named
 
 
 @pytest.mark.parametrize("version", ["newest", 0, "3", True])
-def test_version_is_latest_or_a_number(version: Any) -> None:
+def test_invalid_version_is_refused(version: Any) -> None:
     with pytest.raises(ConfigError) as raised:
         decode(True, format="avro", version=version)
     assert raised.value.option == "value_version"

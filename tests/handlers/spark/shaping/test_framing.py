@@ -21,7 +21,7 @@ def small() -> Iterator[SmallRegistry]:
         yield registry
 
 
-def test_records_of_unknown_schemas_and_of_other_kinds_are_problems(small: SmallRegistry) -> None:
+def test_unknown_and_foreign_schemas_are_problems(small: SmallRegistry) -> None:
     avro, other = small.register("s", '"long"'), small.register("j", "{}", "JSON")
     registry = Registry(small.options, sleep=lambda _: None, clock=iter(range(0, 10_000, 5)).__next__)
     prefixes = {header(number): Prefix(number, None) for number in (avro, other, 99)}
@@ -34,7 +34,7 @@ def test_records_of_unknown_schemas_and_of_other_kinds_are_problems(small: Small
     }
 
 
-def test_latest_schema_is_asked_for_again_only_when_records_have_a_new_one(small: SmallRegistry) -> None:
+def test_latest_schema_is_requested_again_for_new_ids_only(small: SmallRegistry) -> None:
     one = small.register("s", '"int"')
     readers = ReaderSchemas(Registry(small.options), "AVRO")
     assert [readers.schema("s", ids).id for ids in ([one], [], [one])] == [one] * 3
@@ -46,14 +46,14 @@ def test_latest_schema_is_asked_for_again_only_when_records_have_a_new_one(small
     assert small.requests.count(LATEST) == 2
 
 
-def test_schema_that_is_latest_needs_not_be_seen_to_be_known(small: SmallRegistry) -> None:
+def test_latest_schema_is_known_without_records_of_it(small: SmallRegistry) -> None:
     one, two = small.register("s", '"int"'), small.register("s", '"long"')
     readers = ReaderSchemas(Registry(small.options), "AVRO")
     assert [readers.schema("s", ids).id for ids in ([one], [two])] == [two, two]
     assert small.requests.count(LATEST) == 1
 
 
-def test_foreign_ids_do_not_ask_each_time(small: SmallRegistry) -> None:
+def test_foreign_id_is_not_requested_every_time(small: SmallRegistry) -> None:
     one, foreign = small.register("s", '"int"'), small.register("other", '"float"')
     readers = ReaderSchemas(Registry(small.options), "AVRO")
     for _ in range(3):
@@ -61,20 +61,20 @@ def test_foreign_ids_do_not_ask_each_time(small: SmallRegistry) -> None:
     assert small.requests.count(LATEST) == 1
 
 
-def test_pinned_version_is_asked_for_once_whatever_records_have(small: SmallRegistry) -> None:
+def test_pinned_version_is_requested_once(small: SmallRegistry) -> None:
     one, two = small.register("s", '"int"'), small.register("s", '"long"')
     readers = ReaderSchemas(Registry(small.options), "AVRO", version=1)
     assert [readers.schema("s", ids).id for ids in ([one], [two], [one, two])] == [one] * 3
     assert small.requests == ["/subjects/s/versions/1"]
 
 
-def test_subject_of_another_kind_is_an_error(small: SmallRegistry) -> None:
+def test_subject_of_another_format_is_refused(small: SmallRegistry) -> None:
     small.register("s", "{}", "JSON")
     with pytest.raises(ShapeError, match="the schema of subject 's' is JSON, not AVRO: name another subject"):
         ReaderSchemas(Registry(small.options), "AVRO").schema("s", [])
 
 
-def test_registry_in_trouble_changes_nothing(small: SmallRegistry) -> None:
+def test_failed_registry_request_is_repeated_next_time(small: SmallRegistry) -> None:
     """It is asked again at the next landing, for the same."""
     one = small.register("s", '"int"')
     registry = Registry(small.options, sleep=lambda _: None, clock=iter(range(0, 10_000, 5)).__next__)

@@ -38,7 +38,7 @@ NONE = ['{"f": 1e-1000000}', '{"d": 0e-999999999}', '{"d": 1.2300000}', '{"d": 9
 
 
 @pytest.mark.parametrize(("record", "fault"), FAULTS.items(), ids=[str(n) for n in range(len(FAULTS))])
-def test_fault_55_record_that_is_there_to_break_its_reader_is_told_in_words(record: str, fault: str) -> None:
+def test_fault_55_malicious_record_is_described_in_little_memory(record: str, fault: str) -> None:
     tracemalloc.start()
     try:
         assert describe_fault(record.encode(), KIND) == fault
@@ -48,5 +48,5 @@ def test_fault_55_record_that_is_there_to_break_its_reader_is_told_in_words(reco
 
 
 @pytest.mark.parametrize("record", NONE)
-def test_number_that_its_column_can_hold_is_no_fault(record: str) -> None:
+def test_number_within_its_column_type_is_no_fault(record: str) -> None:
     assert describe_fault(record.encode(), KIND) is None

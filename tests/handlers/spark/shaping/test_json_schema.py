@@ -49,12 +49,12 @@ def test_property_becomes_a_column(field: Any, kind: str) -> None:
     assert column(field) == kind
 
 
-def test_definitions_are_followed() -> None:
+def test_definitions_are_resolved() -> None:
     definitions = {"a/b": {"type": "integer"}, "c": {"$ref": "#/$defs/a~1b"}}
     assert column({"$ref": "#/$defs/c"}, **{"$defs": definitions}) == "bigint"
 
 
-def test_schema_that_contains_itself_is_text_from_there_on() -> None:
+def test_recursive_schema_ends_as_text() -> None:
     tree = {
         "type": "object",
         "properties": {"name": {"type": "string"}, "kids": {"items": {"$ref": "#"}, "type": "array"}},
@@ -79,11 +79,11 @@ def test_all_of_merges_properties_of_other_documents() -> None:
         ({"properties": {"x": {"$ref": "#/nowhere"}}}, "'#/nowhere', which is not there"),
     ],
 )
-def test_schema_without_columns_is_an_error(text: Any, told: str) -> None:
+def test_schema_without_columns_is_refused(text: Any, told: str) -> None:
     with pytest.raises(ShapeError, match=f"JSON schema 7 .*{told}"):
         ddl_of(schema(text), {})
 
 
-def test_text_that_is_no_json_is_an_error() -> None:
+def test_schema_that_is_not_json_is_refused() -> None:
     with pytest.raises(ShapeError, match="JSON schema 7 is not JSON"):
         ddl_of(Schema(7, "JSON", "{"), {})

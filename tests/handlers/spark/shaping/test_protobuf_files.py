@@ -36,14 +36,14 @@ def in_base64(file_set: FileDescriptorSet, name: str) -> Schema:
     return schema(base64.b64encode(file.SerializeToString()).decode())
 
 
-def test_file_is_compiled_with_what_it_imports() -> None:
+def test_file_is_compiled_with_its_imports() -> None:
     made = files()
     assert [file.name for file in made.file][:-1] == ["base/money.proto", "google/protobuf/timestamp.proto"]
     order = message_class(made.SerializeToString(), "shop.Order")(price={"units": 5})
     assert order.price.units == 5
 
 
-def test_descriptor_in_base64_is_taken_as_it_is() -> None:
+def test_base64_descriptor_is_used_as_is() -> None:
     compiled = files()
     top = in_base64(compiled, compiled.file[-1].name)
     made = file_set(top, {"base/money.proto": in_base64(compiled, "base/money.proto")})
@@ -62,21 +62,21 @@ def test_descriptor_in_base64_is_taken_as_it_is() -> None:
         ((1, 1, 0), None),
     ],
 )
-def test_message_is_found_by_its_path(path: tuple[int, ...], name: str | None) -> None:
+def test_message_is_found_by_its_index_path(path: tuple[int, ...], name: str | None) -> None:
     assert message_at(files().file[-1], path) == name
 
 
-def test_message_of_a_file_without_a_package_has_its_plain_name() -> None:
+def test_message_without_a_package_has_a_plain_name() -> None:
     made = file_set(schema('syntax = "proto3"; message A { message B {} }'), {})
     assert [message_at(made.file[-1], path) for path in [(0,), (0, 0)]] == ["A", "A.B"]
 
 
-def test_what_is_no_schema_is_told_in_protocs_words() -> None:
+def test_invalid_schema_is_refused_with_protocs_error() -> None:
     with pytest.raises(ShapeError, match=r"^Protobuf schema 7 cannot be compiled: sarameya_schema.proto:1:9: E"):
         file_set(schema("message {"), {})
 
 
-def test_import_that_the_registry_has_not_said_is_told() -> None:
+def test_import_missing_from_the_references_is_refused() -> None:
     with pytest.raises(ShapeError, match=r"cannot be compiled: base/money.proto: File not found"):
         file_set(schema(ORDER), {})
     compiled = files()
@@ -85,6 +85,6 @@ def test_import_that_the_registry_has_not_said_is_told() -> None:
 
 
 @pytest.mark.parametrize("name", ["../up.proto", "/etc/up.proto", "a/../../up.proto"])
-def test_reference_cannot_be_written_elsewhere(name: str) -> None:
+def test_reference_cannot_escape_the_directory(name: str) -> None:
     with pytest.raises(ShapeError, match="refers to a file with the name"):
         file_set(schema(ORDER), {name: schema(MONEY)})

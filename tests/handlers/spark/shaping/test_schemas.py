@@ -31,17 +31,17 @@ def struct(required: dict[str, DataType] | None = None, **nullable: DataType) ->
 SOME = struct(id=LongType(), name=StringType())
 
 
-def test_same_columns_in_another_order_and_case_are_no_difference() -> None:
+def test_order_and_case_of_columns_do_not_matter() -> None:
     assert not compare(SOME, struct(NAME=StringType(), Id=LongType()))
 
 
-def test_added_and_missing_columns_are_told_with_their_types() -> None:
+def test_added_and_missing_columns_have_their_types() -> None:
     assert compare(struct(id=LongType(), price=DoubleType()), SOME) == Differences(
         added=(Column("price", "double"),), missing=(Column("name", "string"),)
     )
 
 
-def test_fields_of_structs_arrays_and_maps_are_told_by_their_paths() -> None:
+def test_nested_differences_have_their_paths() -> None:
     def nested(leaf: StructType) -> StructType:
         return struct(value=struct(tags=ArrayType(leaf), by=MapType(StringType(), leaf)))
 
@@ -69,7 +69,7 @@ def test_fields_of_structs_arrays_and_maps_are_told_by_their_paths() -> None:
         (NullType(), StringType()),
     ],
 )
-def test_type_that_fits_into_the_tables_is_widened(rows: DataType, table: DataType) -> None:
+def test_narrower_type_is_widened(rows: DataType, table: DataType) -> None:
     assert [change.path for change in compare(struct(x=rows), struct(x=table)).widened] == ["x"]
 
 
@@ -91,7 +91,7 @@ def test_type_that_fits_into_the_tables_is_widened(rows: DataType, table: DataTy
         (ArrayType(LongType()), LongType()),
     ],
 )
-def test_type_that_may_lose_something_is_changed(rows: DataType, table: DataType) -> None:
+def test_lossy_type_is_a_change(rows: DataType, table: DataType) -> None:
     differences = compare(struct(x=rows), struct(x=table))
     assert differences.changed == (TypeChange("x", rows.simpleString(), table.simpleString()),)
     assert differences.problem(evolve_schema=True) == (
@@ -100,19 +100,19 @@ def test_type_that_may_lose_something_is_changed(rows: DataType, table: DataType
     )
 
 
-def test_nulls_that_the_table_does_not_allow_are_told_but_no_problem_before_there_is_one() -> None:
+def test_forbidden_nulls_are_no_problem_until_they_occur() -> None:
     differences = compare(SOME, struct({"id": LongType()}, name=StringType()))
     assert differences == Differences(nulls=(Column("id", "bigint", nullable=False),))
     assert differences.problem(evolve_schema=False) is None
 
 
-def test_missing_column_is_a_problem_only_where_the_table_allows_no_nulls() -> None:
+def test_missing_column_is_a_problem_if_not_nullable() -> None:
     assert compare(struct(id=LongType()), SOME).problem(evolve_schema=False) is None
     problem = compare(struct(id=LongType()), struct({"name": StringType()}, id=LongType())).problem(evolve_schema=True)
     assert problem == "the rows have no name string not null: add it in the transform, or let the table's be null"
 
 
-def test_added_columns_are_a_problem_unless_the_schema_evolves() -> None:
+def test_added_column_is_a_problem_unless_evolving() -> None:
     differences = compare(SOME, struct(id=LongType()))
     differences.require("parquet:/data", evolve_schema=True)
     with pytest.raises(SchemaMismatchError) as raised:
@@ -124,11 +124,11 @@ def test_added_columns_are_a_problem_unless_the_schema_evolves() -> None:
     assert not raised.value.retriable
 
 
-def test_many_columns_are_counted_not_listed() -> None:
+def test_many_columns_are_counted() -> None:
     differences = compare(struct(**{f"c{n}": LongType() for n in range(15)}), struct())
     assert "c9 bigint and 5 more:" in (differences.problem(evolve_schema=False) or "")
 
 
-def test_two_columns_of_one_name_are_refused() -> None:
+def test_duplicate_column_names_are_refused() -> None:
     with pytest.raises(SchemaMismatchError, match=r"two columns are called value\.A"):
         compare(struct(value=struct(a=LongType(), A=LongType())), struct(value=struct(a=LongType())))

@@ -32,7 +32,7 @@ def staged(directory: Path) -> Landing:
     return Landing(link=link, staged=file, records=3)
 
 
-def test_nothing_said_leaves_records_as_they_are() -> None:
+def test_default_shaping_leaves_records_unchanged() -> None:
     assert Shaping.from_options({"path": "x"}) == Shaping()
     assert Shaping().is_plain
 
@@ -47,11 +47,11 @@ def test_nothing_said_leaves_records_as_they_are() -> None:
         {"value_format": "avro", "registry": REGISTRY},
     ],
 )
-def test_anything_said_makes_rows_of_records(options: dict[str, Any]) -> None:
+def test_any_shaping_option_makes_rows(options: dict[str, Any]) -> None:
     assert not Shaping.from_options(options).is_plain
 
 
-def test_options_are_each_columns_own() -> None:
+def test_key_and_value_have_their_own_options() -> None:
     shaping = Shaping.from_options(
         {
             "key_format": "string",
@@ -87,30 +87,30 @@ def test_options_are_each_columns_own() -> None:
         ({"value_format": "avro"}, "value_schema", "unless there is a registry"),
     ],
 )
-def test_wrong_option_is_named_with_what_is_allowed(options: dict[str, Any], named: str, told: str) -> None:
+def test_invalid_option_is_refused_by_name(options: dict[str, Any], named: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told) as raised:
         Shaping.from_options(options)
     assert raised.value.option == named
 
 
-def test_column_that_is_framed_needs_a_registry() -> None:
+def test_framed_column_needs_a_registry() -> None:
     with pytest.raises(ConfigError, match="must be there: the key is decoded by it"):
         Shaping(key=Decode(format="avro", framed=True))
 
 
-def test_staged_file_that_spark_does_not_see_is_noticed(tmp_path: Path) -> None:
+def test_staged_file_hidden_from_spark_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(LandingError, match="Spark does not see the staged file"):
         Shaping().frame(FakeSpark(sees_files=False), staged(tmp_path))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("made", "told"), [(5, "int"), (None, "NoneType"), ([], "list")])
-def test_transform_that_returns_no_frame_is_told(tmp_path: Path, made: Any, told: str) -> None:
+def test_transform_without_a_frame_is_refused(tmp_path: Path, made: Any, told: str) -> None:
     shaping = Shaping(transform=lambda _: made)
     with pytest.raises(ShapeError, match=f"transform must return a DataFrame, not {told}"):
         shaping.frame(FakeSpark(), staged(tmp_path))  # type: ignore[arg-type]
 
 
-def test_error_of_a_transform_is_told_in_a_line_and_would_come_again(tmp_path: Path) -> None:
+def test_transform_error_is_one_line_and_permanent(tmp_path: Path) -> None:
     def transform(_: Any) -> Any:
         raise KeyError("price\nand more")
 
@@ -121,7 +121,7 @@ def test_error_of_a_transform_is_told_in_a_line_and_would_come_again(tmp_path: P
 
 
 @pytest.mark.parametrize("error", [ConnectionResetError("gone"), LandingError("of its own")])
-def test_error_that_is_not_the_transforms_is_let_through(tmp_path: Path, error: Exception) -> None:
+def test_passing_error_in_a_transform_is_raised_unchanged(tmp_path: Path, error: Exception) -> None:
     def transform(_: Any) -> Any:
         raise error
 
@@ -130,13 +130,13 @@ def test_error_that_is_not_the_transforms_is_let_through(tmp_path: Path, error: 
     assert raised.value is error
 
 
-def test_transform_makes_the_rows(tmp_path: Path) -> None:
+def test_rows_come_from_the_transform(tmp_path: Path) -> None:
     shaping = Shaping(transform=lambda frame: FakeFrame(frame.table.slice(2)))  # type: ignore[attr-defined,arg-type,return-value]
     frame: Any = shaping.frame(FakeSpark(), staged(tmp_path))  # type: ignore[arg-type]
     assert frame.table["offset"].to_pylist() == [2]
 
 
-def test_options_are_read_without_pyspark_pyarrow_or_protobuf() -> None:
+def test_options_are_parsed_without_heavy_imports() -> None:
     program = (
         "import sys\n"
         "from sarameya_handlers.spark.shaping.shaping import Shaping\n"

@@ -37,7 +37,7 @@ def problems(values: Sequence[bytes | None], *, with_message: bool) -> list[tupl
 
 
 @pytest.mark.parametrize("chunks", [1, 3, 7])
-def test_ids_of_a_column_are_found_whatever_its_chunks(chunks: int) -> None:
+def test_schema_ids_are_found_across_chunks(chunks: int) -> None:
     values = [SEVEN + b"a", None, SEVEN, b"\x00\x7f\xff\xff\xff", None, SEVEN + b"b", None]
     found = survey_column(values, with_message=False, chunks=chunks)
     assert found.schema_ids == {7, 2**31 - 1}
@@ -63,12 +63,12 @@ def test_column_without_records_has_no_ids(values: list[Any]) -> None:
         (message(*range(32)), tuple(range(32))),
     ],
 )
-def test_message_in_a_prefix_is_its_path_and_no_byte_behind_it(written: bytes, path: tuple[int, ...]) -> None:
+def test_message_path_ends_with_its_prefix(written: bytes, path: tuple[int, ...]) -> None:
     values = [SEVEN + written + bytes([n]) * 20 for n in range(50)]
     assert survey_column(values, with_message=True).prefixes == {SEVEN + written: Prefix(7, path)}
 
 
-def test_prefixes_of_different_lengths_are_told_apart() -> None:
+def test_prefixes_of_different_lengths_are_distinguished() -> None:
     values = [SEVEN + message(*path) + b"\x08\x01" for path in [(1,), (1, 0), (1, 0, 4), (0,)]] + [SEVEN + b"\x00"]
     found = survey_column(values, with_message=True)
     assert sorted(prefix.message for prefix in found.prefixes.values() if prefix.message) == sorted(
@@ -88,7 +88,7 @@ def test_prefixes_of_different_lengths_are_told_apart() -> None:
     ],
 )
 @pytest.mark.parametrize("with_message", [False, True])
-def test_bytes_without_a_whole_header_are_told_by_row(value: bytes, told: str, with_message: bool) -> None:
+def test_incomplete_header_is_reported_by_row(value: bytes, told: str, with_message: bool) -> None:
     good = SEVEN + b"\x00"
     assert problems([good, value, None, value], with_message=with_message) == [(1, told), (3, told)]
 
@@ -106,10 +106,10 @@ def test_bytes_without_a_whole_header_are_told_by_row(value: bytes, told: str, w
         (b"\xff" * 9, "its header has a message index without end"),
     ],
 )
-def test_broken_list_of_messages_is_told(behind: bytes, told: str) -> None:
+def test_broken_message_indexes_are_reported(behind: bytes, told: str) -> None:
     assert problems([SEVEN + b"\x00", SEVEN + behind], with_message=True) == [(1, told)]
 
 
-def test_many_different_beginnings_are_all_told() -> None:
+def test_all_different_headers_are_reported() -> None:
     values = [n.to_bytes(3, "big") * 3 for n in range(0x010000, 0x010000 + 1000)]
     assert [row for row, _ in problems(values, with_message=True)] == list(range(1000))
