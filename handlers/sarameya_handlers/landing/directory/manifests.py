@@ -15,7 +15,7 @@ Rules that are easily broken:
 - Files that a link may name are not removed because its put has failed. Only a response says that the name does not
   exist and never will; without one (`UnansweredError`) a later sweep decides. Tests:
   `tests/handlers/landing/test_files.py::test_name_said_to_be_taken_that_is_not_seen_is_unanswered`,
-  `tests/handlers/spark/parquet/test_table.py::test_landing_whose_manifest_comes_to_be_after_it_was_given_up_keeps_its_files`.
+  `tests/handlers/spark/parquet/test_table.py::test_manifest_appearing_late_keeps_its_files`.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def catalog(**settings: str) -> Catalog:
         ("ice.`my db`.`or``d.ers`", "`ice`.`my db`.`or``d.ers`"),
     ],
 )
-def test_table_is_named_by_catalog_namespace_and_table(text: str, sql: str) -> None:
+def test_table_name_is_catalog_namespace_and_table(text: str, sql: str) -> None:
     name = TableName.of(text)
     assert name.sql == sql
     assert str(name) == text
@@ -41,12 +41,12 @@ def test_table_is_named_by_catalog_namespace_and_table(text: str, sql: str) -> N
 
 
 @pytest.mark.parametrize("text", ["", "orders", "db.orders", "ice.db.", "ice..orders", "ice.my db.orders", "a.b.c;d"])
-def test_name_that_is_none_is_refused(text: str) -> None:
+def test_invalid_table_name_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"CATALOG\.DB\.TABLE"):
         TableName.of(text)
 
 
-def test_catalog_of_another_kind_or_none_is_refused() -> None:
+def test_missing_or_foreign_catalog_is_refused() -> None:
     with pytest.raises(HandlerError, match=r"no Iceberg catalog 'ice' \(it has None\): set spark\.sql\.catalog\.ice"):
         Catalog.of("ice", {}.get)
     with pytest.raises(HandlerError, match=r"it has org\.apache.spark.sql.delta"):
@@ -61,7 +61,7 @@ def test_hadoop_catalog_on_an_object_store_is_refused(warehouse: str, how: str) 
         catalog(**{how: kind, "warehouse": warehouse})
 
 
-def test_hadoop_catalog_on_a_store_by_default_is_refused() -> None:
+def test_hadoop_catalog_on_a_default_object_store_is_refused() -> None:
     with pytest.raises(HandlerError, match="object stores"):
         catalog(type="hadoop", warehouse="/lake", spark__hadoop__fs__defaultFS="s3a://bucket")
 
@@ -84,34 +84,34 @@ def test_hadoop_catalog_on_local_files_takes_one_driver(warehouse: str, monkeypa
         {},
     ],
 )
-def test_catalog_with_atomic_commits_takes_any_number_of_drivers(settings: dict[str, str]) -> None:
+def test_catalog_with_atomic_commits_takes_many_drivers(settings: dict[str, str]) -> None:
     found = catalog(**settings)
     assert not found.takes_one_driver
     assert found.warehouse == ("/data/lake" if settings.get("type") == "jdbc" else None)
 
 
-def test_catalog_remembers_tables_unless_it_is_told_not_to() -> None:
+def test_catalog_caches_tables_by_default() -> None:
     assert catalog().is_cached
     assert not catalog(cache_enabled="false").is_cached
 
 
-def test_retention_is_the_tables() -> None:
+def test_retention_is_read_from_the_table() -> None:
     assert retention({}, None) == 5 * 24 * 3600
     assert retention({"history.expire.max-snapshot-age-ms": str(2 * HOUR)}, None) == 2 * 3600
     assert retention({"history.expire.max-snapshot-age-ms": str(2 * HOUR)}, 3 * HOUR) == 2 * 3600
 
 
-def test_retention_that_a_sleeper_may_outlive_is_refused() -> None:
+def test_retention_below_one_hour_is_refused() -> None:
     with pytest.raises(HandlerError, match=r"max-snapshot-age-ms is 3599999: .* set it to 3600000 at least"):
         retention({"history.expire.max-snapshot-age-ms": str(HOUR - 1)}, None)
 
 
-def test_main_branch_that_forgets_before_what_was_staged_is_refused() -> None:
+def test_main_branch_with_shorter_retention_is_refused() -> None:
     with pytest.raises(HandlerError, match="the main branch keeps its snapshots for 7200000 ms, less than"):
         retention({}, 2 * HOUR)
 
 
-def test_driver_of_another_process_has_the_lease_until_that_ends(tmp_path: Path) -> None:
+def test_driver_lease_is_held_until_its_process_ends(tmp_path: Path) -> None:
     lock = tmp_path / "lake" / "driver.lock"
     program = (
         "import sys, pathlib\nfrom sarameya_handlers.spark.iceberg.catalog import take_driver_lease\n"

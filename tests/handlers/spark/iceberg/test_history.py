@@ -11,20 +11,20 @@ from sarameya_handlers.spark.iceberg.history import AppendedLink, History, chain
 from tests.handlers.spark.iceberg.kit import KEY, OTHER, FakeMetadata, link
 
 
-def test_wap_id_tells_the_chain_and_the_number_whatever_a_sink_is_called() -> None:
+def test_wap_id_holds_any_chain_and_number() -> None:
     assert wap_id(KEY, 7) == "sarameya/sink/orders/0/7"
     assert parse_chain_name(chain_name(OTHER)) == OTHER
     assert wap_id(OTHER, 1).count("/") == 4
 
 
-def test_new_table_has_no_links_and_is_whole() -> None:
+def test_new_table_has_no_links_and_a_whole_history() -> None:
     history = FakeMetadata().history()
     assert history.links(KEY, 1) == []
     assert history.newest_of([KEY]) == {}
     assert history.is_whole
 
 
-def test_links_are_found_whether_main_moved_on_to_what_was_staged_or_a_copy_was_made() -> None:
+def test_links_are_found_by_fast_forward_and_cherry_pick() -> None:
     table, links = FakeMetadata(), [link(n) for n in (1, 2, 3)]
     table.land(links[0])
     staged = table.stage(links[1], rows=4)
@@ -38,7 +38,7 @@ def test_links_are_found_whether_main_moved_on_to_what_was_staged_or_a_copy_was_
     assert [(one.rows, one.size_bytes) for one in found] == [(10, 1000), (4, 400), (10, 1000)]
 
 
-def test_links_are_given_from_the_number_asked_for() -> None:
+def test_links_start_at_the_requested_number() -> None:
     table = FakeMetadata()
     for number in (1, 2, 3):
         table.land(link(number))
@@ -59,14 +59,14 @@ def test_link_without_records_has_no_rows() -> None:
     ]
 
 
-def test_what_was_staged_and_not_published_is_no_link() -> None:
+def test_staged_snapshot_is_not_a_link() -> None:
     table = FakeMetadata()
     table.land(link(1))
     table.stage(link(2))
     assert [one.number for one in table.history().links(KEY, 1)] == [1]
 
 
-def test_what_others_publish_is_no_link() -> None:
+def test_foreign_wap_id_is_not_a_link() -> None:
     table = FakeMetadata()
     table.land(link(1))
     for wap in ("nightly", "sarameya/", "sarameya/a/b/c/d", "sarameya/sink/orders/0", "sarameya/x/sink/orders/0/1"):
@@ -76,14 +76,14 @@ def test_what_others_publish_is_no_link() -> None:
     assert [one.number for one in table.history().links(KEY, 1)] == [1]
 
 
-def test_links_that_are_rolled_back_are_gone() -> None:
+def test_rolled_back_links_are_not_in_the_history() -> None:
     table = FakeMetadata()
     first = table.land(link(1))
     table.land(link(2))
     assert [one.number for one in table.history().at(first).links(KEY, 1)] == [1]
 
 
-def test_links_whose_snapshots_have_expired_are_left_out_at_the_beginning() -> None:
+def test_expired_links_are_missing_at_the_start() -> None:
     table = FakeMetadata()
     landed = [table.land(link(number)) for number in (1, 2, 3)]
     table.expire(landed[:1])
@@ -92,7 +92,7 @@ def test_links_whose_snapshots_have_expired_are_left_out_at_the_beginning() -> N
     assert not history.is_whole
 
 
-def test_link_that_was_copied_and_whose_source_has_expired_is_known_by_its_number_only() -> None:
+def test_copied_link_with_an_expired_source_has_only_a_number() -> None:
     table = FakeMetadata()
     table.land(link(1))
     staged = table.stage(link(2))
@@ -106,7 +106,7 @@ def test_link_that_was_copied_and_whose_source_has_expired_is_known_by_its_numbe
     assert [one.number for one in table.history().links(KEY, 1)] == [3]
 
 
-def test_links_of_all_chains_are_those_of_each() -> None:
+def test_links_of_all_chains_equal_those_of_each_chain() -> None:
     table = FakeMetadata()
     for one in (link(1), link(1, key=OTHER), link(2), link(2, key=OTHER), link(3)):
         table.land(one)
@@ -121,7 +121,7 @@ def test_links_of_all_chains_are_those_of_each() -> None:
     assert history.all_links([]) == {}
 
 
-def test_newest_of_each_chain_is_found_and_no_more_than_is_wanted() -> None:
+def test_newest_link_of_each_requested_chain_is_found() -> None:
     table = FakeMetadata()
     links = [link(1), link(1, key=OTHER), link(2)]
     for one in links:
@@ -135,7 +135,7 @@ def test_newest_of_each_chain_is_found_and_no_more_than_is_wanted() -> None:
     assert table.history().newest_of([]) == {}
 
 
-def test_try_is_told_from_others_of_the_same_number() -> None:
+def test_staged_attempt_is_found_among_others() -> None:
     table, mine, theirs = FakeMetadata(), link(1), link(1)
     staged = {one.attempt: table.stage(one) for one in (theirs, mine)}
     found = table.history().staged(mine)
@@ -144,7 +144,7 @@ def test_try_is_told_from_others_of_the_same_number() -> None:
     assert table.history().staged(link(1)) is None
 
 
-def test_unpublished_is_what_nothing_was_made_of() -> None:
+def test_unpublished_snapshots_are_those_without_a_copy() -> None:
     table = FakeMetadata()
     table.land(link(1))
     lost, copied = table.stage(link(2)), table.stage(link(2))
@@ -155,7 +155,7 @@ def test_unpublished_is_what_nothing_was_made_of() -> None:
     assert snapshot.size_bytes == 1000
 
 
-def test_link_that_was_appended_past_the_audit_breaks_the_chain() -> None:
+def test_link_that_bypassed_the_audit_breaks_the_chain() -> None:
     table = FakeMetadata()
     staged = table.stage(link(1))
     table.rows[staged] = (*table.rows[staged][:3], None, *table.rows[staged][4:])
@@ -164,14 +164,14 @@ def test_link_that_was_appended_past_the_audit_breaks_the_chain() -> None:
         table.history().links(KEY, 1)
 
 
-def test_link_that_is_not_the_one_it_was_published_as_breaks_the_chain() -> None:
+def test_link_published_under_another_number_breaks_the_chain() -> None:
     table = FakeMetadata()
     table.pick(table.stage(link(2), wap=wap_id(KEY, 1)))
     with pytest.raises(BrokenChainError, match=r"published as link 1 of .*, and says that it is link 2"):
         table.history().links(KEY, 1)
 
 
-def test_link_that_cannot_be_read_breaks_the_chain() -> None:
+def test_unreadable_link_breaks_the_chain() -> None:
     table = FakeMetadata()
     staged = table.stage(link(1))
     table.rows[staged] = (*table.rows[staged][:6], "{", *table.rows[staged][7:])
@@ -180,7 +180,7 @@ def test_link_that_cannot_be_read_breaks_the_chain() -> None:
         table.history().links(KEY, 1)
 
 
-def test_history_grows_by_what_is_news() -> None:
+def test_history_is_extended_with_new_snapshots() -> None:
     table = FakeMetadata()
     first = table.land(link(1))
     before = table.history()
@@ -190,7 +190,7 @@ def test_history_grows_by_what_is_news() -> None:
     assert more.reaches(first)
 
 
-def test_history_in_which_a_snapshot_is_missing_does_not_reach_what_lies_before_it() -> None:
+def test_history_ends_at_a_missing_snapshot() -> None:
     table = FakeMetadata()
     first = table.land(link(1))
     second = table.land(link(2))

@@ -17,7 +17,7 @@ def put(*marks: ChainMark) -> dict[str, str]:
     return {mark.name: mark.value for mark in marks}
 
 
-def test_highest_mark_counts_in_whichever_order_they_were_put() -> None:
+def test_marks_are_sorted_by_number() -> None:
     marks = [
         ChainMark.begun(KEY, 3, "a"),
         ChainMark.rest(link(9)),
@@ -28,13 +28,13 @@ def test_highest_mark_counts_in_whichever_order_they_were_put() -> None:
         assert chain_marks(put(*order)) == {KEY: [marks[0], marks[3], marks[1], marks[2]]}
 
 
-def test_word_of_who_has_given_a_chain_up_tells_its_head() -> None:
+def test_rest_mark_holds_the_head() -> None:
     head = link(9, key=OTHER)
     [[begun, rest]] = chain_marks(put(ChainMark.rest(head), ChainMark.begun(OTHER, 9, "a"))).values()
     assert (begun.head(), rest.head()) == (None, head)
 
 
-def test_word_that_cannot_be_read_breaks_the_chain() -> None:
+def test_unreadable_mark_breaks_the_chain() -> None:
     [[mark]] = chain_marks({ChainMark.rest(link(9)).name: "7b"}).values()
     with pytest.raises(BrokenChainError):
         mark.head()
@@ -43,7 +43,7 @@ def test_word_that_cannot_be_read_breaks_the_chain() -> None:
         mark.head()
 
 
-def test_properties_of_others_are_no_marks() -> None:
+def test_foreign_properties_are_not_marks() -> None:
     assert chain_marks({"owner": "me", "sarameya.chain.zz.1": "begun x", "sarameya.chain.00": "x"}) == {}
 
 
@@ -56,7 +56,7 @@ def test_properties_of_others_are_no_marks() -> None:
         (ChainMark.begun(KEY, 9, "b"), ["3", "5", "5.rest", "6", "7", "8.rest"]),
     ],
 )
-def test_what_was_seen_goes_but_for_the_next_link_that_may_be_somebody_s(put_now: ChainMark, gone: list[str]) -> None:
+def test_new_mark_supersedes_all_but_a_foreign_next_link(put_now: ChainMark, gone: list[str]) -> None:
     """Higher ones are of a future that is no more: the chain's end was looked for in the same table."""
     seen = [ChainMark.begun(KEY, number, "a") for number in (3, 5, 6, 7)] + [ChainMark.rest(link(n)) for n in (5, 8)]
     there = chain_marks(put(*seen, ChainMark.begun(OTHER, 1, "a")))
@@ -65,7 +65,7 @@ def test_what_was_seen_goes_but_for_the_next_link_that_may_be_somebody_s(put_now
 
 
 @pytest.mark.parametrize("name", ["orders-hourly", "password", "access.key", "s3cret-token"])
-def test_nothing_that_spark_would_not_show_is_in_a_mark(name: str) -> None:
+def test_mark_holds_no_text_that_spark_redacts(name: str) -> None:
     """By what `spark.redaction.regex` and `spark.sql.redaction.options.regex` are unless somebody sets them."""
     hidden = re.compile(r"(?i)secret|password|token|access[.]?key|url")
     key = ChainKey(name, name, 0)

@@ -32,7 +32,7 @@ def struct(**fields: DataType) -> StructType:
     return StructType([StructField(name, kind) for name, kind in fields.items()])
 
 
-def test_table_is_created_with_columns_that_may_be_null_and_what_it_is_to_be_partitioned_by() -> None:
+def test_created_table_has_nullable_columns_and_partitions() -> None:
     schema = StructType([StructField("we ird", LongType(), nullable=False), StructField("ts", TimestampType())])
     assert create_table(NAME, schema, ("days(ts)", "we ird"), {"it's": "so"}) == (
         "CREATE TABLE IF NOT EXISTS `ice`.`db`.`orders` (`we ird` bigint, `ts` timestamp) USING iceberg "
@@ -53,7 +53,7 @@ def test_table_is_created_with_columns_that_may_be_null_and_what_it_is_to_be_par
         (struct(a=struct(x=LongType())), []),  # another type, which is not for us to change
     ],
 )
-def test_columns_and_fields_that_a_table_lacks_are_named(rows: StructType, missing: list[tuple[str, str]]) -> None:
+def test_missing_columns_and_fields_are_named(rows: StructType, missing: list[tuple[str, str]]) -> None:
     table = struct(
         a=LongType(),
         s=struct(x=IntegerType()),
@@ -63,7 +63,7 @@ def test_columns_and_fields_that_a_table_lacks_are_named(rows: StructType, missi
     assert list(missing_columns(rows, table)) == missing
 
 
-def test_partitioning_is_read_from_a_description_of_columns() -> None:
+def test_partitioning_is_parsed_from_columns() -> None:
     described = [
         ("a", "bigint", None),
         ("topic", "string", None),
@@ -76,7 +76,7 @@ def test_partitioning_is_read_from_a_description_of_columns() -> None:
     assert partitioning(described[:2]) == ()
 
 
-def test_partitioning_is_read_from_a_description_of_transforms() -> None:
+def test_partitioning_is_parsed_from_transforms() -> None:
     described = [
         ("we ird", "bigint", None),
         ("", "", ""),
@@ -102,11 +102,11 @@ def test_partitioning_is_read_from_a_description_of_transforms() -> None:
         (("a",), (), False),
     ],
 )
-def test_partitionings_are_compared_by_what_they_say(one: tuple[str, ...], other: tuple[str, ...], same: bool) -> None:
+def test_partitionings_are_compared_by_meaning(one: tuple[str, ...], other: tuple[str, ...], same: bool) -> None:
     assert same_partitioning(one, other) is same
 
 
-def test_partitions_are_told_apart_by_icebergs_own_functions() -> None:
+def test_partition_values_use_icebergs_functions() -> None:
     assert partition_values(NAME, ("day(ts)", "bucket(4, id)", "topic", "`or der`")) == [
         "`ice`.system.days(ts)",
         "`ice`.system.bucket(4, id)",

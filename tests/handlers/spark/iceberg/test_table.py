@@ -48,7 +48,7 @@ class FakeSpark:
         return [("format", "iceberg/parquet"), ("write.wap.enabled", "true")] if self._properties else []
 
 
-def test_table_whose_files_are_elsewhere_needs_no_staging_for_links_that_bring_nothing() -> None:
+def test_remote_table_restates_without_a_staging_directory() -> None:
     spark: Any = FakeSpark(type="rest", warehouse="s3://bucket/lake")
     table = IcebergTable("ice.db.orders")
     with pytest.raises(HandlerError, match="give a directory to stage in"):
@@ -61,9 +61,7 @@ def test_table_whose_files_are_elsewhere_needs_no_staging_for_links_that_bring_n
     ("settings", "is_locked"),
     [({"type": "hadoop"}, True), ({"type": "jdbc"}, False)],
 )
-def test_driver_of_its_own_is_told_of_where_the_catalog_takes_one(
-    tmp_path: Path, settings: dict[str, str], is_locked: bool
-) -> None:
+def test_catalog_for_one_driver_has_a_lock(tmp_path: Path, settings: dict[str, str], is_locked: bool) -> None:
     spark: Any = FakeSpark(warehouse=str(tmp_path), **settings)
     lock = tmp_path / "db" / "orders" / "_sarameya" / "driver.lock"
     assert IcebergTable("ice.db.orders").driver_lock(spark) == (lock if is_locked else None)

@@ -72,7 +72,7 @@ def look(looker: TableStateReader, spark: FakeSpark, **more: Any) -> TableState:
     return looker.read(cast("SparkSession", spark), is_cached=False, **more)
 
 
-def test_looking_again_at_a_table_that_has_not_changed_asks_for_no_snapshots(spark: FakeSpark) -> None:
+def test_unchanged_table_is_read_without_snapshots(spark: FakeSpark) -> None:
     looker = TableStateReader(NAME)
     spark.table.land(link(1))
     assert look(looker, spark).number(KEY) == 1
@@ -80,7 +80,7 @@ def test_looking_again_at_a_table_that_has_not_changed_asks_for_no_snapshots(spa
     assert spark.asked == [0]
 
 
-def test_only_what_is_news_is_asked_for(spark: FakeSpark) -> None:
+def test_only_new_snapshots_are_read(spark: FakeSpark) -> None:
     looker = TableStateReader(NAME)
     for number in (1, 2):
         spark.table.land(link(number))
@@ -93,7 +93,7 @@ def test_only_what_is_news_is_asked_for(spark: FakeSpark) -> None:
     assert len(spark.asked) == 2
 
 
-def test_all_is_asked_for_where_main_was_moved_back_to_what_was_never_seen(spark: FakeSpark) -> None:
+def test_rollback_to_an_unseen_snapshot_reads_all(spark: FakeSpark) -> None:
     looker, table = TableStateReader(NAME), spark.table
     table.land(link(1))
     hidden = table.commit()
@@ -109,7 +109,7 @@ def test_all_is_asked_for_where_main_was_moved_back_to_what_was_never_seen(spark
     assert spark.asked == [0, spark.asked[1], 0]
 
 
-def test_what_was_staged_by_a_clock_that_is_far_behind_is_found_all_the_same(spark: FakeSpark) -> None:
+def test_staged_snapshot_with_an_old_timestamp_is_found(spark: FakeSpark) -> None:
     looker, table, mine = TableStateReader(NAME), spark.table, link(2)
     table.land(link(1))
     look(looker, spark)
@@ -118,7 +118,7 @@ def test_what_was_staged_by_a_clock_that_is_far_behind_is_found_all_the_same(spa
     assert look(looker, spark, staged=[mine]).history.staged(mine)
 
 
-def test_what_was_staged_is_looked_for_though_main_has_not_moved(spark: FakeSpark) -> None:
+def test_staged_snapshot_is_found_while_main_is_unchanged(spark: FakeSpark) -> None:
     looker, mine = TableStateReader(NAME), link(2)
     spark.table.land(link(1))
     look(looker, spark)
@@ -127,7 +127,7 @@ def test_what_was_staged_is_looked_for_though_main_has_not_moved(spark: FakeSpar
     assert look(looker, spark, staged=[mine]).history.staged(mine)
 
 
-def test_what_was_seen_of_main_is_known_when_it_has_expired(spark: FakeSpark) -> None:
+def test_expired_snapshots_seen_before_are_remembered(spark: FakeSpark) -> None:
     looker, table = TableStateReader(NAME), spark.table
     first = table.land(link(1))
     look(looker, spark)
@@ -140,26 +140,26 @@ def test_what_was_seen_of_main_is_known_when_it_has_expired(spark: FakeSpark) ->
         seen_late.number(KEY)
 
 
-def test_snapshots_that_go_while_they_are_looked_at_are_no_empty_table(spark: FakeSpark) -> None:
+def test_snapshots_expiring_during_a_read_are_an_error(spark: FakeSpark) -> None:
     spark.table.land(link(1))
     spark.table.rows.clear()
     with pytest.raises(LandingError, match="look again"):
         look(TableStateReader(NAME), spark)
 
 
-def test_catalog_that_remembers_is_told_to_look(spark: FakeSpark) -> None:
+def test_cached_catalog_is_refreshed(spark: FakeSpark) -> None:
     TableStateReader(NAME).read(cast("SparkSession", spark), is_cached=True)
     assert spark.refreshed == 1
 
 
-def test_chain_that_has_not_begun_has_no_head(spark: FakeSpark) -> None:
+def test_chain_without_links_has_no_head(spark: FakeSpark) -> None:
     spark.table.commit()
     seen = look(TableStateReader(NAME), spark)
     assert seen.heads([KEY]) == {}
     assert seen.number(KEY) == 0
 
 
-def test_chain_that_has_never_begun_may_begin_where_history_was_cut(spark: FakeSpark) -> None:
+def test_new_chain_starts_after_a_cut_history(spark: FakeSpark) -> None:
     first = spark.table.commit()
     spark.table.commit()
     spark.table.expire([first])
@@ -170,7 +170,7 @@ def test_chain_that_has_never_begun_may_begin_where_history_was_cut(spark: FakeS
 
 
 @pytest.mark.parametrize("is_marked", [True, False])
-def test_chain_whose_links_have_expired_has_no_head_that_can_be_proved(spark: FakeSpark, is_marked: bool) -> None:
+def test_expired_chain_has_no_provable_head(spark: FakeSpark, is_marked: bool) -> None:
     table, staged = spark.table, None
     if not is_marked:
         # Its newest link is there, as a copy that has nothing of it.
@@ -186,7 +186,7 @@ def test_chain_whose_links_have_expired_has_no_head_that_can_be_proved(spark: Fa
         look(TableStateReader(NAME), spark).heads([OTHER, KEY])
 
 
-def test_number_of_a_link_that_was_copied_is_known_without_its_source(spark: FakeSpark) -> None:
+def test_copied_link_has_a_number_without_its_source(spark: FakeSpark) -> None:
     staged = spark.table.stage(link(1))
     spark.table.commit()
     spark.table.pick(staged)
@@ -194,7 +194,7 @@ def test_number_of_a_link_that_was_copied_is_known_without_its_source(spark: Fak
     assert look(TableStateReader(NAME), spark).number(KEY) == 1
 
 
-def test_stated_head_counts_where_history_has_nothing_of_the_chain(spark: FakeSpark) -> None:
+def test_stated_head_counts_for_an_expired_chain(spark: FakeSpark) -> None:
     table, head = spark.table, link(5)
     first = table.land(head)
     table.commit()
@@ -205,7 +205,7 @@ def test_stated_head_counts_where_history_has_nothing_of_the_chain(spark: FakeSp
     assert seen.number(KEY) == 5
 
 
-def test_stated_head_does_not_count_where_history_has_a_later_link(spark: FakeSpark) -> None:
+def test_stated_head_before_a_later_link_is_ignored(spark: FakeSpark) -> None:
     table, stated, later = spark.table, link(5), link(6)
     first = table.land(stated)
     table.land(later)
@@ -214,21 +214,21 @@ def test_stated_head_does_not_count_where_history_has_a_later_link(spark: FakeSp
     assert look(TableStateReader(NAME), spark).heads([KEY])[KEY].attempt == later.attempt
 
 
-def test_stated_head_does_not_count_where_all_history_is_there_without_it(spark: FakeSpark) -> None:
+def test_stated_head_beside_a_whole_history_is_ignored(spark: FakeSpark) -> None:
     """The table was written anew: its properties stay."""
     spark.table.commit()
     spark.mark(ChainMark.rest(link(5)))
     assert look(TableStateReader(NAME), spark).heads([KEY]) == {}
 
 
-def test_chains_are_those_in_history_and_those_that_it_has_forgotten(spark: FakeSpark) -> None:
+def test_keys_include_chains_known_by_marks_only(spark: FakeSpark) -> None:
     spark.table.land(link(1))
     spark.mark(BEGUN, ChainMark.rest(link(2, key=OTHER)))
     spark.properties |= {"owner": "me", "sarameya.chain.of-somebody": "x"}
     assert look(TableStateReader(NAME), spark).keys() == sorted([KEY, OTHER])
 
 
-def test_older_version_has_the_heads_that_it_had(spark: FakeSpark) -> None:
+def test_older_snapshot_has_its_own_heads(spark: FakeSpark) -> None:
     first, second = link(1), link(2)
     version = spark.table.land(first)
     spark.table.land(second)
@@ -240,7 +240,7 @@ def test_older_version_has_the_heads_that_it_had(spark: FakeSpark) -> None:
             seen.at(unknown)
 
 
-def test_word_of_an_owner_that_slept_while_others_went_on_does_not_count(spark: FakeSpark) -> None:
+def test_mark_of_an_owner_that_slept_is_ignored(spark: FakeSpark) -> None:
     """It had looked for the head before link 6 was published, and writes it down afterwards."""
     table = spark.table
     landed = [table.land(link(number)) for number in (5, 6)]
@@ -251,7 +251,7 @@ def test_word_of_an_owner_that_slept_while_others_went_on_does_not_count(spark: 
         look(TableStateReader(NAME), spark).heads([KEY])
 
 
-def test_fault_61_iceberg_table_with_many_snapshots_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_61_iceberg_warns_of_many_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_state, "MANY_SNAPSHOTS", 20)
     monkeypatch.setattr(table_state, "_COUNT_INTERVAL", 5)
     spark, looker = FakeSpark(FakeMetadata()), TableStateReader(NAME)
@@ -269,7 +269,7 @@ def test_fault_61_iceberg_table_with_many_snapshots_is_told_of(monkeypatch: pyte
     assert spark.counted <= 4
 
 
-def test_iceberg_table_whose_snapshots_expire_is_not_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_iceberg_with_expiring_snapshots_is_not_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_state, "MANY_SNAPSHOTS", 20)
     monkeypatch.setattr(table_state, "_COUNT_INTERVAL", 5)
     spark, looker = FakeSpark(FakeMetadata()), TableStateReader(NAME)

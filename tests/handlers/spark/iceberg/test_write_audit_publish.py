@@ -67,7 +67,7 @@ def table() -> Table:
     return Table()
 
 
-def test_link_whose_turn_it_is_is_published(table: Table) -> None:
+def test_next_link_is_published(table: Table) -> None:
     table.metadata.land(link(1))
     table.mark(ChainMark.begun(KEY, 1, TERM))
     mine = link(2)
@@ -78,7 +78,7 @@ def test_link_whose_turn_it_is_is_published(table: Table) -> None:
     ]
 
 
-def test_chains_that_begin_are_written_down_before_their_first_links_are_published(table: Table) -> None:
+def test_chain_starts_are_marked_before_first_links(table: Table) -> None:
     firsts = [link(1), link(1, key=OTHER)]
     staged = [table.metadata.stage(one) for one in firsts]
     assert table.publish(*firsts) == []
@@ -90,7 +90,7 @@ def test_chains_that_begin_are_written_down_before_their_first_links_are_publish
     assert table.spark.picked == staged
 
 
-def test_chain_that_was_given_up_is_written_down_as_begun_again(table: Table) -> None:
+def test_restarted_chain_is_marked_again(table: Table) -> None:
     head, mine = link(1), link(2)
     table.metadata.land(head)
     table.mark(ChainMark.begun(KEY, 1, TERM), ChainMark.rest(head))
@@ -103,7 +103,7 @@ def test_chain_that_was_given_up_is_written_down_as_begun_again(table: Table) ->
     ]
 
 
-def test_chain_that_another_has_begun_is_marked_anew(table: Table) -> None:
+def test_chain_started_by_another_owner_is_marked_again(table: Table) -> None:
     """Its owner may be about to write down where it ended."""
     table.metadata.land(link(1))
     table.mark(ChainMark.begun(KEY, 1, "another"))
@@ -113,7 +113,7 @@ def test_chain_that_another_has_begun_is_marked_anew(table: Table) -> None:
     assert ChainMark.begun(KEY, 2, TERM).name in table.spark.said[0]
 
 
-def test_link_that_is_somebody_elses_already_is_not_published_and_no_failure(table: Table) -> None:
+def test_taken_link_is_not_published_without_an_error(table: Table) -> None:
     table.metadata.land(link(1))
     late = link(1)
     table.metadata.stage(late)
@@ -121,7 +121,7 @@ def test_link_that_is_somebody_elses_already_is_not_published_and_no_failure(tab
     assert table.spark.said == []
 
 
-def test_link_whose_predecessor_is_missing_is_refused(table: Table) -> None:
+def test_link_without_a_predecessor_is_refused(table: Table) -> None:
     table.metadata.land(link(1))
     ahead = link(3)
     table.metadata.stage(ahead)
@@ -131,7 +131,7 @@ def test_link_whose_predecessor_is_missing_is_refused(table: Table) -> None:
     assert table.spark.said == []
 
 
-def test_link_of_a_chain_that_was_forgotten_is_refused(table: Table) -> None:
+def test_link_of_a_forgotten_chain_is_refused(table: Table) -> None:
     """Its number may have been used."""
     first = table.metadata.land(link(1))
     table.metadata.commit()
@@ -144,7 +144,7 @@ def test_link_of_a_chain_that_was_forgotten_is_refused(table: Table) -> None:
     assert table.spark.said == []
 
 
-def test_link_behind_a_stated_head_is_published(table: Table) -> None:
+def test_link_after_a_stated_head_is_published(table: Table) -> None:
     head, mine = link(4), link(5)
     first = table.metadata.land(head)
     table.metadata.commit()
@@ -155,12 +155,12 @@ def test_link_behind_a_stated_head_is_published(table: Table) -> None:
     assert table.spark.picked == [staged]
 
 
-def test_what_has_expired_before_it_was_published_is_told(table: Table) -> None:
+def test_expired_staged_link_is_reported(table: Table) -> None:
     (failure,) = table.publish(link(1))
     assert "no longer in the table" in str(failure)
 
 
-def test_rows_that_are_not_the_records_are_refused_where_they_are_to_be(table: Table) -> None:
+def test_row_count_of_plain_records_is_checked(table: Table) -> None:
     mine = link(1)
     staged = table.metadata.stage(mine, rows=9)
     (failure,) = table.publish(mine)
@@ -169,7 +169,7 @@ def test_rows_that_are_not_the_records_are_refused_where_they_are_to_be(table: T
     assert table.spark.picked == [staged]
 
 
-def test_chain_that_is_broken_does_not_keep_others_from_being_published(table: Table) -> None:
+def test_broken_chain_does_not_block_others(table: Table) -> None:
     mine, others = link(1), link(1, key=OTHER)
     table.metadata.pick(table.metadata.stage(link(2), wap="sarameya/sink/orders/0/1"))
     table.metadata.stage(mine)
@@ -178,7 +178,7 @@ def test_chain_that_is_broken_does_not_keep_others_from_being_published(table: T
     assert table.spark.picked == [staged]
 
 
-def test_one_that_iceberg_refuses_does_not_keep_others_from_being_published(table: Table) -> None:
+def test_link_refused_by_iceberg_does_not_block_others(table: Table) -> None:
     mine, others = link(1), link(1, key=OTHER)
     refused, staged = table.metadata.stage(mine), table.metadata.stage(others)
     table.spark.refuses = f"snapshot_id => {refused}"

@@ -101,7 +101,7 @@ def test_plain_readers_see_no_row_twice_during_a_compaction(reader: str, lander:
     assert Counter(PLAIN[reader](lander.table.path)) == Counter(range(lander.landed))
 
 
-def test_globs_of_the_page_pass_over_hidden_files_of_partitioned_tables(tmp_path: Path) -> None:
+def test_documented_globs_skip_hidden_files(tmp_path: Path) -> None:
     for hidden in ("", "_sarameya/landing/a1/", "_sarameya/replaced/1/"):
         for day in range(2):
             where = tmp_path / f"{hidden}day={day}"

@@ -43,19 +43,19 @@ def landed(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_fault_63_files_that_spark_leaves_out_are_looked_for_again(landed: Path) -> None:
+def test_fault_63_files_missed_by_spark_are_listed_again(landed: Path) -> None:
     spark: Any = Reader(1, Exception("[PATH_NOT_FOUND] Path does not exist: x. SQLSTATE: 42K03"), 0)
     assert len(read_landing(spark, landed).inputFiles()) == 2
     assert spark.looks == 3
 
 
-def test_fault_63_directory_whose_files_move_all_the_time_is_an_error(landed: Path) -> None:
+def test_fault_63_files_moving_all_the_time_are_an_error(landed: Path) -> None:
     spark: Any = Reader(*[1] * 10)
     with pytest.raises(HandlerError, match="were moved 10 times"):
         read_landing(spark, landed)
 
 
-def test_other_errors_of_spark_are_raised_at_once(landed: Path) -> None:
+def test_other_spark_errors_are_raised_at_once(landed: Path) -> None:
     spark: Any = Reader(ValueError("x"), 0)
     with pytest.raises(ValueError, match="x"):
         read_landing(spark, landed)

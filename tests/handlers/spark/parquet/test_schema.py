@@ -81,7 +81,7 @@ def rows_of(table: ParquetTable, *names: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("shape", [PLAIN, None], ids=["adopted", "written"])
-def test_first_landing_with_rows_says_what_columns_the_directory_has(root: Path, shape: Shaping | None) -> None:
+def test_first_rows_define_the_schema(root: Path, shape: Shaping | None) -> None:
     table = opened(root)
     land(table, 1, ROWS.slice(0, 0))
     assert columns(root) == []
@@ -100,7 +100,7 @@ def test_first_landing_with_rows_says_what_columns_the_directory_has(root: Path,
         (pa.table({"id": ["1"]}), r"the types of id \(string in the rows, bigint in the table\) do not go together"),
     ],
 )
-def test_rows_that_differ_stop_with_what_differs(root: Path, rows: pa.Table, told: str) -> None:
+def test_rows_of_another_schema_are_refused(root: Path, rows: pa.Table, told: str) -> None:
     table = opened(root)
     land(table, 1, ROWS)
     with pytest.raises(SchemaMismatchError, match=rf"parquet:{root}, whose schema is one for all .*topic: {told}"):
@@ -110,7 +110,7 @@ def test_rows_that_differ_stop_with_what_differs(root: Path, rows: pa.Table, tol
     land(table, 2, ROWS)
 
 
-def test_columns_that_are_new_make_the_next_schema_and_are_null_before(root: Path) -> None:
+def test_new_columns_create_the_next_schema(root: Path) -> None:
     table = opened(root, evolve_schema=True)
     land(table, 1, ROWS)
     land(table, 2, NAMED)
@@ -121,7 +121,7 @@ def test_columns_that_are_new_make_the_next_schema_and_are_null_before(root: Pat
     assert rows_of(opened(root), "name") == [{"name": None}, {"name": None}, *2 * [{"name": "x"}]]
 
 
-def test_what_is_not_written_leaves_no_schema_behind(root: Path) -> None:
+def test_failed_write_leaves_no_schema(root: Path) -> None:
     class Failing(FakeFrame):
         def parquet(self, path: str) -> None:
             raise OSError("no such type in a file")
@@ -135,7 +135,7 @@ def test_what_is_not_written_leaves_no_schema_behind(root: Path) -> None:
 
 
 @pytest.mark.parametrize("shape", [PLAIN, None], ids=["adopted", "written"])
-def test_of_two_that_begin_with_other_columns_one_lands_anew(root: Path, shape: Shaping | None) -> None:
+def test_one_of_two_different_first_schemas_is_retried(root: Path, shape: Shaping | None) -> None:
     table, other = opened(root), opened(root)
 
     def meanwhile(phase: Phase, landings: Sequence[Landing]) -> None:
@@ -150,7 +150,7 @@ def test_of_two_that_begin_with_other_columns_one_lands_anew(root: Path, shape: 
 
 
 @pytest.mark.parametrize(("mine", "theirs"), [(ROWS, ROWS), (NAMED, NAMED), (ROWS, NAMED)])
-def test_of_two_that_begin_with_columns_that_fit_both_land(root: Path, mine: pa.Table, theirs: pa.Table) -> None:
+def test_two_compatible_first_schemas_both_land(root: Path, mine: pa.Table, theirs: pa.Table) -> None:
     table, other = opened(root), opened(root)
     land(
         table,
@@ -163,7 +163,7 @@ def test_of_two_that_begin_with_columns_that_fit_both_land(root: Path, mine: pa.
     assert len(rows_of(table, "id", "name")) == mine.num_rows + theirs.num_rows
 
 
-def test_of_two_that_add_other_columns_one_lands_anew(root: Path) -> None:
+def test_one_of_two_schema_changes_is_retried(root: Path) -> None:
     table, other = opened(root, evolve_schema=True), opened(root, evolve_schema=True)
     land(table, 1, ROWS)
     with pytest.raises(SchemaMovedError):
@@ -177,7 +177,7 @@ def test_of_two_that_add_other_columns_one_lands_anew(root: Path) -> None:
     assert linked(table) == [1]
 
 
-def test_directory_that_landed_before_there_were_schemas_has_that_of_its_files(root: Path) -> None:
+def test_directory_without_schemas_uses_its_files(root: Path) -> None:
     land(opened(root), 1, NAMED)
     land(opened(root), 2, NAMED.slice(0, 0))
     shutil.rmtree(root / "_sarameya" / "schemas")
@@ -192,7 +192,7 @@ def test_directory_that_landed_before_there_were_schemas_has_that_of_its_files(r
     assert columns(root) == ["struct<id:bigint,name:string>"]
 
 
-def test_spark_s_own_word_for_a_file_s_columns_counts(root: Path) -> None:
+def test_spark_metadata_of_a_file_defines_its_schema(root: Path) -> None:
     table = opened(root)
     told = StructType().add("id", StringType(), False).json()
     key = "org.apache.spark.sql.parquet.row.metadata"
@@ -202,7 +202,7 @@ def test_spark_s_own_word_for_a_file_s_columns_counts(root: Path) -> None:
     assert columns(root) == ["struct<id:string>"]
 
 
-def test_staged_files_are_held_against_the_schema_once_a_process(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_staged_schema_is_checked_once_a_process(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     newest = Schemas.newest
     monkeypatch.setattr(Schemas, "newest", lambda self: asked.append(1) or newest(self))
@@ -215,7 +215,7 @@ def test_staged_files_are_held_against_the_schema_once_a_process(root: Path, mon
     assert [row["name"] for row in rows_of(table, "name")] == [None] * 8 + ["x"] + [None] * 2
 
 
-def test_staged_files_that_do_not_fit_as_they_are_stop(root: Path) -> None:
+def test_staged_file_of_another_schema_is_refused(root: Path) -> None:
     table = opened(root)
     land(table, 1, NAMED)
     with pytest.raises(SchemaMismatchError, match="the table has no size double"):
@@ -225,14 +225,14 @@ def test_staged_files_that_do_not_fit_as_they_are_stop(root: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '"string"', '{"type": "array"}'])
-def test_schema_that_is_none_is_named(root: Path, text: str) -> None:
+def test_invalid_schema_file_is_named(root: Path, text: str) -> None:
     table = opened(root)
     Schemas(root / "_sarameya").put(StoredSchema(1, text))
     with pytest.raises(LandingError, match=r"/_sarameya/schemas/0+1\.json is no schema of Spark's"):
         land(table, 1, ROWS)
 
 
-def test_schema_that_was_not_put_is_left_over(root: Path) -> None:
+def test_unpublished_schema_is_a_leftover(root: Path) -> None:
     table = opened(root)
     land(table, 1, ROWS, shape=PLAIN)
     (root / "_sarameya" / "schemas" / "put-x").write_bytes(b"12")
@@ -243,7 +243,7 @@ def test_schema_that_was_not_put_is_left_over(root: Path) -> None:
     assert columns(root) == ["struct<id:bigint>"]
 
 
-def test_files_are_adopted_and_read_without_pyspark(root: Path) -> None:
+def test_adopting_and_reading_need_no_pyspark(root: Path) -> None:
     script = f"""
 import sys
 import pyarrow.parquet as pq

@@ -77,7 +77,7 @@ SECOND = link(2, "a2", from_offset=8, to_offset=11)
 
 
 @pytest.mark.parametrize("shape", [PLAIN, SAME], ids=["adopted", "written"])
-def test_landing_publishes_one_file_named_by_its_link(table: ParquetTable, shape: Shaping) -> None:
+def test_link_publishes_one_file_with_its_name(table: ParquetTable, shape: Shaping) -> None:
     land(table, link(), shape=shape)
     assert visible(table) == [NAME]
     assert pq.read_table(table.path).equals(ROWS)
@@ -86,7 +86,7 @@ def test_landing_publishes_one_file_named_by_its_link(table: ParquetTable, shape
     assert table.keys(None) == [KEY]
 
 
-def test_second_try_of_a_link_leaves_nothing(table: ParquetTable) -> None:
+def test_second_attempt_of_a_link_leaves_nothing(table: ParquetTable) -> None:
     for attempt in ("a1", "a2"):
         land(table, link(attempt=attempt))
     assert visible(table) == [NAME]
@@ -94,7 +94,7 @@ def test_second_try_of_a_link_leaves_nothing(table: ParquetTable) -> None:
     assert "a2" not in hidden(table)
 
 
-def test_links_of_other_chains_do_not_meet(table: ParquetTable) -> None:
+def test_chains_do_not_interfere(table: ParquetTable) -> None:
     keys = [KEY, ChainKey("sarameya", "orders", 4), ChainKey("other", "orders", 3)]
     for key in keys:
         land(table, link(attempt=f"a{key}".replace("/", "-"), key=key))
@@ -102,7 +102,7 @@ def test_links_of_other_chains_do_not_meet(table: ParquetTable) -> None:
     assert len(visible(table)) == 3
 
 
-def test_landing_whose_rows_are_all_dropped_makes_an_empty_link(table: ParquetTable) -> None:
+def test_batch_without_remaining_rows_makes_an_empty_link(table: ParquetTable) -> None:
     land(table, link(), shape=Shaping(transform=lambda frame: FakeFrame(frame.table.slice(0, 0))))
     assert visible(table) == []
     assert [(found.rows, found.to_offset) for found in table.links(None, KEY, 1)] == [(0, 8)]
@@ -115,7 +115,7 @@ def test_gap_is_a_link_without_files(table: ParquetTable) -> None:
     assert visible(table) == []
 
 
-def test_landing_that_is_no_longer_wanted_leaves_nothing(table: ParquetTable) -> None:
+def test_abandoned_write_leaves_nothing(table: ParquetTable) -> None:
     class Unwanted(Exception):
         pass
 
@@ -128,7 +128,7 @@ def test_landing_that_is_no_longer_wanted_leaves_nothing(table: ParquetTable) ->
     assert hidden(table) == []
 
 
-def test_landing_whose_write_fails_leaves_nothing(table: ParquetTable) -> None:
+def test_failed_write_leaves_nothing(table: ParquetTable) -> None:
     class Failing(FakeFrame):
         def parquet(self, path: str) -> None:
             super().parquet(path)
@@ -140,7 +140,7 @@ def test_landing_whose_write_fails_leaves_nothing(table: ParquetTable) -> None:
     assert "a1" not in hidden(table)
 
 
-def test_rows_that_are_lost_on_the_way_are_noticed_before_they_are_linked(table: ParquetTable) -> None:
+def test_lost_rows_are_detected_before_the_link(table: ParquetTable) -> None:
     landing = attrs.evolve(staged(table, link()), records=4)
     with pytest.raises(LandingError, match=r"link 1 of sarameya/orders-3 \[5, 8\): 3 rows were written of 4 records"):
         table.land(FakeSpark(), [landing], PLAIN, lambda phase, landings: None)
@@ -148,7 +148,7 @@ def test_rows_that_are_lost_on_the_way_are_noticed_before_they_are_linked(table:
 
 
 @pytest.mark.parametrize("ask", ["heads", "links"])
-def test_link_whose_lander_died_before_publishing_is_published_by_whoever_asks(
+def test_unpublished_link_is_published_by_the_next_reader(
     table: ParquetTable, ask: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(DataFiles, "publish_link", lambda self, manifest: manifest)
@@ -160,35 +160,35 @@ def test_link_whose_lander_died_before_publishing_is_published_by_whoever_asks(
     assert hidden(table) == []
 
 
-def test_link_with_the_longest_topic_name_fits_a_file_name(table: ParquetTable) -> None:
+def test_longest_topic_name_fits_a_file_name(table: ParquetTable) -> None:
     land(table, link(key=ChainKey("sarameya", "t" * 249, 0)))
     assert len(visible(table)) == 1
 
 
-def test_constructor_touches_nothing(tmp_path: Path) -> None:
+def test_constructor_creates_no_files(tmp_path: Path) -> None:
     ParquetTable(tmp_path / "landing")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("column", ["_day", ".day"])
-def test_partitions_that_plain_readers_would_not_see_are_refused(tmp_path: Path, column: str) -> None:
+def test_partition_column_hidden_from_readers_is_refused(tmp_path: Path, column: str) -> None:
     with pytest.raises(ConfigError, match="plain readers pass over directories that do"):
         ParquetTable(tmp_path, layout=Layout(partition_by=("topic", column)))
 
 
-def test_open_twice_is_harmless(table: ParquetTable) -> None:
+def test_table_can_be_opened_twice(table: ParquetTable) -> None:
     table.open(None)
     assert visible(table) == []
 
 
-def test_relative_path_is_that_of_its_making(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_path_is_resolved_on_construction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     table = ParquetTable("landing")
     monkeypatch.chdir("/")
     assert table.path == tmp_path / "landing"
 
 
-def test_directory_that_cannot_be_made_is_named_with_the_cause(tmp_path: Path) -> None:
+def test_directory_creation_error_names_its_cause(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(HandlerError, match=r"cannot land in .*/file/orders: Not a directory .*; choose a directory"):
         ParquetTable(tmp_path / "file" / "orders").open(None)
@@ -196,7 +196,7 @@ def test_directory_that_cannot_be_made_is_named_with_the_cause(tmp_path: Path) -
 
 @pytest.mark.parametrize("call", ["tempfile.TemporaryFile", "os.link"])
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EPERM, errno.EOPNOTSUPP], ids=errno.errorcode.get)
-def test_directory_that_cannot_be_landed_in_is_named_with_the_cause(
+def test_unusable_directory_error_names_its_cause(
     table: ParquetTable, monkeypatch: pytest.MonkeyPatch, call: str, code: int
 ) -> None:
     # The tests may run as root, whom no mode of a directory keeps out.
@@ -211,7 +211,7 @@ def test_directory_that_cannot_be_landed_in_is_named_with_the_cause(
 @pytest.mark.parametrize(
     "code", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE], ids=errno.errorcode.get
 )
-def test_disk_that_fails_for_now_is_no_matter_of_configuration(
+def test_passing_disk_error_is_not_a_configuration_error(
     table: ParquetTable, monkeypatch: pytest.MonkeyPatch, call: str, code: int
 ) -> None:
     """EROFS: the kernel mounts a disk with errors read-only, and a member that lands there already retries."""
@@ -228,7 +228,7 @@ def failing(code: int) -> Callable[..., None]:
     return fail
 
 
-def test_file_system_on_which_a_name_is_taken_twice_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_system_without_exclusive_names_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def link(file: str, name: str) -> None:
         """As where it is made of copies."""
         Path(name).write_bytes(Path(file).read_bytes())
@@ -239,7 +239,7 @@ def test_file_system_on_which_a_name_is_taken_twice_is_refused(tmp_path: Path, m
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_leftovers_are_what_no_link_names(table: ParquetTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leftovers_are_files_without_a_link(table: ParquetTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DataFiles, "publish_link", lambda self, manifest: manifest)
     land(table, link())
     monkeypatch.undo()
@@ -259,14 +259,14 @@ def test_leftovers_are_what_no_link_names(table: ParquetTable, monkeypatch: pyte
     assert visible(table) == [NAME]
 
 
-def test_nothing_but_leftovers_can_be_removed(table: ParquetTable) -> None:
+def test_only_leftovers_can_be_removed(table: ParquetTable) -> None:
     land(table, link())
     with pytest.raises(HandlerError, match="is no leftover of parquet:"):
         table.remove(None, Leftover(name=str(table.path / NAME), size_bytes=1, changed=0.0, what="a file"))
     assert visible(table) == [NAME]
 
 
-def test_landing_whose_files_were_swept_while_it_slept_is_not_linked(table: ParquetTable) -> None:
+def test_swept_write_is_not_linked(table: ParquetTable) -> None:
     def sweep(phase: Phase, landings: Sequence[Landing]) -> None:
         for one in table.leftovers(None):
             table.remove(None, one)
@@ -278,7 +278,7 @@ def test_landing_whose_files_were_swept_while_it_slept_is_not_linked(table: Parq
 
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("sleeps_before", ["open", "link", "unlink"])
-def test_landing_that_sleeps_at_any_call_of_its_put_is_swept_whole_or_not_at_all(
+def test_write_asleep_in_its_put_is_swept_whole_or_not(
     table: ParquetTable, monkeypatch: pytest.MonkeyPatch, sleeps_before: str, first: bool
 ) -> None:
     """The sweep comes before its manifest is written, before it gets its name, or right after that."""
@@ -311,9 +311,7 @@ def test_landing_that_sleeps_at_any_call_of_its_put_is_swept_whole_or_not_at_all
     assert table.leftovers(None) == []
 
 
-def test_sweep_that_dies_with_a_condemned_landing_is_finished_by_the_next(
-    table: ParquetTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_sweep_is_completed_by_the_next(table: ParquetTable, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its link is put, and a second one behind it, before the next sweep."""
 
     class Died(BaseException):
@@ -340,7 +338,7 @@ def test_sweep_that_dies_with_a_condemned_landing_is_finished_by_the_next(
 
 
 @pytest.mark.parametrize("answer", ["timed out", "exists"])
-def test_landing_whose_manifest_comes_to_be_after_it_was_given_up_keeps_its_files(
+def test_manifest_appearing_late_keeps_its_files(
     table: ParquetTable, monkeypatch: pytest.MonkeyPatch, answer: str
 ) -> None:
     land(table, link())
@@ -363,9 +361,7 @@ def test_landing_whose_manifest_comes_to_be_after_it_was_given_up_keeps_its_file
     assert offsets(table) == [5, 5, 6, 6, 7, 7]
 
 
-def test_landing_that_nobody_answers_for_and_another_wins_is_left_to_the_sweep(
-    table: ParquetTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unanswered_write_that_lost_is_left_to_the_sweep(table: ParquetTable, monkeypatch: pytest.MonkeyPatch) -> None:
     land(table, link())
     with monkeypatch.context() as silent:
         silent.setattr(os, "link", failing(errno.EIO))
@@ -379,7 +375,7 @@ def test_landing_that_nobody_answers_for_and_another_wins_is_left_to_the_sweep(
     assert hidden(table) == []
 
 
-def test_landing_whose_manifest_is_refused_leaves_nothing(table: ParquetTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_manifest_leaves_nothing(table: ParquetTable, monkeypatch: pytest.MonkeyPatch) -> None:
     land(table, link())
     with monkeypatch.context() as full:
         full.setattr(os, "link", failing(errno.ENOSPC))
@@ -395,7 +391,7 @@ def offsets(table: ParquetTable) -> list[int]:
     return sorted(n for batch in table.batches(["topic", "offset"]) for n in batch.column("offset").to_pylist())
 
 
-def test_batches_are_the_rows_of_links_and_of_whatever_else_readers_see(table: ParquetTable) -> None:
+def test_batches_are_rows_of_links_and_other_visible_files(table: ParquetTable) -> None:
     assert offsets(table) == []
     land(table, link())
     assert offsets(table) == [5, 6, 7]
@@ -405,7 +401,7 @@ def test_batches_are_the_rows_of_links_and_of_whatever_else_readers_see(table: P
     assert {tuple(batch.schema.names) for batch in table.batches(["topic", "offset"])} == {("offset",)}
 
 
-def test_batches_count_a_file_once_whether_it_is_published_or_not(
+def test_batches_count_a_file_once_before_and_after_publishing(
     table: ParquetTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as dying:
@@ -418,7 +414,7 @@ def test_batches_count_a_file_once_whether_it_is_published_or_not(
     assert offsets(table) == [5, 6, 7]
 
 
-def test_batches_count_a_row_once_beside_a_compaction_that_was_never_published(
+def test_batches_count_rows_once_after_an_unfinished_compaction(
     table: ParquetTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     land(table, link())
@@ -432,20 +428,20 @@ def test_batches_count_a_row_once_beside_a_compaction_that_was_never_published(
     assert offsets(table) == [5, 5, 6, 6, 7, 7]
 
 
-def test_batches_of_a_file_that_is_gone_raise(table: ParquetTable) -> None:
+def test_batches_raise_for_a_missing_file(table: ParquetTable) -> None:
     land(table, link())
     (table.path / NAME).unlink()
     with pytest.raises(FileNotFoundError, match=NAME):
         offsets(table)
 
 
-def test_what_is_no_table_has_no_chains_and_no_leftovers(tmp_path: Path) -> None:
+def test_missing_table_has_no_chains_and_no_leftovers(tmp_path: Path) -> None:
     nothing = ParquetTable(tmp_path / "nothing")
     assert (nothing.keys(None), nothing.leftovers(None)) == ([], [])
     assert not nothing.path.exists()
 
 
-def test_what_a_compaction_has_replaced_is_left_over(table: ParquetTable) -> None:
+def test_files_replaced_by_a_compaction_are_leftovers(table: ParquetTable) -> None:
     land(table, link())
     land(table, link(2, "a2", from_offset=8, to_offset=11))
     compact(table.path, 10**6)
@@ -458,7 +454,7 @@ def test_what_a_compaction_has_replaced_is_left_over(table: ParquetTable) -> Non
 
 
 @pytest.mark.parametrize("value", ["a.parquet", "a%2Fb%3Dc%25", "a b", "__HIVE_DEFAULT_PARTITION__", "x" * 250])
-def test_fault_57_partition_of_any_name_lands_and_is_read_back(tmp_path: Path, value: str) -> None:
+def test_fault_57_partition_of_any_name_is_written_and_read(tmp_path: Path, value: str) -> None:
     """As Spark names its directory, which is a partition's, not a file, whatever it ends with."""
 
     class InOne(ParquetTable):
