@@ -52,18 +52,18 @@ def test_head_is_the_newest_link(history: History) -> None:
     assert found[KEY].seen == history.newest == 8
 
 
-def test_links_are_those_from_a_number_on(history: History) -> None:
+def test_links_start_at_the_requested_number(history: History) -> None:
     assert numbers(search(history.commits, {KEY: 2})[KEY]) == [2, 3]
     assert numbers(search(history.commits, {KEY: 1})[KEY]) == [1, 2, 3]
 
 
-def test_search_takes_no_more_commits_than_it_needs(history: History) -> None:
+def test_search_reads_no_more_commits_than_needed(history: History) -> None:
     assert looked_at(history, {KEY: LAST}) == 3  # the newest, the link, and what its writer had seen
     assert looked_at(history, {KEY: 1}) == len(history.commits)
     assert looked_at(history, {ChainKey("sink", "orders", 2): LAST}) == len(history.commits)
 
 
-def test_chain_that_has_not_begun_is_known_not_to_have(history: History) -> None:
+def test_chain_without_links_is_known_to_be_new(history: History) -> None:
     found = search(history.commits, {ChainKey("sink", "orders", 2): LAST})
     (none,) = found.values()
     assert none.links == []
@@ -71,21 +71,21 @@ def test_chain_that_has_not_begun_is_known_not_to_have(history: History) -> None
     assert search([], {KEY: LAST})[KEY] == ChainHistory(links=[], seen=-1, term=0, is_whole=True)
 
 
-def test_history_that_was_cleaned_up_does_not_prove_that_a_chain_has_not_begun(history: History) -> None:
+def test_cut_history_does_not_prove_a_new_chain(history: History) -> None:
     del history.commits[-2:]
     found = search(history.commits, {KEY: 1, ChainKey("sink", "orders", 2): LAST})
     assert [chain.is_whole for chain in found.values()] == [False, False]
     assert numbers(found[KEY]) == [2, 3]
 
 
-def test_restore_undoes_what_came_after_its_version(history: History) -> None:
+def test_restore_undoes_later_links(history: History) -> None:
     history.restored(2)  # link 1 of both
     found = search(history.commits, {KEY: 1, OTHER: 1})
     assert [numbers(found[KEY]), numbers(found[OTHER])] == [[1], [1]]
     assert [commit.version for commit in live(history.commits)] == [9, 2, 1, 0]
 
 
-def test_chain_goes_on_after_a_restore_in_a_new_term(history: History) -> None:
+def test_chain_continues_after_a_restore_in_a_new_term(history: History) -> None:
     history.restored(2)
     assert search(history.commits, {KEY: LAST})[KEY].term == 9
     history.landed(2, term=9)
@@ -96,7 +96,7 @@ def test_chain_goes_on_after_a_restore_in_a_new_term(history: History) -> None:
     assert search(history.commits, {OTHER: LAST})[OTHER].term == 9
 
 
-def test_chain_that_a_restore_has_undone_wholly_begins_in_a_new_term(history: History) -> None:
+def test_fully_undone_chain_starts_in_a_new_term(history: History) -> None:
     history.restored(0)
     found = search(history.commits, {KEY: LAST})[KEY]
     assert (found.links, found.term, found.is_whole) == ([], 9, True)
@@ -112,7 +112,7 @@ def test_restores_of_restores_are_followed(history: History) -> None:
     assert numbers(search(history.commits, {KEY: 1})[KEY]) == [1, 2]
 
 
-def test_link_of_a_member_that_did_not_know_of_the_restore_is_refused(history: History) -> None:
+def test_link_unaware_of_a_restore_breaks_the_chain(history: History) -> None:
     history.restored(2)
     history.landed(4, seen=8)
     for since in (LAST, 1):
@@ -123,7 +123,7 @@ def test_link_of_a_member_that_did_not_know_of_the_restore_is_refused(history: H
     assert numbers(search(history.commits, {OTHER: 1})[OTHER]) == [1]
 
 
-def test_restore_once_more_heals_that(history: History) -> None:
+def test_second_restore_repairs_the_chain(history: History) -> None:
     history.restored(2)
     history.landed(4, seen=8)
     history.restored(2)
@@ -137,7 +137,7 @@ def test_restore_to_a_time_is_refused(history: History) -> None:
         search(history.commits, {KEY: LAST})
 
 
-def test_everything_finds_every_chain(history: History) -> None:
+def test_search_without_keys_finds_every_chain(history: History) -> None:
     found = search_all(history.commits)
     assert {key: numbers(chain) for key, chain in found.items()} == {KEY: [1, 2, 3], OTHER: [1, 2, 3]}
     history.restored(1)
@@ -145,7 +145,7 @@ def test_everything_finds_every_chain(history: History) -> None:
 
 
 @given(st.lists(st.sampled_from(["land", "land other", "other", "restore"]), max_size=30), st.randoms())
-def test_chains_are_those_of_a_table_that_keeps_a_copy_of_each_version(actions: list[str], dice: object) -> None:
+def test_chains_match_a_model_of_versions(actions: list[str], dice: object) -> None:
     """The model: what each version has is remembered, a RESTORE brings it back, and whoever lands knows all."""
     history, states = History(), [dict[ChainKey, list[int]]()]
     history.other()

@@ -42,7 +42,7 @@ def spark(**settings: str) -> Any:
     return FakeSpark(**settings)
 
 
-def test_detail_of_a_table_is_what_delta_says() -> None:
+def test_table_detail_is_read_from_delta() -> None:
     told = row(partitionColumns=["day"], tableFeatures=["appendOnly"], properties={"a": "b"})
     assert TableDetail.load(FakeSpark(told), "t") == TableDetail(  # type: ignore[arg-type]
         location="file:/data/t", partition_columns=("day",), features=("appendOnly",), properties={"a": "b"}
@@ -56,17 +56,17 @@ def test_detail_of_a_table_is_what_delta_says() -> None:
         "[TABLE_OR_VIEW_NOT_FOUND] The table or view `t` cannot be found. SQLSTATE: 42P01",
     ],
 )
-def test_detail_of_no_table_is_none(said: str) -> None:
+def test_missing_table_has_no_detail(said: str) -> None:
     assert TableDetail.load(FakeSpark(RuntimeError(said)), "t") is None  # type: ignore[arg-type]
 
 
-def test_spark_without_delta_is_told_what_it_lacks() -> None:
+def test_spark_without_delta_is_refused_with_advice() -> None:
     error = RuntimeError("[PARSE_SYNTAX_ERROR] Syntax error at or near 'DETAIL'")
     with pytest.raises(HandlerError, match=r"(?s)io\.delta:delta-spark.*DeltaSparkSessionExtension"):
         TableDetail.load(FakeSpark(error), "t")  # type: ignore[arg-type]
 
 
-def test_other_errors_are_let_through() -> None:
+def test_other_errors_are_raised() -> None:
     with pytest.raises(RuntimeError, match="no room"):
         TableDetail.load(FakeSpark(RuntimeError("no room")), "t")  # type: ignore[arg-type]
 
@@ -86,16 +86,16 @@ def test_table_of_another_format_is_refused() -> None:
         ("interval 1 hour 500 milliseconds", 3600.5),
     ],
 )
-def test_intervals_are_seconds(interval: str, seconds: float) -> None:
+def test_interval_is_converted_to_seconds(interval: str, seconds: float) -> None:
     assert seconds_of(interval) == seconds
 
 
-def test_interval_of_months_is_refused_by_name() -> None:
+def test_interval_of_months_is_refused() -> None:
     with pytest.raises(HandlerError, match="month is no unit"):
         seconds_of("interval 2 months")
 
 
-def test_history_is_kept_for_thirty_days_unless_the_table_says_otherwise() -> None:
+def test_default_log_retention_is_thirty_days() -> None:
     assert TableDetail(location="").kept_for == 30 * DAY
     assert TableDetail(location="", properties={"delta.logRetentionDuration": "interval 2 days"}).kept_for == 2 * DAY
 
@@ -110,7 +110,7 @@ def test_history_is_kept_for_thirty_days_unless_the_table_says_otherwise() -> No
         ({"partition_columns": ("a", "b")}, {"partition_by": ("b", "a")}, r"by \(a, b\), not by \(b, a\)"),
     ],
 )
-def test_table_that_will_not_do_is_refused(detail: dict[str, Any], layout: dict[str, Any], told: str) -> None:
+def test_unsuitable_table_is_refused(detail: dict[str, Any], layout: dict[str, Any], told: str) -> None:
     with pytest.raises(HandlerError, match=told):
         check_detail("delta:t", TableDetail(location="", **detail), Layout(**layout))
 
@@ -125,14 +125,14 @@ def test_table_that_will_not_do_is_refused(detail: dict[str, Any], layout: dict[
         ("file:/lake/orders", {"delta.randomizeFilePrefixes": "true"}, ()),
     ],
 )
-def test_fault_57_directories_are_named_by_values_on_file_systems_only(
+def test_fault_57_value_directories_are_only_on_file_systems(
     location: str, properties: dict[str, str], named: tuple[str, ...]
 ) -> None:
     detail = TableDetail(location=location, partition_columns=("city",), properties=properties)
     assert detail.named_directories == named
 
 
-def test_table_that_will_do_is_taken() -> None:
+def test_suitable_table_is_accepted() -> None:
     detail = TableDetail(location="", partition_columns=("Day",), features=("deletionVectors", "columnMapping"))
     check_detail("delta:t", detail, Layout(partition_by=("day",)))
     check_detail("delta:t", detail, Layout())
@@ -148,9 +148,7 @@ def test_table_that_will_do_is_taken() -> None:
         ("oss://b/t", {}, "is not known here"),
     ],
 )
-def test_store_in_which_several_drivers_would_lose_commits_is_refused(
-    location: str, settings: dict[str, str], told: str
-) -> None:
+def test_store_without_exclusive_puts_is_refused(location: str, settings: dict[str, str], told: str) -> None:
     with pytest.raises(HandlerError, match=told):
         check_store(spark(**settings), location, single_driver=False)
     check_store(spark(**settings), location, single_driver=True)
@@ -167,11 +165,11 @@ def test_store_in_which_several_drivers_would_lose_commits_is_refused(
         ("oss://b/t", {"spark__delta__logStore__oss__impl": "com.example.OurStore"}),
     ],
 )
-def test_store_that_puts_only_where_there_is_nothing_is_taken(location: str, settings: dict[str, str]) -> None:
+def test_store_with_exclusive_puts_is_accepted(location: str, settings: dict[str, str]) -> None:
     check_store(spark(**settings), location, single_driver=False)
 
 
-def test_spark_that_writes_no_commit_info_is_refused() -> None:
+def test_spark_without_commit_info_is_refused() -> None:
     with pytest.raises(HandlerError, match="commitInfo"):
         check_session(spark(spark__databricks__delta__commitInfo__enabled="False"))
     check_session(spark())

@@ -38,12 +38,12 @@ def told(**properties: str) -> CommitRules:
     return made
 
 
-def test_spark_commits_each_hundredth_time_or_as_often_as_the_table_says() -> None:
+def test_checkpoint_interval_defaults_to_100() -> None:
     assert told().checkpoint_interval == 100
     assert told(delta_checkpointInterval="7", mine="x").checkpoint_interval == 7
 
 
-def test_as_many_columns_are_indexed_as_the_table_says() -> None:
+def test_indexed_columns_default_to_32() -> None:
     assert told().indexed == 32
     assert told(delta_dataSkippingNumIndexedCols="-1").indexed == -1
 
@@ -63,7 +63,7 @@ def inside(field: StructField) -> StructField:
     ],
     ids=["partitions", "feature", "constraint", "checkpoints all the time", "hook"],
 )
-def test_of_such_a_table_each_commit_is_sparks(detail: dict[str, Any]) -> None:
+def test_table_with_special_rules_is_left_to_spark(detail: dict[str, Any]) -> None:
     assert rules(**detail) is None
 
 
@@ -78,11 +78,11 @@ def test_of_such_a_table_each_commit_is_sparks(detail: dict[str, Any]) -> None:
     ],
     ids=["not null", "invariant", "varchar", "void"],
 )
-def test_of_a_table_with_such_a_column_too(field: StructField, at: Any) -> None:
+def test_table_with_special_columns_is_left_to_spark(field: StructField, at: Any) -> None:
     assert rules(TOPIC, at(field)) is None
 
 
-def test_comment_asks_nothing() -> None:
+def test_column_comment_is_no_rule() -> None:
     assert rules(TOPIC, StructField("offset", LongType(), metadata={"comment": "Kafka's"})) is not None
 
 
@@ -101,12 +101,12 @@ NESTED = StructType([StructField("city", StringType())])
     ],
     ids=["another order", "fewer", "without nulls", "more", "another case", "another type"],
 )
-def test_rows_are_the_tables_as_they_are_where_names_and_types_are(rows: list[StructField], are_taken: bool) -> None:
+def test_rows_are_accepted_by_names_and_types(rows: list[StructField], are_taken: bool) -> None:
     assert told().accepts(columns(*rows)) == are_taken
 
 
 @pytest.mark.parametrize(("inner", "are_taken"), [(NESTED, True), (StructType([TOPIC]), False)])
-def test_so_it_is_within_structs(inner: DataType, are_taken: bool) -> None:
+def test_rows_are_compared_within_structs(inner: DataType, are_taken: bool) -> None:
     table = rules(StructField("place", NESTED))
     assert table is not None
     assert table.accepts(columns(StructField("place", inner))) == are_taken

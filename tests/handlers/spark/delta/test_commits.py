@@ -27,54 +27,54 @@ def commit(metadata: str | None = None, operation: str = "WRITE", **what: object
 
 
 @given(st.text(min_size=1), st.text(min_size=1), st.integers(0, 10**6))
-def test_app_id_of_any_names_is_read_back(sink: str, topic: str, partition: int) -> None:
+def test_app_id_round_trips(sink: str, topic: str, partition: int) -> None:
     key = ChainKey(sink, topic, partition)
     assert key_of(app_id(key)) == key
 
 
-def test_app_ids_of_keys_that_look_alike_differ() -> None:
+def test_app_ids_of_similar_keys_differ() -> None:
     assert app_id(ChainKey("a/b", "c", 0)) != app_id(ChainKey("a", "b/c", 0))
 
 
 @pytest.mark.parametrize("app", ["", "orders", "sarameya:", "sarameya:a/b", "sarameya:a/b/c", "sarameya:a/b/c/0"])
-def test_app_id_of_others_is_no_chain(app: str) -> None:
+def test_foreign_app_id_is_no_chain(app: str) -> None:
     assert key_of(app) is None
 
 
-def test_txn_version_is_the_number_and_above_all_of_older_terms() -> None:
+def test_txn_version_orders_by_term_and_number() -> None:
     assert txn_version(0, 7) == 7
     assert txn_version(3, 1) > txn_version(2, 10**9) > txn_version(0, 10**9)
     assert number_of(txn_version(12, 345)) == 345
 
 
-def test_mark_is_read_back() -> None:
+def test_mark_round_trips() -> None:
     mark = CommitMark(link(3), seen=17, term=5)
     assert CommitMark.from_json(mark.to_json()) == mark
 
 
 @pytest.mark.parametrize("text", [None, "", "nightly load", "{}", '{"sarameya', '["sarameya"]', '{"app": "sarameya"}'])
-def test_metadata_of_others_are_no_mark(text: str | None) -> None:
+def test_foreign_metadata_is_no_mark(text: str | None) -> None:
     assert CommitMark.from_json(text) is None
 
 
-def test_metadata_that_only_look_like_a_mark_are_refused() -> None:
+def test_malformed_mark_is_refused() -> None:
     with pytest.raises(BrokenChainError, match="no link"):
         CommitMark.from_json('{"sarameya": {"link": {}}}')
 
 
-def test_commit_tells_what_delta_has_counted() -> None:
+def test_link_has_deltas_row_count_and_size() -> None:
     found = commit(CommitMark(link(1), -1, 0).to_json())
     assert found.mark is not None
     assert (found.mark.link.rows, found.mark.link.size_bytes) == (7, 512)
 
 
-def test_commit_whose_metrics_are_switched_off_has_unknown_rows() -> None:
+def test_link_without_metrics_has_unknown_rows() -> None:
     found = commit(CommitMark(link(1), -1, 0).to_json(), metrics={})
     assert found.mark is not None
     assert (found.mark.link.rows, found.mark.link.size_bytes) == (-1, -1)
 
 
-def test_gap_has_no_rows_whatever_was_counted() -> None:
+def test_gap_has_no_rows() -> None:
     found = commit(CommitMark(link(2, **GAP), -1, 0).to_json())
     assert found.mark is not None
     assert found.mark.link.rows == 0
@@ -90,10 +90,10 @@ def test_gap_has_no_rows_whatever_was_counted() -> None:
         ({"version": "null", "timestamp": '"2026-11-22"'}, -1),
     ],
 )
-def test_restore_says_which_version_it_brought_back(parameters: dict[str, object], version: int) -> None:
+def test_restore_has_its_target_version(parameters: dict[str, object], version: int) -> None:
     assert commit(operation="RESTORE", parameters=parameters).restores == version
 
 
-def test_commit_of_others_says_nothing() -> None:
+def test_foreign_commit_has_no_mark() -> None:
     assert commit(operation="OPTIMIZE", parameters={"version": "3"}) == DeltaCommit(4, "now")
     assert commit(CommitMark(link(1, KEY), -1, 0).to_json(), operation="CREATE TABLE").mark is not None

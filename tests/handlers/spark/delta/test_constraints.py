@@ -8,7 +8,7 @@ from sarameya_handlers.spark.delta.constraints import requirements
 from sarameya_handlers.spark.tables.evaluation import Requirement
 
 
-def test_constraints_are_those_of_properties_and_of_columns() -> None:
+def test_constraints_come_from_properties_and_columns() -> None:
     positive = {"delta.invariants": '{"expression": {"expression": "n > 0"}}'}
     schema = StructType(
         [

@@ -49,7 +49,7 @@ def root(tmp_path: Path) -> Path:
     return create(tmp_path / "a table: 100%")
 
 
-def test_links_and_their_rows_are_read_back(root: Path) -> None:
+def test_links_and_rows_are_read_back(root: Path) -> None:
     first, gap, second = link(1), link(2, kind=Kind.GAP, reason="gone", rows=0), link(3)
     for one in (first, gap, second):
         landing = Landing(link=one, staged=None) if one.kind is Kind.GAP else staged(root, one)
@@ -69,7 +69,7 @@ def test_links_and_their_rows_are_read_back(root: Path) -> None:
     assert json.loads(actions[2]["add"]["stats"])["numRecords"] == 10
 
 
-def test_link_that_the_table_has_is_not_tried(root: Path) -> None:
+def test_taken_link_is_not_attempted(root: Path) -> None:
     adopt(root, staged(root, link(1)))
     late = staged(root, link(1, attempt="f" * 32))
     assert adopt(root, late) is CommitOutcome.LOST
@@ -78,7 +78,7 @@ def test_link_that_the_table_has_is_not_tried(root: Path) -> None:
     assert len([*root.glob("part-*")]) == 1, "nothing is left of it"
 
 
-def test_number_of_a_later_term_is_above_all_of_older_ones(root: Path) -> None:
+def test_txn_version_of_a_later_term_is_higher(root: Path) -> None:
     again = link(2)
     adopt(root, staged(root, link(1)))
     adopt(root, staged(root, again), read_mark=lambda: CommitMark(again, 1, 4))
@@ -86,7 +86,7 @@ def test_number_of_a_later_term_is_above_all_of_older_ones(root: Path) -> None:
     assert txn["version"] == txn_version(4, 2)
 
 
-def test_of_two_that_looked_at_the_same_time_one_wins(root: Path) -> None:
+def test_one_of_two_simultaneous_attempts_wins(root: Path) -> None:
     adopt(root, staged(root, link(1)))
     mine, theirs = link(2, attempt="a" * 32), link(2, attempt="b" * 32)
     log = log_of(root)
@@ -118,7 +118,7 @@ def test_commits_of_others_in_between_do_not_matter(root: Path) -> None:
     assert found.seen == 4
 
 
-def test_restore_in_between_is_known_to_the_link(root: Path) -> None:
+def test_restore_in_between_stops_the_link(root: Path) -> None:
     for number in (1, 2):
         adopt(root, staged(root, link(number)))
     restored = {"timestamp": 5, "operation": "RESTORE", "operationParameters": {"version": "1", "timestamp": "null"}}
@@ -134,7 +134,7 @@ def test_restore_in_between_is_known_to_the_link(root: Path) -> None:
     assert not commit_file(root, 4).exists()
 
 
-def test_processes_that_race_for_links_each_win_some_and_none_is_there_twice(root: Path) -> None:
+def test_racing_processes_append_each_link_once(root: Path) -> None:
     links = 300
     command = [sys.executable, "-m", "tests.handlers.spark.delta.direct_commit_process", str(root), str(links)]
     racers = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)]
@@ -179,7 +179,7 @@ class Asked:
         return self._answers.pop(0)
 
 
-def test_table_that_asks_for_more_is_left_to_spark_as_long_as_it_does(root: Path) -> None:
+def test_table_with_new_rules_is_left_to_spark(root: Path) -> None:
     asked = Asked(root, plain(), None, plain())
     assert [asked.land(1), asked.land(2)] == [CommitOutcome.MADE] * 2
     assert asked.count == 1
@@ -191,7 +191,7 @@ def test_table_that_asks_for_more_is_left_to_spark_as_long_as_it_does(root: Path
     assert asked.land(3) is CommitOutcome.MADE
 
 
-def test_table_is_asked_again_where_commits_have_been_cleaned_up_since(root: Path) -> None:
+def test_rules_are_reloaded_after_a_log_cleanup(root: Path) -> None:
     asked, seen = list[int](), iter((1, 4))
     adopter, one = DirectCommitter(root), link(1)
 
@@ -207,7 +207,7 @@ def test_table_is_asked_again_where_commits_have_been_cleaned_up_since(root: Pat
     assert len(asked) == 2
 
 
-def test_commit_with_which_spark_writes_a_checkpoint_is_sparks(root: Path) -> None:
+def test_checkpoint_commit_is_left_to_spark(root: Path) -> None:
     for number in (1, 2):
         assert adopt(root, staged(root, link(number)), load_rules=partial(plain, 3)) is CommitOutcome.MADE
     assert adopt(root, staged(root, link(3)), load_rules=partial(plain, 3)) is CommitOutcome.LEFT_TO_SPARK
@@ -215,7 +215,7 @@ def test_commit_with_which_spark_writes_a_checkpoint_is_sparks(root: Path) -> No
     assert adopt(root, staged(root, link(3)), load_rules=partial(plain, 3)) is CommitOutcome.MADE
 
 
-def test_rows_of_other_columns_than_the_table_has_by_now_are_sparks(root: Path) -> None:
+def test_rows_of_other_columns_are_left_to_spark(root: Path) -> None:
     landing = staged(root, link(1))
     other = {"type": "struct", "fields": [{"name": "offset", "type": "integer", "nullable": True, "metadata": {}}]}
     assert adopt(root, landing, load_rules=lambda: CommitRules(columns=other)) is CommitOutcome.LEFT_TO_SPARK
@@ -224,7 +224,7 @@ def test_rows_of_other_columns_than_the_table_has_by_now_are_sparks(root: Path) 
     assert adopt(root, gap, load_rules=lambda: CommitRules(columns=other)) is CommitOutcome.MADE, "it has none"
 
 
-def test_file_that_spark_has_written_is_moved_and_keeps_its_packing_in_its_name(root: Path) -> None:
+def test_file_written_by_spark_is_moved_and_keeps_its_codec(root: Path) -> None:
     landing = staged(root, link(1))
     assert landing.staged is not None
     written = landing.staged.rename(landing.staged.with_name("part-00000-0.c000.zstd.parquet"))
@@ -241,7 +241,7 @@ def test_file_that_spark_has_written_is_moved_and_keeps_its_packing_in_its_name(
     assert offsets(root) == list(range(10))
 
 
-def test_link_of_which_the_log_cannot_tell_is_sparks(root: Path) -> None:
+def test_link_unknown_to_the_log_is_left_to_spark(root: Path) -> None:
     """Its transactions outlive the history."""
     assert (
         adopt(root, staged(root, link(1)), read_mark=lambda: CommitOutcome.LEFT_TO_SPARK) is CommitOutcome.LEFT_TO_SPARK
@@ -249,7 +249,7 @@ def test_link_of_which_the_log_cannot_tell_is_sparks(root: Path) -> None:
     assert [*root.glob("part-*")] == []
 
 
-def test_table_that_is_gone_is_sparks_to_make(root: Path) -> None:
+def test_missing_table_is_left_to_spark(root: Path) -> None:
     commit_file(root, 0).unlink()
     assert adopt(root, staged(root, link(1))) is CommitOutcome.LEFT_TO_SPARK
     assert [*(root / "_delta_log").iterdir()] == []
@@ -258,7 +258,7 @@ def test_table_that_is_gone_is_sparks_to_make(root: Path) -> None:
 # -- what goes wrong --------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_left_of_a_landing_that_nobody_wants_any_more(root: Path) -> None:
+def test_abandoned_link_leaves_no_data_file(root: Path) -> None:
     def unwanted() -> None:
         raise BrokenChainError("nobody waits")
 
@@ -272,9 +272,7 @@ def test_nothing_is_left_of_a_landing_that_nobody_wants_any_more(root: Path) -> 
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_file_stays_where_it_is_not_known_whether_a_commit_names_it(
-    root: Path, monkeypatch: pytest.MonkeyPatch, is_known: bool
-) -> None:
+def test_data_file_of_an_unknown_outcome_stays(root: Path, monkeypatch: pytest.MonkeyPatch, is_known: bool) -> None:
     kind = OSError if is_known else UnansweredError
 
     def fail(*_: object) -> bool:
@@ -287,9 +285,7 @@ def test_file_stays_where_it_is_not_known_whether_a_commit_names_it(
 
 
 @pytest.mark.parametrize("swept", ["part-*", "_delta_log/put-*"])
-def test_landing_that_is_swept_while_it_sleeps_before_its_commit_is_not_committed(
-    root: Path, monkeypatch: pytest.MonkeyPatch, swept: str
-) -> None:
+def test_link_swept_before_its_commit_is_not_committed(root: Path, monkeypatch: pytest.MonkeyPatch, swept: str) -> None:
     owner, name = (direct_commits, "_require") if swept == "part-*" else (os, "link")
     real = getattr(owner, name)
     slept = False
@@ -311,7 +307,7 @@ def test_landing_that_is_swept_while_it_sleeps_before_its_commit_is_not_committe
     assert [*root.glob("part-*")] == []
 
 
-def test_disk_that_fails_before_the_commit_leaves_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_error_before_the_commit_leaves_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -321,7 +317,7 @@ def test_disk_that_fails_before_the_commit_leaves_nothing(root: Path, monkeypatc
     assert [*root.glob("part-*")] == []
 
 
-def test_a_table_has_one_lock_by_whatever_path(tmp_path: Path) -> None:
+def test_lock_is_the_same_for_all_paths_of_a_table(tmp_path: Path) -> None:
     (tmp_path / "table").mkdir()
     (tmp_path / "alias").symlink_to(tmp_path / "table")
     assert commit_lock(tmp_path / "table") is commit_lock(tmp_path / "alias")

@@ -16,7 +16,7 @@ CAPTURED = "[DELTA_METADATA_CHANGED] MetadataChangedException: The metadata of t
 
 
 @pytest.mark.parametrize("said", [BY_PY4J, BY_CONNECT, CAPTURED])
-def test_commit_that_came_second_is_told(said: str) -> None:
+def test_concurrent_commit_error_is_recognized(said: str) -> None:
     assert is_overtaken(RuntimeError(said))
     assert not is_missing(RuntimeError(said))
 
@@ -24,12 +24,12 @@ def test_commit_that_came_second_is_told(said: str) -> None:
 @pytest.mark.parametrize(
     "said", ["[DELTA_METADATA_MISMATCH] A metadata mismatch was detected", "no room", "[id] [NAME] [x]", ""]
 )
-def test_other_failures_are_not_taken_for_it(said: str) -> None:
+def test_other_errors_are_not_concurrent_commits(said: str) -> None:
     assert not is_overtaken(RuntimeError(said))
     assert not is_missing(RuntimeError(said))
 
 
-def test_error_whose_text_is_gone_with_its_jvm_has_no_condition() -> None:
+def test_error_text_lost_with_the_jvm_has_no_condition() -> None:
     class Lost(Exception):
         def __str__(self) -> str:
             raise ConnectionError("no JVM")

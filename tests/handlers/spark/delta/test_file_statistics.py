@@ -22,7 +22,7 @@ def told(tmp_path: Path, **columns: list[object]) -> dict[str, dict[str, object]
     return facts
 
 
-def test_rows_nulls_and_spans_of_flat_columns(tmp_path: Path) -> None:
+def test_flat_columns_have_counts_nulls_and_ranges(tmp_path: Path) -> None:
     facts = told(tmp_path, key=[b"k", *[None] * 9])
     assert facts["numRecords"] == 10
     assert facts["nullCount"] == {
@@ -35,17 +35,17 @@ def test_rows_nulls_and_spans_of_flat_columns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("clock", [2**62, -(2**62)])
-def test_clock_that_is_no_year_has_no_span(tmp_path: Path, clock: int) -> None:
+def test_timestamp_out_of_range_has_no_range(tmp_path: Path, clock: int) -> None:
     assert "timestamp" not in told(tmp_path, timestamp=[clock, *[0] * 9])["minValues"]
 
 
-def test_clock_before_1970_is_one(tmp_path: Path) -> None:
+def test_timestamp_before_1970_has_a_range(tmp_path: Path) -> None:
     facts = told(tmp_path, timestamp=[-1, *[0] * 9])
     assert facts["minValues"]["timestamp"] == "1969-12-31T23:59:59.999Z"
     assert facts["maxValues"]["timestamp"] == "1970-01-01T00:00:00.000Z"
 
 
-def test_column_of_nulls_has_no_span(tmp_path: Path) -> None:
+def test_column_of_nulls_has_no_range(tmp_path: Path) -> None:
     facts = told(tmp_path, timestamp=[None] * 10)
     assert facts["nullCount"]["timestamp"] == 10
     assert "timestamp" not in facts["minValues"]
@@ -59,24 +59,24 @@ def of_rows(tmp_path: Path, indexed: int = 32, **columns: object) -> dict[str, d
     return facts
 
 
-def test_long_text_is_cut_and_stays_between(tmp_path: Path) -> None:
+def test_range_of_long_text_is_truncated(tmp_path: Path) -> None:
     facts = of_rows(tmp_path, short=["a", "b"], long=["a" * 40, "b" * 40])
     assert facts["minValues"] == {"short": "a", "long": "a" * 32}
     assert facts["maxValues"] == {"short": "b", "long": "b" * 32 + "\U0010ffff"}
 
 
-def test_text_that_nothing_can_be_behind_has_no_span(tmp_path: Path) -> None:
+def test_text_without_an_upper_bound_has_no_range(tmp_path: Path) -> None:
     facts = of_rows(tmp_path, name=["a", "b" * 32 + "\U0010ffff" * 2])
     assert facts["maxValues"] == {}
     assert facts["nullCount"] == {"name": 0}
 
 
-def test_bytes_that_are_no_text_have_no_span(tmp_path: Path) -> None:
+def test_invalid_utf8_has_no_range(tmp_path: Path) -> None:
     text = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff\xfe"], pa.binary()).buffers())
     assert of_rows(tmp_path, name=text)["maxValues"] == {}
 
 
-def test_dates_have_one_and_booleans_and_fractions_none(tmp_path: Path) -> None:
+def test_dates_have_a_range_but_booleans_and_floats_do_not(tmp_path: Path) -> None:
     days = [date(2026, 11, 22), None, date(1969, 1, 1)]
     facts = of_rows(tmp_path, day=days, done=[True, False, None], share=[0.5, float("nan"), 1.0])
     assert facts["minValues"] == {"day": "1969-01-01"}
@@ -84,7 +84,7 @@ def test_dates_have_one_and_booleans_and_fractions_none(tmp_path: Path) -> None:
     assert facts["nullCount"] == {"day": 1, "done": 1, "share": 0}
 
 
-def test_only_as_many_columns_are_told_of_as_the_table_says(tmp_path: Path) -> None:
+def test_indexed_columns_are_limited_by_the_table(tmp_path: Path) -> None:
     columns = {f"c{number}": [number] for number in range(5)}
     assert [*of_rows(tmp_path, 2, **columns)["minValues"]] == ["c0", "c1"]
     assert [*of_rows(tmp_path, -1, **columns)["minValues"]] == [*columns]

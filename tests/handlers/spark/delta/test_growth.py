@@ -96,7 +96,7 @@ def test_fault_61_delta_start_reads_few_files_at_any_length(
     assert all(chain.is_whole for chain in found.values())
 
 
-def test_fault_61_delta_landing_of_a_quiet_chain_reads_few_files(
+def test_fault_61_delta_search_of_a_quiet_chain_reads_few_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its last link lies further back than what is kept in memory of the log."""
@@ -125,9 +125,7 @@ def test_fault_61_delta_newest_version_is_found_without_a_listing(
     assert calls.of(newest) < 20
 
 
-def test_fault_61_delta_forgotten_chains_are_told_by_the_last_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fault_61_delta_forgotten_chains_are_in_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table(tmp_path, SHORT)
     write_checkpoint(tmp_path, SHORT - 10, {"sarameya:sink/orders/1": 1, "other": 3})
     log = DeltaLog("t")
@@ -138,7 +136,7 @@ def test_fault_61_delta_forgotten_chains_are_told_by_the_last_checkpoint(
     assert found == {"sarameya:sink/orders/1": 1}
 
 
-def test_summary_is_renewed_as_the_log_goes_on(tmp_path: Path) -> None:
+def test_summary_is_renewed_as_the_log_grows(tmp_path: Path) -> None:
     history = table(tmp_path, 10)
     log = opened(tmp_path)
     heads(log, KEY)
@@ -151,7 +149,7 @@ def test_summary_is_renewed_as_the_log_goes_on(tmp_path: Path) -> None:
     assert json.loads(file.read_text())["last"]["version"] >= RENEWAL_INTERVAL - 1
 
 
-def test_long_history_is_not_asked_of_spark_only_to_summarize_it() -> None:
+def test_summary_alone_does_not_read_a_long_history() -> None:
     history = History(
         [DeltaCommit(at, f"stamp {at}", mark=CommitMark(link(at + 1), at - 1, 0)) for at in range(5000)][::-1]
     )
@@ -161,7 +159,7 @@ def test_long_history_is_not_asked_of_spark_only_to_summarize_it() -> None:
     assert spark.limits == [64]
 
 
-def test_summary_of_a_table_that_was_made_anew_does_not_count(tmp_path: Path) -> None:
+def test_summary_of_a_recreated_table_is_ignored(tmp_path: Path) -> None:
     table(tmp_path, SHORT)
     heads(opened(tmp_path), KEY, NEW)
     anew = [DeltaCommit(at, "", mark=CommitMark(link(at + 1, NEW), at - 1, 0)) for at in range(SHORT)]
@@ -170,14 +168,14 @@ def test_summary_of_a_table_that_was_made_anew_does_not_count(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"last": 1}', "[]"])
-def test_summary_that_cannot_be_read_costs_time_only(tmp_path: Path, text: str) -> None:
+def test_unreadable_summary_is_ignored(tmp_path: Path, text: str) -> None:
     table(tmp_path, SHORT)
     heads(opened(tmp_path), NEW)
     (tmp_path / "_sarameya" / "heads.json").write_text(text)
     assert numbers(heads(opened(tmp_path), KEY, OTHER)) == {KEY: SHORT - 1, OTHER: 1}
 
 
-def test_summary_that_cannot_be_written_costs_time_only(tmp_path: Path) -> None:
+def test_unwritable_summary_is_ignored(tmp_path: Path) -> None:
     table(tmp_path, SHORT)
     log = opened(tmp_path)
     (tmp_path / "_sarameya").rmdir()
@@ -185,7 +183,7 @@ def test_summary_that_cannot_be_written_costs_time_only(tmp_path: Path) -> None:
     assert numbers(heads(log, OTHER, NEW)) == {OTHER: 1}
 
 
-def test_summary_ends_with_a_commit_that_is_like_no_other() -> None:
+def test_summary_ends_at_a_unique_commit() -> None:
     history = table_of_strangers()
     summary = chains.summarize(history.commits)
     assert summary is not None
@@ -202,7 +200,7 @@ def table_of_strangers() -> History:
 
 
 @pytest.mark.parametrize("back", [5, 220], ids=["behind the summary", "before it"])
-def test_summary_says_the_same_as_the_log_after_a_restore(tmp_path: Path, back: int) -> None:
+def test_summary_equals_the_log_after_a_restore(tmp_path: Path, back: int) -> None:
     history = table(tmp_path, SHORT)
     heads(opened(tmp_path), NEW)
     for number in range(SHORT, SHORT + 20):
@@ -216,7 +214,7 @@ def test_summary_says_the_same_as_the_log_after_a_restore(tmp_path: Path, back: 
     assert found[NEW].term == history.newest
 
 
-def test_summary_that_the_log_no_longer_reaches_does_not_count(tmp_path: Path) -> None:
+def test_summary_disconnected_from_the_log_is_ignored(tmp_path: Path) -> None:
     """Commits between it and the rest of the log were cleaned up, and who knows what they said."""
     history = table(tmp_path, SHORT)
     heads(opened(tmp_path), NEW)
@@ -232,7 +230,7 @@ def test_summary_that_the_log_no_longer_reaches_does_not_count(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"version": 5000}', '{"version": -1}', '{"version": "1"}', "\xff"])
-def test_last_checkpoint_that_is_wrong_costs_time_only(tmp_path: Path, text: str) -> None:
+def test_invalid_last_checkpoint_is_ignored(tmp_path: Path, text: str) -> None:
     table(tmp_path, 30)
     (tmp_path / "_delta_log" / "_last_checkpoint").write_text(text)
     log = DeltaLog("t")
@@ -242,13 +240,13 @@ def test_last_checkpoint_that_is_wrong_costs_time_only(tmp_path: Path, text: str
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1 torn"])
-def test_checkpoint_that_cannot_be_read_is_left_to_spark(tmp_path: Path, content: bytes) -> None:
+def test_unreadable_checkpoint_is_left_to_spark(tmp_path: Path, content: bytes) -> None:
     table(tmp_path, 30)
     (tmp_path / "_delta_log" / f"{20:020d}.checkpoint.parquet").write_bytes(content)
     assert transactions_in(tmp_path / "_delta_log", 29) is None
 
 
-def test_checkpoint_of_several_parts_is_read_as_one(tmp_path: Path) -> None:
+def test_multipart_checkpoint_is_read(tmp_path: Path) -> None:
     table(tmp_path, 30)
     log = tmp_path / "_delta_log"
     for part, apps in enumerate(({"sarameya:a/t/0": 3}, {"sarameya:a/t/1": 4, "other": 1}), start=1):
@@ -265,7 +263,7 @@ def test_checkpoint_without_transactions_has_none(tmp_path: Path) -> None:
     assert transactions_in(tmp_path / "_delta_log", 29) == {}
 
 
-def test_link_in_ignorance_of_a_restore_is_found_by_the_summary(tmp_path: Path) -> None:
+def test_summary_finds_a_link_unaware_of_a_restore(tmp_path: Path) -> None:
     history = table(tmp_path, SHORT)
     history.restored(SHORT - 2)
     write_log(tmp_path, history.commits[:1])
@@ -311,7 +309,7 @@ def outcome(search: Callable[[], object]) -> object:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_search_with_any_summary_finds_what_it_finds_without(seed: int) -> None:
+def test_search_is_the_same_with_any_summary(seed: int) -> None:
     random = Random(seed)
     compared = 0
     while compared < 200:
@@ -334,9 +332,7 @@ def test_search_with_any_summary_finds_what_it_finds_without(seed: int) -> None:
         compared += 1
 
 
-def test_fault_61_delta_log_without_a_recent_checkpoint_is_told_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fault_61_delta_warns_of_a_missing_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(growth_module, "LONG_SINCE_CHECKPOINT", 100)
     table(tmp_path, SHORT, checkpoint=False)
     log = tmp_path / "_delta_log"
@@ -347,7 +343,7 @@ def test_fault_61_delta_log_without_a_recent_checkpoint_is_told_of(
     assert growth_of(log, SHORT - 1, "t") == ""
 
 
-def test_fault_61_delta_log_that_keeps_many_commits_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_61_delta_warns_of_a_long_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(growth_module, "LONG_LOG", 200)
     table(tmp_path, SHORT)
     log = tmp_path / "_delta_log"

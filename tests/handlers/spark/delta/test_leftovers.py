@@ -45,7 +45,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_leftovers_are_files_that_nothing_names(root: Path) -> None:
+def test_leftovers_are_files_without_a_commit(root: Path) -> None:
     # As Delta tells them to Spark: without the log's escapes, but with those of the directories' own.
     current = [f"file:{root}/part-current.parquet", f"file:{root}/at=2026-11-22 10%3A00%3A00/part-timed-now.parquet"]
     assert names(root, current) == [
@@ -56,7 +56,7 @@ def test_leftovers_are_files_that_nothing_names(root: Path) -> None:
     ]
 
 
-def test_file_that_is_committed_while_it_is_looked_for_is_none(root: Path) -> None:
+def test_file_committed_during_the_search_is_no_leftover(root: Path) -> None:
     def current() -> list[str]:
         commit(root, 2, {"add": {"path": "part-lost.parquet"}})
         return []
@@ -73,7 +73,7 @@ def test_file_that_is_committed_while_it_is_looked_for_is_none(root: Path) -> No
     assert str(root / "part-lost.parquet") not in left
 
 
-def test_rows_that_were_written_and_not_committed_are_left_behind_as_a_whole(root: Path) -> None:
+def test_uncommitted_write_is_one_leftover(root: Path) -> None:
     written = root / "_sarameya" / "landing" / ("1" * 32)
     written.mkdir(parents=True)
     for name in ("part-0.parquet", "_SUCCESS"):
@@ -90,7 +90,7 @@ def test_rows_that_were_written_and_not_committed_are_left_behind_as_a_whole(roo
     assert not written.exists()
 
 
-def test_what_cannot_be_removed_is_said(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removal_error_is_raised(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = root / "_sarameya" / "landing" / ("1" * 32)
     (written / "below").mkdir(parents=True)
     found = next(one for one in leftovers(root, list, root / "_sarameya" / "staging") if one.name == str(written))
@@ -103,7 +103,7 @@ def test_what_cannot_be_removed_is_said(root: Path, monkeypatch: pytest.MonkeyPa
         remove(found, root, None)
 
 
-def test_leftover_says_how_large_it_is_and_how_old(root: Path) -> None:
+def test_leftover_has_its_size_and_age(root: Path) -> None:
     found = leftovers(root, list, root / "_sarameya" / "staging")
     assert {(one.what, one.size_bytes) for one in found} == {
         ("a staged file", 4),
@@ -117,7 +117,7 @@ def test_leftover_says_how_large_it_is_and_how_old(root: Path) -> None:
     }
 
 
-def test_leftover_is_removed_with_its_checksum_and_twice_is_no_matter(root: Path) -> None:
+def test_leftover_can_be_removed_twice(root: Path) -> None:
     (root / ".part-lost.parquet.crc").write_text("")
     staging = root / "_sarameya" / "staging"
     for leftover in leftovers(root, list, staging) * 2:
@@ -128,7 +128,7 @@ def test_leftover_is_removed_with_its_checksum_and_twice_is_no_matter(root: Path
 
 
 @pytest.mark.parametrize("name", ["_delta_log/00000000000000000000.json", "other.parquet", "../part-1.parquet"])
-def test_what_cannot_be_a_leftover_is_not_removed(root: Path, name: str) -> None:
+def test_only_leftovers_can_be_removed(root: Path, name: str) -> None:
     path = (root / name).resolve()
     path.touch()
     with pytest.raises(HandlerError, match="no leftover"):
@@ -140,7 +140,7 @@ def test_what_cannot_be_a_leftover_is_not_removed(root: Path, name: str) -> None
     assert path.exists()
 
 
-def test_summary_that_was_not_kept_is_a_leftover(root: Path) -> None:
+def test_unfinished_summary_is_a_leftover(root: Path) -> None:
     unkept = root / "_sarameya" / "put-0123"
     unkept.write_text("{}")
     (root / "_sarameya" / "heads.json").write_text("{}")

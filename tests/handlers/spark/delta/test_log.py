@@ -34,7 +34,7 @@ def marks(commits: list[DeltaCommit]) -> list[object]:
     return [commit.mark and commit.mark.link.number for commit in commits]
 
 
-def test_history_is_asked_for_in_growing_pages_and_only_as_far_as_it_is_read() -> None:
+def test_history_is_read_in_growing_pages_as_needed() -> None:
     spark = FakeHistorySpark(history(3000).commits)
     log = DeltaLog("t")
     assert versions(list(islice(log.commits(spark), 5))) == [2999, 2998, 2997, 2996, 2995]
@@ -43,7 +43,7 @@ def test_history_is_asked_for_in_growing_pages_and_only_as_far_as_it_is_read() -
     assert spark.limits == [64, 64, 1024, 16384]
 
 
-def test_what_was_read_is_kept_and_only_what_is_newer_is_read_again() -> None:
+def test_only_new_commits_are_read_again() -> None:
     made = history(3000)
     spark, log = FakeHistorySpark(made.commits), DeltaLog("t")
     list(log.commits(spark))
@@ -53,7 +53,7 @@ def test_what_was_read_is_kept_and_only_what_is_newer_is_read_again() -> None:
     assert spark.limits == [64]
 
 
-def test_reading_goes_on_where_the_last_one_had_enough() -> None:
+def test_read_continues_after_an_early_stop() -> None:
     made = history(300)
     spark, log = FakeHistorySpark(made.commits), DeltaLog("t")
     assert len(list(islice(log.commits(spark), 40))) == 40
@@ -63,7 +63,7 @@ def test_reading_goes_on_where_the_last_one_had_enough() -> None:
     assert marks(found) == marks(made.commits)
 
 
-def test_page_that_overlaps_gives_no_commit_twice_while_others_commit() -> None:
+def test_overlapping_pages_repeat_no_commit() -> None:
     made = history(200)
     spark = FakeHistorySpark(made.commits)
     found = []
@@ -74,14 +74,14 @@ def test_page_that_overlaps_gives_no_commit_twice_while_others_commit() -> None:
     assert found == list(range(199, -1, -1))
 
 
-def test_history_that_was_cleaned_up_ends_where_it_ends() -> None:
+def test_history_ends_where_it_was_cleaned_up() -> None:
     made = history(300)
     del made.commits[-100:]
     assert versions(list(DeltaLog("t").commits(FakeHistorySpark(made.commits)))) == list(range(299, 99, -1))
 
 
 @pytest.mark.parametrize("count", [1, 30, 130])
-def test_table_that_was_made_anew_is_read_anew(count: int) -> None:
+def test_recreated_table_is_read_again(count: int) -> None:
     spark, log = FakeHistorySpark(history(100).commits), DeltaLog("t")
     list(log.commits(spark))
     anew = [attrs.evolve(commit, mark=None) for commit in history(count).commits]
@@ -89,7 +89,7 @@ def test_table_that_was_made_anew_is_read_anew(count: int) -> None:
     assert marks(list(log.commits(spark))) == [None] * count
 
 
-def test_no_table_is_no_commit_and_any_other_error_is_raised() -> None:
+def test_missing_table_has_no_commits() -> None:
     spark = FakeHistorySpark([])
     spark.error = RuntimeError("[DELTA_TABLE_ONLY_OPERATION] `t` is not a Delta table.")
     assert list(DeltaLog("t").commits(spark)) == []
@@ -98,7 +98,7 @@ def test_no_table_is_no_commit_and_any_other_error_is_raised() -> None:
         list(DeltaLog("t").commits(spark))
 
 
-def test_files_of_the_log_say_the_same_as_sql(tmp_path: Path) -> None:
+def test_log_files_equal_sql_history(tmp_path: Path) -> None:
     made = history(250)
     made.restored(200)
     write_log(tmp_path, made.commits)
@@ -110,7 +110,7 @@ def test_files_of_the_log_say_the_same_as_sql(tmp_path: Path) -> None:
     assert by_files[0].restores == 200
 
 
-def test_files_that_came_since_are_found_and_those_of_a_table_made_anew(tmp_path: Path) -> None:
+def test_new_files_and_recreated_tables_are_noticed(tmp_path: Path) -> None:
     made = history(20)
     write_log(tmp_path, made.commits)
     log = DeltaLog("t")
@@ -126,7 +126,7 @@ def test_files_that_came_since_are_found_and_those_of_a_table_made_anew(tmp_path
     assert marks(list(log.commits(NO_SPARK))) == [None] * 30
 
 
-def test_newest_version_is_known_without_reading_further(tmp_path: Path) -> None:
+def test_newest_version_is_found_without_reading_commits(tmp_path: Path) -> None:
     made, log = history(20), DeltaLog("t")
     log.is_at(tmp_path)
     assert log.newest(NO_SPARK) == -1
@@ -140,7 +140,7 @@ def test_newest_version_is_known_without_reading_further(tmp_path: Path) -> None
     assert log.newest(NO_SPARK) == 20
 
 
-def test_files_that_are_no_commits_are_passed_over(tmp_path: Path) -> None:
+def test_other_files_in_the_log_are_skipped(tmp_path: Path) -> None:
     write_log(tmp_path, history(3).commits)
     log = tmp_path / "_delta_log"
     for name in ("00000000000000000009.crc", "00000000000000000009.checkpoint.parquet", "_last_checkpoint", ".9.json"):
@@ -150,7 +150,7 @@ def test_files_that_are_no_commits_are_passed_over(tmp_path: Path) -> None:
     assert versions(list(read.commits(NO_SPARK))) == [2, 1, 0]
 
 
-def test_commit_info_need_not_come_first_nor_be_there(tmp_path: Path) -> None:
+def test_commit_info_is_optional_and_in_any_place(tmp_path: Path) -> None:
     made = History()
     made.landed(1)
     made.landed(2)
@@ -163,7 +163,7 @@ def test_commit_info_need_not_come_first_nor_be_there(tmp_path: Path) -> None:
     assert marks(list(log.commits(NO_SPARK))) == [None, 1]
 
 
-def test_commit_that_is_torn_is_said_to_be(tmp_path: Path) -> None:
+def test_torn_commit_breaks_the_chain(tmp_path: Path) -> None:
     write_log(tmp_path, history(1).commits)
     file = tmp_path / "_delta_log" / f"{0:020d}.json"
     file.write_text(file.read_text()[:40])
@@ -173,7 +173,7 @@ def test_commit_that_is_torn_is_said_to_be(tmp_path: Path) -> None:
         list(log.commits(NO_SPARK))
 
 
-def test_key_is_that_of_the_kit() -> None:
+def test_history_of_the_kit_has_its_key() -> None:
     found = list(DeltaLog("t").commits(FakeHistorySpark(history(1).commits)))
     assert found[0].mark is not None
     assert found[0].mark.link.key == KEY

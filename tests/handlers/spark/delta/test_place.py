@@ -35,18 +35,18 @@ def test_path_is_a_location(written: str | Path, location: str, shown: str) -> N
         ("lake.`of 2026`.orders", "`lake`.`of 2026`.`orders`", "lake.of 2026.orders"),
     ],
 )
-def test_name_is_a_catalogs(written: str, sql: str, shown: str) -> None:
+def test_catalog_name_is_a_table(written: str, sql: str, shown: str) -> None:
     place = Place.of(written)
     assert (place.location, place.sql, str(place)) == ("", sql, shown)
 
 
 @pytest.mark.parametrize("written", ["", None, 3, "a b", "a..b", "a;drop table b", "/data/[0-9]", "1st.orders"])
-def test_what_is_neither_is_refused(written: object) -> None:
+def test_other_text_is_refused(written: object) -> None:
     with pytest.raises(ConfigError):
         Place.of(written)
 
 
-def test_backtick_in_a_path_cannot_end_its_name_in_sql() -> None:
+def test_backtick_in_a_path_is_escaped() -> None:
     assert Place.of("/data/a`b").sql == "delta.`file:///data/a``b`"
 
 
@@ -59,7 +59,7 @@ def test_remote_location_is_no_directory() -> None:
     assert local_root("s3a://bucket/orders") is None
 
 
-def test_places_have_directories_of_their_own() -> None:
+def test_file_names_of_places_differ() -> None:
     names = {Place.of(one).file_name for one in ("/data/orders", "/data_orders", "data.orders", "s3a://data/orders")}
     assert len(names) == 4
     assert not any("/" in name or name.startswith((".", "_")) for name in names)

@@ -51,7 +51,7 @@ class Unwanted(Exception):
     pass
 
 
-def test_landing_that_nobody_wants_any_more_is_not_appended(tmp_path: Path) -> None:
+def test_abandoned_link_is_not_appended(tmp_path: Path) -> None:
     """Its partition may be given up while Delta's history is searched, which takes a while."""
     history = History()
     history.landed(1)
@@ -97,7 +97,7 @@ class Sparks(AdoptedDelta):
         self.by_spark.append(version)
 
 
-def test_of_a_flush_only_the_commit_with_the_checkpoint_is_sparks(tmp_path: Path) -> None:
+def test_spark_commits_only_the_checkpoint_of_a_flush(tmp_path: Path) -> None:
     """Those behind it are our own again."""
     table = Sparks(tmp_path, CommitRules(columns=record_columns(), checkpoint_interval=5))
     table.open(NO_SPARK)
@@ -108,7 +108,7 @@ def test_of_a_flush_only_the_commit_with_the_checkpoint_is_sparks(tmp_path: Path
     assert {key: head.number for key, head in table.heads(NO_SPARK, keys).items()} == dict.fromkeys(keys, 1)
 
 
-def test_chain_of_which_the_log_has_nothing_any_more_is_sparks_to_refuse(tmp_path: Path) -> None:
+def test_chain_missing_from_the_log_is_left_to_spark(tmp_path: Path) -> None:
     table = Sparks(tmp_path, CommitRules(columns=record_columns()))
     table.open(NO_SPARK)
     ours, other = link(1), attrs.evolve(link(1), key=ChainKey("sink", "orders", 9), attempt=uuid4().hex)
@@ -123,7 +123,7 @@ def test_chain_of_which_the_log_has_nothing_any_more_is_sparks_to_refuse(tmp_pat
     assert anew.by_spark == [3]
 
 
-def test_leftovers_on_an_object_store_are_for_vacuum(tmp_path: Path) -> None:
+def test_leftovers_on_an_object_store_need_vacuum(tmp_path: Path) -> None:
     table = DeltaTable("s3a://lake/orders", staging=tmp_path, single_driver=True)
     spark: Any = Spark(History().commits)
     with pytest.raises(HandlerError, match=r"s3a://lake/orders cannot be listed from here; VACUUM removes it"):
