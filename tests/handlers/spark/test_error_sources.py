@@ -168,16 +168,14 @@ JAVA = type("Py4JError", (Exception,), {})
     ],
     ids=lambda value: value.name if isinstance(value, ErrorSource) else f"{type(value).__name__} {value}"[:60],
 )
-def test_error_is_blamed_on_who_gave_rise_to_it(raised: Exception, whose: ErrorSource) -> None:
+def test_source_of_an_error(raised: Exception, whose: ErrorSource) -> None:
     assert source_of(raised) is whose
 
 
 @pytest.mark.parametrize("version", [S3A, S3A_3_3], ids=["Hadoop 3.4", "Hadoop 3.3"])
 @pytest.mark.parametrize("answer", [SLOW_DOWN, DENIED, EXPIRED], ids=["SlowDown", "AccessDenied", "ExpiredToken"])
 @pytest.mark.parametrize("where", ["driver", "task", "write"])
-def test_what_a_store_refuses_is_no_records_fault_and_may_pass(
-    version: str, answer: dict[str, object], where: str
-) -> None:
+def test_object_store_error_may_pass_and_costs_no_record(version: str, answer: dict[str, object], where: str) -> None:
     said = version.format(**answer)
     text = {
         "driver": f"An error occurred while calling o86.save.\n: {said}\n\tat org.apache.hadoop.fs.s3a.S3AUtils.x\n",
@@ -201,11 +199,11 @@ def test_what_a_store_refuses_is_no_records_fault_and_may_pass(
     ],
     ids=["a record", "a statement", "a record that speaks of a store", "nobody knows", "a network", "in words"],
 )
-def test_what_may_pass_by_itself_is_tried_again(raised: Exception, may_pass: bool) -> None:
+def test_passing_error_is_recognized(raised: Exception, may_pass: bool) -> None:
     assert passes(raised) is may_pass
 
 
-def test_error_in_words_is_blamed_on_what_it_was_said_of() -> None:
+def test_wrapped_error_has_the_source_of_its_cause() -> None:
     wrapped = LandingError("transform failed")
     wrapped.__cause__ = ConnectionRefusedError(111, "Connection refused")
     assert source_of(wrapped) is ErrorSource.SPARK
@@ -213,7 +211,7 @@ def test_error_in_words_is_blamed_on_what_it_was_said_of() -> None:
     assert source_of(wrapped) is ErrorSource.STATEMENT
 
 
-def test_error_whose_jvm_is_gone_is_spark_s() -> None:
+def test_error_text_lost_with_the_jvm_is_sparks() -> None:
     class Py4JJavaError(Exception):
         def __str__(self) -> str:
             raise ConnectionRefusedError
@@ -224,12 +222,12 @@ def test_error_whose_jvm_is_gone_is_spark_s() -> None:
     assert source_of(Py4JJavaError()) is ErrorSource.SPARK
 
 
-def test_cause_of_an_error_in_a_python_worker_is_what_was_raised_there() -> None:
+def test_python_worker_error_is_the_exception_raised_there() -> None:
     raised = error("PythonException", WORKER.format("ValueError: could not convert string to float: 'x'"))
     assert cause_of(raised) == "PythonException: ValueError: could not convert string to float: 'x'"
 
 
-def test_cause_of_an_error_within_an_error_of_a_python_worker_is_the_outer_one() -> None:
+def test_nested_python_worker_error_is_the_outer_one() -> None:
     during = (
         "KeyError: 'a'\n\nDuring handling of the above exception, another exception occurred:\n\n"
         'Traceback (most recent call last):\n  File "b.py", line 1, in b\nTypeError: no'
@@ -272,7 +270,7 @@ def test_linkage_error_is_permanent_and_names_the_jars(raised: Exception) -> Non
         ValueError("java.util.NoSuchElementException"),
     ],
 )
-def test_record_that_tells_of_a_linkage_error_is_none(raised: Exception) -> None:
+def test_record_quoting_a_linkage_error_is_not_one(raised: Exception) -> None:
     """A topic of log lines has many a stack; a full disk has no room for a native library."""
     assert jars_error(raised) is None
 
@@ -291,5 +289,5 @@ BROKEN = "java.lang.NoClassDefFoundError: Could not initialize class org.xerial.
         (error("Py4JJavaError", ": java.lang.OutOfMemoryError", base=JAVA), None),
     ],
 )
-def test_fault_64_class_that_cannot_be_used_is_found(raised: Exception, name: str | None) -> None:
+def test_fault_64_unusable_class_is_found(raised: Exception, name: str | None) -> None:
     assert broken_class(raised) == name

@@ -13,7 +13,7 @@ Caused by: java.io.IOException: No space left on device
 """
 
 
-def test_cause_of_a_java_error_is_what_failed_and_why() -> None:
+def test_cause_of_a_java_error_is_failure_and_reason() -> None:
     assert cause_of(RuntimeError(JAVA)) == (
         "RuntimeError: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows.; "
         "java.io.IOException: No space left on device"
@@ -24,7 +24,7 @@ def test_cause_of_a_python_error_is_its_text() -> None:
     assert cause_of(OSError(28, "No space left on device")) == "OSError: [Errno 28] No space left on device"
 
 
-def test_cause_of_a_java_error_whose_jvm_is_gone_says_so() -> None:
+def test_cause_lost_with_the_jvm_is_reported() -> None:
     class JavaError(Exception):
         def __str__(self) -> str:
             raise ConnectionRefusedError
@@ -32,6 +32,6 @@ def test_cause_of_a_java_error_whose_jvm_is_gone_says_so() -> None:
     assert cause_of(JavaError()) == "JavaError (its text was lost with Spark's JVM)"
 
 
-def test_cause_of_a_call_that_found_no_jvm_still_says_which_call() -> None:
+def test_cause_of_a_call_without_a_jvm_names_the_call() -> None:
     text = "An error occurred while calling o39.range"
     assert cause_of(RuntimeError(text)) == f"RuntimeError: {text}"

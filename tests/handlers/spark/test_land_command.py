@@ -22,7 +22,7 @@ def printed(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     return out
 
 
-def test_app_file_says_what_the_command_line_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_app_file_equals_its_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     text = printed(
         capsys,
         *WHERE,
@@ -48,9 +48,7 @@ def test_app_file_says_what_the_command_line_said(capsys: pytest.CaptureFixture[
     }
 
 
-def test_landing_begins_where_the_log_does_unless_it_is_told_otherwise(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_default_start_offset_is_oldest(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     what = [*WHERE, "--topics-pattern", "orders-.*", "--to", "parquet:x"]
     assert 'offset_initial = "oldest"' in printed(capsys, *what)
     assert 'offset_initial = "newest"' in printed(capsys, *what, "-o", "offset_initial=newest")
@@ -59,7 +57,7 @@ def test_landing_begins_where_the_log_does_unless_it_is_told_otherwise(
     assert "offset_initial" not in printed(capsys, *what, "--properties", str(properties))
 
 
-def test_what_is_there_need_not_wait_for_more_where_the_end_is_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+def test_until_end_shortens_max_age(capsys: pytest.CaptureFixture[str]) -> None:
     what = [*WHERE, "--topic", "orders", "--to", "parquet:x"]
     assert "max_age" not in printed(capsys, *what)
     assert "max_age = 5.0" in printed(capsys, *what, "--until-end")
@@ -106,7 +104,7 @@ def test_what_is_there_need_not_wait_for_more_where_the_end_is_the_end(capsys: p
         ),
     ],
 )
-def test_mistake_is_a_line_with_the_remedy(
+def test_usage_error_is_one_line_with_advice(
     argv: list[str], lines: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for also in [], ["--print-app"]:
@@ -115,9 +113,7 @@ def test_mistake_is_a_line_with_the_remedy(
         assert (out, err.splitlines()) == ("", [f"sarameya: error: {line}" for line in lines])
 
 
-def test_landing_is_logged_as_text_unless_it_is_told_otherwise(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_default_log_format_is_text(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     what = [*WHERE, "--topic", "orders", "--to", "parquet:x"]
     assert 'log_format = "text"' in printed(capsys, *what)
     monkeypatch.setenv("SARAMEYA_SERVICE_LOG_FORMAT", "json")
@@ -126,9 +122,7 @@ def test_landing_is_logged_as_text_unless_it_is_told_otherwise(
 
 
 @pytest.mark.parametrize(("argv", "quiet"), [(["--quiet"], True), ([], False)])
-def test_how_far_it_has_come_is_shown_unless_it_is_to_be_quiet(
-    argv: list[str], quiet: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_progress_is_shown_unless_quiet(argv: list[str], quiet: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     watched: list[object] = []
     monkeypatch.setattr(land_command, "watch_group", lambda title, **how: how)
     monkeypatch.setattr(land_command, "run_app", lambda app, layers, args, watch: watched.append(watch) or 0)
@@ -137,7 +131,7 @@ def test_how_far_it_has_come_is_shown_unless_it_is_to_be_quiet(
 
 
 @pytest.mark.parametrize(("variable", "argv"), [("json", []), ("text", ["--log-format", "json"])])
-def test_log_is_json_where_the_environment_or_the_command_line_says_so(
+def test_usage_error_is_json_if_configured(
     variable: str, argv: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SARAMEYA_SERVICE_LOG_FORMAT", variable)

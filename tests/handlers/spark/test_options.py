@@ -57,14 +57,14 @@ from sarameya_handlers.spark.sink.options import sink_arguments
         ({"path": "x", "spark": {"conf": {"spark.a": []}}}, r"spark.conf.spark.a = []: must be a string"),
     ],
 )
-def test_bad_option_is_named_with_its_value_and_what_is_allowed(options: dict[str, Any], message: str) -> None:
+def test_invalid_option_is_refused_with_its_value(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as raised:
         SparkSink.from_options(options)
     assert message in str(raised.value)
 
 
 @pytest.mark.parametrize("places", [{}, {"path": "x", "table": "parquet:x"}])
-def test_where_to_land_is_said_once(places: dict[str, str]) -> None:
+def test_destination_is_required_exactly_once(places: dict[str, str]) -> None:
     with pytest.raises(HandlerError, match="option 'table' is missing, or 'path' beside it: where to land"):
         SparkSink.from_options({"max_rows": 5, **places})
 
@@ -73,7 +73,7 @@ def test_where_to_land_is_said_once(places: dict[str, str]) -> None:
     ("source", "cause"),
     [("raise ValueError('no schema')", "ValueError: no schema"), ("def values(:", "SyntaxError: invalid syntax")],
 )
-def test_transform_whose_module_raises_is_named_with_the_cause(
+def test_transform_import_error_names_its_cause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, cause: str
 ) -> None:
     (tmp_path / "broken_transform.py").write_text(source)
@@ -84,7 +84,7 @@ def test_transform_whose_module_raises_is_named_with_the_cause(
     assert told.startswith(f"transform = 'broken_transform:values': cannot import 'broken_transform': {cause}")
 
 
-def test_every_option_is_taken(tmp_path: Path) -> None:
+def test_every_option_is_accepted(tmp_path: Path) -> None:
     SparkSink.from_options(
         {
             "path": str(tmp_path / "not there yet"),
@@ -108,7 +108,7 @@ def test_every_option_is_taken(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_delta_table_is_told_that_one_driver_commits() -> None:
+def test_delta_table_gets_the_single_driver_option() -> None:
     spark: Any = SimpleNamespace(conf={})
     options = {"table": "delta:s3a://lake/orders", "staging": "/staging"}
     with pytest.raises(HandlerError, match="single_driver = true"):
@@ -116,7 +116,7 @@ def test_delta_table_is_told_that_one_driver_commits() -> None:
     sink_arguments({**options, "single_driver": True})["table"]._apply_location(spark, "s3a://lake/orders")
 
 
-def test_properties_are_the_defaults_with_the_users_over_them() -> None:
+def test_user_properties_override_defaults() -> None:
     properties = SparkOptions(
         master="local[2]", conf={"spark.ui.enabled": True, "spark.driver.memory": "2g", "spark.x": 5}
     ).properties
@@ -127,30 +127,30 @@ def test_properties_are_the_defaults_with_the_users_over_them() -> None:
     assert properties["spark.driver.host"] == "127.0.0.1"
 
 
-def test_plans_are_written_out_at_length_for_a_ui_only() -> None:
+def test_long_plans_are_for_the_spark_ui_only() -> None:
     assert SparkOptions().properties["spark.sql.ui.explainMode"] == "simple"
     assert "spark.sql.ui.explainMode" not in SparkOptions(conf={"spark.ui.enabled": True}).properties
 
 
-def test_properties_of_a_cluster_leave_the_drivers_address_to_spark() -> None:
+def test_cluster_has_no_default_driver_address() -> None:
     assert "spark.driver.host" not in SparkOptions(master="spark://master:7077").properties
 
 
-def test_commits_of_delta_tables_are_small_jobs_on_one_machine_only() -> None:
+def test_delta_snapshot_partitions_are_for_local_masters_only() -> None:
     name = "spark.databricks.delta.snapshotPartitions"
     assert SparkOptions(master="local[8]").properties[name] == "4"
     assert SparkOptions(master="local[8]", conf={name: 9}).properties[name] == "9"
     assert name not in SparkOptions(master="spark://master:7077").properties
 
 
-def test_spark_is_a_table_or_its_master_alone() -> None:
+def test_spark_option_is_a_table_or_a_master() -> None:
     assert spark_options("sc://localhost:1") == spark_options({"master": "sc://localhost:1"})
     assert spark_options({"max_jobs": 3}).max_jobs == 3
     with pytest.raises(ConfigError, match="spark = 5: must be a table of"):
         spark_options(5)
 
 
-def test_settings_of_a_session_of_spark_connect_are_the_defaults_with_the_users_over_them() -> None:
+def test_connect_settings_override_defaults() -> None:
     options = SparkOptions(master="sc://localhost:15002", conf={"spark.sql.session.timeZone": "CET", "spark.x": True})
     assert options.is_connect
     assert options.settings == {
@@ -164,12 +164,12 @@ def test_settings_of_a_session_of_spark_connect_are_the_defaults_with_the_users_
 @pytest.mark.parametrize(
     "url", ["sc://localhost", "sc://localhost:15002", "sc://h:1/", "sc://h:1/;token=a.b-c;use_ssl=true", "sc://[::1]:1"]
 )
-def test_address_of_a_connect_server_is_taken(url: str) -> None:
+def test_connect_address_is_accepted(url: str) -> None:
     assert SparkOptions(master=url).is_connect
 
 
 @pytest.mark.parametrize("url", ["sc:localhost", "sc://", "sc://h:1/path", "sc://h:1;token=a", "sc://h:1/;token"])
-def test_address_that_is_none_of_a_connect_server_is_refused(url: str) -> None:
+def test_invalid_connect_address_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match=r"master = .*: must be sc://host:port, or sc://host:port/;token="):
         SparkOptions(master=url)
 
@@ -181,7 +181,7 @@ def test_token_is_not_printed() -> None:
     assert "s3cret" not in str(raised.value)
 
 
-def test_defaults_that_are_stated_are_options_and_change_nothing() -> None:
+def test_stated_defaults_change_nothing() -> None:
     stated = SparkSink.option_defaults()
     assert sink_arguments({"path": "x", **stated})["spark"] == sink_arguments({"path": "x"})["spark"]
     said, unsaid = (SparkSink.from_options({"path": "x", **given}) for given in (stated, {}))

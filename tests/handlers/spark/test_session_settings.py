@@ -34,11 +34,11 @@ def test_fault_54_option_that_would_lose_rows_is_refused(key: str, value: str | 
         ("spark.sql.caseSensitive", True),
     ],
 )
-def test_setting_that_loses_nothing_is_allowed(key: str, value: str | bool) -> None:
+def test_lossless_setting_is_accepted(key: str, value: str | bool) -> None:
     assert key in SparkOptions(conf={key: value}).settings
 
 
-def test_sessions_are_given_what_they_lack_and_keep_what_is_safe() -> None:
+def test_session_keeps_safe_settings_and_gets_missing_ones() -> None:
     found = {"spark.sql.ansi.enabled": "false", "spark.sql.parquet.outputTimestampType": "INT96", "spark.other": "x"}
     made = corrections(found)
     assert made["spark.sql.ansi.enabled"] == "true"

@@ -52,16 +52,16 @@ ALL = pa.schema(
 
 
 @pytest.mark.parametrize("schema", [kafka_schema(), ALL], ids=["kafka", "all types"])
-def test_columns_of_a_file_are_those_that_spark_finds(schema: pa.Schema) -> None:
+def test_arrow_schema_has_the_columns_spark_infers(schema: pa.Schema) -> None:
     assert of_arrow(schema) == nullable(from_arrow_schema(schema, prefer_timestamp_ntz=True).jsonValue())
 
 
-def test_type_that_spark_has_not_is_named() -> None:
+def test_type_unknown_to_spark_is_refused_by_column() -> None:
     with pytest.raises(LandingError, match=r"column x is time64\[us\], which is no type of Spark's"):
         of_arrow(pa.schema([("s", pa.struct([("x", pa.time64("us"))]))]))
 
 
-def test_nullable_is_so_at_every_depth() -> None:
+def test_nested_columns_become_nullable() -> None:
     inner = StructType().add("x", LongType(), False)
     strict = StructType().add("a", ArrayType(inner, False), False).add("m", MapType(StringType(), inner, False), False)
     loose = StructType().add("x", LongType())
@@ -87,11 +87,11 @@ TABLE = columns(id=LongType(), at=ArrayType(struct(x=LongType(), y=StringType())
         (columns(m=struct(x=LongType())), False),
     ],
 )
-def test_table_holds_rows_whose_columns_are_its_own(rows: dict[str, Any], fits: bool) -> None:
+def test_rows_fit_only_the_columns_of_their_table(rows: dict[str, Any], fits: bool) -> None:
     assert holds(TABLE, rows) is fits
 
 
-def test_merged_columns_are_the_table_s_and_behind_them_what_only_the_rows_have() -> None:
+def test_merged_columns_append_new_ones_to_the_tables() -> None:
     rows = columns(
         New=StringType(), ID=IntegerType(), at=ArrayType(struct(z=LongType(), X=IntegerType())), m=StringType()
     )
@@ -106,6 +106,6 @@ def test_merged_columns_are_the_table_s_and_behind_them_what_only_the_rows_have(
     assert holds(both, TABLE)
 
 
-def test_arrow_types_are_those_of_plain_values() -> None:
+def test_arrow_types_cover_plain_columns_only() -> None:
     assert arrow_types(TABLE) == {"id": pa.int64()}
     assert arrow_types(of_arrow(ALL)) == {field.name: field.type for field in list(ALL)[:10]}

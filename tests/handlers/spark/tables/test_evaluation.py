@@ -28,21 +28,21 @@ class Frame:
         return Frame(expressions)
 
 
-def test_columns_and_fields_that_must_not_be_null_are_required() -> None:
+def test_non_null_columns_and_fields_are_required() -> None:
     assert list(not_null(SCHEMA, spares_null_structs=False)) == [
         Requirement("NOT NULL constraint of id", "`id` is not null"),
         Requirement("NOT NULL constraint of s.a b", "`s`.`a b` is not null"),
     ]
 
 
-def test_fields_of_a_struct_that_is_null_are_spared_where_the_table_does() -> None:
+def test_null_struct_needs_no_fields_where_delta_allows() -> None:
     assert [one.condition for one in not_null(SCHEMA, spares_null_structs=True)] == [
         "`id` is not null",
         "`s` is null or `s`.`a b` is not null",
     ]
 
 
-def test_row_for_which_a_condition_is_false_or_null_raises_its_name_and_no_row_is_left_out() -> None:
+def test_violated_condition_raises_its_name() -> None:
     required = [Requirement("CHECK it's (n > 0)", "n > 0"), Requirement("id", "id is not null")]
     frame: Any = with_checks(Frame(), required)  # type: ignore[arg-type]
     assert frame.selected == (
@@ -53,6 +53,6 @@ def test_row_for_which_a_condition_is_false_or_null_raises_its_name_and_no_row_i
     )
 
 
-def test_frame_of_which_nothing_is_required_stays_as_it_is() -> None:
+def test_frame_without_requirements_is_unchanged() -> None:
     frame: Any = Frame()
     assert with_checks(frame, []) is frame

@@ -104,7 +104,7 @@ def link(number: int, from_offset: int, to_offset: int) -> Link:
     )
 
 
-async def test_batches_land_by_the_callback_with_ids_of_their_own(ledger: FakeLedger, tmp_path: Path) -> None:
+async def test_batches_are_passed_to_the_callback_with_ids(ledger: FakeLedger, tmp_path: Path) -> None:
     target, session = Target(ledger), FakeSession()
     await consume(sink_to(target, tmp_path), session, claim_of([batch(0, 10), batch(10, 3)]))
     assert target.landed == [
@@ -117,9 +117,7 @@ async def test_batches_land_by_the_callback_with_ids_of_their_own(ledger: FakeLe
     assert list((tmp_path / "staging").iterdir()) == []
 
 
-async def test_next_owner_begins_where_the_ledger_ends_whatever_was_committed(
-    ledger: FakeLedger, tmp_path: Path
-) -> None:
+async def test_next_owner_starts_after_the_ledgers_last_link(ledger: FakeLedger, tmp_path: Path) -> None:
     ledger.record(link(1, 0, 7))
     target = Target(ledger)
     async with sink_to(target, tmp_path) as sink:
@@ -127,16 +125,14 @@ async def test_next_owner_begins_where_the_ledger_ends_whatever_was_committed(
     assert target.landed == [("sarameya/orders-0/2", [7, 8])]
 
 
-async def test_answer_that_is_lost_is_found_in_the_ledger_and_nothing_is_repeated(
-    ledger: FakeLedger, tmp_path: Path
-) -> None:
+async def test_lost_reply_is_found_in_the_ledger(ledger: FakeLedger, tmp_path: Path) -> None:
     target, session = Target(ledger, fails=ConnectionError("reset")), FakeSession()
     await consume(sink_to(target, tmp_path), session, claim_of([batch(0, 4)]))
     assert target.landed == [("sarameya/orders-0/1", [0, 1, 2, 3])]
     assert session.marks == [("orders", 0, 4)]
 
 
-async def test_callback_that_fails_is_called_again_with_the_same_id(
+async def test_failed_callback_is_retried_with_the_same_id(
     ledger: FakeLedger, tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     target, session = Target(ledger, fails=ConnectionError("reset"), rolled_back=True), FakeSession()
@@ -144,7 +140,7 @@ async def test_callback_that_fails_is_called_again_with_the_same_id(
     assert target.landed == [("sarameya/orders-0/1", [0, 1, 2, 3])]
 
 
-async def test_number_that_somebody_else_takes_meanwhile_is_lost(ledger: FakeLedger, tmp_path: Path) -> None:
+async def test_number_taken_by_another_owner_is_lost(ledger: FakeLedger, tmp_path: Path) -> None:
     target = Target(ledger, meanwhile=lambda mine: ledger.record(link(1, 0, 6)))
     session = FakeSession()
     await consume(sink_to(target, tmp_path), session, claim_of([batch(0, 8)]))
@@ -152,7 +148,7 @@ async def test_number_that_somebody_else_takes_meanwhile_is_lost(ledger: FakeLed
     assert session.marks == [("orders", 0, 6), ("orders", 0, 8)]
 
 
-async def test_number_that_is_taken_already_does_not_bother_the_callback(ledger: FakeLedger, tmp_path: Path) -> None:
+async def test_taken_number_does_not_call_the_callback(ledger: FakeLedger, tmp_path: Path) -> None:
     target = Target(ledger)
     async with sink_to(target, tmp_path) as sink:
         await sink.partitions_assigned(FakeSession(), [ORDERS])
@@ -163,7 +159,7 @@ async def test_number_that_is_taken_already_does_not_bother_the_callback(ledger:
 
 
 @pytest.mark.parametrize("brings_rows", [True, False])
-def test_callback_is_not_called_and_the_ledger_not_written_for_what_nobody_wants_any_more(
+def test_revoked_partition_calls_neither_callback_nor_ledger(
     ledger: FakeLedger, tmp_path: Path, brings_rows: bool
 ) -> None:
     """The partition may be given up while the ledger is asked."""
@@ -185,7 +181,7 @@ def test_callback_is_not_called_and_the_ledger_not_written_for_what_nobody_wants
     assert (target.calls, ledger.rows) == (0, {})
 
 
-async def test_callback_that_writes_down_no_link_stops_the_partition(tmp_path: Path, ledger: FakeLedger) -> None:
+async def test_callback_without_a_ledger_entry_stops_the_partition(tmp_path: Path, ledger: FakeLedger) -> None:
     target = Target()
     table = ForeachBatch(target.foreach_batch, staging=tmp_path, ledger=ledger)  # type: ignore[arg-type]
     session = FakeSession()
@@ -195,7 +191,7 @@ async def test_callback_that_writes_down_no_link_stops_the_partition(tmp_path: P
     assert session.marks == []
 
 
-async def test_gap_is_written_down_by_the_ledger_itself(ledger: FakeLedger, tmp_path: Path) -> None:
+async def test_gap_is_recorded_in_the_ledger(ledger: FakeLedger, tmp_path: Path) -> None:
     ledger.record(link(1, 0, 7))
     target = Target(ledger)
     async with sink_to(target, tmp_path, on_missing="leave_out") as sink:
@@ -207,7 +203,7 @@ async def test_gap_is_written_down_by_the_ledger_itself(ledger: FakeLedger, tmp_
 @pytest.mark.parametrize(
     ("code", "kind"), [(errno.EACCES, HandlerError), (errno.ENOSPC, LandingError), (errno.ESTALE, LandingError)]
 )
-def test_directory_to_stage_in_that_cannot_be_made_is_named_with_the_cause(
+def test_staging_directory_error_names_its_cause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[Exception]
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -218,9 +214,7 @@ def test_directory_to_stage_in_that_cannot_be_made_is_named_with_the_cause(
         ForeachBatch(print, staging=tmp_path).open(FakeSpark())
 
 
-async def test_fault_64_ledger_that_is_away_is_told_before_anything_is_consumed_and_may_come_back(
-    ledger: FakeLedger, tmp_path: Path
-) -> None:
+async def test_fault_64_unreachable_ledger_fails_the_start_for_now(ledger: FakeLedger, tmp_path: Path) -> None:
     ledger.is_down = True
     with pytest.raises(LandingError, match="the ledger cannot be read: no route to the database") as caught:
         async with sink_to(Target(ledger), tmp_path):
@@ -231,7 +225,7 @@ async def test_fault_64_ledger_that_is_away_is_told_before_anything_is_consumed_
         pass
 
 
-async def test_ledger_that_says_that_a_person_must_act_is_believed(
+async def test_permanent_error_of_the_ledger_is_raised(
     ledger: FakeLedger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -243,7 +237,9 @@ async def test_ledger_that_says_that_a_person_must_act_is_believed(
             pass
 
 
-async def test_what_it_promises_is_said(ledger: FakeLedger, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_delivery_guarantee_is_logged_and_named(
+    ledger: FakeLedger, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.WARNING, "sarameya.spark")
     async with sink_to(Target(ledger), tmp_path):
         assert caplog.records == []
@@ -258,7 +254,7 @@ async def test_what_it_promises_is_said(ledger: FakeLedger, tmp_path: Path, capl
 # -- without a ledger -----------------------------------------------------------------------------------
 
 
-async def test_without_a_ledger_numbers_go_on_from_the_commit(tmp_path: Path) -> None:
+async def test_without_a_ledger_numbers_continue_from_the_commit(tmp_path: Path) -> None:
     target, session = Target(), FakeSession()
     async with sink_to(target, tmp_path) as sink:
         await consume_in(sink, session, claim_of([batch(0, 10), batch(10, 3)]))
@@ -271,7 +267,7 @@ async def test_without_a_ledger_numbers_go_on_from_the_commit(tmp_path: Path) ->
     assert note.number == 3
 
 
-async def test_without_a_ledger_what_was_not_committed_is_repeated_under_its_id(tmp_path: Path) -> None:
+async def test_without_a_ledger_uncommitted_batch_keeps_its_id(tmp_path: Path) -> None:
     target, session = Target(), FakeSession()
     async with sink_to(target, tmp_path) as sink:
         await consume_in(sink, session, claim_of([batch(0, 10)]))
@@ -282,7 +278,7 @@ async def test_without_a_ledger_what_was_not_committed_is_repeated_under_its_id(
     assert target.landed[1:] == [("sarameya/orders-0/2", [10, 11, 12]), ("sarameya/orders-0/2", [10, 11, 12, 13, 14])]
 
 
-async def test_without_a_ledger_what_others_have_landed_since_is_not_what_we_remember(tmp_path: Path) -> None:
+async def test_without_a_ledger_foreign_commit_beats_our_memory(tmp_path: Path) -> None:
     target = Target()
     theirs = Note("sarameya", 7, uuid4().hex)
     async with sink_to(target, tmp_path) as sink:
@@ -291,9 +287,7 @@ async def test_without_a_ledger_what_others_have_landed_since_is_not_what_we_rem
     assert target.landed[1:] == [("sarameya/orders-0/8", [90])]
 
 
-async def test_without_a_ledger_what_we_remember_does_not_count_where_the_group_was_reset(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_without_a_ledger_group_reset_clears_our_memory(tmp_path: Path, autojump_clock: MockClock) -> None:
     """Else a link of ours that has landed before would be taken for somebody else's, and its records be left out."""
     target, session = Target(), FakeSession()
     async with sink_to(target, tmp_path) as sink:
@@ -304,9 +298,7 @@ async def test_without_a_ledger_what_we_remember_does_not_count_where_the_group_
     assert session.marks == [("orders", 0, 4)]
 
 
-async def test_without_a_ledger_a_callback_that_fails_is_called_again(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_without_a_ledger_failed_callback_is_retried(tmp_path: Path, autojump_clock: MockClock) -> None:
     """Also where it had done it all: nobody knows."""
     target, session = Target(fails=ConnectionError("reset")), FakeSession()
     await consume(sink_to(target, tmp_path), session, claim_of([batch(0, 4)]))
@@ -314,7 +306,7 @@ async def test_without_a_ledger_a_callback_that_fails_is_called_again(
     assert session.marks == [("orders", 0, 4)]
 
 
-async def test_without_a_ledger_the_log_is_held_against_the_commit(tmp_path: Path) -> None:
+async def test_without_a_ledger_lost_records_are_detected(tmp_path: Path) -> None:
     note = Note("sarameya", 7, uuid4().hex).to_metadata()
     for log in ((20, 30), (0, 5)):
         async with sink_to(Target(), tmp_path) as sink:
@@ -322,7 +314,7 @@ async def test_without_a_ledger_the_log_is_held_against_the_commit(tmp_path: Pat
                 await consume_in(sink, FakeSession(log=log), claim_of([]), CommittedOffset(10, note))
 
 
-async def test_without_a_ledger_another_sinks_commit_is_refused_and_a_plain_one_is_a_beginning(tmp_path: Path) -> None:
+async def test_without_a_ledger_commit_of_another_sink_is_refused(tmp_path: Path) -> None:
     target = Target()
     other = CommittedOffset(10, Note("other", 7, uuid4().hex).to_metadata())
     async with sink_to(target, tmp_path) as sink:
@@ -332,7 +324,7 @@ async def test_without_a_ledger_another_sinks_commit_is_refused_and_a_plain_one_
     assert target.landed == [("sarameya/orders-0/1", [10])]
 
 
-async def test_with_a_ledger_a_commit_that_was_moved_is_refused(ledger: FakeLedger, tmp_path: Path) -> None:
+async def test_with_a_ledger_moved_commit_is_refused(ledger: FakeLedger, tmp_path: Path) -> None:
     ledger.record(link(1, 0, 7))
     async with sink_to(Target(ledger), tmp_path) as sink:
         with pytest.raises(MovedCommitError):
@@ -342,11 +334,11 @@ async def test_with_a_ledger_a_commit_that_was_moved_is_refused(ledger: FakeLedg
 # -- for the audit --------------------------------------------------------------------------------------
 
 
-def test_batch_id_is_the_same_for_each_try() -> None:
+def test_batch_id_is_the_same_for_every_attempt() -> None:
     assert batch_id(link(3, 0, 1)) == batch_id(link(3, 0, 9)) == "sarameya/orders-0/3"
 
 
-def test_rows_and_versions_are_elsewhere_and_staged_files_are_leftovers(tmp_path: Path, ledger: FakeLedger) -> None:
+def test_audit_finds_only_staged_files(tmp_path: Path, ledger: FakeLedger) -> None:
     spark: Any = FakeSpark()
     table = ForeachBatch(Target().foreach_batch, staging=tmp_path, ledger=ledger)  # type: ignore[arg-type]
     for ask in (table.read, table.keys, lambda of: table.heads_at(of, "1")):

@@ -28,7 +28,7 @@ class Waiting:
             self._may_go.wait(10)
 
 
-def test_another_group_waits_for_all_who_hold_it() -> None:
+def test_another_group_waits_for_all_holders() -> None:
     lock = GroupLock()
     with lock.held("a"):
         with lock.held("a"):
@@ -39,7 +39,7 @@ def test_another_group_waits_for_all_who_hold_it() -> None:
     other.go()
 
 
-def test_who_comes_behind_another_group_waits_for_it() -> None:
+def test_late_thread_waits_behind_another_group() -> None:
     lock = GroupLock()
     with lock.held("a"):
         first = Waiting(lock, "b")

@@ -26,22 +26,22 @@ from sarameya_handlers.spark.tables.table import Layout
         ("iceberg:lake.db.orders", ("iceberg", "lake.db.orders")),
     ],
 )
-def test_name_says_the_kind_and_the_place(name: str, parsed: tuple[str, str]) -> None:
+def test_table_name_is_kind_and_place(name: str, parsed: tuple[str, str]) -> None:
     assert parse_table(name) == parsed
 
 
 @pytest.mark.parametrize("name", ["", "delta:", "s3:x", "hudi:db.orders", ":x", None, 7])
-def test_name_that_cannot_be_is_refused(name: object) -> None:
+def test_invalid_table_name_is_refused(name: object) -> None:
     with pytest.raises(ConfigError, match="must be parquet:PATH, delta:PATH"):
         parse_table(name)  # type: ignore[arg-type]
 
 
-def test_kind_that_is_misspelt_is_told() -> None:
+def test_misspelt_kind_gets_a_suggestion() -> None:
     with pytest.raises(ConfigError, match=r"did you mean iceberg:lake\.db\.orders\?"):
         parse_table("icebreg:lake.db.orders")
 
 
-def test_table_has_its_options(tmp_path: Path) -> None:
+def test_table_takes_its_options(tmp_path: Path) -> None:
     table = table_named(f"parquet:{tmp_path}", {"layout": Layout(partition_by=("day",))})
     assert isinstance(table, ParquetTable)
     assert table.name == f"parquet:{tmp_path}"
@@ -49,12 +49,12 @@ def test_table_has_its_options(tmp_path: Path) -> None:
         table_named(str(tmp_path), {"layuot": Layout()})
 
 
-def test_name_of_every_table_is_read_back(tmp_path: Path) -> None:
+def test_table_name_round_trips(tmp_path: Path) -> None:
     table = table_named(str(tmp_path))
     assert repr(table_named(table.name)) == repr(table)
 
 
-def test_parquet_table_is_had_without_spark(tmp_path: Path) -> None:
+def test_parquet_table_needs_no_spark_import(tmp_path: Path) -> None:
     program = (
         "import sys\n"
         "from sarameya_handlers.spark.tables.named import table_named\n"

@@ -29,23 +29,23 @@ def problem(package: Package, session: Any) -> str:
     return str(raised.value)
 
 
-def test_spark_with_all_of_it_is_taken() -> None:
+def test_spark_with_all_packages_is_accepted() -> None:
     DELTA.require(spark(DELTA.class_name, spark__sql__extensions=f"a.B,{EXTENSION}"))
     iceberg("lake").require(spark("org.apache.iceberg.spark.SparkCatalog"))
 
 
-def test_server_whose_classes_cannot_be_asked_is_not_refused() -> None:
+def test_connect_server_without_class_lookup_is_accepted() -> None:
     DELTA.require(SimpleNamespace(conf=SimpleNamespace(get=lambda *_: None)))  # type: ignore[arg-type]
 
 
-def test_lines_are_for_a_command_line_and_for_an_app_file() -> None:
+def test_advice_covers_command_line_and_app_file() -> None:
     text = problem(DELTA, spark())
     assert f"\n  --conf spark.sql.extensions={EXTENSION}\n" in text
     assert f'\n  "spark.sql.extensions" = "{EXTENSION}"\n' in text
     assert "\n  --conf spark.jars.packages=io.delta:delta-spark_4.1_2.13:4.3.0\n" in text
 
 
-def test_extension_is_added_to_those_that_are_there() -> None:
+def test_extension_is_added_to_existing_ones() -> None:
     text = problem(
         DELTA, spark(DELTA.class_name, spark__sql__extensions="a.B", spark__sql__catalog__spark_catalog="own")
     )
@@ -54,12 +54,12 @@ def test_extension_is_added_to_those_that_are_there() -> None:
     assert "spark_catalog" not in text
 
 
-def test_iceberg_names_the_catalog_and_leaves_one_that_is_there() -> None:
+def test_iceberg_advice_keeps_an_existing_catalog() -> None:
     assert "--conf spark.sql.catalog.lake=org.apache.iceberg.spark.SparkCatalog\n" in problem(iceberg("lake"), spark())
     there = spark(spark__sql__catalog__lake="org.apache.iceberg.spark.SparkSessionCatalog")
     assert "spark.sql.catalog.lake" not in problem(iceberg("lake"), there)
 
 
-def test_spark_of_which_no_version_is_known_gets_a_word_to_replace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_spark_version_gives_a_placeholder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark.__version__", "4.7.1")
     assert DELTA.coordinates() == "io.delta:delta-spark_4.7_2.13:VERSION_FOR_SPARK_4.7"

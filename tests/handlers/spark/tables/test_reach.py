@@ -83,14 +83,14 @@ def spark(master: str = "spark://there:7077", **more: Any) -> FakeSpark:
 
 
 @pytest.mark.parametrize("fake", [spark(), spark("local-cluster[2,1,1024]"), FakeSpark(None)])
-def test_spark_elsewhere_that_reads_all_is_taken_and_nothing_is_left(tmp_path: Path, fake: FakeSpark) -> None:
+def test_readable_probe_is_accepted_and_removed(tmp_path: Path, fake: FakeSpark) -> None:
     check_reads(fake, tmp_path)
     assert fake.files
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("master", ["local", "local[*]", "local[2]"])
-def test_spark_of_this_machine_is_not_asked(tmp_path: Path, master: str) -> None:
+def test_local_spark_is_not_probed(tmp_path: Path, master: str) -> None:
     fake = spark(master)
     check_reads(fake, tmp_path)
     assert fake.files is None
@@ -104,7 +104,7 @@ def test_spark_of_this_machine_is_not_asked(tmp_path: Path, master: str) -> None
         (spark(error=Py4JError("FileNotFoundException: file:/d/probe-1 is not there")), "FileNotFoundException"),
     ],
 )
-def test_spark_that_does_not_read_is_told_with_what_to_do(tmp_path: Path, fake: FakeSpark, found: str) -> None:
+def test_unreadable_probe_is_refused_with_advice(tmp_path: Path, fake: FakeSpark, found: str) -> None:
     with pytest.raises(HandlerError) as raised:
         check_reads(fake, tmp_path)
     assert str(raised.value).startswith(f"Spark does not read what this process writes to {tmp_path} (")
@@ -124,7 +124,7 @@ PASSING = [
 
 @pytest.mark.parametrize("error", PASSING, ids=str)
 @pytest.mark.parametrize("check", [check_reads, check_writes])
-def test_fault_64_probe_that_fails_of_anything_else_is_no_configuration(
+def test_fault_64_other_probe_failure_is_not_permanent(
     tmp_path: Path, check: Callable[[Any, Path], None], error: Exception
 ) -> None:
     """A full disk, a server that dies in the middle: nobody is told to choose another directory."""
@@ -136,9 +136,7 @@ def test_fault_64_probe_that_fails_of_anything_else_is_no_configuration(
 
 
 @pytest.mark.parametrize("fake", [spark(), FakeSpark(None)])
-def test_spark_elsewhere_that_writes_where_we_read_is_taken_and_nothing_is_left(
-    tmp_path: Path, fake: FakeSpark
-) -> None:
+def test_written_probe_is_accepted_and_removed(tmp_path: Path, fake: FakeSpark) -> None:
     check_writes(fake, tmp_path)
     assert fake.files
     assert list(tmp_path.iterdir()) == []
@@ -152,7 +150,7 @@ def test_spark_elsewhere_that_writes_where_we_read_is_taken_and_nothing_is_left(
         (spark(error=Py4JError("Permission denied: file:/d/probe-1/part-0")), "Permission denied"),
     ],
 )
-def test_spark_that_writes_elsewhere_is_told_with_what_to_do(tmp_path: Path, fake: FakeSpark, found: str) -> None:
+def test_probe_written_elsewhere_is_refused_with_advice(tmp_path: Path, fake: FakeSpark, found: str) -> None:
     with pytest.raises(HandlerError) as raised:
         check_writes(fake, tmp_path)
     assert str(raised.value).startswith(f"this process does not read what Spark writes to {tmp_path} (")
@@ -161,11 +159,11 @@ def test_spark_that_writes_elsewhere_is_told_with_what_to_do(tmp_path: Path, fak
     assert list(tmp_path.iterdir()) == []
 
 
-def test_where_there_is_no_spark_nobody_is_asked(tmp_path: Path) -> None:
+def test_without_spark_nothing_is_probed(tmp_path: Path) -> None:
     check_reads(None, tmp_path / "not there")
     check_writes(None, tmp_path / "not there")
 
 
-def test_directory_that_cannot_be_written_to_is_told_as_well(tmp_path: Path) -> None:
+def test_unwritable_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HandlerError, match="FileNotFoundError"):
         check_reads(spark(), tmp_path / "not there")
