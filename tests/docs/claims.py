@@ -25,88 +25,88 @@ CLAIMS: Claims = {
     **_of(
         "readme",
         {
-            "python": "handler_prints_all_and_commits_it consumer_reads_and_commits "
-            "landing_lands_what_the_transform_makes test_passes",
-            "indented": "packages_are_those_that_the_demo_needs",
+            "python": "handler_prints_and_commits_every_message consumer_reads_and_commits "
+            "landing_writes_the_rows_of_the_transform documented_test_passes",
+            "indented": "packages_are_enough_for_the_demo",
         },
     ),
     ("README", "toml"): ("tests/test_house.py::test_readme_toml_block_is_an_app_file",),
     **_of(
         "architecture",
         {
-            "": "modules_are_where_they_are_said_to_be layers_are_those_that_are_checked names_in_drawings_exist "
+            "": "modules_exist_at_their_paths layers_equal_the_import_rules names_in_drawings_exist "
             "names_in_drawings_exist"
         },
     ),
     ("ARCHITECTURE", "mermaid"): ("tests/tools/test_diagrams.py::test_page_shows_the_tables_as_they_are",) * 3,
-    **_of("audit", {"": "examples_are_what_is_printed " * 2, "python": "program_runs"}),
+    **_of("audit", {"": "examples_equal_the_output " * 2, "python": "program_runs"}),
     **_of("backpressure", {"python": "slow_partition_is_backpressured_alone " * 2}),
     ("docs/benchmarks", ""): ("tests/bench/test_page.py::test_page_says_what_the_documents_say",),
     **{
         (f"docs/coming-from-{client}", "python"): (f"{_COMING}program_reads_all_and_commits",)
         for client in ("sarama", "kafka-python", "aiokafka", "confluent-kafka")
     },
-    ("docs/coming-from-spark", "python"): (f"{_COMING}program_lands_what_the_transform_makes",),
-    ("docs/coming-from-spark", "toml"): (f"{_COMING}app_file_is_one",),
-    ("docs/coming-from-kafka-connect", "toml"): (f"{_COMING}app_file_is_one",),
-    ("docs/cli", "indented"): ("tests/docs/test_every_block.py::test_extras_that_are_to_be_installed_exist",),
-    **_of("configuration", {"python": "python_runs_as_it_stands_there"}),
-    **_of("fetching", {"python": "handler_reads_all_and_marks_it " * 2}),
-    **_of("groups", {"": "listing_is_what_is_printed report_is_what_is_printed reset_is_what_is_printed"}),
+    ("docs/coming-from-spark", "python"): (f"{_COMING}program_lands_the_rows_of_the_transform",),
+    ("docs/coming-from-spark", "toml"): (f"{_COMING}app_file_is_valid",),
+    ("docs/coming-from-kafka-connect", "toml"): (f"{_COMING}app_file_is_valid",),
+    ("docs/cli", "indented"): ("tests/docs/test_every_block.py::test_extras_to_install_exist",),
+    **_of("configuration", {"python": "python_example_runs"}),
+    **_of("fetching", {"python": "handler_reads_and_marks_every_message " * 2}),
+    **_of("groups", {"": "listing_equals_the_output report_equals_the_output reset_equals_the_output"}),
     **_of(
         "handlers",
         {
-            "python": "totals_are_those_of_one_session what_is_left_is_written_behind_the_loop "
-            "each_row_is_there_once_though_commits_fail failures_are_told_with_their_offsets "
+            "python": "totals_cover_one_session remaining_rows_are_written_after_the_loop "
+            "rows_are_written_once_despite_failing_commits failures_are_logged_with_their_offsets "
             "options_are_checked_and_their_defaults_known"
         },
     ),
     **_of(
         "offsets",
         {
-            "python": "python_and_toml_say_the_same sink_starts_after_its_rows_in_the_same_log "
-            "reader_begins_an_hour_ago interceptor_changes_what_is_read",
-            "toml": "python_and_toml_say_the_same",
+            "python": "python_and_toml_examples_are_equal sink_starts_after_its_rows_in_the_same_log "
+            "reader_starts_an_hour_ago interceptor_changes_read_messages",
+            "toml": "python_and_toml_examples_are_equal",
         },
     ),
     **_of(
         "operations",
         {
             "json": "json_lines_have_the_fields_of_their_events",
-            "text": "text_lines_are_those_of_events_and_of_signals",
+            "text": "text_lines_equal_those_of_the_log",
         },
     ),
-    **_of("producing", {"python": "example_sends_what_it_says", "toml": "place_for_letters_is_said_so"}),
+    **_of("producing", {"python": "example_sends_its_records", "toml": "dead_letter_option_is_accepted"}),
     **_of(
         "rebalancing",
         {
-            "python": "hours_of_trouble_pass_in_moments topics_are_given_by_name_or_pattern_and_changed "
-            "offsets_are_sent_with_who_the_member_is hours_of_trouble_pass_in_moments"
+            "python": "hours_of_faults_pass_in_virtual_time topics_by_name_or_pattern_can_be_changed "
+            "offsets_are_committed_with_the_members_identity hours_of_faults_pass_in_virtual_time"
         },
     ),
     **_of(
         "security",
         {
-            "python": "token_is_given topic_that_may_not_be_read_is_caught_alone_and_in_a_group",
-            "sh": "key_store_becomes_a_pem_file_by_these_commands",
-            "toml": "app_file_is_one",
+            "python": "token_example_returns_a_token unauthorized_topic_raises_the_documented_error",
+            "sh": "documented_commands_convert_a_key_store",
+            "toml": "app_file_is_valid",
         },
     ),
-    **_of("shaping", {"python": "python_is_a_transform", "toml": "app_file_s_options_make_a_sink"}),
-    ("docs/status-page", "python"): (f"{_STATUS}spans_are_asked_for_by_this",),
+    **_of("shaping", {"python": "python_is_a_transform", "toml": "app_file_options_make_a_sink"}),
+    ("docs/status-page", "python"): (f"{_STATUS}tracing_example_enables_spans",),
     ("docs/status-page", "toml"): (
-        f"{_STATUS}settings_are_settings",
-        f"{_STATUS}spans_are_asked_for_by_this",
-        f"{_STATUS}names_are_let_in_by_this",
+        f"{_STATUS}named_settings_exist",
+        f"{_STATUS}tracing_example_enables_spans",
+        f"{_STATUS}host_names_are_allowed_by_the_example",
     ),
     ("docs/status-page", "yaml"): (
-        f"{_STATUS}prometheus_is_sent_where_metrics_are",
+        f"{_STATUS}prometheus_example_scrapes_the_metrics_path",
         f"{_STATUS}alerts_are_on_metrics_that_exist",
     ),
-    **_of("tables", {"toml": "app_files_options_make_a_sink " * 3}),
-    **_of("testing", {"ini": "page_is_a_suite_that_passes", "python": "page_is_a_suite_that_passes " * 7}),
+    **_of("tables", {"toml": "app_file_options_make_a_sink " * 3}),
+    **_of("testing", {"ini": "page_is_a_passing_test_suite", "python": "page_is_a_passing_test_suite " * 7}),
     ("docs/tutorial", "console"): (_WALKED,) * 13,
     ("docs/tutorial", "python"): (_WALKED,) * 3,
-    ("docs/tutorial", "sh"): ("tests/docs/test_every_block.py::test_extras_that_are_to_be_installed_exist",),
+    ("docs/tutorial", "sh"): ("tests/docs/test_every_block.py::test_extras_to_install_exist",),
     ("docs/tutorial", "toml"): (_WALKED,) * 2,
 }

@@ -30,7 +30,7 @@ def test_page_is_short() -> None:
     assert len(PAGE.encode()) <= LIMIT
 
 
-def test_modules_are_where_they_are_said_to_be() -> None:
+def test_modules_exist_at_their_paths() -> None:
     rooms: dict[int, Path] = {}  # by how far they are indented
     told = 0
     for line in WHERE.splitlines():
@@ -54,7 +54,7 @@ def test_modules_are_where_they_are_said_to_be() -> None:
     assert told > 40
 
 
-def test_layers_are_those_that_are_checked() -> None:
+def test_layers_equal_the_import_rules() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     [layers] = [contract["layers"] for contract in contracts if contract["id"] == "layers"]
     checked = [{*layer.split(" | ")} for layer in layers]
@@ -103,7 +103,7 @@ def test_names_in_sentences_and_tables_exist() -> None:
     assert checked > 60
 
 
-def test_tests_that_docstrings_name_exist() -> None:
+def test_tests_named_in_docstrings_exist() -> None:
     """A rule in a module's docstring names the test that keeps it."""
     named = 0
     for module in MODULES:

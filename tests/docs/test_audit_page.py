@@ -70,14 +70,14 @@ def moves() -> Any:
     return plan_rewind(chains, groups, {ONE.topic_partition: LogSpan(start=0, end=950)})
 
 
-def test_examples_are_what_is_printed() -> None:
+def test_examples_equal_the_output() -> None:
     facts = example()
     verify, rewind = blocks(PAGE, "")
     assert verify == report_text(facts, judge(facts)) + "\n"
     assert rewind == rewind_text("delta:/data/orders", "version 41", moves(), {}, executed=False) + "\n"
 
 
-def test_every_finding_is_told_with_its_severity() -> None:
+def test_every_finding_is_listed_with_its_severity() -> None:
     rows = re.findall(r"^\| `([a-z-]+)` \| (wrong|unproved|note) \| .+ \|$", PAGE, re.MULTILINE)
     assert rows == [(str(code), str(severity)) for code, severity in SEVERITY.items()]
 
@@ -98,7 +98,7 @@ def fields(document: Any) -> set[str]:
     return set()
 
 
-def test_every_field_of_the_documents_is_told() -> None:
+def test_every_document_field_is_listed() -> None:
     facts = example()
     gap = Link(
         key=TWO, number=12, from_offset=870, to_offset=871, attempt="x", origin=facts.chains[1].links[0].origin,

@@ -44,7 +44,7 @@ def entries(pages: Path) -> Iterator[str]:
             yield name
 
 
-def test_makefile_builds_as_it_is_built_here() -> None:
+def test_makefile_builds_with_the_same_options() -> None:
     assert f"sphinx-build {' '.join(STRICT)} . build/docs" in (ROOT / "Makefile").read_text()
 
 
@@ -57,7 +57,7 @@ def test_every_public_name_is_on_a_page(pages: Path) -> None:
     assert {name for name, value in public.items() if name not in shown and id(value) not in shown_objects} == set()
 
 
-def test_pages_load_nothing_from_elsewhere(pages: Path) -> None:
+def test_pages_load_nothing_from_other_sites(pages: Path) -> None:
     loads = re.compile(r"""<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)=["'](?:https?:)?//[^"']*""", re.I)
     imports = re.compile(r"""(?:url\(\s*["']?|@import\s+["'])(?:https?:)?//[^)"']*""", re.I)
     found = {
@@ -94,7 +94,7 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_links_that_lead_somewhere_are_no_fault(copy: Path) -> None:
+def test_valid_links_do_not_fail_the_build(copy: Path) -> None:
     links = "[up](docs/index.md) [there](docs/index.md#index) [here](#read-me) [file](undocumented.py)"
     (copy / "README.md").write_text(f"# Read me\n\n{links}\n")
     done = build(copy, copy / "build")
@@ -121,7 +121,7 @@ def test_broken_link_or_missing_docstring_fails_the_build(copy: Path, page: str,
     assert complaint in done.stderr
 
 
-def test_second_build_complains_of_what_the_first_did(copy: Path) -> None:
+def test_second_build_repeats_the_warnings(copy: Path) -> None:
     (copy / "README.md").write_text("# Read me\n\n[elsewhere](docs/nowhere.md)\n")
     first, second = build(copy, copy / "build"), build(copy, copy / "build")
     assert second.returncode == first.returncode != 0

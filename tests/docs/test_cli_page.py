@@ -14,7 +14,7 @@ PAGE = page("cli")
 LEAVES = [parser for parser in parsers() if parser._subparsers is None]
 
 
-def test_page_is_what_the_parsers_say() -> None:
+def test_page_equals_the_generated_text() -> None:
     assert reference_page.page(whole_parser()) == PAGE, f"docs/cli.md is stale; run: {COMMAND}"
 
 
@@ -29,6 +29,6 @@ def test_every_command_has_a_section_and_every_argument_a_row() -> None:
                     assert f"`{name}" in sections[parser.prog] + shared, (parser.prog, name)
 
 
-def test_every_row_has_as_many_cells_as_its_header() -> None:
+def test_rows_have_as_many_cells_as_their_header() -> None:
     for block in re.findall(r"(?:^\|.*\n)+", PAGE, re.MULTILINE):
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}) == 1, block

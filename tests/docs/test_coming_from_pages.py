@@ -134,7 +134,7 @@ THEIRS = {
 }
 
 
-def test_every_page_is_known() -> None:
+def test_every_page_has_a_checker() -> None:
     pages = {path.stem.removeprefix("coming-from-") for path in DOCS.glob("coming-from-*.md")}
     assert pages == set(SOURCES)
 
@@ -147,7 +147,7 @@ def test_our_names_are_real(source: str) -> None:
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_names_in_what_differs_are_real(source: str) -> None:
+def test_names_in_the_differences_are_real(source: str) -> None:
     names = {name for _, _, differs in rows(page(f"coming-from-{source}")) for name in differs}
     named = {name for name in names if re.fullmatch(r"sarameya \w+|[A-Za-z]\w*[._A-Z][\w.]*|[A-Z]\w+", name)}
     assert len(named) >= 3
@@ -155,11 +155,11 @@ def test_names_in_what_differs_are_real(source: str) -> None:
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_every_row_names_something_of_ours(source: str) -> None:
+def test_every_row_has_one_of_our_names(source: str) -> None:
     assert [theirs for theirs, ours, _ in rows(page(f"coming-from-{source}")) if theirs and not ours] == []
 
 
-def test_saramas_names_are_of_the_benches_version() -> None:
+def test_sarama_names_match_the_benchmarked_version() -> None:
     assert sarama.NAMES.read_text().splitlines()[0] == f"# {sarama.version()}", "run: python -m tests.docs.sarama"
 
 
@@ -171,12 +171,12 @@ def test_their_names_are_real(source: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["ConsumerGroup.nothing", "Nothing", "nothing", "sarameya nothing", "Claim.seek"])
-def test_name_that_is_not_ours_is_noticed(name: str) -> None:
+def test_unknown_name_of_ours_is_noticed(name: str) -> None:
     assert not is_ours(name)
 
 
 @pytest.mark.parametrize("source", THEIRS)
-def test_name_that_is_not_theirs_is_noticed(source: str) -> None:
+def test_unknown_name_of_theirs_is_noticed(source: str) -> None:
     assert not THEIRS[source]("no.such.option")
     assert not THEIRS[source]("Consumer.nothing")
 
@@ -243,7 +243,7 @@ trio.run(main)
 
 
 @pytest.mark.integration
-def test_program_lands_what_the_transform_makes(tmp_path: Path) -> None:
+def test_program_lands_the_rows_of_the_transform(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
     [program] = blocks(page("coming-from-spark"), "python")
@@ -258,7 +258,7 @@ def test_program_lands_what_the_transform_makes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", ["spark", "kafka-connect"])
-def test_app_file_is_one(tmp_path: Path, source: str) -> None:
+def test_app_file_is_valid(tmp_path: Path, source: str) -> None:
     [text] = blocks(page(f"coming-from-{source}"), "toml")
     (tmp_path / "landing.toml").write_text(text)
     app = load_app(tmp_path / "landing.toml")

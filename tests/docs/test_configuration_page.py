@@ -18,7 +18,7 @@ PAGE = page("configuration")
 KAFKAS = (ROOT / "tests" / "config" / "golden" / "kafka_names.txt").read_text(encoding="ascii")
 
 
-def test_page_is_what_the_code_says() -> None:
+def test_page_equals_the_generated_text() -> None:
     assert options_page.page() == PAGE, "docs/configuration.md is stale; run: make configuration"
 
 
@@ -28,17 +28,17 @@ def test_every_option_has_a_row(kind: type) -> None:
     assert {field.name for field in attrs.fields(kind)} <= set(rows)
 
 
-def test_every_name_of_kafka_s_is_there() -> None:
+def test_every_kafka_name_has_a_row() -> None:
     names = {line.split("\t")[0] for line in KAFKAS.splitlines()} - {"bootstrap.servers", "group.id"}
     assert {name for name in names if f"`{name}`" not in PAGE} == set()
 
 
-def test_every_row_has_as_many_cells_as_its_header() -> None:
+def test_rows_have_as_many_cells_as_their_header() -> None:
     for block in re.findall(r"(?:^\|.*\n)+", PAGE, re.MULTILINE):
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}) == 1, block
 
 
-def test_python_runs_as_it_stands_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "client.properties").write_text("group.id = orders\nclient.id = me\n")
     [block] = blocks(PAGE, "python")

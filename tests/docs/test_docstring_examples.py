@@ -41,7 +41,7 @@ def test_every_example_has_a_test_below() -> None:
     assert {name: len(texts) for name, texts in EXAMPLES.items()} == RUN
 
 
-def test_indented_paragraphs_are_examples_and_nothing_else() -> None:
+def test_indented_paragraphs_are_examples() -> None:
     assert paragraphs(
         "One.\n\n        x = [\n\n            1]\n\n    Two,\n      and more.\n\n        y = 2\n    "
     ) == [
@@ -88,7 +88,7 @@ async def test_producer_sends(autojump_clock: MockClock) -> None:
         assert (record.key, record.value) == (b"key", b"value")
 
 
-def test_topic_policy_is_set_in_python_and_in_an_app_file() -> None:
+def test_topic_policy_is_the_same_in_python_and_toml() -> None:
     python, toml = EXAMPLES["sarameya.TopicConfig"]
     config = eval(python, {"Config": Config, "TopicConfig": TopicConfig})
     assert config.topics == Config.from_mapping(tomllib.loads(toml)["config"]).topics
@@ -96,7 +96,7 @@ def test_topic_policy_is_set_in_python_and_in_an_app_file() -> None:
     assert config.offset_initial == "newest"
 
 
-async def test_group_is_tested_in_memory_and_hurt(autojump_clock: MockClock) -> None:
+async def test_group_in_memory_survives_faults(autojump_clock: MockClock) -> None:
     test, faults, look = EXAMPLES["sarameya.testing"]
     names = {**vars(sarameya.testing), "ConsumerGroup": ConsumerGroup}
     clusters: list[EmbeddedCluster] = []
@@ -136,7 +136,7 @@ async def test_handler_is_fed(autojump_clock: MockClock) -> None:
     await names["test_orders_are_added_up"](autojump_clock)
 
 
-async def test_embedded_cluster_is_reached_by_tcp() -> None:
+async def test_embedded_cluster_is_reachable_by_tcp() -> None:
     [text] = EXAMPLES["sarameya.embedded"]
     read: list[bytes | None] = []
 
@@ -192,7 +192,7 @@ def test_callback_writes_rows_and_link_in_one_transaction() -> None:
     assert done == ["begin", *written, "commit"]
 
 
-async def test_sink_is_consumed_with() -> None:
+async def test_sink_is_used_in_a_group() -> None:
     class Unstarted(SparkSink):
         async def __aenter__(self) -> Unstarted:
             return self
@@ -212,7 +212,7 @@ async def test_sink_is_consumed_with() -> None:
     assert isinstance(sink, SparkSink)
 
 
-def test_transform_has_a_day() -> None:
+def test_transform_adds_a_day_column() -> None:
     [text] = EXAMPLES["sarameya_handlers.with_event_date"]
     names: dict[str, Any] = {"with_event_date": with_event_date}
     exec(text, names)

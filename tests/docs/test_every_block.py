@@ -21,7 +21,7 @@ from tests.docs.claims import CLAIMS, Claims
 from tests.docs.pages import INDENTED, PAGES, ROOT, Block, code, inline
 from tests.service.cli.test_help import parsers
 
-COMMANDS = "tests/docs/test_every_block.py::test_command_is_one"
+COMMANDS = "tests/docs/test_every_block.py::test_command_is_accepted_by_its_parser"
 
 SHELL = re.compile(r"(?:\$ )?((?:sarameya|make|python3?) +(?!\w+: ).*)")
 OF_THE_TUTORIAL = {"produce.py", "read.py"}
@@ -64,7 +64,7 @@ def test_every_block_is_claimed_by_one_test(name: str) -> None:
     assert unclaimed(name, PAGES[name], CLAIMS) == []
 
 
-def test_no_claim_is_to_a_block_that_is_not_there() -> None:
+def test_every_claim_has_a_block() -> None:
     there: Counter[tuple[str, str]] = Counter()
     for name, text in PAGES.items():
         there.update(
@@ -85,7 +85,7 @@ OTHER_FENCES = {
 
 
 @pytest.mark.parametrize("text", OTHER_FENCES.values(), ids=OTHER_FENCES)
-def test_block_of_any_form_that_nobody_claims_is_noticed(text: str) -> None:
+def test_unclaimed_block_of_any_form_is_noticed(text: str) -> None:
     assert len(unclaimed("page", text, {})) == 1
 
 
@@ -138,7 +138,7 @@ def test_claimed_tests_exist_and_read_their_page(page: str, language: str, test:
         assert {short, short.removeprefix("coming-from-")} & found
 
 
-EXTRAS = "tests/docs/test_every_block.py::test_extras_that_are_to_be_installed_exist"
+EXTRAS = "tests/docs/test_every_block.py::test_extras_to_install_exist"
 
 
 def test_commands_are_found() -> None:
@@ -164,7 +164,7 @@ def check(command: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "command"), sorted(set(commands())))
-def test_command_is_one(name: str, command: str) -> None:
+def test_command_is_accepted_by_its_parser(name: str, command: str) -> None:
     check(command)
 
 
@@ -177,13 +177,13 @@ def test_command_is_one(name: str, command: str) -> None:
         "python -m bench latency --no-such-option",
     ],
 )
-def test_command_that_is_none_is_noticed(command: str) -> None:
+def test_invalid_command_is_noticed(command: str) -> None:
     with pytest.raises(SystemExit):
         check(command)
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_command_that_is_named_in_a_sentence_is_one(name: str) -> None:
+def test_command_in_a_sentence_is_found(name: str) -> None:
     for command in inline(PAGES[name]):
         if command.startswith(("make ", "python -m ")):
             check(command)
@@ -191,7 +191,7 @@ def test_command_that_is_named_in_a_sentence_is_one(name: str) -> None:
             assert any(f"{leaf} ".startswith(f"{found[0]} ") or found[0].startswith(leaf) for leaf in LEAVES), command
 
 
-def test_extras_that_are_to_be_installed_exist() -> None:
+def test_extras_to_install_exist() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     asked = {
         extra

@@ -27,7 +27,7 @@ def shown() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["Each", "Columns", "Collects"])
-async def test_handler_reads_all_and_marks_it(
+async def test_handler_reads_and_marks_every_message(
     autojump_clock: MockClock, shown: dict[str, Any], name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shown["ENOUGH"] = 20
@@ -39,7 +39,7 @@ async def test_handler_reads_all_and_marks_it(
     assert (printed == "30 rows up to 30\n") == (name == "Columns")
 
 
-def test_defaults_are_those_of_the_options() -> None:
+def test_defaults_equal_the_options() -> None:
     rows = re.findall(r"^\| `([a-z_]+)` \| ([^|]+) \|", PAGE, re.MULTILINE)
     config = Config()
     told = {}
@@ -52,14 +52,14 @@ def test_defaults_are_those_of_the_options() -> None:
     assert set(told) >= {field.name for field in attrs.fields(Config) if field.name.startswith("fetch_")}
 
 
-def test_errors_and_events_that_are_named_exist() -> None:
+def test_named_errors_and_events_exist() -> None:
     names = set(re.findall(r"`([A-Z]\w+)`", PAGE))
     assert names >= {"CorruptRecordError", "TopicRecreatedError", "PartitionBackpressured"}
     known = {*dir(sarameya), *dir(observe), "ConsumerGroupHandler"}
     assert names - known == set()
 
 
-def test_what_is_asked_of_a_claim_and_a_group_exists() -> None:
+def test_named_claim_and_group_methods_exist() -> None:
     owners = {"claim": sarameya.Claim, "group": sarameya.ConsumerGroup, "batch": sarameya.MessageBatch}
     for owner, name in re.findall(r"`(claim|group|batch)\.(\w+)(?:\(\))?`", PAGE):
         assert hasattr(owners[owner], name)

@@ -27,18 +27,18 @@ def landing(number: int, *partitions: int) -> DescribedMember:
     return DescribedMember(member_id, "landing", "/127.0.0.1", None, ("orders",), {"orders": partitions}, "")
 
 
-def test_listing_is_what_is_printed() -> None:
+def test_listing_equals_the_output() -> None:
     assert listing_text([ListedGroup("orders-landing", "consumer", BROKER, "Stable", "classic")]) + "\n" == LISTING
 
 
-def test_report_is_what_is_printed() -> None:
+def test_report_equals_the_output() -> None:
     described = attrs.evolve(group(landing(0, 0, 1), landing(1, 2)), group="orders-landing", coordinator=BROKER)
     committed = {f"orders-{number}": 1000 for number in range(3)}
     ends = {"orders-0": 1250, "orders-1": 1000, "orders-2": 1040}
     assert report_text(report_of(described, committed, ends)) + "\n" == REPORT
 
 
-async def test_reset_is_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reset_equals_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
     target = ResetTarget(ResetKind.SHIFT, -1100)
     logs = LogBounds(offsets({"orders-0": 0, "orders-1": 0}), offsets({"orders-0": 1250, "orders-1": 1000}))
     moves = plan(target, [tp("orders-0"), tp("orders-1")], commits({"orders-0": 1250, "orders-1": 1000}), logs)

@@ -28,7 +28,7 @@ def shown() -> dict[str, Any]:
     return names
 
 
-async def test_totals_are_those_of_one_session(
+async def test_totals_cover_one_session(
     autojump_clock: MockClock, shown: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     feed, totals = ClaimFeed("orders"), shown["Totals"]()
@@ -42,7 +42,7 @@ async def test_totals_are_those_of_one_session(
     assert feed.committed == 4
 
 
-async def test_what_is_left_is_written_behind_the_loop(autojump_clock: MockClock, shown: dict[str, Any]) -> None:
+async def test_remaining_rows_are_written_after_the_loop(autojump_clock: MockClock, shown: dict[str, Any]) -> None:
     feed, collected = ClaimFeed("orders"), shown["Collected"]()
     for _ in range(250):
         feed.send(b"1")
@@ -52,7 +52,7 @@ async def test_what_is_left_is_written_behind_the_loop(autojump_clock: MockClock
     assert feed.committed == 250
 
 
-async def test_each_row_is_there_once_though_commits_fail(autojump_clock: MockClock, shown: dict[str, Any]) -> None:
+async def test_rows_are_written_once_despite_failing_commits(autojump_clock: MockClock, shown: dict[str, Any]) -> None:
     feed, table = ClaimFeed("orders"), shown["Table"]()
     for number in range(3):
         feed.send(b"%d" % number)
@@ -65,7 +65,7 @@ async def test_each_row_is_there_once_though_commits_fail(autojump_clock: MockCl
     assert table.rows == [b"0", b"1", b"2", b"3"]
 
 
-async def test_failures_are_told_with_their_offsets(autojump_clock: MockClock, shown: dict[str, Any]) -> None:
+async def test_failures_are_logged_with_their_offsets(autojump_clock: MockClock, shown: dict[str, Any]) -> None:
     async with orders(1) as cluster:
         cluster.produce("orders", 0, b"3")
         cluster.produce("orders", 0, b"four")
@@ -107,7 +107,7 @@ async def test_options_are_checked_and_their_defaults_known(
         build_handler(name, {"limti": 5})
 
 
-def test_calls_of_the_table_are_all_that_a_handler_has() -> None:
+def test_table_lists_every_handler_method() -> None:
     told = re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)
     calls = [name for name, _ in inspect.getmembers(ConsumerGroupHandler, inspect.isfunction) if name[0] != "_"]
     assert sorted(told) == sorted(calls)

@@ -72,13 +72,13 @@ def table(header: str) -> dict[str, str]:
     return dict(re.findall(r"^\| ([^|:]+?)(?::[^|]*)? \| (.*?) \|", rows, re.MULTILINE))
 
 
-def test_every_situation_of_the_table_is_tried_below() -> None:
+def test_every_situation_of_the_table_has_a_case() -> None:
     assert set(table("found")) == set(FOUND)
     assert issubclass(ForgottenChainError, ChainError)
 
 
 @pytest.mark.parametrize("found", FOUND)
-def test_owner_does_what_the_table_says(found: str) -> None:
+def test_owner_starts_as_the_table_says(found: str) -> None:
     told = table("found")[found]
     for start in FOUND[found]:
         if told.startswith("starts at the chain's end"):
@@ -96,14 +96,14 @@ def test_owner_does_what_the_table_says(found: str) -> None:
                     start(True)
 
 
-def test_retentions_are_the_code_s() -> None:
+def test_retentions_equal_the_code() -> None:
     [delta, iceberg] = re.findall(r"Delta: (\d+) days by default; Iceberg: (\d+)\)", PLAIN_TEXT)[0]
     assert (int(delta) * DAY, int(iceberg) * DAY) == (KEPT_BY_DEFAULT, _DEFAULT_AGE_MS / 1000)
     assert "refuses a retention of less than an hour" in PLAIN_TEXT
     assert SHORTEST_RETENTION == 3600
 
 
-def test_figures_are_the_code_s() -> None:
+def test_figures_equal_the_code() -> None:
     [together] = re.findall(r"^\| several partitions in one Spark job \| (\d+) \| (\d+) where", PAGE, re.MULTILINE)
     assert {int(number) for number in together} == {MAX_TOGETHER}
     assert "is refused after fifteen seconds" in PLAIN_TEXT
@@ -112,7 +112,7 @@ def test_figures_are_the_code_s() -> None:
     assert CommitRules(columns=()).checkpoint_interval == 100
 
 
-def test_what_is_shown_is_what_the_tests_do() -> None:
+def test_examples_equal_those_of_the_tests() -> None:
     assert "ten thousand random schedules" in PLAIN_TEXT
     assert SCHEDULES == 10_000
     assert "a thousand races for a link between processes (300 where the sink commits to Delta itself, a hundred" in (
@@ -122,14 +122,14 @@ def test_what_is_shown_is_what_the_tests_do() -> None:
     assert races == dict.fromkeys(races, 100) | {"parquet": 1000, "delta-adopted": 300}
 
 
-def test_versions_are_those_of_the_tests() -> None:
+def test_versions_equal_those_of_the_tests() -> None:
     pom = ElementTree.parse(ROOT / "tests" / "integration" / "lakes" / "pom.xml")
     namespace = {"m": "http://maven.apache.org/POM/4.0.0"}
     delta, iceberg = (pom.findtext(f".//m:{name}.version", "", namespace) for name in ("wanted", "iceberg"))
     assert f"Spark {pyspark.__version__}, Delta Lake {delta}, Iceberg {iceberg} " in PLAIN_TEXT
 
 
-def test_options_that_are_named_exist() -> None:
+def test_named_options_exist() -> None:
     known = {*PLAIN, *LAYOUT, *OTHERS, *SERVICE_KEYS, *dir(Config())}
     named = {name for name in inline(PAGE) if re.fullmatch(r"[a-z]+(?:_[a-z]+)+", name)}
     assert named >= {"max_age", "file_bytes", "fetch_buffer_bytes", "dead_letters", "single_driver"}
@@ -137,12 +137,12 @@ def test_options_that_are_named_exist() -> None:
     assert named - known == {"read_landing", "try_cast", "expire_snapshots"}
 
 
-def test_phases_of_a_landing_are_those_of_the_sentence() -> None:
+def test_phases_equal_the_code() -> None:
     [told] = re.findall(r"own observer reports: ([\w, ]+), and in the middle", PLAIN_TEXT)
     assert [Phase(name) for name in told.split(", ")] == [Phase.STAGED, Phase.READY, Phase.WRITTEN, Phase.LINKED]
 
 
-def test_sizes_that_are_warned_of_are_those_of_the_code() -> None:
+def test_warning_sizes_equal_the_code() -> None:
     warned = " ".join(re.findall(r"^\| (\w+: [\d,]+ \w+)", PAGE, re.MULTILINE))
     assert f"Delta: {LONG_SINCE_CHECKPOINT:,} commits" in warned
     assert f"Delta: {LONG_LOG:,} commits" in warned

@@ -28,23 +28,23 @@ def shown() -> dict[str, Any]:
     return names
 
 
-def test_python_and_toml_say_the_same(shown: dict[str, Any]) -> None:
+def test_python_and_toml_examples_are_equal(shown: dict[str, Any]) -> None:
     [toml] = blocks(PAGE, "toml")
     assert Config.from_mapping(tomllib.loads(toml)["config"]) == shown["config"]
 
 
-def test_policies_of_the_table_are_policies() -> None:
+def test_listed_policies_are_valid() -> None:
     rows = re.findall(r'^\| `"([^"]+)"', PAGE, re.MULTILINE)
     assert len(rows) == 5
     assert [row for row in rows if parse_policy(row) is None] == []
 
 
-def test_command_line_s_policy_is_one() -> None:
+def test_command_line_policy_is_valid() -> None:
     [text] = re.findall(r"--to (\S+)", PAGE)
     assert _to(text)
 
 
-def test_errors_and_events_that_are_named_exist() -> None:
+def test_named_errors_and_events_exist() -> None:
     import sarameya
     from sarameya import observe
 
@@ -53,7 +53,7 @@ def test_errors_and_events_that_are_named_exist() -> None:
     assert [name for name in names if not (hasattr(sarameya, name) or hasattr(observe, name))] == []
 
 
-async def test_interceptor_changes_what_is_read(autojump_clock: MockClock, shown: dict[str, Any]) -> None:
+async def test_interceptor_changes_read_messages(autojump_clock: MockClock, shown: dict[str, Any]) -> None:
     async with orders() as cluster, deadline():
         cluster.produce("orders", 0, b"olleh")
         async with Watched(cluster, interceptors=[shown["Decrypting"]()]) as consumer:
@@ -81,7 +81,7 @@ async def test_sink_starts_after_its_rows_in_the_same_log(autojump_clock: MockCl
             assert "is not what has landed" in str(failure(member))
 
 
-async def test_reader_begins_an_hour_ago(autojump_clock: MockClock, shown: dict[str, Any]) -> None:
+async def test_reader_starts_an_hour_ago(autojump_clock: MockClock, shown: dict[str, Any]) -> None:
     now = 1_000_000.0
     async with orders() as cluster, deadline():
         for seconds in (7200, 3601, 3600, 10):

@@ -48,7 +48,7 @@ def event_of(words: str) -> type[Event]:
     return getattr(observe, "".join(word.capitalize() for word in words.split()))
 
 
-def test_text_lines_are_those_of_events_and_of_signals() -> None:
+def test_text_lines_equal_those_of_the_log() -> None:
     [text] = blocks(PAGE, "text")
     for line in text.splitlines():
         assert datetime.fromisoformat(line[:23])
@@ -68,7 +68,7 @@ def test_json_lines_have_the_fields_of_their_events() -> None:
         assert line.keys() - RESERVED == fields
 
 
-def test_json_line_of_an_event_has_its_words() -> None:
+def test_json_message_equals_its_event() -> None:
     [line] = [line for line in JSON_LINES if "event" in line]
     assignment = {topic: tuple(numbers) for topic, numbers in line["assignment"].items()}
     event = observe.SessionStarted(line["group"], Generation(line["generation"], "m", "range"), assignment)
@@ -76,7 +76,7 @@ def test_json_line_of_an_event_has_its_words() -> None:
     assert str(TopicPartition("orders", 0)) in blocks(PAGE, "text")[0]
 
 
-def test_every_event_that_is_a_warning_has_a_row_with_what_to_do() -> None:
+def test_every_warning_has_a_row_with_advice() -> None:
     warned = {kind.__name__ for kind, level in _LEVELS.items() if level >= logging.WARNING}
     told = {name for row in first_column("What to do when") for name in re.findall(r"`([^`]+)`", row)}
     assert told >= warned
@@ -89,7 +89,7 @@ def test_every_event_that_is_a_warning_has_a_row_with_what_to_do() -> None:
     assert [one for one in others if not hasattr(sarameya, one) and one not in words] == []
 
 
-def test_exit_codes_are_those_of_the_service() -> None:
+def test_exit_codes_equal_the_service() -> None:
     assert error_report.__doc__ is not None
     ours = {row.split("|")[1].strip() for row in error_report.__doc__.splitlines() if row.startswith("| ")}
     told = {code for row in first_column("Exit codes") for code in row.split(", ")}
@@ -100,18 +100,18 @@ def test_exit_codes_are_those_of_the_service() -> None:
 @pytest.mark.parametrize(
     "name", ["close_timeout", "claim_grace", "session_timeout", "group_instance_id", "fetch_buffer_bytes"]
 )
-def test_options_that_matter_are_options(name: str) -> None:
+def test_named_options_exist(name: str) -> None:
     assert f"`{name}`" in section("Settings that matter")
     assert hasattr(sarameya.Config(), name)
 
 
-def test_settings_of_the_service_are_its_own() -> None:
+def test_named_service_settings_exist() -> None:
     assert {"log_format", "http", "stall_after", "on_failure", "restart_backoff"} <= SERVICE_KEYS.keys()
     [formats] = re.findall(r"`--log-format` \((.*?)\)", PAGE)
     assert tuple(re.findall(r"`(\w+)`", formats)) == LogFormat.__args__
 
 
-def test_what_is_said_of_the_examples_stands_in_them() -> None:
+def test_statements_about_examples_are_true() -> None:
     assert f"`rebalance_timeout` + {MARGIN} s" in section("Settings that matter")
     for setting in re.findall(r"`(\w+=\w+)`", section("systemd")):
         name, _, value = setting.partition("=")
@@ -121,7 +121,7 @@ def test_what_is_said_of_the_examples_stands_in_them() -> None:
     assert image()["CMD"][0].startswith("[")
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_have_a_target() -> None:
     for target in re.findall(r"\]\(([^)#]+)(?:#[\w-]*)?\)", PAGE):
         assert (DOCS / target).exists(), target
     anchors = {

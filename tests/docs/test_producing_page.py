@@ -26,7 +26,7 @@ UNITS = {"s": 1, "MiB": 2**20}
 LETTER = DeadLetter(offset=1, error="e", timestamp=1)
 
 
-async def test_example_sends_what_it_says(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_example_sends_its_records(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     names: dict[str, Any] = {}
     exec("\n".join(blocks(PAGE, "python")), names)
     async with memory_cluster({"orders": 2}) as cluster:
@@ -40,7 +40,7 @@ async def test_example_sends_what_it_says(autojump_clock: MockClock, monkeypatch
         assert len(log(cluster, 0)) + len(log(cluster, 1)) == 1 + len(places) == 1001
 
 
-def test_defaults_are_those_of_the_options() -> None:
+def test_defaults_equal_the_options() -> None:
     config = Config()
     rows = dict(re.findall(r"^\| `([a-z_]+)` \| ([^|]+) \|", PAGE, re.MULTILINE))
     for name, default in rows.items():
@@ -49,13 +49,13 @@ def test_defaults_are_those_of_the_options() -> None:
     assert rows.keys() >= {"delivery_timeout", "produce_batch_bytes", "max_request_bytes", "compression"}
 
 
-def test_errors_that_are_named_exist() -> None:
+def test_named_errors_exist() -> None:
     names = set(re.findall(r"`([A-Z]\w+Error)`", PAGE))
     assert len(names) == 7
     assert names <= set(sarameya.__all__)
 
 
-async def test_headers_of_letters_are_those_that_are_named(autojump_clock: MockClock) -> None:
+async def test_dead_letter_headers_equal_the_code(autojump_clock: MockClock) -> None:
     rows = re.findall(r"^\| (`__.*?) \|", PAGE, re.MULTILINE)
     cells = [name for row in rows for name in re.findall("`(.*?)`", row)]
     named = {name if name.startswith(PREFIX) else PREFIX + name[1:] for name in cells}
@@ -65,7 +65,7 @@ async def test_headers_of_letters_are_those_that_are_named(autojump_clock: MockC
     assert {name for name, _ in message.headers} == named
 
 
-async def test_columns_of_letters_are_those_that_are_named(tmp_path: Path) -> None:
+async def test_dead_letter_columns_equal_the_code(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
     (told,) = re.findall(r"In files these are the columns (.*?), the time of writing", PAGE, re.DOTALL)
@@ -76,12 +76,12 @@ async def test_columns_of_letters_are_those_that_are_named(tmp_path: Path) -> No
     assert set(pq.read_schema(path).names) == set(re.findall(r"`(\w+)`", told)) | own
 
 
-def test_place_for_letters_is_said_so() -> None:
+def test_dead_letter_option_is_accepted() -> None:
     (block,) = blocks(PAGE, "toml")
     options = tomllib.loads(block)["handler"]["options"]["dead_letters"]
     assert dead_letters(options).name == "topic orders.dead"
 
 
-def test_tolerance_is_as_it_is_said() -> None:
+def test_tolerance_equals_the_code() -> None:
     assert "more than half of a batch, or 1,000. Up to ten" in PAGE
     assert Tolerance() == Tolerance(share=0.5, records=1_000, few=10)

@@ -39,7 +39,7 @@ def is_public(module: str, name: str) -> bool:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_what_is_imported_is_public(name: str) -> None:
+def test_imported_names_are_public(name: str) -> None:
     found = {one for program in PROGRAMS[name] for one in imported(program)}
     assert {one for one in found if not is_public(*one)} == set()
 
@@ -59,5 +59,5 @@ def test_imports_are_found() -> None:
         "def f():\n    from sarameya_handlers.landing.links import ChainKey",
     ],
 )
-def test_import_of_what_is_not_public_is_noticed(program: str) -> None:
+def test_private_import_is_noticed(program: str) -> None:
     assert not all(is_public(*one) for one in imported(program))

@@ -33,7 +33,7 @@ def shown(program: str, cluster: EmbeddedCluster) -> dict[str, Any]:
     return names
 
 
-async def test_handler_prints_all_and_commits_it(
+async def test_handler_prints_and_commits_every_message(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     groups: list[ConsumerGroup] = []
@@ -69,7 +69,7 @@ async def test_consumer_reads_and_commits(autojump_clock: MockClock, monkeypatch
         nursery.cancel_scope.cancel()
 
 
-def test_packages_are_those_that_the_demo_needs() -> None:
+def test_packages_are_enough_for_the_demo() -> None:
     [command] = [block for block in blocks(PAGES["README"], "indented") if block.startswith("sudo ")]
     told = command.split()[3:]
     bare = {**os.environ, "PATH": "", "JAVA_HOME": "/nowhere"}  # a machine that has nothing of it
@@ -78,7 +78,7 @@ def test_packages_are_those_that_the_demo_needs() -> None:
     assert [one for one in told if one != "make"] == done.stdout.split()
 
 
-def test_test_passes(tmp_path: Path) -> None:
+def test_documented_test_passes(tmp_path: Path) -> None:
     Project(tmp_path).passes(TEST, "-W", "error")
 
 
@@ -106,7 +106,7 @@ trio.run(main)
 
 
 @pytest.mark.integration
-def test_landing_lands_what_the_transform_makes(tmp_path: Path) -> None:
+def test_landing_writes_the_rows_of_the_transform(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
     changes = {"async def land()": "async def land(servers)", SERVERS: "servers", "max_age=10.0": "max_age=0.5"}

@@ -30,14 +30,12 @@ def shown() -> dict[str, Any]:
     return names
 
 
-async def test_hours_of_trouble_pass_in_moments(autojump_clock: MockClock, shown: dict[str, Any]) -> None:
+async def test_hours_of_faults_pass_in_virtual_time(autojump_clock: MockClock, shown: dict[str, Any]) -> None:
     await shown["hours_of_trouble"]()
     assert trio.current_time() >= 3 * 3600
 
 
-async def test_topics_are_given_by_name_or_pattern_and_changed(
-    autojump_clock: MockClock, shown: dict[str, Any]
-) -> None:
+async def test_topics_by_name_or_pattern_can_be_changed(autojump_clock: MockClock, shown: dict[str, Any]) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         cluster.create_topic("orders-eu", 1)
         group = sarameya.ConsumerGroup(
@@ -64,7 +62,7 @@ def assigned(cluster: EmbeddedCluster) -> dict[str, tuple[int, ...]]:
     return {topic: tuple(numbers) for topic, numbers in assignment.items()}
 
 
-def test_offsets_are_sent_with_who_the_member_is(shown: dict[str, Any]) -> None:
+def test_offsets_are_committed_with_the_members_identity(shown: dict[str, Any]) -> None:
     sent: list[tuple[Any, Any]] = []
     producer = SimpleNamespace(send_offsets_to_transaction=lambda *arguments: sent.append(arguments))
     session = SimpleNamespace(group_metadata=sarameya.GroupMetadata("g", 7, "member", "static"))
@@ -74,7 +72,7 @@ def test_offsets_are_sent_with_who_the_member_is(shown: dict[str, Any]) -> None:
     assert offsets == {kafka.TopicPartition("orders", 0): kafka.OffsetAndMetadata(43, "", -1)}
 
 
-def test_assignors_of_the_table_are_all_that_there_are() -> None:
+def test_table_lists_every_assignor() -> None:
     assert re.findall(r"^\| `([\w-]+)` \| [^|]+ \| (?:eager|cooperative)", PAGE, re.MULTILINE) == [*ASSIGNORS]
     config = Config()
     for name in ("heartbeat_interval", "claim_grace", "metadata_max_age", "session_timeout", "retry_backoff_max"):
@@ -82,7 +80,7 @@ def test_assignors_of_the_table_are_all_that_there_are() -> None:
         assert hasattr(config, name)
 
 
-def test_errors_and_events_that_are_named_exist() -> None:
+def test_named_errors_and_events_exist() -> None:
     names = set(re.findall(r"`(\w+(?:Error)|Retrying)`", PAGE))
     assert names >= {"AssignorError", "FencedInstanceError", "Retrying"}
     assert names - {*dir(sarameya), *dir(observe)} == set()

@@ -18,7 +18,7 @@ from tests.docs.pages import blocks, page
 PAGE = page("security")
 
 
-def test_app_file_is_one(tmp_path: Path) -> None:
+def test_app_file_is_valid(tmp_path: Path) -> None:
     [text] = blocks(PAGE, "toml")
     (tmp_path / "password").write_text("sesame\n")
     options = tomllib.loads(text.replace("/run/secrets/kafka-password", str(tmp_path / "password")))["config"]
@@ -26,7 +26,7 @@ def test_app_file_is_one(tmp_path: Path) -> None:
     assert (config.sasl_mechanism, config.sasl_password) == ("SCRAM-SHA-512", Secret("sesame"))
 
 
-async def test_token_is_given() -> None:
+async def test_token_example_returns_a_token() -> None:
     text, _ = blocks(PAGE, "python")
     names: dict[str, Any] = {}
     exec(compile(text, "security.md", "exec"), names)
@@ -34,7 +34,7 @@ async def test_token_is_given() -> None:
 
 
 @pytest.mark.parametrize("is_bare", [True, False])
-async def test_topic_that_may_not_be_read_is_caught_alone_and_in_a_group(
+async def test_unauthorized_topic_raises_the_documented_error(
     is_bare: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, text = blocks(PAGE, "python")
@@ -52,7 +52,7 @@ async def test_topic_that_may_not_be_read_is_caught_alone_and_in_a_group(
     assert capsys.readouterr().out.splitlines() == told[: 1 if is_bare else 2]
 
 
-def test_what_goes_wrong_is_told_in_these_words() -> None:
+def test_error_messages_equal_the_code() -> None:
     table = PAGE.partition("| text | means |")[2].partition("\n\n")[0]
     ours = {problem for problem, _ in [*_VERIFY.values(), *_REASONS.values()]}
     told = [text for row in table.splitlines() for text in re.findall(r"`([^`]+)`", row.split(" | ")[0])]
@@ -62,7 +62,7 @@ def test_what_goes_wrong_is_told_in_these_words() -> None:
 
 
 @pytest.mark.integration
-def test_key_store_becomes_a_pem_file_by_these_commands(tmp_path: Path) -> None:
+def test_documented_commands_convert_a_key_store(tmp_path: Path) -> None:
     [text] = blocks(PAGE, "sh")
     make = "keytool -genkeypair -keystore client.jks -storetype JKS -keyalg RSA -alias me -dname CN=me"
     secret = {"keytool": "-srcstorepass changeit -deststorepass changeit", "openssl": "-passin pass:changeit"}

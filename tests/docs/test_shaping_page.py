@@ -28,24 +28,24 @@ def options() -> dict[str, Any]:
     return shown
 
 
-def test_app_file_s_options_make_a_sink(options: dict[str, Any]) -> None:
+def test_app_file_options_make_a_sink(options: dict[str, Any]) -> None:
     assert SparkSink.from_options(options)
     shaping = Shaping.from_options(options)
     assert (shaping.value.format, shaping.value.framed) == ("avro", True)
 
 
-def test_formats_of_the_table_are_all_that_there_are() -> None:
+def test_table_lists_every_format() -> None:
     assert tuple(re.findall(r'^\| `"(\w+)"` \|', PAGE, re.MULTILINE)) == FORMATS
 
 
-def test_options_that_are_named_exist() -> None:
+def test_named_options_exist() -> None:
     named = set(re.findall(r"`((?:key|value)_\w+|transform\w*|flatten|registry\.\w+)\b", PAGE)) - {"transform"}
     known = {*SHAPING_OPTIONS, *(f"registry.{field.name}" for field in attrs.fields(RegistryOptions))}
     assert {"key_format", "value_version", "value_schema_file", "transform_sql", "registry.token"} <= named
     assert named - known == set()
 
 
-def test_figures_are_the_code_s() -> None:
+def test_figures_equal_the_code() -> None:
     assert LOOK_AGAIN_AFTER == 3.0
     assert RegistryOptions(url="http://r").timeout == 10.0
     assert Layout().max_partitions == 100

@@ -39,7 +39,7 @@ def ours() -> list[Metric]:
     return list(MetricsCollector(StatusBoard("g", LocalMembers([]), stall_after=1.0, why_stopping=lambda: "")).own())
 
 
-async def test_every_metric_has_the_row_that_its_collector_would_write() -> None:
+async def test_every_metric_has_its_row() -> None:
     rows = re.findall(r"^\| `sarameya_.*", PAGE, re.MULTILINE)
     assert rows == [row(metric) for metric in ours()]
 
@@ -51,7 +51,7 @@ async def test_alerts_are_on_metrics_that_exist() -> None:
     assert alerts <= metrics
 
 
-async def test_alerts_ask_what_can_be_asked_of_their_metrics() -> None:
+async def test_alerts_fit_type_and_labels_of_their_metrics() -> None:
     """A sum by a label that is not there is one row without it, and a gauge has no increase: neither is told."""
     kinds = {shown_name(metric): metric.type for metric in ours()}
     labels = {shown_name(metric): {*metric._labelnames} for metric in ours()}  # type: ignore[attr-defined]
@@ -64,25 +64,25 @@ async def test_alerts_ask_what_can_be_asked_of_their_metrics() -> None:
             assert kinds[name] == {"increase": "counter", "deriv": "gauge"}[call], expression
 
 
-def test_every_path_is_there_and_no_other() -> None:
+def test_exactly_the_existing_paths_are_listed() -> None:
     board = StatusBoard("g", LocalMembers([]), stall_after=1.0, why_stopping=lambda: "")
     routes = {route.path for route in make_routes(board, AllowedHosts()).routes}  # type: ignore[attr-defined]
     served = {path for path in routes if not path.endswith((".js", ".css"))}
     assert set(re.findall(r"^\| `(/[\w.]*)` \|", PAGE, re.MULTILINE)) == served
 
 
-def test_states_are_all_there_in_their_order() -> None:
+def test_all_states_are_listed_in_order() -> None:
     table = PAGE.partition("| state | meaning |")[2].partition("\n\n")[0]
     assert re.findall(r"^\| ([a-z ]+) \|", table, re.MULTILINE) == [str(activity) for activity in Activity]
 
 
-def test_settings_are_settings() -> None:
+def test_named_settings_exist() -> None:
     said = tomllib.loads(blocks(PAGE, "toml")[0])["service"]
     assert said.keys() <= SERVICE_KEYS.keys()
     assert said["stall_after"] == ServiceSection().stall_after
 
 
-def test_names_are_let_in_by_this() -> None:
+def test_host_names_are_allowed_by_the_example() -> None:
     [said] = tomllib.loads(blocks(PAGE, "toml")[2]).values()
     [hosts] = [said.pop("http_hosts")]
     assert said == {}
@@ -95,14 +95,14 @@ def test_names_are_let_in_by_this() -> None:
     ]
 
 
-def test_prometheus_is_sent_where_metrics_are() -> None:
+def test_prometheus_example_scrapes_the_metrics_path() -> None:
     [job] = yaml.safe_load(blocks(PAGE, "yaml")[0])["scrape_configs"]
     assert job.keys() <= {"job_name", "scrape_interval", "static_configs"}  # else the path is another
     address = tomllib.loads(blocks(PAGE, "toml")[0])["service"]["http"]
     assert job["static_configs"] == [{"targets": [address]}]
 
 
-def test_spans_are_asked_for_by_this() -> None:
+def test_tracing_example_enables_spans() -> None:
     [text] = blocks(PAGE, "python")
     names: dict[str, Any] = {}
     exec(compile(text, "status-page.md", "exec"), names)
@@ -111,6 +111,6 @@ def test_spans_are_asked_for_by_this() -> None:
     assert SERVICE_KEYS["otel"]
 
 
-def test_what_is_named_is_there() -> None:
+def test_named_objects_exist() -> None:
     assert all((context_of, export_metrics, GroupCollector.of))
     assert (MOST_LINKS, INTERVAL, PATIENCE) == (128, 15, 3)

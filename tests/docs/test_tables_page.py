@@ -25,7 +25,7 @@ ROWS = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", PAGE, re.MULTILINE))
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=["parquet", "delta", "iceberg"])
-def test_app_files_options_make_a_sink(block: str, request: pytest.FixtureRequest) -> None:
+def test_app_file_options_make_a_sink(block: str, request: pytest.FixtureRequest) -> None:
     options: dict[str, Any] = tomllib.loads(block)["handler"]["options"]
     kind = request.node.callspec.id
     table = sink_arguments(options)["table"]
@@ -34,7 +34,7 @@ def test_app_files_options_make_a_sink(block: str, request: pytest.FixtureReques
     assert table.takes_one_driver(spark_options(options.get("spark", {})).properties) == (kind != "parquet")
 
 
-def test_packages_are_those_that_the_tests_have() -> None:
+def test_packages_equal_those_of_the_tests() -> None:
     pom = ElementTree.parse(ROOT / "tests" / "integration" / "lakes" / "pom.xml")
     namespace = {"m": "http://maven.apache.org/POM/4.0.0"}
     properties = {f"${{{one.tag.partition('}')[2]}}}": one.text for one in pom.find("m:properties", namespace) or ()}
@@ -48,11 +48,11 @@ def test_packages_are_those_that_the_tests_have() -> None:
     assert named <= there
 
 
-def test_every_option_is_there() -> None:
+def test_every_option_is_documented() -> None:
     assert set(ROWS) == {*PLAIN, *LAYOUT, *OTHERS}
 
 
-def test_defaults_are_the_codes() -> None:
+def test_defaults_equal_the_code() -> None:
     arguments = inspect.signature(SparkSink).parameters
     layout = {name: getattr(Layout(), name) for name in LAYOUT}
     for name in (*PLAIN, *LAYOUT):

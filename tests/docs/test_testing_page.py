@@ -20,19 +20,19 @@ def first_column(header: str) -> list[str]:
     return re.findall(r"^\| `(\w+)", rows, re.MULTILINE)
 
 
-def test_page_is_a_suite_that_passes(tmp_path: Path) -> None:
+def test_page_is_a_passing_test_suite(tmp_path: Path) -> None:
     project, text = Project(tmp_path), "\n\n".join(blocks(PAGE, "python"))
     (settings,) = blocks(PAGE, "ini")
     (project.tests / "pytest.ini").write_text(settings)
     project.passes(text, "-W", "error", count=len(re.findall(r"^(?:async )?def test_", text, re.MULTILINE)))
 
 
-def test_calls_of_the_feed_are_all_told() -> None:
+def test_every_feed_method_is_listed() -> None:
     calls = {name for name, _ in inspect.getmembers(ClaimFeed, inspect.isfunction) if not name.startswith("_")}
     assert set(first_column("call")) == calls
 
 
-def test_fixtures_are_all_told() -> None:
+def test_every_fixture_is_listed() -> None:
     fixtures = re.findall(r"^@pytest.fixture\n(?:async )?def (\w+)", inspect.getsource(sarameya_pytest), re.MULTILINE)
     assert len(fixtures) == 6
     assert set(first_column("fixture")) == set(fixtures)
