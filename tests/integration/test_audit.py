@@ -129,7 +129,7 @@ def stage(real_kafka: RealKafka, tmp_path: Path, request: pytest.FixtureRequest)
     return Stage(real_kafka, topic, ParquetTable(tmp_path / "landing"))
 
 
-async def test_table_is_proved_while_it_is_landed_in_and_afterwards(stage: Stage) -> None:
+async def test_table_is_verified_during_and_after_landing(stage: Stage) -> None:
     produced = await stage.produce(3000)
     with trio.fail_after(DEADLINE):
         await proved_while_landing(stage, produced)
@@ -154,7 +154,7 @@ async def proved_while_landing(stage: Stage, produced: set[tuple[int, int]]) -> 
     assert stage.landed() == sorted(produced)
 
 
-async def test_what_goes_wrong_with_a_table_is_found(stage: Stage) -> None:
+async def test_damage_to_a_table_is_found(stage: Stage) -> None:
     await stage.produce(300)
     await stage.land(300)
     [key, *_] = stage.table.keys(None)  # type: ignore[arg-type]
@@ -245,7 +245,7 @@ def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
         yield connected  # type: ignore[misc]  # the same methods
 
 
-def test_rows_are_counted_by_spark_as_one_by_one(spark: SparkSession) -> None:
+def test_spark_counts_the_same_rows_as_python(spark: SparkSession) -> None:
     frame = spark.createDataFrame(arrow_rows(ROWS))
     assert why_uncountable(frame) == ""
     counts = count_frame(spark, frame, SPANS)

@@ -134,7 +134,7 @@ def lake(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) ->
     return Lake(spark, "iceberg", f"{ICEBERG_CATALOG}.audit.t{uuid4().hex[:8]}")
 
 
-def test_sound_table_is_proved_also_after_it_was_compacted(lake: Lake) -> None:
+def test_compacted_table_is_still_verified(lake: Lake) -> None:
     lake.land(*links(KEY, 4, 9, 20), *links(OTHER, 3))
     assert lake.verify() == (True, set())
     if lake.kind == "delta":
@@ -146,7 +146,7 @@ def test_sound_table_is_proved_also_after_it_was_compacted(lake: Lake) -> None:
     assert lake.verify() == (True, set())
 
 
-def test_changed_rows_are_found_at_their_link(lake: Lake) -> None:
+def test_changed_rows_are_found_in_their_link(lake: Lake) -> None:
     lake.land(*links(KEY, 4, 9, 20), *links(OTHER, 3))
     lake.spark.sql(f"DELETE FROM {lake.sql} WHERE partition = 0 AND offset = 5")
     proved, found = lake.verify()
@@ -251,7 +251,7 @@ def test_table_behind_spark_connect_is_verified_and_swept(lake_server: ConnectSe
     assert (code, orphan.exists()) == (0, False), err
 
 
-def test_delta_table_is_proved_by_a_spark_of_the_commands_own(spark: SparkSession, tmp_path: Path) -> None:
+def test_delta_table_is_verified_by_a_separate_spark(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(spark, "delta", str(tmp_path / "orders"))
     lake.land(*links(KEY, 4, 9))
     options = lake_options(tmp_path).conf

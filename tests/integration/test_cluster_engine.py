@@ -91,7 +91,7 @@ async def test_executors_transform_and_write_records_once(tmp_path: Path) -> Non
     assert session.marks[-1] == ("orders", 0, 6)
 
 
-async def test_directory_of_the_driver_alone_is_refused_with_advice() -> None:
+async def test_driver_only_directory_is_refused_with_advice() -> None:
     # Each process's own working directory: as with a disk of each machine, the path is the same, and what is there not.
     staging = Path("/proc/self/cwd/staging")
     os.mkdir(staging)
@@ -139,7 +139,7 @@ async def test_killed_driver_is_replaced_with_its_executors() -> None:
         assert await engine.run(lambda spark, _: spark.range(1000).count(), tag="t2") == 1000
 
 
-async def test_executor_that_is_killed_is_sparks_own_to_replace() -> None:
+async def test_killed_executor_is_replaced_by_spark() -> None:
     async with SparkEngine(OPTIONS) as engine:
         await engine.run(lambda spark, _: spark.range(1000).count(), tag="t1")
         driver = SparkContext._gateway.proc.pid

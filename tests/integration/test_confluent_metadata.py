@@ -93,7 +93,7 @@ async def test_confluent_kafka_continues_from_a_commit_with_metadata() -> None:
         assert await in_confluent(cluster, _first_message) == b"second"
 
 
-async def test_metadata_is_read_by_group_admin_as_it_was_committed() -> None:
+async def test_group_admin_reads_metadata_unchanged() -> None:
     async with EmbeddedCluster(topics={"orders": 1}) as cluster:
         await commit(cluster, '{"link": 7}')
         async with GroupAdmin(cluster.bootstrap_servers, Config(), lambda event: None) as admin:
@@ -102,7 +102,7 @@ async def test_metadata_is_read_by_group_admin_as_it_was_committed() -> None:
         assert (found.offset, found.metadata) == (1, '{"link": 7}')
 
 
-async def test_confluent_kafka_s_own_metadata_ends_with_a_nul() -> None:
+async def test_confluent_kafkas_metadata_ends_with_a_nul() -> None:
     """Once this fails, confluent-kafka may have learnt to read what others commit: then the page is to be changed."""
     offsets = [ConfluentPartition(*ORDERS, 5, "note")]
     async with EmbeddedCluster(topics={"orders": 1}) as cluster:

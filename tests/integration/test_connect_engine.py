@@ -63,7 +63,7 @@ def endless(spark: Any, _: object) -> None:
     spark.sql(ENDLESS).collect()
 
 
-async def test_each_work_has_a_session_with_the_options_settings(server: ConnectServer) -> None:
+async def test_each_work_has_a_session_with_its_settings(server: ConnectServer) -> None:
     def change(spark: Any, _: object) -> list[str]:
         spark.conf.set("spark.wap.id", "mine")
         together.wait(DEADLINE)
@@ -152,14 +152,14 @@ async def test_restarted_server_gets_new_sessions(server: ConnectServer) -> None
         assert await engine.run(count, tag="t2") == 1000
 
 
-async def test_session_that_the_server_has_closed_is_replaced(server: ConnectServer) -> None:
+async def test_session_closed_by_the_server_is_replaced(server: ConnectServer) -> None:
     async with SparkEngine(options(server)) as engine:
         # What the server does with one that was idle for an hour.
         await engine.run(lambda spark, _: spark.client.release_session(), tag="t1")
         assert await engine.run(count, tag="t2") == 1000
 
 
-async def test_wait_for_a_server_that_is_gone_can_be_cancelled(server: ConnectServer) -> None:
+async def test_wait_for_a_dead_server_can_be_cancelled(server: ConnectServer) -> None:
     async with SparkEngine(options(server)) as engine:
         await engine.run(count, tag="t1")
         server.kill()
@@ -242,7 +242,7 @@ async def test_adopted_session_of_a_restarted_server_is_not_reopened(server: Con
         (lambda url: {"master": url, "conf": {"spark.jars": "a.jar"}}, "give the server itself what is no setting"),
     ],
 )
-async def test_server_that_will_not_have_us_says_why(
+async def test_refusing_server_is_reported_with_its_reason(
     server: ConnectServer, change: Callable[[str], dict[str, Any]], told: str
 ) -> None:
     with leaving_no_thread():

@@ -143,7 +143,7 @@ GATES = {checks_java: "java-gate", lands: "gate"}
 
 @pytest.mark.parametrize("times", [1, 2], ids=["once", "twice"])
 @pytest.mark.parametrize("point", POINTS)
-async def test_ctrl_c_at_any_point_ends_the_service_and_leaves_nothing(
+async def test_ctrl_c_at_any_point_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: Callable[[Stage], bool], times: int
 ) -> None:
     gate = tmp_path / GATES.get(point, "gate")

@@ -47,7 +47,7 @@ def _document(url: str) -> dict[str, Any]:
     return said
 
 
-async def test_group_is_on_one_page(tmp_path: Path) -> None:
+async def test_group_is_shown_on_one_page(tmp_path: Path) -> None:
     with trio.fail_after(60):
         async with EmbeddedCluster(topics={"orders": 3}) as cluster, trio.open_nursery() as nursery:
             for partition in range(3):

@@ -62,7 +62,7 @@ def place(request: pytest.FixtureRequest, root: Path) -> dict[str, object]:
     return {"table": f"default.t{abs(hash(str(root)))}", "staging": root.parent / "staging"}
 
 
-def test_links_land_with_their_rows_and_are_read_back_by_anybody(spark: SparkSession, place: dict[str, object]) -> None:
+def test_links_land_and_plain_readers_see_their_rows(spark: SparkSession, place: dict[str, object]) -> None:
     table = DeltaTable(**place)
     table.open(spark)
     assert table.heads(spark, [KEY]) == {}
@@ -113,9 +113,7 @@ def test_taken_number_is_lost_and_leaves_its_files(spark: SparkSession, table: D
     assert found(spark, table) == [(1, first.attempt), (2, second.attempt)]
 
 
-def test_sparks_rows_are_committed_without_it_by_a_single_driver(
-    spark: SparkSession, table: DeltaTable, root: Path
-) -> None:
+def test_single_driver_commits_sparks_rows_directly(spark: SparkSession, table: DeltaTable, root: Path) -> None:
     """Their values are told of by the commit, so that Spark passes over files; an added column is Spark's to commit."""
     shape = Shaping(
         transform=lambda frame: frame.selectExpr(
@@ -168,9 +166,7 @@ def test_single_driver_lands_records_without_spark(spark: SparkSession, table: D
         land(spark, table, link(4, 19, 21))
 
 
-def test_two_that_looked_at_the_same_time_are_told_apart_by_delta(
-    spark: SparkSession, table: DeltaTable, root: Path
-) -> None:
+def test_delta_decides_between_two_simultaneous_attempts(spark: SparkSession, table: DeltaTable, root: Path) -> None:
     """The transform of the one waits until the other has landed. Through Spark Connect Delta evaluates it within its
     transaction; else it is over by then, and what has lost is removed."""
     first, mine, theirs = link(1, 0, 5), link(2, 5, 8), link(2, 5, 9)
@@ -238,7 +234,7 @@ def test_first_link_without_records_creates_the_table(spark: SparkSession, table
     assert table.read(spark).count() == 2
 
 
-def test_columns_that_the_table_lacks_are_named_or_added(spark: SparkSession, table: DeltaTable, root: Path) -> None:
+def test_missing_columns_are_named_or_added(spark: SparkSession, table: DeltaTable, root: Path) -> None:
     land(spark, table, link(1, 0, 2))
     more = Shaping(
         transform=lambda frame: frame.selectExpr("offset", "value", "partition", "named_struct('x', topic) as extra")
@@ -266,7 +262,7 @@ def test_columns_that_the_table_lacks_are_named_or_added(spark: SparkSession, ta
     ]
 
 
-def test_narrower_types_and_another_order_of_columns_are_taken(spark: SparkSession, table: DeltaTable) -> None:
+def test_narrower_types_and_other_column_order_are_accepted(spark: SparkSession, table: DeltaTable) -> None:
     land(spark, table, link(1, 0, 2))
     land(
         spark,
@@ -293,13 +289,13 @@ def test_table_is_partitioned_within_the_limit(spark: SparkSession, root: Path) 
         DeltaTable(root, layout=Layout(partition_by=("day",))).open(spark)
 
 
-def test_landing_whose_transform_gives_nothing_leaves_its_link(spark: SparkSession, table: DeltaTable) -> None:
+def test_batch_without_rows_leaves_its_link(spark: SparkSession, table: DeltaTable) -> None:
     land(spark, table, link(1, 0, 5), shape=Shaping(transform=lambda frame: frame.where("offset < 0")))
     assert [one.rows for one in table.links(spark, KEY, 1)] == [0]
     assert table.read(spark).count() == 0
 
 
-def test_versions_are_read_as_they_were(spark: SparkSession, table: DeltaTable) -> None:
+def test_versions_read_as_they_were(spark: SparkSession, table: DeltaTable) -> None:
     chain = [link(1, 0, 5), link(2, 5, 8), link(3, 8, 9)]
     for one in chain:
         land(spark, table, one)
@@ -313,7 +309,7 @@ def test_versions_are_read_as_they_were(spark: SparkSession, table: DeltaTable) 
             table.read(spark, version)
 
 
-def test_files_of_the_log_say_the_same_as_describe_history(spark: SparkSession, table: DeltaTable, root: Path) -> None:
+def test_log_files_equal_describe_history(spark: SparkSession, table: DeltaTable, root: Path) -> None:
     """Whatever has been done to the table."""
     for number in (1, 2, 3):
         land(spark, table, link(number, 5 * number, 5 * number + 5))
@@ -334,7 +330,7 @@ def test_files_of_the_log_say_the_same_as_describe_history(spark: SparkSession, 
     assert [one.mark and one.mark.link.rows for one in told[0]] == [*[None] * 5, 5, 5, 5, None]
 
 
-def test_mark_of_a_commit_says_what_its_writer_knew(spark: SparkSession, table: DeltaTable, root: Path) -> None:
+def test_mark_of_a_commit_holds_its_writers_knowledge(spark: SparkSession, table: DeltaTable, root: Path) -> None:
     land(spark, table, link(1, 0, 1))
     land(spark, table, link(2, 1, 2))
     told = [row.userMetadata for row in spark.sql(f"DESCRIBE HISTORY delta.`{root}`").collect()]
@@ -344,7 +340,7 @@ def test_mark_of_a_commit_says_what_its_writer_knew(spark: SparkSession, table: 
     assert [mark and (mark.link.number, mark.seen, mark.term) for mark in marks] == [(2, 1, 0), (1, seen, 0), None]
 
 
-def test_landing_goes_on_beside_a_compaction(spark: SparkSession, table: DeltaTable, root: Path) -> None:
+def test_landing_continues_beside_a_compaction(spark: SparkSession, table: DeltaTable, root: Path) -> None:
     """Committed when the landing has looked at the table, and is about to commit itself."""
     chain = [link(n, n, n + 1) for n in (1, 2, 3)]
     land(spark, table, *chain[:2])
@@ -361,7 +357,7 @@ def test_landing_goes_on_beside_a_compaction(spark: SparkSession, table: DeltaTa
     assert rows(table.read(spark)) == rows_of(*chain)
 
 
-def test_landing_is_read_by_whoever_reads_delta_lake(spark: SparkSession, table: DeltaTable, root: Path) -> None:
+def test_table_is_readable_by_other_delta_readers(spark: SparkSession, table: DeltaTable, root: Path) -> None:
     one = link(1, 0, 5)
     land(spark, table, one)
     staged = table.staging / f"{'0' * 32}.parquet"
@@ -370,7 +366,7 @@ def test_landing_is_read_by_whoever_reads_delta_lake(spark: SparkSession, table:
     assert [leftover.what for leftover in table.leftovers(spark)][:1] == ["a staged file"]
 
 
-def test_error_of_a_transform_is_raised_and_nothing_lands(spark: SparkSession, table: DeltaTable) -> None:
+def test_transform_error_is_raised_and_nothing_lands(spark: SparkSession, table: DeltaTable) -> None:
     def fails(frame: DataFrame) -> DataFrame:
         raise ValueError("no")
 

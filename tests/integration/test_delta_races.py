@@ -84,7 +84,7 @@ def test_concurrent_creation_has_one_first_link(clients: list[SparkSession], tmp
         assert rows(tables[0].read(clients[0])) == rows_of(next(one for one in links if one.attempt == winner))
 
 
-def test_of_two_that_append_a_link_at_once_one_does(clients: list[SparkSession], tmp_path: Path) -> None:
+def test_one_of_two_simultaneous_attempts_wins(clients: list[SparkSession], tmp_path: Path) -> None:
     """Whoever loses is told nothing, or that another transaction came first, which is no failure."""
     tables = [DeltaTable(tmp_path / "table") for _ in clients]
     for spark, table in zip(clients, tables, strict=True):
@@ -104,7 +104,7 @@ def test_of_two_that_append_a_link_at_once_one_does(clients: list[SparkSession],
     assert rows(tables[0].read(clients[0])) == rows_of(*winners)
 
 
-def test_two_chains_that_land_at_once_are_not_in_each_others_way(clients: list[SparkSession], tmp_path: Path) -> None:
+def test_two_chains_landing_at_once_do_not_interfere(clients: list[SparkSession], tmp_path: Path) -> None:
     tables = [DeltaTable(tmp_path / "table") for _ in clients]
     for spark, table in zip(clients, tables, strict=True):
         table.open(spark)

@@ -117,9 +117,7 @@ def test_restored_table_continues_from_its_head(spark: SparkSession, table: Delt
         assert rows(one.read(spark)) == rows_of(*chain[:2], *anew)
 
 
-def test_number_is_taken_once_after_a_restore_too(
-    spark: SparkSession, table: DeltaTable, root: Path, name: str
-) -> None:
+def test_number_is_taken_once_after_a_restore(spark: SparkSession, table: DeltaTable, root: Path, name: str) -> None:
     chain = landed(spark, table, 3)
     spark.sql(f"RESTORE TABLE {name} TO VERSION AS OF 1").collect()
     other = DeltaTable(root)
@@ -133,7 +131,7 @@ def test_number_is_taken_once_after_a_restore_too(
     assert rows(table.read(spark)) == rows_of(chain[0], theirs)
 
 
-def test_member_that_lands_on_over_a_restore_is_found_out(
+def test_member_unaware_of_a_restore_breaks_the_chain(
     spark: SparkSession, table: DeltaTable, root: Path, name: str, tmp_path: Path
 ) -> None:
     chain = landed(spark, table, 3)
@@ -156,7 +154,7 @@ def test_member_that_lands_on_over_a_restore_is_found_out(
     assert rows(table.read(spark))[:5] == rows_of(chain[0])
 
 
-def test_restore_to_a_time_is_to_be_said_as_a_version(spark: SparkSession, table: DeltaTable, name: str) -> None:
+def test_restore_to_a_time_is_refused_with_advice(spark: SparkSession, table: DeltaTable, name: str) -> None:
     landed(spark, table, 3)
     history = spark.sql(f"DESCRIBE HISTORY {name}").collect()
     spark.sql(f"RESTORE TABLE {name} TO TIMESTAMP AS OF '{history[1].timestamp}'").collect()
@@ -175,9 +173,7 @@ def clean_up(root: Path, checkpoint: int) -> None:
             (log / f"{version:020d}.{kind}").unlink(missing_ok=True)
 
 
-def test_chain_that_the_history_has_forgotten_is_not_begun_anew(
-    spark: SparkSession, table: DeltaTable, root: Path, name: str
-) -> None:
+def test_forgotten_chain_is_not_restarted(spark: SparkSession, table: DeltaTable, root: Path, name: str) -> None:
     forgotten = link(1, 0, 5, key=OTHER)
     land(spark, table, forgotten)
     spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('delta.checkpointInterval' = 10)")
@@ -221,15 +217,13 @@ def test_idle_heads_are_restated_within_a_third_of_retention(
         ("'delta.setTransactionRetentionDuration' = 'interval 7 days'", "would be forgotten.*UNSET"),
     ],
 )
-def test_table_in_which_links_would_not_be_exact_is_refused(
-    spark: SparkSession, root: Path, name: str, properties: str, told: str
-) -> None:
+def test_unsuitable_table_is_refused(spark: SparkSession, root: Path, name: str, properties: str, told: str) -> None:
     spark.sql(f"CREATE TABLE {name} (id BIGINT) USING delta TBLPROPERTIES ({properties})")
     with pytest.raises(HandlerError, match=told):
         DeltaTable(root).open(spark)
 
 
-def test_what_is_no_delta_table_is_refused(spark: SparkSession, root: Path, tmp_path: Path) -> None:
+def test_non_delta_table_is_refused(spark: SparkSession, root: Path, tmp_path: Path) -> None:
     spark.range(3).write.parquet(str(root))
     with pytest.raises(HandlerError, match=r"holds Parquet files \(id, .*CONVERT TO DELTA"):
         DeltaTable(root).open(spark)
@@ -238,14 +232,14 @@ def test_what_is_no_delta_table_is_refused(spark: SparkSession, root: Path, tmp_
         DeltaTable("plain", staging=tmp_path).open(spark)
 
 
-def test_parquet_file_that_is_being_written_is_no_other_table(spark: SparkSession, root: Path) -> None:
+def test_unfinished_parquet_file_is_no_other_table(spark: SparkSession, root: Path) -> None:
     """Another process creates the table at the same moment: its first file is there, without a footer yet."""
     root.mkdir(parents=True)
     (root / "part-00000-torn.snappy.parquet").touch()
     DeltaTable(root).open(spark)
 
 
-def test_table_created_between_two_looks_of_a_start_is_opened(
+def test_table_created_during_a_start_is_opened(
     spark: SparkSession, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parquet_columns = SparkWriter.parquet_columns
@@ -260,7 +254,7 @@ def test_table_created_between_two_looks_of_a_start_is_opened(
     assert table.read(spark).count() == 3
 
 
-def test_place_where_nothing_can_be_staged_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_unwritable_staging_directory_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(HandlerError, match=r"give a directory to stage in \(staging\).*a path\? .*with a slash"):
         DeltaTable("default.not_there_yet").open(spark)
     (tmp_path / "file").write_text("")
@@ -268,7 +262,7 @@ def test_place_where_nothing_can_be_staged_is_refused(spark: SparkSession, tmp_p
         DeltaTable("default.not_there_yet", staging=tmp_path / "file").open(spark)
 
 
-def test_transform_that_delta_is_switched_off_for_is_refused(spark: SparkSession, root: Path) -> None:
+def test_transform_that_switches_delta_off_is_refused(spark: SparkSession, root: Path) -> None:
     spark.conf.set("spark.databricks.delta.commitInfo.enabled", "false")
     try:
         with pytest.raises(HandlerError, match=r"commitInfo.enabled is false"):

@@ -115,7 +115,7 @@ async def test_demo_interrupted_ends_quietly_with_all_its_processes(tmp_path: Pa
     assert "error" not in running.stderr.lower()
 
 
-async def test_second_demo_in_the_same_place_is_refused(tmp_path: Path) -> None:
+async def test_second_demo_in_the_same_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "second").mkdir()
     async with demo(tmp_path, "--rows", "1000") as first:
         await first.until_shown("waiting for 2 members")

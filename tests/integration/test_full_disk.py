@@ -27,7 +27,7 @@ def run(program: str, directory: Path) -> str:
     return done.stdout
 
 
-def test_disk_that_is_full_while_spark_writes_is_waited_for(tmp_path: Path) -> None:
+def test_full_disk_during_a_spark_write_is_retried(tmp_path: Path) -> None:
     """Covers tables of Delta and of Iceberg."""
     run("tests.integration.full_disk", tmp_path)
 

@@ -91,7 +91,7 @@ def confluent_member(kafka: RealKafka, group: str, topic: str, **options: Any) -
         consumer.close()
 
 
-async def test_live_group_is_described_as_kafka_s_own_tool_describes_it(real_kafka_any: RealKafka) -> None:
+async def test_live_group_is_described_as_by_kafkas_tool(real_kafka_any: RealKafka) -> None:
     topic, group = real_kafka_any.create_topic("described", 3), "described"
     first = produce(real_kafka_any, topic, [b"%d" % n for n in range(300)])
     one, other = Recorder(), Recorder()
@@ -127,7 +127,7 @@ async def test_live_group_is_described_as_kafka_s_own_tool_describes_it(real_kaf
     ]
 
 
-async def test_offsets_partition_is_the_one_that_a_commit_goes_to(real_kafka_any: RealKafka) -> None:
+async def test_offsets_partition_is_the_one_of_the_commits(real_kafka_any: RealKafka) -> None:
     topic = real_kafka_any.create_topic("numbered")
     for group in ("KafkaConsumerDemo", "größer"):
         await commit_nothing(real_kafka_any, group, topic)
@@ -193,7 +193,7 @@ async def test_only_an_idle_group_is_reset(real_kafka_any: RealKafka) -> None:
     assert len(again.messages) == 20
 
 
-async def test_reset_to_a_time_goes_to_the_first_message_since_then(real_kafka: RealKafka) -> None:
+async def test_reset_to_a_time_finds_the_first_later_message(real_kafka: RealKafka) -> None:
     topic, group = real_kafka.create_topic("timed", 2), "timed"
     produce(real_kafka, topic, [b"%d" % n for n in range(50)])
     middle = await log_ends(real_kafka, topic)
@@ -246,7 +246,7 @@ async def test_broker_led_group_is_described_and_reset(real_kafka: RealKafka) ->
     ]
 
 
-async def test_group_and_offsets_are_deleted_for_kafka_s_own_tool_too(real_kafka: RealKafka) -> None:
+async def test_deleted_group_and_offsets_are_gone_for_kafkas_tool(real_kafka: RealKafka) -> None:
     topic, group = real_kafka.create_topic("deleted", 2), "deleted"
     await sarameya(real_kafka, "offsets", "reset", group, "--topic", topic, "--to-latest", "--execute")
     assert len(await kafka_s_lines(real_kafka, group)) == 2
@@ -260,7 +260,7 @@ async def test_group_and_offsets_are_deleted_for_kafka_s_own_tool_too(real_kafka
     assert f"group {group!r}: GROUP_ID_NOT_FOUND (69)" in gone.err
 
 
-async def test_deleted_topic_leaves_its_commit_visible(real_kafka: RealKafka) -> None:
+async def test_commit_of_a_deleted_topic_stays_visible(real_kafka: RealKafka) -> None:
     here, gone, group = real_kafka.create_topic("here"), real_kafka.create_topic("gone"), "half-gone"
     await sarameya(real_kafka, "offsets", "reset", group, "--topic", here, "--topic", gone, "--to-latest", "--execute")
     topics = "org.apache.kafka.tools.TopicCommand"

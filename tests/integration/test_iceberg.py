@@ -48,9 +48,7 @@ def table(spark: SparkSession, name: str) -> IcebergTable:
     return table
 
 
-def test_links_land_with_their_rows_and_are_read_back_by_anybody(
-    spark: SparkSession, table: IcebergTable, name: str
-) -> None:
+def test_links_land_and_plain_readers_see_their_rows(spark: SparkSession, table: IcebergTable, name: str) -> None:
     assert table.heads(spark, [KEY]) == {}
     assert table.links(spark, KEY, 1) == []
     assert table.keys(spark) == []
@@ -81,7 +79,7 @@ def test_links_land_with_their_rows_and_are_read_back_by_anybody(
     assert spark.conf.get("spark.wap.id", None) is None
 
 
-def test_setting_of_the_users_is_put_back(spark: SparkSession, table: IcebergTable) -> None:
+def test_user_setting_is_restored(spark: SparkSession, table: IcebergTable) -> None:
     spark.conf.set("spark.wap.id", "theirs")
     try:
         land(spark, table, link(1, 0, 1))
@@ -109,7 +107,7 @@ def test_taken_number_is_lost_and_leaves_its_staged_files(spark: SparkSession, t
     assert rows(table.read(spark)) == rows_of(first, second)
 
 
-def test_link_whose_predecessor_is_missing_is_not_published(spark: SparkSession, table: IcebergTable) -> None:
+def test_link_without_a_predecessor_is_not_published(spark: SparkSession, table: IcebergTable) -> None:
     first = link(1, 0, 5)
     land(spark, table, first)
     with pytest.raises(LandingError, match="the table has no link 2, only 1"):
@@ -141,7 +139,7 @@ def test_iceberg_decides_between_two_simultaneous_attempts(
     assert rows(table.read(spark)) == rows_of(first, theirs)
 
 
-def test_failing_batch_does_not_keep_others_from_landing(spark: SparkSession, table: IcebergTable) -> None:
+def test_failing_batch_does_not_block_others(spark: SparkSession, table: IcebergTable) -> None:
     good, bad = link(1, 0, 5), link(1, 0, 5, key=OTHER)
     land(spark, table, good)
     fails = Shaping(transform=lambda frame: frame.selectExpr("*", "1 AS more") if _is_of(frame, 1) else frame)
@@ -156,7 +154,7 @@ def _is_of(frame: object, partition: int) -> bool:
     return frame.first()["partition"] == partition  # type: ignore[attr-defined, no-any-return]
 
 
-def test_landing_that_is_not_wanted_any_more_is_staged_at_most(spark: SparkSession, table: IcebergTable) -> None:
+def test_abandoned_batch_is_staged_at_most(spark: SparkSession, table: IcebergTable) -> None:
     class Unwanted(Exception):
         pass
 
@@ -188,7 +186,7 @@ def test_table_is_partitioned_within_the_limit(spark: SparkSession, name: str) -
         IcebergTable(name, layout=Layout(partition_by=("topic",))).open(spark)
 
 
-def test_columns_that_the_table_lacks_are_named_or_added(spark: SparkSession, table: IcebergTable, name: str) -> None:
+def test_missing_columns_are_named_or_added(spark: SparkSession, table: IcebergTable, name: str) -> None:
     land(spark, table, link(1, 0, 2))
     more = Shaping(
         transform=lambda frame: frame.selectExpr(
@@ -218,7 +216,7 @@ def test_columns_that_the_table_lacks_are_named_or_added(spark: SparkSession, ta
     assert found(spark, evolving)[1] == (2, second.attempt)
 
 
-def test_rows_that_do_not_fit_are_refused_and_nothing_lands(spark: SparkSession, table: IcebergTable) -> None:
+def test_rows_of_another_type_are_refused(spark: SparkSession, table: IcebergTable) -> None:
     land(spark, table, link(1, 0, 2))
     wrong = Shaping(transform=lambda frame: frame.selectExpr("cast(value AS string) AS offset", "value"))
     with pytest.raises(SchemaMismatchError, match=r"offset \(string in the rows, bigint in the table\)"):
@@ -226,7 +224,7 @@ def test_rows_that_do_not_fit_are_refused_and_nothing_lands(spark: SparkSession,
     assert len(found(spark, table)) == 1
 
 
-def test_chain_may_begin_with_a_link_that_brings_no_rows(spark: SparkSession, table: IcebergTable) -> None:
+def test_chain_can_start_with_a_link_without_rows(spark: SparkSession, table: IcebergTable) -> None:
     """The table is created, too: with the columns that rows would have."""
     gap, first = link(1, 5, 9, kind=Kind.GAP), link(2, 9, 11)
     land(spark, table, gap)

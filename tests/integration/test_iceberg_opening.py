@@ -69,7 +69,7 @@ def test_concurrent_first_batches_create_one_table(spark: SparkSession) -> None:
         assert rows(spark.table(name)) == rows_of(*firsts)
 
 
-def test_table_that_is_there_is_made_to_audit(spark: SparkSession, name: str) -> None:
+def test_existing_table_is_switched_to_audited_writes(spark: SparkSession, name: str) -> None:
     spark.sql(f"CREATE TABLE {name} (offset bigint, value binary, partition int) USING iceberg")
     table = IcebergTable(name)
     table.open(spark)
@@ -77,7 +77,7 @@ def test_table_that_is_there_is_made_to_audit(spark: SparkSession, name: str) ->
     assert told[1] == "true"
 
 
-def test_table_whose_audit_is_switched_off_is_landed_in_no_more(spark: SparkSession, name: str) -> None:
+def test_table_with_disabled_audit_is_refused(spark: SparkSession, name: str) -> None:
     table = IcebergTable(name)
     table.open(spark)
     land(spark, table, link(1, 0, 2))
@@ -101,7 +101,7 @@ def test_branch_of_the_session_is_refused(spark: SparkSession, name: str) -> Non
         IcebergTable(name).open(spark)
 
 
-def test_table_that_forgets_too_soon_is_refused(spark: SparkSession, name: str) -> None:
+def test_table_with_too_short_retention_is_refused(spark: SparkSession, name: str) -> None:
     spark.sql(
         f"CREATE TABLE {name} (id bigint) USING iceberg TBLPROPERTIES ('history.expire.max-snapshot-age-ms' = '60000')"
     )
@@ -124,7 +124,7 @@ def test_table_of_another_format_is_refused(spark: SparkSession) -> None:
         IcebergTable("spark_catalog.default.orders").open(spark)
 
 
-def test_directory_to_stage_in_must_be_there(spark: SparkSession, name: str, tmp_path: Path) -> None:
+def test_remote_table_requires_a_staging_directory(spark: SparkSession, name: str, tmp_path: Path) -> None:
     rest = "spark.sql.catalog.rest"
     with temporary_settings(spark, {rest: "org.apache.iceberg.spark.SparkCatalog", f"{rest}.warehouse": "s3://lake"}):
         with pytest.raises(HandlerError, match=r"give a directory to stage in \(staging\)"):
@@ -141,7 +141,7 @@ def test_directory_to_stage_in_must_be_there(spark: SparkSession, name: str, tmp
     assert rows(table.read(spark)) == rows_of(first)
 
 
-def test_catalog_that_remembers_tables_is_asked_to_look(spark: SparkSession, tmp_path: Path) -> None:
+def test_caching_catalog_is_refreshed(spark: SparkSession, tmp_path: Path) -> None:
     """An Iceberg catalog in Spark caches tables, and by default misses others' commits for half a minute."""
     of_catalog = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "hadoop", ".warehouse": str(tmp_path)}
     both = {f"spark.sql.catalog.{name}{key}": value for name in ("one", "two") for key, value in of_catalog.items()}
@@ -160,7 +160,7 @@ def test_catalog_that_remembers_tables_is_asked_to_look(spark: SparkSession, tmp
         assert found(spark, table)[-1] == (3, third.attempt)
 
 
-def test_table_that_is_not_there_cannot_be_read(spark: SparkSession, name: str) -> None:
+def test_missing_table_cannot_be_read(spark: SparkSession, name: str) -> None:
     for asked in (lambda table: table.read(spark), lambda table: table.heads_at(spark, "1")):
         with pytest.raises(HandlerError, match="there is no table"):
             asked(IcebergTable(name))

@@ -65,7 +65,7 @@ def racer(which: int, directory: Path) -> Iterator[Racer]:
             process.kill()
 
 
-def test_of_two_processes_exactly_one_appends_each_link(tmp_path: Path) -> None:
+def test_one_of_two_racing_processes_appends_each_link(tmp_path: Path) -> None:
     began = time.monotonic()
     with ExitStack() as stack:
         both = [stack.enter_context(racer(which, tmp_path)) for which in (0, 1)]

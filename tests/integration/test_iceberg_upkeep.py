@@ -49,7 +49,7 @@ def table(spark: SparkSession, name: str) -> IcebergTable:
     return table
 
 
-def test_snapshot_that_was_published_is_no_leftover(spark: SparkSession, table: IcebergTable) -> None:
+def test_published_snapshot_is_no_leftover(spark: SparkSession, table: IcebergTable) -> None:
     land(spark, table, link(1, 0, 5))
     (version,) = (row[0] for row in spark.sql(f"SELECT snapshot_id FROM {table.name[8:]}.history").collect())
     land(spark, table, link(1, 0, 6))
@@ -59,7 +59,7 @@ def test_snapshot_that_was_published_is_no_leftover(spark: SparkSession, table: 
     assert rows(table.read(spark)) != []
 
 
-def test_rollback_shows_as_a_head_that_was_rewound(spark: SparkSession, table: IcebergTable, name: str) -> None:
+def test_rollback_is_reported_as_a_rewound_head(spark: SparkSession, table: IcebergTable, name: str) -> None:
     chain = [link(1, 0, 5), link(2, 5, 8), link(3, 8, 9)]
     for one in chain:
         land(spark, table, one)
@@ -193,9 +193,7 @@ def test_new_chain_begins_in_a_table_whose_history_was_cut(spark: SparkSession, 
     assert found(spark, seen) == [(1, first.attempt)]
 
 
-def test_compaction_and_a_sane_expiry_keep_chains_as_they_were(
-    spark: SparkSession, table: IcebergTable, name: str
-) -> None:
+def test_compaction_and_expiry_preserve_chains(spark: SparkSession, table: IcebergTable, name: str) -> None:
     chain = [link(n, n, n + 1) for n in range(1, 7)]
     for one in chain[:5]:
         land(spark, table, one)
@@ -212,7 +210,7 @@ def test_compaction_and_a_sane_expiry_keep_chains_as_they_were(
     assert spark.sql(f"SELECT * FROM {name}.files").count() == 2
 
 
-def test_landings_go_on_beside_a_compaction(spark: SparkSession, table: IcebergTable, name: str) -> None:
+def test_landing_continues_beside_a_compaction(spark: SparkSession, table: IcebergTable, name: str) -> None:
     """Committed between a landing's staging and its publication."""
     chain = [link(n, n, n + 1) for n in (1, 2, 3)]
     for one in chain[:2]:

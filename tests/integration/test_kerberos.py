@@ -44,12 +44,12 @@ def _alice(_machine: None, real_kafka_secured: RealKafka, monkeypatch: pytest.Mo
 
 
 @pytest.mark.usefixtures("_alice")
-async def test_ticket_of_a_keytab(real_kafka_secured: RealKafka, topic: str) -> None:
+async def test_ticket_of_a_keytab_is_accepted(real_kafka_secured: RealKafka, topic: str) -> None:
     await consume(real_kafka_secured, "KERBEROS", topic, OPTIONS)
 
 
 @pytest.mark.usefixtures("_alice")
-async def test_ticket_is_shown_again_while_a_member_consumes(real_kafka_secured: RealKafka) -> None:
+async def test_ticket_is_renewed_while_a_member_consumes(real_kafka_secured: RealKafka) -> None:
     topic = real_kafka_secured.create_topic("for-tickets-again", 1)
     events: list[Event] = []
     async with (
@@ -66,7 +66,7 @@ async def test_ticket_is_shown_again_while_a_member_consumes(real_kafka_secured:
 
 
 @pytest.mark.usefixtures("_machine")
-async def test_no_ticket(real_kafka_secured: RealKafka, topic: str) -> None:
+async def test_missing_ticket_is_reported(real_kafka_secured: RealKafka, topic: str) -> None:
     with pytest.raises(
         TokenError, match=r"no GSSAPI credentials for localhost:\d+: Kerberos reports: No Kerberos cred"
     ):
@@ -74,13 +74,13 @@ async def test_no_ticket(real_kafka_secured: RealKafka, topic: str) -> None:
 
 
 @pytest.mark.usefixtures("_alice")
-async def test_service_that_the_realm_does_not_know(real_kafka_secured: RealKafka, topic: str) -> None:
+async def test_service_unknown_to_the_realm_is_reported(real_kafka_secured: RealKafka, topic: str) -> None:
     with pytest.raises(TokenError, match=r"Server nobody/localhost@KRBTEST\.COM not found in Kerberos database"):
         await consume(real_kafka_secured, "KERBEROS", topic, OPTIONS | {"sasl_kerberos_service": "nobody"})
 
 
 @pytest.mark.usefixtures("_alice")
-async def test_service_that_is_another_s(real_kafka_secured: RealKafka, topic: str) -> None:
+async def test_ticket_for_another_service_is_refused(real_kafka_secured: RealKafka, topic: str) -> None:
     """The realm gives a ticket for it, which the broker cannot read."""
     security(real_kafka_secured).realm.keytab(f"other/{HOST_NAME}")
     with pytest.raises(AuthenticationError, match=r"GSSAPI was refused: .*; check that the broker's keytab is for"):

@@ -70,9 +70,7 @@ class Metrics:
         return value
 
 
-async def test_landings_on_the_page_and_in_the_metrics_are_the_table_s(
-    spark: SparkSession, tmp_path: Path, browser: Browser
-) -> None:
+async def test_page_and_metrics_match_the_table(spark: SparkSession, tmp_path: Path, browser: Browser) -> None:
     table, letters = ParquetTable(tmp_path / "orders"), tmp_path / "letters"
     # Nothing lands by its age, so that what is held can be looked at.
     sink = SparkSink(

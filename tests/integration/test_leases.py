@@ -33,7 +33,7 @@ sys.stdin.read()
 """With a JVM that was started in place of the one for which the lease was taken."""
 
 
-def test_jvm_that_outlives_its_process_keeps_others_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jvm_outliving_its_process_keeps_the_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     end_warm_spark()  # so that this process has none of its own
     file = tmp_path / "lock"
     with subprocess.Popen(

@@ -78,7 +78,7 @@ async def test_fault_66_new_service_removes_residue_of_killed_ones(tmp_path: Pat
     assert os.listdir(temporary) == [other.name]
 
 
-async def test_service_that_is_killed_alone_leaves_nothing(tmp_path: Path, temporary: Path) -> None:
+async def test_killed_service_leaves_nothing(tmp_path: Path, temporary: Path) -> None:
     """Its JVM sees that it has ended, and ends; what guards it removes the directory."""
     async with spark_service(tmp_path, environment={"TMPDIR": str(temporary)}) as service:
         await service.produce_and_land(2)

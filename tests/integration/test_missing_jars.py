@@ -92,7 +92,7 @@ async def test_wrong_jar_is_refused_and_not_retried(tmp_path: Path) -> None:
     assert "jars" in said
 
 
-async def test_run_tells_the_same_for_an_app_file(tmp_path: Path) -> None:
+async def test_run_command_gives_the_same_advice(tmp_path: Path) -> None:
     async with EmbeddedCluster({"orders": 1}) as cluster:
         app = app_file(tmp_path, cluster.bootstrap_servers, handler="spark")
         text = await trio.Path(app).read_text() + f'\n[handler.options]\ntable = "delta:{tmp_path}/table"\n'

@@ -158,7 +158,7 @@ async def check_waits(
     assert theirs < usual.wait + MORE_SECONDS
 
 
-async def test_moving_and_killed_leaders_disturb_nobody_else(real_kafka_of_three: RealKafka) -> None:
+async def test_moving_and_killed_leaders_delay_only_their_partitions(real_kafka_of_three: RealKafka) -> None:
     kafka = real_kafka_of_three
     topic = kafka.create_topic("moved", replicas=[*WIDE.values()])
     async with open_reading(kafka, topic, PARTITIONS, ["cooperative-sticky"], MEMBERS, PRODUCERS) as reading:

@@ -49,7 +49,7 @@ async def test_metrics_and_spans_of_each_process_reach_the_collector(
     assert names.count("session") >= workers
 
 
-async def test_collector_that_does_not_answer_holds_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_collector_delays_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     async with EmbeddedCluster(topics={"orders": 1}) as cluster:
         cluster.produce("orders", 0, b"1")
@@ -70,7 +70,7 @@ async def test_collector_that_does_not_answer_holds_nothing_up(tmp_path: Path, m
     assert all("Connection refused" in line["message"] for line in warned)
 
 
-async def test_collector_that_comes_back_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_recovered_collector_is_logged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with collector_listening() as received:
         received.is_broken = True
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", received.url)

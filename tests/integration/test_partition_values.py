@@ -89,7 +89,7 @@ def by_arrow(root: Path) -> list[str | None]:
 
 
 @pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
-async def test_fault_57_odd_values_land_and_are_read_back(spark: Any, tmp_path: Path, kind: str) -> None:
+async def test_fault_57_special_values_land_and_are_read_back(spark: Any, tmp_path: Path, kind: str) -> None:
     table, values = table_of(kind, tmp_path), [*ODD, "", None]
     if kind == "iceberg":
         values = [value for value in values if value is None or len(value) < 80]  # it escapes each byte
@@ -108,7 +108,7 @@ async def test_fault_57_odd_values_land_and_are_read_back(spark: Any, tmp_path: 
 
 
 @pytest.mark.parametrize("kind", ["parquet", "delta"])
-async def test_fault_57_values_that_name_no_directory_are_dead_letters(spark: Any, tmp_path: Path, kind: str) -> None:
+async def test_fault_57_unusable_values_become_dead_letters(spark: Any, tmp_path: Path, kind: str) -> None:
     """Spark fails to make a directory whose name is too long, as if that might pass, and writes bad UTF-8 as good."""
     table, values = table_of(kind, tmp_path), [b"a", *UNNAMED, *[b"b"] * 10]
     session = await land(spark, table, values, dead=tmp_path / "dead")
@@ -129,7 +129,7 @@ async def test_fault_57_invalid_partition_value_stops_the_sink(spark: Any, tmp_p
     assert os.listdir(tmp_path / "table") == ["_sarameya"]
 
 
-async def test_fault_57_value_too_long_for_iceberg_is_not_tried_again(spark: Any, tmp_path: Path) -> None:
+async def test_fault_57_value_too_long_for_iceberg_is_not_retried(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(LandingError, match="Mkdirs failed to create"):
         await land(spark, table_of("iceberg", tmp_path), [LONG])
 

@@ -26,7 +26,7 @@ async def ends_in_order(service: Service) -> None:
 
 @pytest.mark.parametrize("after", [0.3, 2.0, 4.0])
 @pytest.mark.parametrize("spark", ['master = "local[2]"', SHARED], ids=["own", "shared"])
-async def test_fault_64_jvm_killed_while_it_starts_is_started_again(tmp_path: Path, after: float, spark: str) -> None:
+async def test_fault_64_jvm_killed_while_it_starts_is_restarted(tmp_path: Path, after: float, spark: str) -> None:
     """The kernel kills processes like this when memory runs out."""
     async with spark_service(tmp_path, spark=spark, workers=2 if "share" in spark else 1) as service:
         await service.until(lambda: bool(service.jvms()))
@@ -38,7 +38,7 @@ async def test_fault_64_jvm_killed_while_it_starts_is_started_again(tmp_path: Pa
         await ends_in_order(service)
 
 
-async def test_fault_64_launcher_of_the_jvm_killed_is_started_again(tmp_path: Path) -> None:
+async def test_fault_64_killed_jvm_launcher_is_restarted(tmp_path: Path) -> None:
     """The small JVM before it, whose exit code a shell passes on as 137."""
     async with spark_service(tmp_path) as service:
         await service.until(lambda: bool(service.processes("java")))
@@ -56,7 +56,7 @@ async def test_fault_64_jvm_killed_under_stop_is_exit_code_1(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("fault", ["full", "read-only"])
-async def test_fault_64_tmp_that_takes_nothing_is_waited_for(fault: str) -> None:
+async def test_fault_64_full_tmp_is_waited_for(fault: str) -> None:
     """No place for temporary files is left: neither /tmp, nor what Python takes in its place."""
     with outside_tmp() as directory:
         (elsewhere := directory / "disk").mkdir()

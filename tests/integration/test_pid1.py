@@ -66,7 +66,7 @@ async def first_process(directory: Path, *command: str) -> AsyncIterator[tuple[R
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-async def test_signal_during_the_imports_ends_it(tmp_path: Path, signum: int, code: int) -> None:
+async def test_signal_during_the_imports_ends_the_process(tmp_path: Path, signum: int, code: int) -> None:
     async with first_process(tmp_path, sys.executable, "-c", SLOW_IMPORT) as (running, first):
         await running.until(lambda r: r.stdout == ["importing"])
         os.kill(first, signum)
@@ -125,7 +125,7 @@ def settled(first: int) -> list[int]:
     return children(first)
 
 
-async def test_ctrl_c_on_the_terminal_of_a_container_is_one_signal(tmp_path: Path) -> None:
+async def test_ctrl_c_on_a_container_terminal_is_one_signal(tmp_path: Path) -> None:
     async with EmbeddedCluster(topics={"orders": 1}) as cluster:
         app = app_file(tmp_path, cluster.bootstrap_servers)
         async with on_terminal(tmp_path, SARAMEYA, "run", app, before=[*FIRST, "--"]) as running:

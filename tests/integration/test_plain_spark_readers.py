@@ -143,7 +143,7 @@ def test_fault_63_spark_and_delta_rs_see_each_row_of_delta_once(spark: Any, tmp_
     assert all(read() == Counter(range(LINKS * ROWS)) for read in readers)
 
 
-def test_fault_63_table_that_delta_rs_has_compacted_lands_on(spark: Any, tmp_path: Path) -> None:
+def test_fault_63_table_compacted_by_delta_rs_still_lands(spark: Any, tmp_path: Path) -> None:
     """Members must be stopped on a plain file system, where two concurrent commits can lose one (docs/tables.md)."""
     path = str(tmp_path / "table")
     table = DeltaTable(path)

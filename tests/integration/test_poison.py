@@ -103,7 +103,7 @@ def in_python(frame: DataFrame) -> DataFrame:
     return frame.select(udf(parse, IntegerType())("value").alias("number"))
 
 
-def test_values_that_cannot_be_cast_are_found(spark: SparkSession, tmp_path: Path) -> None:
+def test_values_that_fail_a_cast_are_found(spark: SparkSession, tmp_path: Path) -> None:
     one = numbers()
     poison = found(spark, one, cast, tmp_path)
 
@@ -119,7 +119,7 @@ def test_values_that_cannot_be_cast_are_found(spark: SparkSession, tmp_path: Pat
     assert letters[0].headers == (("h", b"x"),)
 
 
-def test_records_that_a_function_in_python_raises_for_are_found(spark: SparkSession, tmp_path: Path) -> None:
+def test_records_failing_a_python_function_are_found(spark: SparkSession, tmp_path: Path) -> None:
     poison = found(spark, numbers(), in_python, tmp_path)
 
     assert list(poison.bad) == [7, 8, 211]
@@ -127,14 +127,14 @@ def test_records_that_a_function_in_python_raises_for_are_found(spark: SparkSess
     assert "ValueError: invalid literal for int()" in poison.bad[7]
 
 
-def test_json_that_cannot_be_read_is_found(spark: SparkSession, tmp_path: Path) -> None:
+def test_invalid_json_is_found(spark: SparkSession, tmp_path: Path) -> None:
     values: dict[int, bytes | None] = {offset: b'{"a": %d}' % offset for offset in range(COUNT)}
     poison = found(spark, tried(values | {0: b"{", 299: b"\xff"}), from_json, tmp_path)
     assert list(poison.bad) == [0, 299]
     assert "MALFORMED_RECORD_IN_PARSING" in poison.bad[0]
 
 
-def test_what_a_query_refuses_is_found(spark: SparkSession, tmp_path: Path) -> None:
+def test_records_refused_by_a_query_are_found(spark: SparkSession, tmp_path: Path) -> None:
     poison = found(spark, numbers(), raise_error, tmp_path)
     assert list(poison.bad) == [8]
     assert "it is empty" in poison.bad[8]
@@ -160,7 +160,7 @@ def test_record_that_crashes_a_worker_is_found(spark: SparkSession, tmp_path: Pa
     assert list(poison.bad) == [7]
 
 
-def test_undecodable_records_are_known_and_others_searched(spark: SparkSession, tmp_path: Path) -> None:
+def test_undecodable_records_are_not_searched(spark: SparkSession, tmp_path: Path) -> None:
     """The shape tells the one; the other is found by halves."""
     values: dict[int, bytes | None] = {offset: b'{"a": %d}' % offset for offset in range(COUNT)}
     shape = Shaping(
@@ -173,19 +173,19 @@ def test_undecodable_records_are_known_and_others_searched(spark: SparkSession, 
     assert "DIVIDE_BY_ZERO" in poison.bad[42]
 
 
-def test_nothing_is_found_where_all_can_be_shaped(spark: SparkSession, tmp_path: Path) -> None:
+def test_batch_without_bad_records_has_no_findings(spark: SparkSession, tmp_path: Path) -> None:
     poison = found(spark, numbers({}), cast, tmp_path)
     assert poison.bad == {}
     assert poison.kept.num_rows == COUNT
 
 
-def test_column_that_is_not_there_costs_no_record(spark: SparkSession, tmp_path: Path) -> None:
+def test_missing_column_costs_no_record(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(LandingError, match=r"nocol") as caught:
         found(spark, numbers(), lambda frame: frame.select("nocol"), tmp_path)
     assert not caught.value.passes
 
 
-def test_transform_that_fails_for_each_costs_no_record(spark: SparkSession, tmp_path: Path) -> None:
+def test_transform_failing_for_all_costs_no_record(spark: SparkSession, tmp_path: Path) -> None:
     def wrong(frame: DataFrame) -> DataFrame:
         return frame.selectExpr("cast(concat('n', offset) as int) as number")
 

@@ -86,7 +86,7 @@ async def test_transactions_are_read_as_librdkafka_does(real_kafka_any: RealKafk
     await check_all_read(kafka, topic, read)
 
 
-async def test_transactions_of_java_are_read_as_librdkafka_reads_them(real_kafka_any: RealKafka) -> None:
+async def test_java_transactions_are_read_as_librdkafka_does(real_kafka_any: RealKafka) -> None:
     kafka = real_kafka_any
     values = [b"value %d" % n for n in range(400)]
     source, topic = kafka.create_topic("copied"), kafka.create_topic("copies", PARTITIONS)

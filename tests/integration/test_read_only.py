@@ -85,9 +85,7 @@ async def test_service_without_a_sink_writes_nowhere(tmp_path: Path, workers: st
     assert {line["level"] for line in running.log} == {"INFO"}
 
 
-async def test_sink_writes_in_its_table_and_among_temporary_files_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_sink_writes_only_to_its_table_and_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table, temporary = tmp_path / "landed", tmp_path / "temporary"
     table.mkdir()
     temporary.mkdir()

@@ -13,7 +13,7 @@ from tests.integration.real_kafka.producing import produce
 pytestmark = pytest.mark.integration
 
 
-def test_other_clients_records_are_consumed_and_lag_is_shown(real_kafka: RealKafka) -> None:
+def test_records_of_other_clients_are_consumed_with_lag(real_kafka: RealKafka) -> None:
     topic = real_kafka.create_topic("others", 4)
     produced = produce(real_kafka, topic, [b"v%d" % n for n in range(1_000)])
 
@@ -38,6 +38,6 @@ async def consume_with_aiokafka(kafka: RealKafka, topic: str, group: str, count:
     return places
 
 
-def test_tool_that_fails_raises_what_it_printed(real_kafka: RealKafka) -> None:
+def test_failing_tool_raises_its_output(real_kafka: RealKafka) -> None:
     with pytest.raises(ToolError, match=r"exited with 1(.|\n)*nowhere"):
         real_kafka.run_tool("org.apache.kafka.tools.TopicCommand", "--describe", "--topic", "nowhere")

@@ -75,7 +75,7 @@ async def test_message_carries_what_was_produced(real_kafka_any: RealKafka) -> N
     assert first.leader_epoch == 0
 
 
-async def test_two_members_share_and_a_leaver_hands_over(real_kafka_any: RealKafka) -> None:
+async def test_leaving_member_hands_its_partitions_over(real_kafka_any: RealKafka) -> None:
     topic = real_kafka_any.create_topic("shared", 4)
     produced = produce(real_kafka_any, topic, [b"%d" % n for n in range(4_000)])
     stays, leaves = Recorder(), Recorder()
@@ -102,7 +102,7 @@ async def test_two_members_share_and_a_leaver_hands_over(real_kafka_any: RealKaf
     assert sum(line.committed or 0 for line in lines) == len(produced)
 
 
-async def test_commit_is_where_the_next_member_begins(real_kafka_any: RealKafka) -> None:
+async def test_next_member_starts_at_the_commit(real_kafka_any: RealKafka) -> None:
     topic = real_kafka_any.create_topic("resumed")
     produce(real_kafka_any, topic, [b"%d" % n for n in range(10)])
     first, second = Recorder(), Recorder()
@@ -117,7 +117,7 @@ async def test_commit_is_where_the_next_member_begins(real_kafka_any: RealKafka)
     assert second.values() == [b"new"]
 
 
-async def test_offsets_set_by_kafkas_tool_are_where_a_member_begins(real_kafka_any: RealKafka) -> None:
+async def test_member_starts_at_offsets_set_by_kafkas_tool(real_kafka_any: RealKafka) -> None:
     topic = real_kafka_any.create_topic("rewound")
     produce(real_kafka_any, topic, [b"%d" % n for n in range(10)])
     real_kafka_any.run_tool(
@@ -169,7 +169,7 @@ async def test_aborted_transaction_is_hidden_under_read_committed(real_kafka_any
     assert careless.values() == [b"aborted", b"committed", b"plain"]
 
 
-async def test_stopped_coordinator_leading_partitions_is_survived(real_kafka_of_three: RealKafka) -> None:
+async def test_group_survives_a_stopped_coordinator(real_kafka_of_three: RealKafka) -> None:
     kafka = real_kafka_of_three
     topic = kafka.create_topic("survived", 6)
     produced = produce(kafka, topic, [b"%d" % n for n in range(600)])

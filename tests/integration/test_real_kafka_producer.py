@@ -53,7 +53,7 @@ async def read_values(kafka: RealKafka, topic: str) -> list[bytes | None]:
     return [record.value for record in (await read(kafka, topic, 1))[0]]
 
 
-async def test_others_read_our_records_in_every_compression(real_kafka_any: RealKafka) -> None:
+async def test_records_of_every_compression_are_readable_by_others(real_kafka_any: RealKafka) -> None:
     topic = real_kafka_any.create_topic("produced", 3)
     sent: dict[RecordMetadata, tuple[int, bytes | None, bytes | None, Any]] = {}
     with trio.fail_after(DEADLINE):
@@ -79,7 +79,7 @@ async def test_others_read_our_records_in_every_compression(real_kafka_any: Real
     } == sent
 
 
-async def test_keys_go_where_other_producers_send_them(real_kafka_any: RealKafka) -> None:
+async def test_keys_have_the_same_partitions_as_in_other_clients(real_kafka_any: RealKafka) -> None:
     topic = real_kafka_any.create_topic("keyed", 7)
     keys = [random.Random(1).randbytes(n) for n in range(64)]
     theirs = {}
@@ -119,7 +119,7 @@ async def test_refused_records_raise_typed_errors_alone(real_kafka_any: RealKafk
     assert (await read_values(real_kafka_any, small))[-1] == b"after"
 
 
-async def test_dead_letters_are_read_by_others(real_kafka_any: RealKafka) -> None:
+async def test_dead_letters_are_readable_by_others(real_kafka_any: RealKafka) -> None:
     topic = real_kafka_any.create_topic("dead", max_message_bytes=2 * 2**20)
     link = Link(
         key=ChainKey("lake", "orders", 3),
@@ -181,7 +181,7 @@ class _Cut(Through):
         return data
 
 
-async def test_connections_that_are_cut_cost_no_record_and_repeat_none(real_kafka_any: RealKafka) -> None:
+async def test_broken_connections_lose_and_repeat_no_record(real_kafka_any: RealKafka) -> None:
     topic = real_kafka_any.create_topic("cut")
     transport = Cutting(seed=1)
     values = [b"%d" % n for n in range(300)]

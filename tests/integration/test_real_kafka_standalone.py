@@ -64,7 +64,7 @@ async def test_partitions_start_where_the_user_says(real_kafka_any: RealKafka) -
                 assert await values(claim, 3) == [b"8", b"9", b"new"]
 
 
-async def test_commit_set_by_kafkas_tool_is_where_a_consumer_begins(real_kafka_any: RealKafka) -> None:
+async def test_commit_by_kafkas_tool_is_the_start_offset(real_kafka_any: RealKafka) -> None:
     topic = real_kafka_any.create_topic("standalone-set")
     produce(real_kafka_any, topic, [b"%d" % n for n in range(10)])
     real_kafka_any.run_tool(
@@ -77,7 +77,7 @@ async def test_commit_set_by_kafkas_tool_is_where_a_consumer_begins(real_kafka_a
                 assert await values(claim, 3) == [b"7", b"8", b"9"]
 
 
-async def test_group_in_use_refuses_commits_until_its_members_have_left(real_kafka_any: RealKafka) -> None:
+async def test_group_in_use_refuses_foreign_commits(real_kafka_any: RealKafka) -> None:
     topic = real_kafka_any.create_topic("standalone-used")
     produce(real_kafka_any, topic, [b"%d" % n for n in range(10)])
     handler = Recorder()
@@ -97,7 +97,7 @@ async def test_group_in_use_refuses_commits_until_its_members_have_left(real_kaf
                 assert committed[claim.topic_partition].offset == 5
 
 
-async def test_stopped_broker_is_survived(real_kafka_of_three: RealKafka) -> None:
+async def test_reader_survives_a_stopped_broker(real_kafka_of_three: RealKafka) -> None:
     kafka = real_kafka_of_three
     topic = kafka.create_topic("standalone-survived", 6)
     produced = produce(kafka, topic, [b"%d" % n for n in range(600)])

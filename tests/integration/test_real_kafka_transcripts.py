@@ -59,11 +59,11 @@ async def test_kafka_4_of_three_brokers_answers_as_recorded(real_kafka_of_small_
     await assert_answers_as_recorded(KAFKA_4, real_kafka_of_small_groups)
 
 
-async def test_kafka_3_answers_as_recorded_but_for_what_is_known(
+async def test_kafka_3_answers_as_recorded_except_known_differences(
     real_kafka_3: RealKafka, real_kafka_3_in_racks: RealKafka
 ) -> None:
     await assert_answers_as_recorded(KAFKA_3, real_kafka_3, real_kafka_3_in_racks, chosen=for_kafka_3)
 
 
-def test_each_transcript_is_for_a_cluster_that_is_played_on_here() -> None:
+def test_each_transcript_belongs_to_a_played_cluster() -> None:
     assert {t.brokers for theme in THEMES.values() for t in theme} == {*SIZES} == {1, 3}

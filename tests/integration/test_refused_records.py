@@ -94,14 +94,14 @@ async def test_records_failing_a_delta_constraint_are_dead_letters(spark: SparkS
     assert all("CHECK constraint positive (n > 0) is violated" in error for error in letters.values())
 
 
-async def test_record_without_what_delta_requires_is_a_dead_letter(spark: SparkSession, tmp_path: Path) -> None:
+async def test_record_without_a_required_delta_column_is_dead(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(tmp_path / "orders")
     columns = "n int NOT NULL, offset bigint, s struct<a: bigint>"
     spark.sql(f"CREATE TABLE delta.`{tmp_path}/orders` ({columns}) USING delta")
     await check_that_one_without_n_is_a_dead_letter(spark, table, tmp_path / "dead")
 
 
-async def test_record_without_what_iceberg_requires_is_a_dead_letter(spark: SparkSession, tmp_path: Path) -> None:
+async def test_record_without_a_required_iceberg_column_is_dead(spark: SparkSession, tmp_path: Path) -> None:
     name = f"{ICEBERG_CATALOG}.refusing.orders"
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {ICEBERG_CATALOG}.refusing")
     spark.sql(f"CREATE TABLE {name} (n int NOT NULL, offset bigint, s struct<a: bigint>) USING iceberg")
@@ -109,7 +109,7 @@ async def test_record_without_what_iceberg_requires_is_a_dead_letter(spark: Spar
     await check_that_one_without_n_is_a_dead_letter(spark, table, tmp_path / "dead")
 
 
-async def test_refused_range_without_a_search_stops_with_its_error(spark: SparkSession, tmp_path: Path) -> None:
+async def test_refused_batch_without_a_search_stops_with_its_error(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(tmp_path / "orders")
     spark.sql(f"CREATE TABLE delta.`{tmp_path}/orders` (n varchar(2), offset bigint) USING delta")
     plain = lambda frame: frame.selectExpr("cast(value as string) as n", "offset")  # noqa: E731

@@ -161,7 +161,7 @@ async def test_signal_ends_the_run_after_a_commit(tmp_path: Path, signum: int) -
     ]
 
 
-async def test_no_message_costs_a_line_of_the_log(tmp_path: Path) -> None:
+async def test_messages_are_not_logged_one_by_one(tmp_path: Path) -> None:
     count = 10_000
     async with EmbeddedCluster(topics={"orders": 2}) as cluster:
         for number in range(count):
@@ -209,9 +209,7 @@ async def test_signal_during_a_join_ends_the_run_at_once(tmp_path: Path) -> None
     assert {line["level"] for line in running.log} == {"INFO"}
 
 
-async def test_signal_before_there_is_a_broker_ends_the_run_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_signal_without_a_broker_ends_the_run_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SARAMEYA_CONFIG_BOOTSTRAP_TIMEOUT", "60")
     async with sarameya(tmp_path, "run", app_file(tmp_path, [f"127.0.0.1:{free_port()}"])) as running:
         await running.until(lambda r: "Connection refused" in r.stderr)
@@ -265,7 +263,7 @@ async def test_two_members_in_one_process_share_the_partitions(tmp_path: Path) -
     assert "worker" not in running.stderr
 
 
-async def test_worker_that_dies_is_restarted_where_the_app_says_so(tmp_path: Path) -> None:
+async def test_dead_worker_is_restarted_if_configured(tmp_path: Path) -> None:
     async with EmbeddedCluster(topics={"orders": 1}) as cluster:
         service = '[service]\non_failure = "restart"\nrestart_backoff = 0.1\nworkers = 2'
         app = app_file(
@@ -284,7 +282,7 @@ async def test_worker_that_dies_is_restarted_where_the_app_says_so(tmp_path: Pat
         assert committed(cluster) == 2
 
 
-async def test_failing_handler_ends_the_run_with_a_line_that_says_where(tmp_path: Path) -> None:
+async def test_failing_handler_ends_the_run_with_its_location(tmp_path: Path) -> None:
     async with EmbeddedCluster(topics={"orders": 1}) as cluster:
         cluster.produce("orders", 0, b"this")
         app = app_file(tmp_path, cluster.bootstrap_servers, handler="handlers_of_this_test:Failing")
@@ -305,7 +303,7 @@ async def test_debug_adds_the_traceback_as_one_field(tmp_path: Path) -> None:
     assert 'raise ValueError(f"cannot do {message.value.decode()}")' in running.log[-1]["traceback"]
 
 
-async def test_log_format_of_the_command_line_precedes_the_app_file(tmp_path: Path) -> None:
+async def test_log_format_option_precedes_the_app_file(tmp_path: Path) -> None:
     path = app_file(tmp_path, ["127.0.0.1:9"], extra='[service]\nlog_format = "text"')
     *_, last = (await stderr_of(tmp_path, "run", path, code=1)).splitlines()
     assert last.startswith("sarameya: error: no broker could be reached: 127.0.0.1:9: ")
@@ -324,7 +322,7 @@ async def test_closed_standard_input_ends_the_run_in_order(tmp_path: Path) -> No
         assert cluster.describe_group("g").members == ()
 
 
-async def test_watchdog_ends_a_handler_that_blocks_the_loop(tmp_path: Path) -> None:
+async def test_watchdog_stops_a_handler_that_blocks_the_loop(tmp_path: Path) -> None:
     async with EmbeddedCluster(topics={"orders": 1}) as cluster:
         cluster.produce("orders", 0, b"value")
         app = app_file(
@@ -357,7 +355,7 @@ async def test_hanging_handler_is_logged_without_a_page(tmp_path: Path) -> None:
     assert (line["level"], line["worker"], line["partition"]) == ("WARNING", 1, "orders-1")
 
 
-async def test_worker_that_is_blocked_is_told_by_its_supervisor(tmp_path: Path) -> None:
+async def test_blocked_worker_is_reported_by_its_supervisor(tmp_path: Path) -> None:
     async with EmbeddedCluster(topics={"orders": 1}) as cluster:
         app = app_file(
             tmp_path,
@@ -428,7 +426,7 @@ class Slow(ConsumerGroupHandler):
 """
 
 
-async def test_ctrl_c_while_workers_still_import_does_not_wait_for_that(tmp_path: Path) -> None:
+async def test_ctrl_c_does_not_wait_for_workers_imports(tmp_path: Path) -> None:
     (tmp_path / "slow_to_import.py").write_text(SLOW_TO_IMPORT)
     app = app_file(tmp_path, ["127.0.0.1:9"], handler="slow_to_import:Slow")
     async with on_terminal(tmp_path, SARAMEYA, "run", app, "--workers", "2") as running:
@@ -466,7 +464,7 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-async def test_no_broker_at_the_address_is_told_with_the_address(tmp_path: Path) -> None:
+async def test_unreachable_broker_is_reported_with_its_address(tmp_path: Path) -> None:
     port = free_port()
     (error,) = await errors_of(tmp_path, "run", app_file(tmp_path, [f"127.0.0.1:{port}"]), code=1)
     assert error.startswith(f"no broker could be reached: 127.0.0.1:{port}: ")
@@ -474,7 +472,7 @@ async def test_no_broker_at_the_address_is_told_with_the_address(tmp_path: Path)
     assert error.endswith("start the broker, or correct bootstrap_servers")
 
 
-async def test_server_that_answers_garbage_is_told_as_no_broker(tmp_path: Path) -> None:
+async def test_server_that_is_no_broker_is_reported(tmp_path: Path) -> None:
     async def garbage(stream: trio.SocketStream) -> None:
         await stream.receive_some()
         await stream.send_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -488,13 +486,13 @@ async def test_server_that_answers_garbage_is_told_as_no_broker(tmp_path: Path) 
     assert "is there a Kafka broker at this address?" in error
 
 
-async def test_unknown_topic_is_told_by_its_name(tmp_path: Path) -> None:
+async def test_unknown_topic_is_reported_by_name(tmp_path: Path) -> None:
     async with EmbeddedCluster(topics={"others": 1}) as cluster:
         (error,) = await errors_of(tmp_path, "run", app_file(tmp_path, cluster.bootstrap_servers), code=1)
     assert error == "topic 'orders': UNKNOWN_TOPIC_OR_PARTITION (3); create the topic, or correct its name"
 
 
-async def test_wrong_key_in_the_app_file_is_told_at_once(tmp_path: Path) -> None:
+async def test_unknown_key_in_the_app_file_is_reported_at_once(tmp_path: Path) -> None:
     path = app_file(tmp_path, ["127.0.0.1:9092"], extra="sesion_timeout = 6.0")
     (error,) = await errors_of(tmp_path, "run", path, code=2)
     assert error.startswith(f"{path}: config.sesion_timeout = 6.0: no such option; did you mean 'session_timeout'?")
@@ -528,7 +526,7 @@ async def test_broker_serves_kcat_until_a_signal(tmp_path: Path) -> None:
     assert "Traceback" not in running.stderr
 
 
-async def test_broker_on_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+async def test_broker_on_a_used_port_is_reported(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         (error,) = await errors_of(tmp_path, "broker", "--port", str(port), code=1)

@@ -97,7 +97,7 @@ def one_error(running: Running, *parts: str) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-async def test_wrong_password_is_told_in_one_line(tmp_path: Path, mechanism: str) -> None:
+async def test_wrong_password_is_reported_in_one_line(tmp_path: Path, mechanism: str) -> None:
     seen = await refused(tmp_path, "--log-format", "text", mechanism=mechanism)
     (line,) = [line for line in seen.running.stderr.splitlines() if REMEDY in line]
     assert line.startswith("sarameya: error: 127.0.0.1:")
@@ -113,14 +113,14 @@ async def test_wrong_password_is_one_error_of_a_json_log(tmp_path: Path) -> None
     assert seen.looks == 1
 
 
-async def test_wrong_password_is_not_tried_again_where_failures_are(tmp_path: Path) -> None:
+async def test_wrong_password_is_not_retried_despite_restart(tmp_path: Path) -> None:
     seen = await refused(tmp_path, service='[service]\non_failure = "restart"\nrestart_backoff = 0.1')
     assert seen.running.stderr.count(REMEDY) == 1
     assert seen.looks == 1
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
-async def test_wrong_password_with_the_traceback_of_debug(tmp_path: Path, log_format: str) -> None:
+async def test_wrong_password_has_a_traceback_at_debug_level(tmp_path: Path, log_format: str) -> None:
     seen = await refused(tmp_path, "--debug", "--log-format", log_format)
     assert "Traceback" in seen.running.stderr
     told = [line for line in seen.running.stderr.splitlines() if REMEDY in line and "AuthenticationError" not in line]
@@ -128,7 +128,7 @@ async def test_wrong_password_with_the_traceback_of_debug(tmp_path: Path, log_fo
     assert seen.looks == 1
 
 
-async def test_wrong_password_of_two_workers_is_told_once_by_each(tmp_path: Path) -> None:
+async def test_wrong_password_is_reported_once_by_each_worker(tmp_path: Path) -> None:
     """The first that has ended ends the other, which may not have come so far."""
     seen = await refused(tmp_path, "--workers", "2")
     told = [line["worker"] for line in seen.running.log if line["level"] == "ERROR" and REMEDY in line["message"]]
@@ -145,7 +145,7 @@ async def test_wrong_password_of_two_workers_is_told_once_by_each(tmp_path: Path
     ],
     ids=["unknown CA", "expired certificate"],
 )
-async def test_certificate_that_is_not_taken(tmp_path: Path, is_known: bool, is_good: bool, problem: str) -> None:
+async def test_refused_certificate_is_reported(tmp_path: Path, is_known: bool, is_good: bool, problem: str) -> None:
     authority, stranger = trustme.CA(), trustme.CA()
     (authority if is_known else stranger).cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     handshakes = 0
@@ -173,7 +173,7 @@ async def test_certificate_that_is_not_taken(tmp_path: Path, is_known: bool, is_
     ],
     ids=["topic", "group", "group, at the join"],
 )
-async def test_acl_that_is_missing(
+async def test_missing_acl_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: Api, code: ErrorCode, remedy: str
 ) -> None:
     asked = 0
@@ -200,7 +200,7 @@ async def test_acl_that_is_missing(
 
 
 @pytest.mark.parametrize("source", ["raises", "hangs"])
-async def test_token_that_cannot_be_had_is_told_in_one_line(tmp_path: Path, source: str) -> None:
+async def test_failed_token_request_is_reported_in_one_line(tmp_path: Path, source: str) -> None:
     (tmp_path / "tokens.py").write_text(f"""
 import time
 
@@ -230,24 +230,24 @@ def hangs():
 class TestApacheKafka:
     """The same of a real broker."""
 
-    async def test_wrong_password(self, tmp_path: Path, real_kafka_secured: RealKafka) -> None:
+    async def test_wrong_password_exits_with_code_2(self, tmp_path: Path, real_kafka_secured: RealKafka) -> None:
         servers = real_kafka_secured.at("SASL_PLAIN")
         running = await ended(tmp_path, servers, by_password(tmp_path, "SCRAM-SHA-512"), "--log-format", "text")
         one_error(running, "SCRAM-SHA-512 as 'alice' was refused: ", REMEDY)
 
-    async def test_unknown_authority(self, tmp_path: Path, real_kafka_secured: RealKafka) -> None:
+    async def test_unknown_authority_exits_with_code_2(self, tmp_path: Path, real_kafka_secured: RealKafka) -> None:
         trustme.CA().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
         options = {"security_protocol": "SSL", "tls_ca_file": str(tmp_path / "ca.pem")}
         running = await ended(tmp_path, real_kafka_secured.at("SSL"), options, "--log-format", "text")
         one_error(running, "no trusted CA has signed the broker's certificate; set tls_ca_file")
 
-    async def test_expired_certificate(self, tmp_path: Path, real_kafka_secured: RealKafka) -> None:
+    async def test_expired_certificate_exits_with_code_2(self, tmp_path: Path, real_kafka_secured: RealKafka) -> None:
         options = {"security_protocol": "SSL", "tls_ca_file": security(real_kafka_secured).ca_file}
         running = await ended(tmp_path, real_kafka_secured.at("EXPIRED"), options, "--log-format", "text")
         one_error(running, "has expired; renew it")
 
     @pytest.mark.parametrize("kind", ["topic", "group"])
-    async def test_acl_that_is_missing(self, tmp_path: Path, real_kafka_secured: RealKafka, kind: str) -> None:
+    async def test_missing_acl_is_reported(self, tmp_path: Path, real_kafka_secured: RealKafka, kind: str) -> None:
         topic = "orders"
         if topic not in real_kafka_secured.admin().list_topics().topics:
             real_kafka_secured.create_topic(topic, 1)

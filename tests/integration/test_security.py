@@ -97,14 +97,14 @@ def token(subject: str, seconds: float = 600.0) -> dict[str, Any]:
 
 
 class TestTls:
-    async def test_broker_is_known_by_its_certificate(self, real_kafka_secured: RealKafka, topic: str) -> None:
+    async def test_broker_is_trusted_by_its_certificate(self, real_kafka_secured: RealKafka, topic: str) -> None:
         await consume(real_kafka_secured, "SSL", topic, trusting(real_kafka_secured))
 
-    async def test_client_is_known_by_its_own(self, real_kafka_secured: RealKafka, topic: str) -> None:
+    async def test_client_is_authenticated_by_its_certificate(self, real_kafka_secured: RealKafka, topic: str) -> None:
         mine = security(real_kafka_secured).identity("client")
         await consume(real_kafka_secured, "MTLS", topic, trusting(real_kafka_secured) | {"tls_cert_file": mine})
 
-    async def test_files_that_are_renewed_are_used_for_the_next_connection(
+    async def test_renewed_files_are_used_for_the_next_connection(
         self, real_kafka_secured: RealKafka, topic: str, tmp_path: Path
     ) -> None:
         """Authority, certificate and key, each in a file of its own."""
@@ -145,19 +145,23 @@ class TestTls:
             await ask()
         assert {type(event) for event in events if not isinstance(event, ConnectionLost)} == {TlsFilesRenewed}
 
-    async def test_broker_of_a_stranger_s(self, real_kafka_secured: RealKafka, topic: str, tmp_path: Path) -> None:
+    async def test_broker_of_an_unknown_authority_is_refused(
+        self, real_kafka_secured: RealKafka, topic: str, tmp_path: Path
+    ) -> None:
         trustme.CA().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
         options = {"security_protocol": "SSL", "tls_ca_file": str(tmp_path / "ca.pem")}
         with pytest.raises(TlsError, match=r"no trusted CA has signed the broker's certificate"):
             await consume(real_kafka_secured, "SSL", topic, options)
 
-    async def test_broker_by_another_name(self, real_kafka_secured: RealKafka, topic: str) -> None:
+    async def test_broker_with_another_host_name_is_refused(self, real_kafka_secured: RealKafka, topic: str) -> None:
         options = trusting(real_kafka_secured)
         with pytest.raises(TlsError, match="the broker's certificate is for another host"):
             await consume(real_kafka_secured, "OTHER_NAME", topic, options)
         await consume(real_kafka_secured, "OTHER_NAME", topic, options | {"tls_check_hostname": False})
 
-    async def test_broker_whose_certificate_has_expired(self, real_kafka_secured: RealKafka, topic: str) -> None:
+    async def test_broker_with_an_expired_certificate_is_refused(
+        self, real_kafka_secured: RealKafka, topic: str
+    ) -> None:
         options = trusting(real_kafka_secured)
         with pytest.raises(TlsError, match=r"broker's certificate, or one that has signed it, has expired; renew it"):
             await consume(real_kafka_secured, "EXPIRED", topic, options)
@@ -165,16 +169,18 @@ class TestTls:
         with pytest.raises(TlsError, match=r"has expired; renew it"):
             await consume(real_kafka_secured, "EXPIRED", topic, options | {"tls_check_hostname": False})
 
-    async def test_client_whose_certificate_has_expired(self, real_kafka_secured: RealKafka, topic: str) -> None:
+    async def test_client_with_an_expired_certificate_is_refused(
+        self, real_kafka_secured: RealKafka, topic: str
+    ) -> None:
         mine = security(real_kafka_secured).identity("late", **expired())
         with pytest.raises(TlsError, match=r"the broker refuses our certificate; renew it if it has expired"):
             await consume(real_kafka_secured, "MTLS", topic, trusting(real_kafka_secured) | {"tls_cert_file": mine})
 
-    async def test_client_without_a_certificate(self, real_kafka_secured: RealKafka, topic: str) -> None:
+    async def test_client_without_a_certificate_is_refused(self, real_kafka_secured: RealKafka, topic: str) -> None:
         with pytest.raises(TlsError, match=r"the broker requires a client certificate.*; set tls_cert_file"):
             await consume(real_kafka_secured, "MTLS", topic, trusting(real_kafka_secured))
 
-    async def test_client_of_a_stranger_s(self, real_kafka_secured: RealKafka, topic: str) -> None:
+    async def test_client_of_an_unknown_authority_is_refused(self, real_kafka_secured: RealKafka, topic: str) -> None:
         mine = security(real_kafka_secured).identity("stranger", trustme.CA())
         with pytest.raises(TlsError, match=r"(refuses|does not know the CA of) our certificate; .*set tls_cert_file"):
             await consume(real_kafka_secured, "MTLS", topic, trusting(real_kafka_secured) | {"tls_cert_file": mine})
@@ -183,46 +189,48 @@ class TestTls:
 class TestSasl:
     @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
     @pytest.mark.parametrize("listener", ["SASL_SSL", "SASL_PLAIN"])
-    async def test_password(self, real_kafka_secured: RealKafka, topic: str, listener: str, mechanism: str) -> None:
+    async def test_password_is_accepted(
+        self, real_kafka_secured: RealKafka, topic: str, listener: str, mechanism: str
+    ) -> None:
         hidden = trusting(real_kafka_secured, "SASL_SSL")
         options = hidden if listener == "SASL_SSL" else {"security_protocol": "SASL_PLAINTEXT"}
         await consume(real_kafka_secured, listener, topic, options | password(mechanism))
 
-    async def test_password_of_all_kinds(self, real_kafka_secured: RealKafka, topic: str) -> None:
+    async def test_password_is_accepted_by_every_mechanism(self, real_kafka_secured: RealKafka, topic: str) -> None:
         options = trusting(real_kafka_secured, "SASL_SSL") | password("PLAIN", "bob")
         await consume(real_kafka_secured, "SASL_SSL", topic, options)
 
-    async def test_token(self, real_kafka_secured: RealKafka, topic: str) -> None:
+    async def test_token_is_accepted(self, real_kafka_secured: RealKafka, topic: str) -> None:
         await consume(real_kafka_secured, "SASL_SSL", topic, trusting(real_kafka_secured, "SASL_SSL") | token("alice"))
 
     @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-    async def test_wrong_password(self, real_kafka_secured: RealKafka, topic: str, mechanism: str) -> None:
+    async def test_wrong_password_is_refused(self, real_kafka_secured: RealKafka, topic: str, mechanism: str) -> None:
         options = trusting(real_kafka_secured, "SASL_SSL") | password(mechanism) | {"sasl_password": "simsim"}
         with pytest.raises(AuthenticationError, match=rf"{mechanism} as 'alice' was refused: .*; correct sasl_us"):
             await consume(real_kafka_secured, "SASL_SSL", topic, options)
 
-    async def test_token_that_has_run_out(self, real_kafka_secured: RealKafka, topic: str) -> None:
+    async def test_expired_token_is_refused(self, real_kafka_secured: RealKafka, topic: str) -> None:
         options = trusting(real_kafka_secured, "SASL_SSL") | token("alice", -60.0)
         with pytest.raises(AuthenticationError, match=r"OAUTHBEARER was refused: "):
             await consume(real_kafka_secured, "SASL_SSL", topic, options)
 
-    async def test_listener_that_asks_nobody(self, real_kafka_secured: RealKafka, topic: str) -> None:
+    async def test_listener_without_sasl_is_reported(self, real_kafka_secured: RealKafka, topic: str) -> None:
         options = trusting(real_kafka_secured, "SASL_SSL") | password("PLAIN")
         with pytest.raises(AuthenticationError, match="its listener does not authenticate clients"):
             await consume(real_kafka_secured, "SSL", topic, options)
 
 
 class TestWrongListeners:
-    async def test_tls_to_one_that_has_none(self, real_kafka_secured: RealKafka, topic: str) -> None:
+    async def test_tls_to_a_plain_listener_is_reported(self, real_kafka_secured: RealKafka, topic: str) -> None:
         options = trusting(real_kafka_secured, "SASL_SSL") | password("PLAIN")
         with pytest.raises(ConnectError, match=r"does this port have a TLS listener"):
             await consume(real_kafka_secured, "SASL_PLAIN", topic, options)
 
-    async def test_plain_text_to_one_of_tls(self, real_kafka_secured: RealKafka, topic: str) -> None:
+    async def test_plain_text_to_a_tls_listener_is_reported(self, real_kafka_secured: RealKafka, topic: str) -> None:
         with pytest.raises(ConnectError, match=r"the peer speaks TLS: set security_protocol"):
             await consume(real_kafka_secured, "SSL", topic, {})
 
-    async def test_nobody_to_one_that_asks(self, real_kafka_secured: RealKafka, topic: str) -> None:
+    async def test_missing_credentials_are_reported(self, real_kafka_secured: RealKafka, topic: str) -> None:
         with pytest.raises(ConnectError, match=r"does its listener require SASL"):
             await consume(real_kafka_secured, "SASL_PLAIN", topic, {})
 
@@ -298,20 +306,20 @@ _CONNECTIONS = 4
 class TestAuthorization:
     """An operation that ACLs forbid names the missing permission, and ends `consume`."""
 
-    async def test_topic_that_is_for_others(self, real_kafka_secured: RealKafka) -> None:
+    async def test_unauthorized_topic_is_reported(self, real_kafka_secured: RealKafka) -> None:
         topic = real_kafka_secured.create_topic("for-alice", 1)
         allow(real_kafka_secured, ResourceType.TOPIC, topic, "alice")
         options = trusting(real_kafka_secured, "SASL_SSL") | password("PLAIN", "bob")
         with pytest.raises(TopicAuthorizationError, match=r"grant this principal READ and DESCRIBE on the topic"):
             await consume(real_kafka_secured, "SASL_SSL", topic, options)
 
-    async def test_group_that_is_for_others(self, real_kafka_secured: RealKafka, topic: str) -> None:
+    async def test_unauthorized_group_is_reported(self, real_kafka_secured: RealKafka, topic: str) -> None:
         allow(real_kafka_secured, ResourceType.GROUP, "alice-s", "alice")
         options = trusting(real_kafka_secured, "SASL_SSL") | password("PLAIN", "bob")
         with pytest.raises(GroupAuthorizationError, match=r"grant this principal READ on the group"):
             await consume(real_kafka_secured, "SASL_SSL", topic, options, group="alice-s")
 
-    async def test_topic_that_may_be_seen_and_not_read(self, real_kafka_secured: RealKafka) -> None:
+    async def test_describable_but_unreadable_topic_is_reported(self, real_kafka_secured: RealKafka) -> None:
         topic = real_kafka_secured.create_topic("seen", 1)
         allow(real_kafka_secured, ResourceType.TOPIC, topic, "bob", AclOperation.DESCRIBE)
         options = trusting(real_kafka_secured, "SASL_SSL") | password("PLAIN", "bob")
@@ -321,7 +329,7 @@ class TestAuthorization:
         assert isinstance(refused, TopicAuthorizationError)
         assert "grant this principal READ" in str(refused)
 
-    async def test_topic_that_may_not_be_read_any_more(self, real_kafka_secured: RealKafka) -> None:
+    async def test_revoked_read_permission_is_reported(self, real_kafka_secured: RealKafka) -> None:
         topic = real_kafka_secured.create_topic("taken-away", 1)
         produce(real_kafka_secured, topic, [b"before"])
         options = trusting(real_kafka_secured, "SASL_SSL") | password("PLAIN", "bob")

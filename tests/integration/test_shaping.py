@@ -83,7 +83,7 @@ def test_nothing_asked_for_leaves_records_as_they_are(spark: Any, stage: Stage) 
     assert shaping.unreadable(spark, stage.landing([b"\xff"])) == ()
 
 
-def test_text_is_decoded_and_what_is_none_is_named(spark: Any, stage: Stage) -> None:
+def test_text_is_decoded_and_invalid_utf8_is_named(spark: Any, stage: Stage) -> None:
     shaping = Shaping(key=Decode(format="string"), value=Decode(format="string"))
     frame = shaping.frame(spark, stage.landing(["ä".encode(), None, b""], keys=[b"k", None, b"l"]))
     assert (column(frame), column(frame, "key")) == (["ä", None, ""], ["k", None, "l"])
@@ -108,7 +108,7 @@ def test_json_rows_equal_what_was_written(spark: Any, stage: Stage) -> None:
     assert column(frame) == [*records, None, None, nothing]
 
 
-def test_json_of_other_types_than_objects_is_decoded(spark: Any, stage: Stage) -> None:
+def test_json_arrays_and_scalars_are_decoded(spark: Any, stage: Stage) -> None:
     landing = stage.landing([b"[1, 2]", None, b"[]"])
     assert column(Shaping(value=Decode(format="json", schema="array<int>")).frame(spark, landing)) == [[1, 2], None, []]
     landing = stage.landing([b'{"a": 1.5}'])
@@ -136,7 +136,7 @@ NO_JSON = [
 ]
 
 
-def test_what_is_no_such_json_is_found_among_what_is(spark: Any, stage: Stage) -> None:
+def test_invalid_json_is_found_among_valid_records(spark: Any, stage: Stage) -> None:
     """And nothing of it is null, or cut, without a word."""
     good: list[bytes | None] = [b'{"id": 1}', None, b"null"]
     values = [value for bad in NO_JSON for value in (*good, bad)]
@@ -147,7 +147,7 @@ def test_what_is_no_such_json_is_found_among_what_is(spark: Any, stage: Stage) -
 
 
 @pytest.mark.parametrize("value", [NO_JSON[0], NO_JSON[3], NO_JSON[9], NO_JSON[10], NO_JSON[11], NO_JSON[12]])
-def test_what_is_no_such_json_is_an_error(spark: Any, stage: Stage, value: bytes) -> None:
+def test_invalid_json_is_an_error(spark: Any, stage: Stage, value: bytes) -> None:
     assert fails(Shaping(value=JSON).frame(spark, stage.landing([b'{"id": 1}', value])))
 
 
@@ -181,7 +181,7 @@ def test_avro_rows_equal_what_was_written(spark: Any, stage: Stage) -> None:
     assert column(shaping.frame(spark, stage.landing([*map(avro, records), None]))) == [*records, None]
 
 
-def test_what_is_no_such_avro_is_found_among_what_is(spark: Any, stage: Stage) -> None:
+def test_invalid_avro_is_found_among_valid_records(spark: Any, stage: Stage) -> None:
     good = avro({"id": 1, "note": None, "kind": "A", "tags": {}})
     shaping = Shaping(value=Decode(format="avro", schema=json.dumps(ORDER)))
     landing = stage.landing([good, good[:-1], None, b"", b"\xff" * 20, good])
@@ -189,7 +189,7 @@ def test_what_is_no_such_avro_is_found_among_what_is(spark: Any, stage: Stage) -
     assert "FAILFAST" in fails(shaping.frame(spark, landing))
 
 
-def test_avro_that_is_no_record_is_decoded(spark: Any, stage: Stage) -> None:
+def test_avro_without_a_record_type_is_decoded(spark: Any, stage: Stage) -> None:
     shaping = Shaping(key=Decode(format="avro", schema='"long"'))
     landing = stage.landing([b"v"] * 3, keys=[avro(5, "long"), None, b"\xff"])
     assert reasons(shaping.unreadable(spark, landing)) == {102: "key: it cannot be decoded as avro"}
@@ -271,7 +271,7 @@ def test_protobuf_rows_equal_what_was_written(spark: Any, stage: Stage, proto: b
     assert other["kind"] == "77"
 
 
-def test_message_that_contains_itself_is_its_json(spark: Any, stage: Stage, proto: bytes) -> None:
+def test_recursive_message_is_kept_as_json(spark: Any, stage: Stage, proto: bytes) -> None:
     order = message(proto, "tree.Order", id=1)
     order.parent.name = "ä"
     shaping = Shaping(value=Decode(format="protobuf", schema=proto, message="tree.Order"))
@@ -279,7 +279,7 @@ def test_message_that_contains_itself_is_its_json(spark: Any, stage: Stage, prot
     assert json.loads(made[0]) == {"id": "1", "parent": {"name": "ä"}}
 
 
-def test_what_is_no_such_message_is_found_among_what_is(spark: Any, stage: Stage, proto: bytes) -> None:
+def test_invalid_message_is_found_among_valid_records(spark: Any, stage: Stage, proto: bytes) -> None:
     good = message(proto, "shop.Line", text="x" * 50).SerializeToString()
     late = message(proto, "shop.Order", id=1)
     late.at.seconds = 2**62
@@ -295,7 +295,7 @@ def test_what_is_no_such_message_is_found_among_what_is(spark: Any, stage: Stage
 
 
 @pytest.mark.parametrize("name", ["shop.Nothing", "nothing"])
-def test_message_that_is_not_there_is_an_error(spark: Any, proto: bytes, name: str) -> None:
+def test_unknown_message_name_is_an_error(spark: Any, proto: bytes, name: str) -> None:
     with pytest.raises(HandlerError, match=f"there is no Protobuf message '{name}' in its schema"):
         Shaping(value=Decode(format="protobuf", schema=proto, message=name)).check(spark)
 
@@ -303,14 +303,14 @@ def test_message_that_is_not_there_is_an_error(spark: Any, proto: bytes, name: s
 # -- flatten, transforms --------------------------------------------------------------------------------
 
 
-def test_fields_of_a_flattened_value_stand_in_its_place(spark: Any, stage: Stage) -> None:
+def test_flattened_fields_replace_their_value(spark: Any, stage: Stage) -> None:
     shaping = Shaping(value=Decode(format="json", schema="id bigint, `a b` string"), flatten=True)
     frame = shaping.frame(spark, stage.landing([b'{"id": 1, "a b": "x"}', None]))
     assert frame.columns == ["key", "id", "a b", *KAFKA[2:]]
     assert [tuple(row) for row in frame.orderBy("offset").select("id", "a b").collect()] == [(1, "x"), (None, None)]
 
 
-def test_fields_called_as_a_records_own_columns_are_refused(spark: Any, stage: Stage) -> None:
+def test_flattened_fields_named_as_record_columns_are_refused(spark: Any, stage: Stage) -> None:
     shaping = Shaping(value=Decode(format="json", schema="id bigint, Offset bigint, Topic int"), flatten=True)
     with pytest.raises(ShapeError, match=r"two columns of offset, topic: .* Name them yourself, without flatten"):
         shaping.frame(spark, stage.landing([b"{}"]))
@@ -338,7 +338,7 @@ def test_query_makes_rows_of_the_batch(spark: Any, stage: Stage, query: str) -> 
     assert not shaping.is_plain
 
 
-def test_queries_of_several_landings_do_not_meet(spark: Any, stage: Stage) -> None:
+def test_concurrent_queries_do_not_interfere(spark: Any, stage: Stage) -> None:
     """Frames that are made before any of them is computed, as for one job; and nothing is left in the session."""
     spark.sql("select 'wrong' as value").createOrReplaceTempView("batch")
     shaping = Shaping(value=Decode(format="string"), transform_sql="select value from batch")
@@ -360,14 +360,14 @@ def test_queries_of_several_landings_do_not_meet(spark: Any, stage: Stage) -> No
         ("insert into batch select 1", "ParseException"),
     ],
 )
-def test_wrong_query_is_told_in_a_line(spark: Any, stage: Stage, query: str, told: str) -> None:
+def test_invalid_query_is_reported_in_one_line(spark: Any, stage: Stage, query: str, told: str) -> None:
     with pytest.raises(ShapeError, match=rf"^transform_sql fails: {told}") as raised:
         Shaping(transform_sql=query).frame(spark, stage.landing([b"a"]))
     assert "\n" not in str(raised.value)
     assert not raised.value.retriable
 
 
-def test_transform_makes_rows_of_what_is_decoded(spark: Any, stage: Stage) -> None:
+def test_transform_gets_decoded_rows(spark: Any, stage: Stage) -> None:
     shaping = Shaping(value=Decode(format="string"), transform=lambda batch: batch.selectExpr("upper(value) as value"))
     assert column(shaping.frame(spark, stage.landing([b"a", None]))) == ["A", None]
 
@@ -380,7 +380,7 @@ def test_transform_makes_rows_of_what_is_decoded(spark: Any, stage: Stage) -> No
         (lambda batch: batch.columns, "transform must return a DataFrame, not list"),
     ],
 )
-def test_wrong_transform_is_told_in_a_line(spark: Any, stage: Stage, transform: Any, told: str) -> None:
+def test_failing_transform_is_reported_in_one_line(spark: Any, stage: Stage, transform: Any, told: str) -> None:
     with pytest.raises(ShapeError, match=f"^{told}") as raised:
         Shaping(transform=transform).frame(spark, stage.landing([b"a"]))
     assert "\n" not in str(raised.value)
@@ -395,12 +395,12 @@ def test_wrong_transform_is_told_in_a_line(spark: Any, stage: Stage, transform: 
         (Shaping(transform_sql="select nope from batch"), "transform_sql fails: .*UNRESOLVED_COLUMN"),
     ],
 )
-def test_what_spark_cannot_do_is_found_before_there_are_records(spark: Any, shaping: Shaping, told: str) -> None:
+def test_unsupported_shaping_is_refused_before_any_record(spark: Any, shaping: Shaping, told: str) -> None:
     with pytest.raises(HandlerError, match=f"records cannot be shaped as the options say: {told}"):
         shaping.check(spark)
 
 
-def test_what_is_open_before_there_are_records_is_left_open(spark: Any) -> None:
+def test_check_skips_what_needs_records(spark: Any) -> None:
     registry = Registry(RegistryOptions(url="http://127.0.0.1:1"))
     for kind in ("json", "avro", "protobuf"):
         decode = Decode(format=kind, framed=True)
@@ -411,7 +411,7 @@ def test_what_is_open_before_there_are_records_is_left_open(spark: Any) -> None:
 # -- what a table wants ---------------------------------------------------------------------------------
 
 
-def test_days_that_are_garbage_share_a_partition(spark: Any, stage: Stage) -> None:
+def test_invalid_days_share_a_partition(spark: Any, stage: Stage) -> None:
     """Negative, 1970, 2099, out of order: a handful of partitions, whatever the records say."""
     day = 86_400_000
     timestamps = [-1, -(2**41), 0, 1_700_000_000_000, 4_102_444_799_000, 1_700_000_000_000 - day, 2**45]
@@ -435,20 +435,18 @@ def test_too_many_partitions_are_refused_before_writing(spark: Any, stage: Stage
         require_few_partitions(frame, ["day"], 100)
 
 
-def test_partition_of_a_timestamp_that_python_has_not_is_counted(spark: Any, stage: Stage) -> None:
+def test_partition_of_an_extreme_timestamp_is_counted(spark: Any, stage: Stage) -> None:
     landing = stage.landing([b"v"] * 2, timestamps=[2**52, -(2**52)])
     assert count_partitions(Shaping().frame(spark, landing), ["timestamp"], 5) == 2
 
 
 @pytest.mark.parametrize(("columns", "told"), [(["day"], "have no day to partition"), (["headers"], "partitioned by")])
-def test_column_that_cannot_partition_a_table_is_refused(
-    spark: Any, stage: Stage, columns: list[str], told: str
-) -> None:
+def test_unsuitable_partition_column_is_refused(spark: Any, stage: Stage, columns: list[str], told: str) -> None:
     with pytest.raises(SchemaMismatchError, match=told):
         require_partition_columns(Shaping().frame(spark, stage.landing([b"v"])), columns)
 
 
-def test_rows_conform_to_a_table_and_lose_nothing(spark: Any, stage: Stage) -> None:
+def test_rows_are_cast_to_the_table_without_loss(spark: Any, stage: Stage) -> None:
     schema = "id int, at struct<x: int, `y z`: array<struct<a: int>>>, m map<string, struct<q: float>>, more string"
     value = {"id": 1, "at": {"x": 2, "y z": [{"a": 3}, None]}, "m": {"k": {"q": 0.5}}, "more": "m"}
     shaping = Shaping(value=Decode(format="json", schema=schema), flatten=True)

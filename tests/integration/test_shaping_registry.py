@@ -113,7 +113,7 @@ def avro(client: SchemaRegistryClient, schema: Any) -> AvroSerializer:
     return AvroSerializer(client, json.dumps(schema))
 
 
-async def test_two_avro_versions_in_a_batch_have_the_latest_columns(
+async def test_mixed_avro_versions_have_the_latest_columns(
     spark: SparkSession, registry: RealRegistry, client: SchemaRegistryClient, new_topic: Callable[[str], Topic]
 ) -> None:
     topic = new_topic("avro-versions")
@@ -151,7 +151,7 @@ async def test_version_can_be_pinned(
     assert column(by_schema.frame(spark, landing)) == [{"id": 2, "note": None}]
 
 
-async def test_avro_schema_that_refers_to_others_is_read_with_them(
+async def test_avro_schema_is_read_with_its_references(
     spark: SparkSession, registry: RealRegistry, client: SchemaRegistryClient, new_topic: Callable[[str], Topic]
 ) -> None:
     topic = new_topic("avro-references")
@@ -175,7 +175,7 @@ async def test_keys_are_decoded_by_their_own_subject(
     assert (column(frame, "key"), column(frame)) == ([5, None], ["v", "w"])
 
 
-async def test_json_rows_equal_what_was_written_whatever_their_version(
+async def test_json_rows_of_any_version_equal_what_was_written(
     spark: SparkSession, registry: RealRegistry, client: SchemaRegistryClient, new_topic: Callable[[str], Topic]
 ) -> None:
     topic = new_topic("json")
@@ -282,7 +282,7 @@ async def test_protobuf_schema_file_is_compiled_with_nested_messages(
     assert column(shape.frame(spark, landing)) == [{"count": 7}]
 
 
-async def test_bad_records_are_named_and_the_rest_can_be_read(
+async def test_bad_records_are_named_and_the_rest_is_read(
     spark: SparkSession, registry: RealRegistry, client: SchemaRegistryClient, new_topic: Callable[[str], Topic]
 ) -> None:
     """Poison, and a schema that cannot be read as the subject's, in the middle of a landing."""
@@ -327,7 +327,7 @@ async def test_bad_records_are_named_and_the_rest_can_be_read(
     ]
 
 
-async def test_topic_without_a_subject_stops_and_says_what_to_set(
+async def test_topic_without_a_subject_stops_with_advice(
     spark: SparkSession, registry: RealRegistry, client: SchemaRegistryClient, new_topic: Callable[[str], Topic]
 ) -> None:
     topic = new_topic("avro-no-subject")
@@ -342,7 +342,7 @@ async def test_topic_without_a_subject_stops_and_says_what_to_set(
         shaping(registry, "json", value_subject="by-record").frame(spark, landing)
 
 
-async def test_registry_that_is_away_is_waited_for_and_no_records_fault(
+async def test_unreachable_registry_is_retried(
     spark: SparkSession, tmp_path: Path, new_topic: Callable[[str], Topic]
 ) -> None:
     with RealRegistry(tmp_path / "registry") as registry:

@@ -71,7 +71,7 @@ def values(client: SchemaRegistryClient) -> list[bytes | None]:
     return [BAD.get(place, value) for place, value in enumerate(made)]
 
 
-async def test_topic_lands_as_typed_rows_and_its_poison_as_dead_letters(
+async def test_topic_lands_as_typed_rows_with_dead_letters(
     real_kafka: RealKafka, real_registry: RealRegistry, client: SchemaRegistryClient, tmp_path: Path
 ) -> None:
     real_kafka.create_topic(TOPIC, 1)

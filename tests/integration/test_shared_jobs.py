@@ -34,7 +34,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.mark.parametrize("kind", [ParquetTable, DeltaTable])
-def test_landings_that_share_a_job_have_a_task_each(
+def test_batches_in_one_job_have_a_task_each(
     spark: SparkSession, tmp_path: Path, kind: type[ParquetTable] | type[DeltaTable]
 ) -> None:
     """Spark since 4.1 makes one task of the union of frames with one partition each."""

@@ -84,7 +84,7 @@ async def until_a_job_runs() -> None:
             await trio.sleep(0.05)
 
 
-async def test_works_have_sessions_of_their_own_with_the_same_settings() -> None:
+async def test_concurrent_work_has_separate_sessions() -> None:
     def change(spark: Any, _: object) -> list[str]:
         before = spark.conf.get("spark.sql.shuffle.partitions")
         spark.conf.set("spark.wap.id", "mine")
@@ -173,7 +173,7 @@ async def test_jvm_killed_between_works_is_replaced(jvms: Jvms) -> None:
     assert jvms.now() == set()
 
 
-async def test_jvm_that_hangs_under_work_is_killed_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_jvm_hanging_under_work_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "CHECK_INTERVAL", 0.5)
     monkeypatch.setattr(pool, "RESPONSE_TIMEOUT", 3.0)
     monkeypatch.setattr(ClassicDriver, "stop_timeout", 1.0)
@@ -191,7 +191,7 @@ async def test_jvm_that_hangs_under_work_is_killed_and_replaced(monkeypatch: pyt
     assert not is_running(frozen)
 
 
-async def test_context_that_is_stopped_under_work_is_replaced() -> None:
+async def test_context_stopped_under_work_is_replaced() -> None:
     async with SparkEngine(OPTIONS) as engine:
 
         def stop(spark: Any, _: object) -> None:
@@ -221,7 +221,7 @@ async def test_cancelled_work_frees_the_cores() -> None:
                 assert await engine.run(count, tag="count") == 1000
 
 
-async def test_start_that_is_cancelled_leaves_nothing(jvms: Jvms) -> None:
+async def test_cancelled_start_leaves_nothing(jvms: Jvms) -> None:
     for seconds in (0.5, 3.0):
         with trio.move_on_after(seconds) as scope:
             async with SparkEngine(OPTIONS):
@@ -252,9 +252,7 @@ async def test_frozen_jvm_is_killed_and_can_be_replaced(
         (SparkOptions(master="nonsense"), r"JVM does not start: .*Master must either be"),
     ],
 )
-async def test_spark_that_does_not_start_says_why_and_leaves_nothing(
-    jvms: Jvms, options: SparkOptions, told: str
-) -> None:
+async def test_failed_start_is_reported_and_leaves_nothing(jvms: Jvms, options: SparkOptions, told: str) -> None:
     with pytest.raises(HandlerError, match=told):
         async with SparkEngine(options):
             pass

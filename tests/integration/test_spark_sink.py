@@ -48,7 +48,7 @@ def hidden_files(path: Path) -> list[Path]:
     return [file for place in ("staging", "landing") for file in (hidden / place).rglob("*") if file.is_file()]
 
 
-async def test_group_lands_its_topic_with_every_record_once(spark: SparkSession, tmp_path: Path) -> None:
+async def test_group_lands_every_record_once(spark: SparkSession, tmp_path: Path) -> None:
     """Four partitions land in one directory at the same time, in many small landings."""
     table = ParquetTable(tmp_path / "orders")
     topics = {"orders": 4}
@@ -150,7 +150,7 @@ async def until(condition: Any) -> None:
         await trio.sleep(0.05)
 
 
-async def test_partitions_that_are_due_together_land_with_one_job(spark: SparkSession, tmp_path: Path) -> None:
+async def test_partitions_due_together_land_in_one_job(spark: SparkSession, tmp_path: Path) -> None:
     """Each in a file of its own, whatever the transform drops; one of them drops all of its rows."""
     table = ParquetTable(tmp_path / "orders")
 
@@ -177,7 +177,7 @@ async def test_partitions_that_are_due_together_land_with_one_job(spark: SparkSe
     assert hidden_files(table.path) == []
 
 
-async def test_table_partitioned_by_columns_lands_in_their_directories(spark: SparkSession, tmp_path: Path) -> None:
+async def test_table_partitioned_by_columns_has_their_directories(spark: SparkSession, tmp_path: Path) -> None:
     table = ParquetTable(tmp_path / "orders", layout=Layout(partition_by=("day",), max_partitions=2))
     session = FakeSession()
 
@@ -194,7 +194,7 @@ async def test_table_partitioned_by_columns_lands_in_their_directories(spark: Sp
     assert landed.groupBy("day", "offset").count().where("count = 2").count() == 4
 
 
-async def test_days_that_are_garbage_land_in_one_partition_and_one_file(spark: SparkSession, tmp_path: Path) -> None:
+async def test_invalid_days_land_in_one_partition(spark: SparkSession, tmp_path: Path) -> None:
     """Negative, 1970, 2099, beyond what a timestamp holds, out of order."""
     day, now = 86_400_000, 1_700_000_000_000
     timestamps = [-1, now, -(2**41), 0, 4_070_908_800_000, now - day, 2**62, -(2**62)]
@@ -217,7 +217,7 @@ def _offsets_by_day(frame: DataFrame) -> list[Any]:
     return frame.groupBy("event_date").agg(collect_list("offset").alias("offsets")).collect()
 
 
-async def test_landings_that_touch_many_partitions_only_together_land(spark: SparkSession, tmp_path: Path) -> None:
+async def test_batches_exceeding_max_partitions_only_together_land(spark: SparkSession, tmp_path: Path) -> None:
     table = ParquetTable(tmp_path / "orders", layout=Layout(partition_by=("day",), max_partitions=2))
     claims, session = [FakeClaim(partition=partition) for partition in range(2)], FakeSession()
     own_days = lambda frame: frame.selectExpr("offset", "partition * 10 + offset as day")  # noqa: E731
@@ -231,7 +231,7 @@ async def test_landings_that_touch_many_partitions_only_together_land(spark: Spa
     assert sorted(path.name for path in table.path.glob("day=*")) == ["day=0", "day=1", "day=10", "day=11"]
 
 
-async def test_batch_with_too_many_partitions_stops_before_writing(
+async def test_batch_exceeding_max_partitions_stops_before_writing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def written(*_: object) -> None:

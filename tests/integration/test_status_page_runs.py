@@ -37,9 +37,7 @@ async def until(service: Service, condition: Any) -> Any:
 
 
 @MEMBERS
-async def test_status_and_metrics_of_all_members_and_an_end_in_order(
-    tmp_path: Path, arguments: tuple[str, ...]
-) -> None:
+async def test_status_and_metrics_cover_all_members(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     async with EmbeddedCluster(topics={"orders": 4}) as cluster, running(tmp_path, cluster, *arguments) as service:
         with trio.fail_after(40):
             for partition in range(4):
@@ -78,7 +76,7 @@ async def test_status_and_metrics_of_all_members_and_an_end_in_order(
 
 
 @MEMBERS
-async def test_while_it_drains_it_is_not_ready_and_says_why(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+async def test_draining_service_is_not_ready(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     async with (
         EmbeddedCluster(topics={"orders": 2}) as cluster,
         running(tmp_path, cluster, *arguments, config="claim_grace = 5.0\nclose_timeout = 9.0") as service,
@@ -99,7 +97,7 @@ async def test_while_it_drains_it_is_not_ready_and_says_why(tmp_path: Path, argu
             assert "Traceback" not in service.log.read_text()
 
 
-async def test_address_that_is_taken_is_told_in_one_line(tmp_path: Path) -> None:
+async def test_used_address_is_reported_in_one_line(tmp_path: Path) -> None:
     async with EmbeddedCluster(topics={"orders": 1}) as cluster:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             address = f"127.0.0.1:{taken.getsockname()[1]}"

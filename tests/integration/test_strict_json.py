@@ -127,7 +127,7 @@ def stage(tmp_path: Path) -> Stage:
     return Stage(tmp_path)
 
 
-def test_fault_55_json_that_would_be_changed_is_refused_by_field(spark: Any, stage: Stage) -> None:
+def test_fault_55_lossy_json_is_refused_by_field(spark: Any, stage: Stage) -> None:
     values = [text.encode() for bad in BAD for text in (GOOD[len(bad) % len(GOOD)], bad)]
     found = {bad.offset: bad.reason for bad in SHAPING.unreadable(spark, stage.landing([*values, b'{"name": "\xff"}']))}
     refused = {values[offset - 100].decode() for offset in found if offset - 100 < len(values)}
@@ -143,13 +143,13 @@ def test_fault_55_json_that_would_be_changed_is_refused_by_field(spark: Any, sta
 
 
 @pytest.mark.parametrize("text", BAD)
-def test_fault_55_json_that_would_be_changed_does_not_land(spark: Any, stage: Stage, text: str) -> None:
+def test_fault_55_lossy_json_does_not_land(spark: Any, stage: Stage, text: str) -> None:
     frame = SHAPING.frame(spark, stage.landing([b"{}", text.encode()]))
     with pytest.raises(Exception, match=r"value at offset 101|MALFORMED|CANNOT_PARSE|PARSE"):
         frame.collect()
 
 
-def test_fault_55_json_that_fits_is_not_refused(spark: Any, stage: Stage) -> None:
+def test_fault_55_lossless_json_is_accepted(spark: Any, stage: Stage) -> None:
     landing = stage.landing([text.encode() for text in GOOD])
     assert list(SHAPING.unreadable(spark, landing)) == []
     found = column(SHAPING.frame(spark, landing).selectExpr("offset", "to_json(value) as value"))
@@ -200,7 +200,7 @@ _TEXTS = st.one_of(
 
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(texts=st.lists(_TEXTS, min_size=150, max_size=300))
-def test_fault_55_spark_refuses_what_a_strict_decoder_does(spark: Any, tmp_path: Path, texts: list[str]) -> None:
+def test_fault_55_spark_refuses_the_same_as_the_decoder(spark: Any, tmp_path: Path, texts: list[str]) -> None:
     values = [text.encode(errors="replace") for text in texts]
     landing = Stage(tmp_path).landing(values)
     kind = spark.createDataFrame([], f"kind struct<{DDL}>").schema["kind"].dataType

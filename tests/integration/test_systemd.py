@@ -64,7 +64,7 @@ def told_by_children(running: Running) -> set[str]:
     return {line for line in running.stdout if line.startswith("child")}
 
 
-async def test_manager_is_told_of_the_start_the_life_and_the_end(tmp_path: Path, manager: Manager) -> None:
+async def test_systemd_is_notified_of_start_watchdog_and_stop(tmp_path: Path, manager: Manager) -> None:
     async with EmbeddedCluster(topics={"orders": 2}) as cluster:
         async with sarameya(tmp_path, "run", looking_app(tmp_path, cluster)) as running:
             ready = await manager.until("READY")

@@ -42,7 +42,7 @@ async def until_seen(kafka: RealKafka, topic: str, partitions: int) -> None:
             await trio.sleep(0.1)
 
 
-async def test_topic_s_life_on_apache_kafka(real_kafka_any: RealKafka) -> None:
+async def test_topic_commands_work_on_apache_kafka(real_kafka_any: RealKafka) -> None:
     kafka, topic = real_kafka_any, "topics-command"
     made = await topics(kafka, "create", topic, "--partitions", "2", "--config", "retention.ms=86400000")
     assert (made.code, made.err) == (0, "")
@@ -81,7 +81,7 @@ async def test_topic_s_life_on_apache_kafka(real_kafka_any: RealKafka) -> None:
         (["describe", "topics-nothing"], 1, "`sarameya topics list` shows the existing ones"),
     ],
 )
-async def test_refusal_by_kafka_is_one_line_with_a_remedy(
+async def test_refusal_by_kafka_is_one_line_with_advice(
     real_kafka: RealKafka, argv: list[str], code: int, told: str
 ) -> None:
     if not seen(real_kafka, "topics-there"):
@@ -93,7 +93,7 @@ async def test_refusal_by_kafka_is_one_line_with_a_remedy(
     assert seen(real_kafka, "topics-new") == 0
 
 
-async def test_who_may_not_is_told_which_acl_it_takes(real_kafka_secured: RealKafka, tmp_path: Path) -> None:
+async def test_missing_acl_is_named(real_kafka_secured: RealKafka, tmp_path: Path) -> None:
     kafka, topic = real_kafka_secured, "topics-of-bob"
     kafka.create_topic(topic)
     grant(kafka, topic, "bob", AclOperation.ALL)

@@ -179,7 +179,7 @@ def borrow(distribution: str, packages: Path) -> None:
             (packages / part).symlink_to(str(at(distribution).locate_file(part)))
 
 
-def test_installation_has_what_the_page_installs_and_nothing_else(installation: Path) -> None:
+def test_installation_has_exactly_the_documented_packages(installation: Path) -> None:
     def can_import(module: str) -> bool:
         python = [str(installation / "bin" / "python"), "-I", "-c", f"import {module}"]
         return subprocess.run(python, capture_output=True, check=False).returncode == 0
@@ -242,6 +242,6 @@ def test_tutorial_can_be_walked_with_a_real_broker(
     assert walk.walked[-3] == "python read.py"
 
 
-def test_what_is_not_printed_is_noticed() -> None:
+def test_missing_output_is_noticed() -> None:
     assert matches("one\ntwo [1] three\nfour\n", "...two [1]...\nfour")
     assert not matches("one\ntwo\n", "two\nthree")

@@ -82,7 +82,7 @@ async def on_stage(
         yield Stage(cluster, services, page)
 
 
-async def test_rows_of_all_members_are_the_broker_s_truth(tmp_path: Path, browser: Browser) -> None:
+async def test_rows_of_all_members_match_the_broker(tmp_path: Path, browser: Browser) -> None:
     async with EmbeddedCluster(topics={"orders": 4}) as cluster, on_stage(tmp_path, browser, cluster) as stage:
         page = stage.page
         for partition in range(4):
@@ -129,7 +129,7 @@ async def test_rows_of_all_members_are_the_broker_s_truth(tmp_path: Path, browse
         await page.until_ready()
 
 
-async def test_partition_read_by_two_is_one_row_of_kafkas_owner(tmp_path: Path, browser: Browser) -> None:
+async def test_partition_with_two_readers_is_one_row_of_its_owner(tmp_path: Path, browser: Browser) -> None:
     async with EmbeddedCluster(topics={LONG: 2}) as cluster, on_stage(tmp_path, browser, cluster, LONG) as stage:
         page = stage.page
 
@@ -154,7 +154,7 @@ async def test_partition_read_by_two_is_one_row_of_kafkas_owner(tmp_path: Path, 
         assert await page.evaluate(_STATE_BEGINS) < 260
 
 
-async def test_members_that_kafka_alone_tells_of_are_a_row_each(tmp_path: Path, browser: Browser) -> None:
+async def test_members_known_only_to_kafka_have_a_row_each(tmp_path: Path, browser: Browser) -> None:
     """Though they are called the same: one host, and the client id that nobody has set."""
     async with EmbeddedCluster(topics={"orders": 2}) as cluster, trio.open_nursery() as nursery:
         members = [await start_member(nursery, cluster, Recorder(), heartbeat_interval=0.2) for _ in range(2)]

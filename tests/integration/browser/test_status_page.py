@@ -48,7 +48,7 @@ def says(row: dict[str, str], wanted: dict[str, str]) -> bool:
     return wanted.items() <= row.items()
 
 
-async def test_rows_are_the_broker_s_truth_and_go_on_with_it(tmp_path: Path, browser: Browser) -> None:
+async def test_rows_match_the_broker_and_follow_it(tmp_path: Path, browser: Browser) -> None:
     async with EmbeddedCluster(topics={"orders": 3, "returns": 1}) as cluster:
         cluster.produce_many("orders", 0, [(None, b"x" * 100)] * 1500)
         topics = ("orders", "returns")
@@ -90,7 +90,7 @@ async def test_rows_are_the_broker_s_truth_and_go_on_with_it(tmp_path: Path, bro
             assert await page.evaluate("() => window.loaded"), "it was loaded anew"
 
 
-async def test_what_a_partition_is_at(tmp_path: Path, browser: Browser) -> None:
+async def test_partition_states_are_shown(tmp_path: Path, browser: Browser) -> None:
     config = "max_processing_time = 1.0\nchannel_buffer_fetches = 1"
     async with (
         EmbeddedCluster(topics={"orders": 5}) as cluster,
@@ -154,7 +154,7 @@ async def test_what_a_partition_is_at(tmp_path: Path, browser: Browser) -> None:
         assert (await service.answer("/healthz"))[0] == 200
 
 
-async def test_broker_that_stops_is_a_reason_with_its_tries(tmp_path: Path, browser: Browser) -> None:
+async def test_stopped_broker_is_shown_with_its_attempts(tmp_path: Path, browser: Browser) -> None:
     async with EmbeddedCluster(brokers=2) as cluster:
         cluster.create_topic("orders", 4, replication_factor=1)
         async with (
@@ -182,7 +182,7 @@ async def test_broker_that_stops_is_a_reason_with_its_tries(tmp_path: Path, brow
             await page.do(lambda p: p.locator("#reasons").wait_for(state="hidden"))
 
 
-async def test_failure_is_a_tree_and_its_text_is_text(tmp_path: Path, browser: Browser) -> None:
+async def test_failure_is_shown_as_a_tree_of_plain_text(tmp_path: Path, browser: Browser) -> None:
     async with EmbeddedCluster(topics={"orders": 1}) as cluster:
         restart = 'on_failure = "restart"\nrestart_backoff = 2.0'
         group = "orders <img src=x onerror=alert(1)>"
@@ -213,7 +213,7 @@ async def test_failure_is_a_tree_and_its_text_is_text(tmp_path: Path, browser: B
                 assert await page.do(lambda _: tree.is_visible()), "what was opened is still open"
 
 
-async def test_worker_that_is_killed_is_shown_and_comes_back(tmp_path: Path, browser: Browser) -> None:
+async def test_killed_worker_is_shown_and_comes_back(tmp_path: Path, browser: Browser) -> None:
     async with (
         EmbeddedCluster(topics={"orders": 4}) as cluster,
         running(
@@ -258,7 +258,7 @@ async def test_worker_that_is_killed_is_shown_and_comes_back(tmp_path: Path, bro
         assert "Traceback" not in service.log.read_text()
 
 
-async def test_page_shows_that_the_service_stops_and_is_gone(tmp_path: Path, browser: Browser) -> None:
+async def test_stopping_and_stopped_service_is_shown(tmp_path: Path, browser: Browser) -> None:
     config = "claim_grace = 15.0\nclose_timeout = 20.0"
     async with (
         EmbeddedCluster(topics={"orders": 1}) as cluster,

@@ -76,7 +76,7 @@ async def test_refused_page_reconnects_and_plots_what_it_missed(tmp_path: Path, 
         assert points > 8
 
 
-async def test_history_comes_although_it_was_not_to_be_had_at_first(tmp_path: Path, browser: Browser) -> None:
+async def test_history_is_loaded_after_a_failed_attempt(tmp_path: Path, browser: Browser) -> None:
     async with (
         EmbeddedCluster(topics={"orders": 1}) as cluster,
         running(tmp_path, cluster) as service,
@@ -92,7 +92,7 @@ async def test_history_comes_although_it_was_not_to_be_had_at_first(tmp_path: Pa
             assert await page.do(lambda p: p.locator("#connection").is_hidden())
 
 
-async def test_tab_that_nobody_looks_at_holds_no_connection(tmp_path: Path, browser: Browser) -> None:
+async def test_hidden_tab_holds_no_connection(tmp_path: Path, browser: Browser) -> None:
     async with (
         EmbeddedCluster(topics={"orders": 1}) as cluster,
         running(tmp_path, cluster) as service,
@@ -110,7 +110,7 @@ async def test_tab_that_nobody_looks_at_holds_no_connection(tmp_path: Path, brow
         assert between.open_for("/events") == 1
 
 
-async def test_service_that_was_started_again_is_followed(tmp_path: Path, browser: Browser) -> None:
+async def test_restarted_service_is_followed(tmp_path: Path, browser: Browser) -> None:
     async with EmbeddedCluster(topics={"orders": 1}) as cluster:
         cluster.produce_many("orders", 0, [(None, b"x")] * 3)
         async with running(tmp_path / "one", cluster) as first, relay(first.url) as between:

@@ -76,7 +76,9 @@ async def busy_page(directory: Path, browser: Browser, **context: Any) -> AsyncI
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_contrast_and_what_axe_finds(tmp_path: Path, browser: Browser, scheme: Literal["light", "dark"]) -> None:
+async def test_page_has_enough_contrast_and_passes_axe(
+    tmp_path: Path, browser: Browser, scheme: Literal["light", "dark"]
+) -> None:
     async with busy_page(tmp_path, browser, color_scheme=scheme, viewport=WIDE) as page:
         ground = await page.evaluate("() => getComputedStyle(document.body).backgroundColor")
         red = int(ground.removeprefix("rgb(").partition(",")[0])
@@ -124,7 +126,7 @@ async def test_keyboard_reaches_everything_in_order(tmp_path: Path, browser: Bro
         assert await page.evaluate("() => document.activeElement === window.focused")
 
 
-async def test_tree_of_roles_says_what_is_seen(tmp_path: Path, browser: Browser) -> None:
+async def test_accessibility_tree_matches_the_page(tmp_path: Path, browser: Browser) -> None:
     async with busy_page(tmp_path, browser, viewport=PHONE) as page:
         for role, names in {
             "heading": ["Group orders-landing", "Why it is not ready", "Summary", "Partitions 5", "Members 1"],

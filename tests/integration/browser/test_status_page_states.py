@@ -31,7 +31,7 @@ async def until_state(page: Page, partition: int, pattern: str) -> None:
     await page.until_rows("partitions", is_so)
 
 
-async def test_state_that_waits_for_an_answer_is_told_for_as_long(tmp_path: Path, browser: Browser) -> None:
+async def test_state_waiting_for_a_response_is_shown(tmp_path: Path, browser: Browser) -> None:
     async with EmbeddedCluster(topics={"orders": 3}) as cluster:
         cluster.produce_many("orders", 2, [(None, b"x")] * 3)
         cluster.delay_next(Api.OFFSET_FETCH, EVER)
@@ -59,7 +59,7 @@ async def test_state_that_waits_for_an_answer_is_told_for_as_long(tmp_path: Path
             await until_state(page, 2, r"resetting for \d+ s: the position is not in the log")
 
 
-async def test_lag_is_plotted_as_it_comes_and_goes(tmp_path: Path, browser: Browser) -> None:
+async def test_lag_is_plotted_as_it_changes(tmp_path: Path, browser: Browser) -> None:
     async with (
         EmbeddedCluster(topics={"orders": 2}) as cluster,
         running(tmp_path, cluster) as service,
