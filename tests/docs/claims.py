@@ -1,4 +1,4 @@
-"""Which test has which block of code: one for each, in the order of the page. `test_every_block.py` holds it to that.
+"""The test of each code block, in the order of the page. `test_every_block.py` checks that none is missing.
 
 A block that is nothing but command lines is not here: each line of it is parsed by the program that it calls.
 """

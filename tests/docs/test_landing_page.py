@@ -1,4 +1,4 @@
-"""What docs/landing.md promises is what the code decides: where owners begin, figures, options, how it is shown."""
+"""Claims of docs/landing.md match the code: start offsets, figures, options, examples."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from tests.handlers.kit import FakeClaim, FakeSession
 
 
 async def consume(sink: SparkSink, session: FakeSession, claim: FakeClaim) -> None:
-    """What the runtime does with one claim."""
+    """Consume one claim as the runtime does."""
     async with sink:
         await consume_in(sink, session, claim)
 
@@ -253,7 +253,7 @@ class FakeRowCount:
 
 
 def count_fakes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the rows that Spark reads counted by the fakes' own tables, for tests without Spark."""
+    """Count the rows that a fake Spark reads by its own tables."""
 
     def readable(spark: Any, landing: Any) -> None: ...
 

@@ -84,7 +84,7 @@ class PySparkException(Exception):
 
 
 def error(name: str, text: str = "x", state: str | None = None, base: type[Exception] = PySparkException) -> Exception:
-    """One of a class of that name, as pyspark has it."""
+    """Return an error of a class with this name, as pyspark has it."""
     kind = type(name, (base,), {})
     return kind(text, state) if base is PySparkException else kind(text)
 
@@ -271,7 +271,7 @@ def test_linkage_error_is_permanent_and_names_the_jars(raised: Exception) -> Non
     ],
 )
 def test_record_quoting_a_linkage_error_is_not_one(raised: Exception) -> None:
-    """A topic of log lines has many a stack; a full disk has no room for a native library."""
+    """Log lines in a topic contain stacks, and a full disk has no room for a native library."""
     assert jars_error(raised) is None
 
 

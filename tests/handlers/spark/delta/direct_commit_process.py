@@ -35,18 +35,18 @@ OFTEN = 1_000_000
 
 
 def plain(checkpoint_interval: int = OFTEN) -> CommitRules:
-    """Those of a table of records."""
+    """Return the rules of a plain table of records."""
     return CommitRules(columns=record_columns(), checkpoint_interval=checkpoint_interval)
 
 
 def create(root: Path) -> Path:
-    """A table, as far as its log goes."""
+    """Create the log of an empty table."""
     commit(root, 0, {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": {"id": "any"}})
     return root
 
 
 def commit(root: Path, version: int, *actions: Mapping[str, Any]) -> None:
-    """One of somebody else's."""
+    """Write a commit of another writer."""
     file = commit_file(root, version)
     file.parent.mkdir(parents=True, exist_ok=True)
     told = {"commitInfo": {"timestamp": version, "operation": "WRITE"}}
@@ -54,7 +54,7 @@ def commit(root: Path, version: int, *actions: Mapping[str, Any]) -> None:
 
 
 def staged(root: Path, of: Link, **columns: list[Any]) -> Landing:
-    """Records of this link's; of `columns` these values."""
+    """Stage the records of a link; `columns` replaces the values of some columns."""
     count = of.to_offset - of.from_offset
     values: Mapping[str, list[Any]] = {
         "key": [None] * count,
@@ -80,12 +80,12 @@ def log_of(root: Path) -> DeltaLog:
 
 
 def chain(root: Path) -> ChainHistory:
-    """What the log says of all links of KEY's."""
+    """Return all links of KEY according to the log."""
     return search(log_of(root).commits(NO_SPARK), {KEY: 1})[KEY]
 
 
 def read_mark(log: DeltaLog, of: Link) -> CommitMark | CommitOutcome:
-    """As a table reads it."""
+    """Return the mark of a link, or LOST if the number is taken, as a table does."""
     known = search(log.commits(NO_SPARK), {of.key: LAST})[of.key]
     last = known.links[-1].number if known.links else 0
     assert of.number <= last + 1
@@ -93,7 +93,7 @@ def read_mark(log: DeltaLog, of: Link) -> CommitMark | CommitOutcome:
 
 
 def adopt(root: Path, landing: Landing, **options: Any) -> CommitOutcome:
-    """With a log that is read as it is, of a table that is plain."""
+    """Append a landing to a plain table, with the log's own mark."""
     callables: dict[str, Any] = {
         "read_mark": partial(read_mark, log_of(root), landing.link),
         "load_rules": plain,
@@ -108,7 +108,7 @@ def as_staged(landing: Landing) -> RowFile | None:
 
 
 def offsets(root: Path) -> list[int]:
-    """Of all rows, as the log has them."""
+    """Return the offsets of all rows according to the log."""
     tables = (pq.read_table(file, columns=["offset"]) for file in files("delta", root))
     return sorted(offset for table in tables for offset in table["offset"].to_pylist())
 

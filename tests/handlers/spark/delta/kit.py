@@ -35,7 +35,7 @@ def link(number: int, key: ChainKey = KEY, **changes: Any) -> Link:
 
 @attrs.define
 class History:
-    """A table's commits. Each method commits; `landed` as a writer does that knows all there is."""
+    """A table's commits. Each method appends one; `landed` by default as a writer that knows the whole history."""
 
     commits: list[DeltaCommit] = attrs.field(factory=list)
     """Newest first."""
@@ -45,7 +45,7 @@ class History:
         return self.commits[0].version if self.commits else -1
 
     def other(self, count: int = 1) -> None:
-        """Commits of somebody else's."""
+        """Append commits of another writer."""
         for _ in range(count):
             self._commit()
 
@@ -73,7 +73,7 @@ def info(commit: DeltaCommit) -> dict[str, Any]:
 
 
 def write_log(root: Path, commits: Sequence[DeltaCommit]) -> None:
-    """These commits as files of a table's log."""
+    """Write commits as files of a table's log."""
     log = root / "_delta_log"
     log.mkdir(parents=True, exist_ok=True)
     for commit in commits:

@@ -20,7 +20,7 @@ def numbers(found: ChainHistory) -> list[int]:
 
 
 def looked_at(history: History, since: dict[ChainKey, int]) -> int:
-    """How many commits a search takes."""
+    """Return the number of commits that a search reads."""
     taken = 0
 
     def counted() -> Iterator[DeltaCommit]:
@@ -35,7 +35,7 @@ def looked_at(history: History, since: dict[ChainKey, int]) -> int:
 
 @pytest.fixture
 def history() -> History:
-    """Versions 0 to 8: both chains by turns, and somebody else's commits."""
+    """Versions 0 to 8: links of both chains in turn, and commits of another writer."""
     made = History()
     made.other()
     for number in (1, 2, 3):
@@ -146,7 +146,7 @@ def test_search_without_keys_finds_every_chain(history: History) -> None:
 
 @given(st.lists(st.sampled_from(["land", "land other", "other", "restore"]), max_size=30), st.randoms())
 def test_chains_match_a_model_of_versions(actions: list[str], dice: object) -> None:
-    """The model: what each version has is remembered, a RESTORE brings it back, and whoever lands knows all."""
+    """The model keeps the links of each version; a RESTORE returns to one. Every writer knows the history."""
     history, states = History(), [dict[ChainKey, list[int]]()]
     history.other()
     for action in actions:

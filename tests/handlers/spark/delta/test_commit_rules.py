@@ -1,4 +1,4 @@
-"""Of which Delta tables commits are our own, and which rows are theirs as they are."""
+"""The tables and rows that are committed without Spark."""
 
 from __future__ import annotations
 

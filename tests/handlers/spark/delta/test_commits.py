@@ -1,4 +1,4 @@
-"""What a commit says of a chain: written, and read back."""
+"""A chain's entries in a Delta commit, written and read back."""
 
 from __future__ import annotations
 

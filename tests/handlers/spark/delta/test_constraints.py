@@ -1,4 +1,4 @@
-"""What Delta tables require of rows. No Spark runs."""
+"""Constraints of Delta tables. No Spark runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commits without Spark: what they say, of two which one wins, and which are left to Spark."""
+"""Commits without Spark: their content, races, and the commits that are left to Spark."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_racing_processes_append_each_link_once(root: Path) -> None:
 
 
 class Asked:
-    """An adopter of one table, and how often it asks whether that is plain."""
+    """A committer of one table that counts how often the rules are loaded."""
 
     def __init__(self, root: Path, *answers: CommitRules | None) -> None:
         self._root = root
@@ -242,7 +242,7 @@ def test_file_written_by_spark_is_moved_and_keeps_its_codec(root: Path) -> None:
 
 
 def test_link_unknown_to_the_log_is_left_to_spark(root: Path) -> None:
-    """Its transactions outlive the history."""
+    """Transactions outlive the history."""
     assert (
         adopt(root, staged(root, link(1)), read_mark=lambda: CommitOutcome.LEFT_TO_SPARK) is CommitOutcome.LEFT_TO_SPARK
     )

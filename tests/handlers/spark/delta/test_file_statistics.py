@@ -1,4 +1,4 @@
-"""What a Delta commit says of a file."""
+"""Statistics of a data file in a Delta commit."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_column_of_nulls_has_no_range(tmp_path: Path) -> None:
 
 
 def of_rows(tmp_path: Path, indexed: int = 32, **columns: object) -> dict[str, dict[str, object]]:
-    """Of a file with such columns."""
+    """Return the statistics of a file with these columns."""
     file = tmp_path / "rows.parquet"
     pq.write_table(pa.table(columns), file)
     facts: dict[str, dict[str, object]] = json.loads(FileStatistics.of(file, indexed).statistics)

@@ -36,7 +36,7 @@ SHORT, LONG = 300, 3000
 
 @pytest.fixture(autouse=True)
 def short_memories(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if these logs were longer than what is kept of one, and than what is read without a summary."""
+    """Shorten what is kept in memory and read without a summary, so that these logs are long."""
     monkeypatch.setattr(log_module, "_KEPT", 200)
     monkeypatch.setattr(summary_module, "_FAR", 200)
 
@@ -99,7 +99,7 @@ def test_fault_61_delta_start_reads_few_files_at_any_length(
 def test_fault_61_delta_search_of_a_quiet_chain_reads_few_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its last link lies further back than what is kept in memory of the log."""
+    """The chain's last link is older than the commits kept in memory."""
     calls = FileCalls(monkeypatch)
     history = table(tmp_path, SHORT)
     log = opened(tmp_path)
@@ -191,7 +191,7 @@ def test_summary_ends_at_a_unique_commit() -> None:
 
 
 def table_of_strangers() -> History:
-    """Its newest commits say nothing of when they were made, as some writers leave it out."""
+    """Return a history whose newest commits have no timestamp; some writers omit it."""
     history = History()
     history.landed(1)
     history.landed(2)
@@ -215,7 +215,7 @@ def test_summary_equals_the_log_after_a_restore(tmp_path: Path, back: int) -> No
 
 
 def test_summary_disconnected_from_the_log_is_ignored(tmp_path: Path) -> None:
-    """Commits between it and the rest of the log were cleaned up, and who knows what they said."""
+    """The commits between the summary and the rest of the log were cleaned up; their content is unknown."""
     history = table(tmp_path, SHORT)
     heads(opened(tmp_path), NEW)
     history.landed(2, OTHER)
@@ -284,7 +284,7 @@ def test_links_before_the_summary_are_read_from_the_log(tmp_path: Path) -> None:
 
 
 def random_history(random: Random) -> History:
-    """Links of two chains, each by a writer who knows all or is late; commits of others, and RESTOREs."""
+    """Return links of two chains by up-to-date and late writers, foreign commits, and RESTOREs."""
     history = History()
     for _ in range(random.randrange(1, 25)):
         match random.choice("llllor"):

@@ -1,4 +1,4 @@
-"""What is left behind is what no commit has named; what may be removed is that, and nothing else."""
+"""Leftovers are files that no commit names. Only leftovers can be removed."""
 
 from __future__ import annotations
 

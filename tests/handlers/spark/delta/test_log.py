@@ -1,4 +1,4 @@
-"""The history is read as far as it is needed, by either way alike; what was read is kept, and found out to be stale."""
+"""Delta history by SQL and by log files: read as far as needed, kept, and checked for staleness."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_SPARK: Any = None
 
 
 def history(count: int) -> History:
-    """So many commits, the newest 200 of which are links."""
+    """Return `count` commits; the newest 200 are links."""
     made = History()
     made.other(max(count - 200, 0))
     for number in range(1, count - made.newest):

@@ -1,4 +1,4 @@
-"""Where a table is, by what users write."""
+"""Table locations as users write them."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Unwanted(Exception):
 
 
 def test_abandoned_link_is_not_appended(tmp_path: Path) -> None:
-    """Its partition may be given up while Delta's history is searched, which takes a while."""
+    """The partition may be revoked during the search of Delta's history, which takes a while."""
     history = History()
     history.landed(1)
     table, writer = DeltaTable(tmp_path, staging=tmp_path, single_driver=True), FakeWriter()
@@ -76,7 +76,7 @@ def test_abandoned_link_is_not_appended(tmp_path: Path) -> None:
 
 
 class Sparks(AdoptedDelta):
-    """What is left to Spark becomes a commit like any other, and is told of."""
+    """A table that records the versions committed by Spark."""
 
     def __init__(self, root: Path, rules: CommitRules) -> None:
         super().__init__(root)
@@ -98,7 +98,7 @@ class Sparks(AdoptedDelta):
 
 
 def test_spark_commits_only_the_checkpoint_of_a_flush(tmp_path: Path) -> None:
-    """Those behind it are our own again."""
+    """The commits after the checkpoint are direct again."""
     table = Sparks(tmp_path, CommitRules(columns=record_columns(), checkpoint_interval=5))
     table.open(NO_SPARK)
     keys = [ChainKey("sink", "orders", partition) for partition in range(7)]

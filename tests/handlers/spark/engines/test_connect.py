@@ -1,4 +1,4 @@
-"""What Spark Connect's errors mean, and what is left of a session. No server: see the integration tests."""
+"""Spark Connect's errors, and the closing of sessions. No server runs here: see the integration tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who has which Spark: engines that share one, adopted ones, and what they do when it dies. Spark is faked."""
+"""Engines that share a Spark or adopt one, and its death. Spark is faked."""
 
 from __future__ import annotations
 

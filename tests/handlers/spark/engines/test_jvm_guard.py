@@ -1,4 +1,4 @@
-"""What is being started when we end. In place of a JVM stands a shell, which has its parent's output open."""
+"""The guard of a JVM whose parent ends. A shell stands for the JVM; it has its parent's output open."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def starting(*jvm: str) -> AsyncIterator[trio.Process]:
 
 
 async def gone(temporary: Path) -> None:
-    """The guard ends a moment after what it guards."""
+    """Wait until nothing is left. The guard ends a moment after the JVM."""
     with trio.fail_after(30):
         while os.listdir(temporary):
             await trio.sleep(0.02)
@@ -81,7 +81,7 @@ async def test_killed_process_takes_a_starting_jvm_along(temporary: Path, jvm: t
 
 
 async def test_fault_66_started_jvm_exits_by_itself_before_cleanup(temporary: Path) -> None:
-    """It is sent no signal, since it may be in the middle of a commit."""
+    """The JVM gets no signal, since it may be in the middle of a commit."""
     async with starting(
         "trap 'echo bad' TERM; read -r _; echo up; read -r _; sleep 1; echo ended >&2", "has started"
     ) as it:
@@ -103,7 +103,10 @@ def is_guard(shell: int) -> bool:
 
 
 def test_new_guard_survives_ctrl_c_of_the_terminal(temporary: Path) -> None:
-    """That goes to the whole group, which it is still in; ours listen for it, as a service does."""
+    """The terminal signals the whole process group, and the new guard is still in it.
+
+    Our process handles SIGINT, as a service does.
+    """
     program = """
 import os, signal, threading
 from sarameya_handlers.spark.engines.jvm.guard import guarded_directory

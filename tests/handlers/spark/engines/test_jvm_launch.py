@@ -36,7 +36,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
 
 
 class Launched:
-    """Who is told of the process, and checks whether it is wanted."""
+    """A caller that records the process and counts its checks."""
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None
@@ -167,7 +167,7 @@ def test_gateway_address_does_not_stay_in_the_environment(script: Script, monkey
 def test_fault_64_jvm_that_never_responds_is_killed(
     script: Script, monkeypatch: pytest.MonkeyPatch, timeout: str, said: str
 ) -> None:
-    """As with a full /tmp: the main thread dies of its answer, and the gateway's threads keep the JVM alive."""
+    """A full /tmp does this: the main thread dies, and the gateway's threads keep the JVM alive."""
     monkeypatch.setattr(jvm_launch, timeout, 2.0)
     script(f"echo '{said}' >&2; exec sleep 60")
     launched = Launched()

@@ -1,4 +1,4 @@
-"""What the JVM prints, through a pipe as the real one has."""
+"""Output of the JVM, through a pipe like the real one's."""
 
 from __future__ import annotations
 

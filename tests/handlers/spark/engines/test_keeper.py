@@ -1,4 +1,4 @@
-"""When another Spark is started, in virtual time; what starts and stops is faked, and takes its time."""
+"""Restarts of Spark in virtual time. Starting and stopping are faked and take time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def no_jitter() -> StartBackoff:
 
 
 def delays(lives: StartBackoff, times: list[tuple[float, float]]) -> list[float]:
-    """How long after each end another may begin, for lives from and to the given times."""
+    """Return the delay before the next start after each life, given as (start, end)."""
     waited = []
     for began, ended in times:
         lives.began(began)
@@ -226,7 +226,7 @@ async def test_start_is_logged_with_its_duration(autojump_clock: MockClock, capl
 
 
 async def test_fault_64_failed_first_start_is_retried_by_the_service(autojump_clock: MockClock) -> None:
-    """Which says on its page why it waits."""
+    """The service shows the reason on its page."""
     starts = Starts(failures=[SparkStartError("the JVM was killed")])
     with pytest.raises(SparkStartError):
         await opened(starts)

@@ -102,7 +102,7 @@ def test_unwritable_lease_directory_is_named(tmp_path: Path) -> None:
 
 
 def test_lease_ends_with_its_directory(tmp_path: Path) -> None:
-    """Of one that was made anew another process may have taken it."""
+    """Another process may have taken the lease in a recreated directory."""
     file = tmp_path / "table" / "lock"
     take_lease(file, "no")
     assert holds_lease(file)

@@ -20,7 +20,7 @@ from tests.handlers.spark.engines.drivers import FakeDriver
 
 @attrs.define(eq=False)
 class Blocking:
-    """Work that says when it has begun, and ends when it is told to; what its check raised, if it did."""
+    """Work that sets `begun`, waits for `release`, and keeps the exception of its check."""
 
     begun: trio.Event = attrs.field(factory=trio.Event)
     release: threading.Event = attrs.field(factory=threading.Event)
@@ -196,7 +196,7 @@ async def test_driver_death_is_logged_once(caplog: pytest.LogCaptureFixture) -> 
 @pytest.mark.parametrize("is_replaceable", [True, False])
 @pytest.mark.parametrize("is_wrapped", [True, False])
 async def test_fault_64_driver_with_an_unusable_class_is_replaced(is_replaceable: bool, is_wrapped: bool) -> None:
-    """As snappy's, once its native library has found no room in a full temporary directory."""
+    """Snappy's class is an example, once its native library found no room in a full temporary directory."""
     pool = Pool(FakeDriver(is_replaceable=is_replaceable), 2)
 
     def fail(*_: object) -> None:
@@ -306,7 +306,7 @@ async def test_driver_hanging_in_open_session_is_killed() -> None:
 @pytest.mark.usefixtures("asks_soon", "impatient")
 @pytest.mark.parametrize("max_jobs", [1, 2])
 async def test_driver_hanging_under_cancelled_work_is_killed(max_jobs: int) -> None:
-    """The threads that were abandoned have all places: whoever waits for one asks."""
+    """Abandoned threads hold all slots, so a waiter checks the driver."""
     driver = FakeDriver()
     pool, works, waiting = Pool(driver, max_jobs), [Blocking() for _ in range(max_jobs)], Blocking()
     driver.answers.clear()

@@ -1,4 +1,4 @@
-"""Directories that killed processes have left, and those that are somebody's."""
+"""Abandoned scratch directories, and those that still have an owner."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def remove() -> None:
 
 
 def left(number: int) -> Path:
-    """A directory as a process leaves it that was killed: unlocked, with what was in it."""
+    """Create the directory of a killed process: unlocked, with its content."""
     place = Path(tempfile.gettempdir(), f"sarameya-jvm-{number:016x}")
     (place / "spark-1").mkdir(parents=True)
     return place
@@ -79,7 +79,7 @@ def test_fault_66_directories_of_a_hundred_kills_are_removed(temporary: Path) ->
 
 
 def test_directory_stays_while_a_child_holds_its_descriptor(temporary: Path) -> None:
-    """As a JVM, which may outlive us for a moment."""
+    """A JVM may outlive its parent for a moment."""
     (place := new_place()).mkdir()
     descriptor = own(place)
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=(descriptor,)) as jvm:

@@ -1,4 +1,4 @@
-"""Which catalogs and tables will do, and what is said of those that will not."""
+"""Suitable catalogs and tables, and the errors for others."""
 
 from __future__ import annotations
 

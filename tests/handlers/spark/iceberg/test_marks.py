@@ -1,4 +1,4 @@
-"""Which word of a chain's end counts, of those that owners have left in a table's properties."""
+"""Marks of chains in a table's properties, and which of them count."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_foreign_properties_are_not_marks() -> None:
     ],
 )
 def test_new_mark_supersedes_all_but_a_foreign_next_link(put_now: ChainMark, gone: list[str]) -> None:
-    """Higher ones are of a future that is no more: the chain's end was looked for in the same table."""
+    """Higher marks belong to links that no longer exist: the chain's end was read from the same table."""
     seen = [ChainMark.begun(KEY, number, "a") for number in (3, 5, 6, 7)] + [ChainMark.rest(link(n)) for n in (5, 8)]
     there = chain_marks(put(*seen, ChainMark.begun(OTHER, 1, "a")))
     prefix = ChainMark.begun(KEY, 1, "a").name.removesuffix("1")
@@ -66,7 +66,7 @@ def test_new_mark_supersedes_all_but_a_foreign_next_link(put_now: ChainMark, gon
 
 @pytest.mark.parametrize("name", ["orders-hourly", "password", "access.key", "s3cret-token"])
 def test_mark_holds_no_text_that_spark_redacts(name: str) -> None:
-    """By what `spark.redaction.regex` and `spark.sql.redaction.options.regex` are unless somebody sets them."""
+    """The pattern is the default of `spark.redaction.regex` and `spark.sql.redaction.options.regex`."""
     hidden = re.compile(r"(?i)secret|password|token|access[.]?key|url")
     key = ChainKey(name, name, 0)
     told = Link(key=key, number=1, from_offset=0, to_offset=1, attempt=name, origin=Origin(group=name))

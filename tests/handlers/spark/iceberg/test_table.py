@@ -1,4 +1,4 @@
-"""What an Iceberg table asks for before links that bring no records. Spark is faked: it knows one table."""
+"""Opening an Iceberg table without staging. Spark is faked and knows one table."""
 
 from __future__ import annotations
 

@@ -241,7 +241,7 @@ def test_older_snapshot_has_its_own_heads(spark: FakeSpark) -> None:
 
 
 def test_mark_of_an_owner_that_slept_is_ignored(spark: FakeSpark) -> None:
-    """It had looked for the head before link 6 was published, and writes it down afterwards."""
+    """The owner had read the head before link 6 was published, and stores its mark afterwards."""
     table = spark.table
     landed = [table.land(link(number)) for number in (5, 6)]
     table.commit()

@@ -1,4 +1,4 @@
-"""Which staged links are published, and in which statements. Spark is faked: it writes down what it is told."""
+"""Publishing of staged links, statement by statement. Spark is faked and records its statements."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_restarted_chain_is_marked_again(table: Table) -> None:
 
 
 def test_chain_started_by_another_owner_is_marked_again(table: Table) -> None:
-    """Its owner may be about to write down where it ended."""
+    """The other owner may be about to store the chain's end."""
     table.metadata.land(link(1))
     table.mark(ChainMark.begun(KEY, 1, "another"))
     mine = link(2)

@@ -29,7 +29,7 @@ class Lander:
         self._is_wanted = threading.Event()
 
     def compact_soon(self) -> None:
-        """Have a compaction begin right after the next landing."""
+        """Start a compaction right after the next batch."""
         self._is_wanted.set()
 
     def land(self) -> None:

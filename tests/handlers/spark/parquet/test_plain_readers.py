@@ -83,7 +83,7 @@ def test_fault_63_readers_of_landed_files_see_each_row_once(reader: str, lander:
 
 
 def read_again_if_moved(read: Read, root: Path) -> Counter[int]:
-    """How often each offset is read. No compaction follows the one that has moved a file: one more read is enough."""
+    """Return how often each offset is read. Read again if a compaction has moved a file in between."""
     try:
         return Counter(read(landed_files(root)))
     except MOVED:

@@ -14,7 +14,7 @@ from tests.handlers.spark.parquet.lander import Lander
 
 
 class Reader:
-    """Of Spark's: each time it looks for files it finds as many fewer as the next answer says, or raises it."""
+    """A fake of Spark's reader: each listing misses as many files as the next answer says, or raises it."""
 
     def __init__(self, *answers: int | Exception) -> None:
         self.read = self

@@ -1,4 +1,4 @@
-"""What a directory's rows look like is held against what it has, without a Spark."""
+"""Schemas of a Parquet directory, checked against new rows. No Spark runs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def land(
     key: ChainKey = KEY,
     checkpoint: Callable[[Phase, Sequence[Landing]], None] = lambda phase, landings: None,
 ) -> None:
-    """These rows, as a transform has made them; with `shape`, as they were staged."""
+    """Land rows that a transform has made or, with `shape`, staged rows."""
     link = Link(
         key=key,
         number=number,
@@ -67,7 +67,7 @@ def land(
 
 
 def columns(root: Path) -> list[str]:
-    """Of each schema that the directory has had."""
+    """Return the columns of every schema of the directory."""
     files = sorted((root / "_sarameya" / "schemas").glob("*"))
     return [StructType.fromJson(json.loads(file.read_text())).simpleString() for file in files]
 

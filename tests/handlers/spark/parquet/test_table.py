@@ -67,7 +67,7 @@ def visible(table: ParquetTable) -> list[str]:
 
 
 def hidden(table: ParquetTable) -> list[str]:
-    """What is there of landings beside their links."""
+    """Return the files of writes without a link."""
     places = (table.staging, table.path / "_sarameya" / "landing")
     return [path.name for place in places for path in place.rglob("*")]
 
@@ -230,7 +230,7 @@ def failing(code: int) -> Callable[..., None]:
 
 def test_file_system_without_exclusive_names_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def link(file: str, name: str) -> None:
-        """As where it is made of copies."""
+        """Copy the file, as a file system without hard links might."""
         Path(name).write_bytes(Path(file).read_bytes())
 
     monkeypatch.setattr(os, "link", link)
@@ -345,7 +345,7 @@ def test_manifest_appearing_late_keeps_its_files(
     late: list[tuple[bytes, str]] = []
 
     def link_later(file: str, name: str) -> None:
-        """As by a server that is slow, and tells of a call that was sent twice that the name is taken."""
+        """Delay the call like a slow server, which reports a taken name for a repeated request."""
         late.append((Path(file).read_bytes(), name))
         raise TimeoutError(errno.ETIMEDOUT, "timed out") if answer == "timed out" else FileExistsError
 
@@ -455,7 +455,7 @@ def test_files_replaced_by_a_compaction_are_leftovers(table: ParquetTable) -> No
 
 @pytest.mark.parametrize("value", ["a.parquet", "a%2Fb%3Dc%25", "a b", "__HIVE_DEFAULT_PARTITION__", "x" * 250])
 def test_fault_57_partition_of_any_name_is_written_and_read(tmp_path: Path, value: str) -> None:
-    """As Spark names its directory, which is a partition's, not a file, whatever it ends with."""
+    """Spark names the directory; a partition's directory stays one even if its name ends like a file's."""
 
     class InOne(ParquetTable):
         def _write(self, spark: Any, landings: Sequence[Landing], shape: Any) -> None:

@@ -1,4 +1,4 @@
-"""Bad records among good ones, found by a Spark that is none; and all that is no record's fault."""
+"""Bad records among good ones, found by a fake Spark, and failures that are no record's fault."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_known_bad_records_are_not_searched(tmp_path: Path) -> None:
 
 
 def test_fault_62_thousand_undecodable_records_take_two_passes(tmp_path: Path) -> None:
-    """One that names them all, one that tries the rest. The same again, by a next owner."""
+    """The first pass names them all, the second tries the rest. The next owner needs the same two."""
     bad = {FROM + n: "value: no magic byte" for n in range(0, 250_000, 250)}
 
     class Many(Surveyor):

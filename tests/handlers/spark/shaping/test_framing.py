@@ -1,4 +1,4 @@
-"""Which schema records are read as, and which of them cannot be read, by a registry in memory."""
+"""Schemas of framed records, and unreadable records, with a registry in memory."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_subject_of_another_format_is_refused(small: SmallRegistry) -> None:
 
 
 def test_failed_registry_request_is_repeated_next_time(small: SmallRegistry) -> None:
-    """It is asked again at the next landing, for the same."""
+    """The next batch repeats the request."""
     one = small.register("s", '"int"')
     registry = Registry(small.options, sleep=lambda _: None, clock=iter(range(0, 10_000, 5)).__next__)
     readers = ReaderSchemas(registry, "AVRO")

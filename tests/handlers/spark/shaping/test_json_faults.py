@@ -1,4 +1,4 @@
-"""What is wrong with a record, in words, also of records that are there to break who reads them."""
+"""Descriptions of invalid JSON records, including malicious ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be said of shaping, and what needs no Spark to be found out."""
+"""Shaping options, and errors that are found without Spark."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def test_opening_removes_only_staged_files_older_than_a_day(tmp_path: Path) -> N
 
 
 def test_fault_61_opening_keeps_the_summary_of_a_delta_log(tmp_path: Path) -> None:
-    """It lies beside what is staged where a Delta table was given a directory for that."""
+    """The summary is in the staging directory if a Delta table has one of its own."""
     for name in ("heads.json", "put-0123"):
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (0, 0))

@@ -31,7 +31,7 @@ def sink_to(table: FakeTable, **options: Any) -> SparkSink:
 async def test_idle_head_is_restated_beside_a_busy_neighbour(
     tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, each: float
 ) -> None:
-    """Where landings share a job each one asks all partitions whether they have something to land along."""
+    """Every shared job asks all partitions for a batch, so a busy neighbour might keep the head from being restated."""
     monkeypatch.setattr(
         "sarameya_handlers.spark.sink.partition_lander.wall_clock", lambda: int(trio.current_time() * 1000)
     )
@@ -129,7 +129,7 @@ async def test_flush_state_and_events_are_reported(tmp_path: Path, autojump_cloc
 
 
 class Told(FakeTable):
-    """Tells when it is read back, the moment before whoever waits for a landing goes on."""
+    """Sets `read_back` just before the waiter of a flush continues."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -162,7 +162,7 @@ async def test_collect_and_flush_errors_are_both_raised(tmp_path: Path, autojump
 async def test_partition_lost_during_a_cancellation_is_no_failure(
     tmp_path: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whichever of the tasks is the first to run: so many times."""
+    """The order of the tasks is random, so the test repeats."""
 
     async def cancel(table: Told, session: FakeSession, scope: trio.CancelScope) -> None:
         await table.read_back.wait()

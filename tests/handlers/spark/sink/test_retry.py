@@ -1,4 +1,4 @@
-"""When waiting is of no use."""
+"""Errors that are not retried."""
 
 from __future__ import annotations
 

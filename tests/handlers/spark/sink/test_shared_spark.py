@@ -1,4 +1,4 @@
-"""A Spark for all workers: what it is started with, how it is looked after, what they are told. The JVM is faked."""
+"""A Spark shared by all workers: its start, its supervision, and the workers' options. The JVM is faked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a SparkSink lands and when it marks, under virtual time, with Spark faked."""
+"""Flushes and marks of a SparkSink in virtual time. Spark is faked."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ ORDERS = TopicPartition("orders", 0)
 
 
 class AnalysisException(Exception):
-    """By its name, Spark's."""
+    """Recognized by its name as Spark's."""
 
 
 class Py4JJavaError(Exception):
-    """By its name, py4j's."""
+    """Recognized by its name as py4j's."""
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def sink_to(table: FakeTable, engine: FakeEngine | None = None, **options: Any) 
 
 
 def ended_claim(partition: int) -> FakeClaim:
-    """A claim that gives what makes one landing, and ends."""
+    """Return a claim with one full batch, which then ends."""
     claim = FakeClaim(partition=partition)
     claim.send(batch(0, 10, partition=partition))
     claim.end()
@@ -261,7 +261,7 @@ async def test_partitions_share_a_spark_job(tmp_path: Path, autojump_clock: Mock
 async def test_remainder_does_not_join_its_own_partitions_flush(
     tmp_path: Path, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """It is more than half of what a landing takes."""
+    """The remainder is more than half of a batch."""
     table, claim = FakeTable(tmp_path, landings_a_job=10), FakeClaim()
     nursery.start_soon(consume, sink_to(table), FakeSession(), claim)
     claim.send(batch(0, 10), batch(10, 7))
@@ -462,7 +462,7 @@ async def test_flush_cancelled_before_its_start_logs_nothing(
 async def test_flush_cancelled_at_its_start_does_not_run(
     tmp_path: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whichever of the two tasks is the first to run: so many times."""
+    """The order of the two tasks is random, so the test repeats."""
 
     class Table(FakeTable):
         scope: trio.CancelScope
@@ -490,7 +490,7 @@ async def test_flush_cancelled_at_its_start_does_not_run(
 
 
 class StubbornEngine(FakeEngine):
-    """Hears of no cancellation."""
+    """Ignores cancellation."""
 
     async def run(self, work: Any, *, tag: str) -> Any:
         with trio.CancelScope(shield=True):
@@ -498,7 +498,7 @@ class StubbornEngine(FakeEngine):
 
 
 def told_at(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
-    """What was said of landings that were cancelled, each with its level."""
+    """Return the log records of cancelled flushes, with their levels."""
     return [(record.levelname, record.message) for record in caplog.records if "cancelled" in record.message]
 
 
@@ -836,7 +836,7 @@ def test_tables_that_store_heads_declare_it(table: type[Table]) -> None:
 
 
 class RestlessEngine(FakeEngine):
-    """Never comes to what is told of heads that are given up, and takes a while to be cancelled."""
+    """Never completes the storing of heads, and takes a while to be cancelled."""
 
     rests, unwinds = 0, 3.0
 
@@ -905,7 +905,7 @@ class Decoding(Shaping):
 
 
 class ArithmeticException(Exception):
-    """By its name, Spark's."""
+    """Recognized by its name as Spark's."""
 
 
 class FakeDeadLetters(DeadLetters):
@@ -931,7 +931,7 @@ class FakeDeadLetters(DeadLetters):
 
 
 def poisoned(partition: int, *bad: int) -> FakeClaim:
-    """A claim that gives these, and ends."""
+    """Return a claim with bad records at these offsets, which then ends."""
     claim = FakeClaim(partition=partition)
     claim.send(poisoned_batch(partition, *bad))
     claim.end()
@@ -939,7 +939,7 @@ def poisoned(partition: int, *bad: int) -> FakeClaim:
 
 
 def poisoned_batch(partition: int, *bad: int) -> MessageBatch:
-    """Ten records; those at the offsets `bad` are."""
+    """Return ten records; those at the offsets `bad` are bad."""
     messages = [
         message(offset, partition=partition, value=b"bad" if offset in bad else b"good") for offset in range(10)
     ]
@@ -1016,7 +1016,7 @@ async def test_passing_failure_of_the_poison_search_is_retried(
 async def test_unexplained_failure_without_records_is_retried(
     tmp_path: Path, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """As when Spark computes a transform that joins a table on a store, which refuses."""
+    """An example is a transform that joins a table on an object store, which refuses the read."""
 
     class Refused(FakeTable):
         def evaluator(self, spark: Any) -> Any:
@@ -1099,7 +1099,7 @@ async def test_revoked_partition_retries_dead_letters_quickly(table: FakeTable, 
 
 
 async def land_four_of_which_one_is_poisoned(table: FakeTable, session: FakeSession, dead: FakeDeadLetters) -> None:
-    """Its bad record is a dead letter; all else lands."""
+    """Land four partitions, one of them with a bad record, which becomes a dead letter."""
     async with sink_to(table, shape=Decoding(), dead_letters=dead) as sink:
         async with trio.open_nursery() as claims:
             for partition in range(4):
@@ -1111,7 +1111,7 @@ async def land_four_of_which_one_is_poisoned(table: FakeTable, session: FakeSess
 async def test_neighbours_of_poison_wait_for_an_unknown_outcome(
     tmp_path: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Spark's work says whose fault it is, the table does not say whether it landed."""
+    """The Spark job names the partition at fault, but the table cannot say whether the flush landed."""
     table, session, dead = FakeTable(tmp_path, landings_a_job=4), FakeSession(), FakeDeadLetters()
     table.unreadable = [TimeoutError("no answer")]
     await land_four_of_which_one_is_poisoned(table, session, dead)

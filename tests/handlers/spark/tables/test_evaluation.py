@@ -1,4 +1,4 @@
-"""What tables require of rows, as expressions. No Spark runs."""
+"""Requirements of tables as SQL expressions. No Spark runs."""
 
 from __future__ import annotations
 

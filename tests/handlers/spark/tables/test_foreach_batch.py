@@ -31,7 +31,7 @@ ORIGIN = Origin(group="flights", topic_id="0123456789abcdef" * 2)
 
 
 class TakenError(Exception):
-    """What a unique key says."""
+    """Raised for a duplicate key."""
 
 
 @attrs.define
@@ -59,8 +59,8 @@ class FakeLedger:
 
 @attrs.define
 class Target:
-    """What a callback does: `landed` are the offsets of each batch, with its id. `fails` is raised once, after it was
-    done; where it is `rolled_back`, nothing is."""
+    """A callback that keeps each batch's id and offsets in `landed`. It raises `fails` once, after its work; with
+    `rolled_back` the work is undone."""
 
     ledger: FakeLedger | None = None
     landed: list[tuple[str, list[int]]] = attrs.field(factory=list)
@@ -162,7 +162,7 @@ async def test_taken_number_does_not_call_the_callback(ledger: FakeLedger, tmp_p
 def test_revoked_partition_calls_neither_callback_nor_ledger(
     ledger: FakeLedger, tmp_path: Path, brings_rows: bool
 ) -> None:
-    """The partition may be given up while the ledger is asked."""
+    """The partition may be revoked while the ledger is read."""
 
     class Unwanted(Exception):
         pass
@@ -288,7 +288,7 @@ async def test_without_a_ledger_foreign_commit_beats_our_memory(tmp_path: Path) 
 
 
 async def test_without_a_ledger_group_reset_clears_our_memory(tmp_path: Path, autojump_clock: MockClock) -> None:
-    """Else a link of ours that has landed before would be taken for somebody else's, and its records be left out."""
+    """Otherwise an earlier link of our own would count as another owner's, and its records would be skipped."""
     target, session = Target(), FakeSession()
     async with sink_to(target, tmp_path) as sink:
         await consume_in(sink, FakeSession(), claim_of([batch(0, 10)]))
@@ -299,7 +299,7 @@ async def test_without_a_ledger_group_reset_clears_our_memory(tmp_path: Path, au
 
 
 async def test_without_a_ledger_failed_callback_is_retried(tmp_path: Path, autojump_clock: MockClock) -> None:
-    """Also where it had done it all: nobody knows."""
+    """The callback is called again even if its work was complete: there is no record of that."""
     target, session = Target(fails=ConnectionError("reset")), FakeSession()
     await consume(sink_to(target, tmp_path), session, claim_of([batch(0, 4)]))
     assert [name for name, _ in target.landed] == ["sarameya/orders-0/1"] * 2

@@ -1,4 +1,4 @@
-"""What is said of a Spark without Delta or Iceberg."""
+"""Errors for a Spark without Delta or Iceberg."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ PASSING = [
 def test_fault_64_other_probe_failure_is_not_permanent(
     tmp_path: Path, check: Callable[[Any, Path], None], error: Exception
 ) -> None:
-    """A full disk, a server that dies in the middle: nobody is told to choose another directory."""
+    """A full disk or a dying server is no reason to choose another directory."""
     with pytest.raises(LandingError) as raised:
         check(spark(error=error), tmp_path)
     assert not raised.value.permanent
