@@ -235,7 +235,7 @@ async def test_adopted_session_of_a_restarted_server_is_not_reopened(server: Con
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "expected"),
     [
         (lambda url: {"master": url.replace("s3cret", "other")}, "Invalid authentication token; give its token along"),
         (lambda url: {"master": url.split(";")[0]}, "token provided; give its token along: sc://host:port/;token="),
@@ -243,10 +243,10 @@ async def test_adopted_session_of_a_restarted_server_is_not_reopened(server: Con
     ],
 )
 async def test_refusing_server_is_reported_with_its_reason(
-    server: ConnectServer, change: Callable[[str], dict[str, Any]], told: str
+    server: ConnectServer, change: Callable[[str], dict[str, Any]], expected: str
 ) -> None:
     with leaving_no_thread():
-        with pytest.raises(HandlerError, match=told) as raised:
+        with pytest.raises(HandlerError, match=expected) as raised:
             async with SparkEngine(SparkOptions(**change(server.url))):
                 pass
     assert "s3cret" not in str(raised.value)

@@ -212,14 +212,16 @@ def test_idle_heads_are_restated_within_a_third_of_retention(
 
 
 @pytest.mark.parametrize(
-    ("properties", "told"),
+    ("properties", "expected"),
     [
         ("'delta.setTransactionRetentionDuration' = 'interval 7 days'", "would be forgotten.*UNSET"),
     ],
 )
-def test_unsuitable_table_is_refused(spark: SparkSession, root: Path, name: str, properties: str, told: str) -> None:
+def test_unsuitable_table_is_refused(
+    spark: SparkSession, root: Path, name: str, properties: str, expected: str
+) -> None:
     spark.sql(f"CREATE TABLE {name} (id BIGINT) USING delta TBLPROPERTIES ({properties})")
-    with pytest.raises(HandlerError, match=told):
+    with pytest.raises(HandlerError, match=expected):
         DeltaTable(root).open(spark)
 
 

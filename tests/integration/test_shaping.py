@@ -350,7 +350,7 @@ def test_concurrent_queries_do_not_interfere(spark: Any, stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "expected"),
     [
         ("selec 1", "ParseException: .PARSE_SYNTAX_ERROR"),
         ("select nope from batch", "AnalysisException: .UNRESOLVED_COLUMN"),
@@ -360,8 +360,8 @@ def test_concurrent_queries_do_not_interfere(spark: Any, stage: Stage) -> None:
         ("insert into batch select 1", "ParseException"),
     ],
 )
-def test_invalid_query_is_reported_in_one_line(spark: Any, stage: Stage, query: str, told: str) -> None:
-    with pytest.raises(ShapeError, match=rf"^transform_sql fails: {told}") as raised:
+def test_invalid_query_is_reported_in_one_line(spark: Any, stage: Stage, query: str, expected: str) -> None:
+    with pytest.raises(ShapeError, match=rf"^transform_sql fails: {expected}") as raised:
         Shaping(transform_sql=query).frame(spark, stage.landing([b"a"]))
     assert "\n" not in str(raised.value)
     assert not raised.value.retriable
@@ -373,21 +373,21 @@ def test_transform_gets_decoded_rows(spark: Any, stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("transform", "told"),
+    ("transform", "expected"),
     [
         (lambda batch: batch.select("nope"), "transform fails: AnalysisException: .UNRESOLVED_COLUMN"),
         (lambda batch: batch.columns[99], "transform fails: IndexError: list index out of range"),
         (lambda batch: batch.columns, "transform must return a DataFrame, not list"),
     ],
 )
-def test_failing_transform_is_reported_in_one_line(spark: Any, stage: Stage, transform: Any, told: str) -> None:
-    with pytest.raises(ShapeError, match=f"^{told}") as raised:
+def test_failing_transform_is_reported_in_one_line(spark: Any, stage: Stage, transform: Any, expected: str) -> None:
+    with pytest.raises(ShapeError, match=f"^{expected}") as raised:
         Shaping(transform=transform).frame(spark, stage.landing([b"a"]))
     assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("shaping", "told"),
+    ("shaping", "expected"),
     [
         (Shaping(value=Decode(format="json", schema="id bgint")), "decoding fails: .*UNSUPPORTED_DATATYPE"),
         (Shaping(value=Decode(format="avro", schema='{"type": "rec"}')), "decoding fails"),
@@ -395,8 +395,8 @@ def test_failing_transform_is_reported_in_one_line(spark: Any, stage: Stage, tra
         (Shaping(transform_sql="select nope from batch"), "transform_sql fails: .*UNRESOLVED_COLUMN"),
     ],
 )
-def test_unsupported_shaping_is_refused_before_any_record(spark: Any, shaping: Shaping, told: str) -> None:
-    with pytest.raises(HandlerError, match=f"records cannot be shaped as the options say: {told}"):
+def test_unsupported_shaping_is_refused_before_any_record(spark: Any, shaping: Shaping, expected: str) -> None:
+    with pytest.raises(HandlerError, match=f"records cannot be shaped as the options say: {expected}"):
         shaping.check(spark)
 
 
@@ -440,9 +440,11 @@ def test_partition_of_an_extreme_timestamp_is_counted(spark: Any, stage: Stage) 
     assert count_partitions(Shaping().frame(spark, landing), ["timestamp"], 5) == 2
 
 
-@pytest.mark.parametrize(("columns", "told"), [(["day"], "have no day to partition"), (["headers"], "partitioned by")])
-def test_unsuitable_partition_column_is_refused(spark: Any, stage: Stage, columns: list[str], told: str) -> None:
-    with pytest.raises(SchemaMismatchError, match=told):
+@pytest.mark.parametrize(
+    ("columns", "expected"), [(["day"], "have no day to partition"), (["headers"], "partitioned by")]
+)
+def test_unsuitable_partition_column_is_refused(spark: Any, stage: Stage, columns: list[str], expected: str) -> None:
+    with pytest.raises(SchemaMismatchError, match=expected):
         require_partition_columns(Shaping().frame(spark, stage.landing([b"v"])), columns)
 
 

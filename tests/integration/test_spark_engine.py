@@ -245,15 +245,15 @@ async def test_frozen_jvm_is_killed_and_can_be_replaced(
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         (SparkOptions(conf={"spark.serializer": "no.such.Class"}), r"Spark does not start: .*no.such.Class"),
         (SparkOptions(conf={"spark.driver.memory": "little"}), r"(?s)JVM does not start:.*little"),
         (SparkOptions(master="nonsense"), r"JVM does not start: .*Master must either be"),
     ],
 )
-async def test_failed_start_is_reported_and_leaves_nothing(jvms: Jvms, options: SparkOptions, told: str) -> None:
-    with pytest.raises(HandlerError, match=told):
+async def test_failed_start_is_reported_and_leaves_nothing(jvms: Jvms, options: SparkOptions, expected: str) -> None:
+    with pytest.raises(HandlerError, match=expected):
         async with SparkEngine(options):
             pass
     assert jvms.now() == set()

@@ -68,7 +68,7 @@ async def test_topic_commands_work_on_apache_kafka(real_kafka_any: RealKafka) ->
 
 
 @pytest.mark.parametrize(
-    ("argv", "code", "told"),
+    ("argv", "code", "expected"),
     [
         (["create", "topics-there"], 2, "TOPIC_ALREADY_EXISTS (36); Topic 'topics-there' already exists"),
         (
@@ -82,14 +82,14 @@ async def test_topic_commands_work_on_apache_kafka(real_kafka_any: RealKafka) ->
     ],
 )
 async def test_refusal_by_kafka_is_one_line_with_advice(
-    real_kafka: RealKafka, argv: list[str], code: int, told: str
+    real_kafka: RealKafka, argv: list[str], code: int, expected: str
 ) -> None:
     if not seen(real_kafka, "topics-there"):
         real_kafka.create_topic("topics-there")
     outcome = await topics(real_kafka, *argv)
     assert outcome.code == code
     (line,) = outcome.err.splitlines()
-    assert told in line
+    assert expected in line
     assert seen(real_kafka, "topics-new") == 0
 
 

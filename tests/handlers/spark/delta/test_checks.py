@@ -101,7 +101,7 @@ def test_default_log_retention_is_thirty_days() -> None:
 
 
 @pytest.mark.parametrize(
-    ("detail", "layout", "told"),
+    ("detail", "layout", "expected"),
     [
         ({"properties": {"delta.setTransactionRetentionDuration": "interval 7 days"}}, {}, "UNSET TBLPROPERTIES"),
         ({"features": ("catalogManaged",)}, {}, "commits are kept by a catalog"),
@@ -110,8 +110,8 @@ def test_default_log_retention_is_thirty_days() -> None:
         ({"partition_columns": ("a", "b")}, {"partition_by": ("b", "a")}, r"by \(a, b\), not by \(b, a\)"),
     ],
 )
-def test_unsuitable_table_is_refused(detail: dict[str, Any], layout: dict[str, Any], told: str) -> None:
-    with pytest.raises(HandlerError, match=told):
+def test_unsuitable_table_is_refused(detail: dict[str, Any], layout: dict[str, Any], expected: str) -> None:
+    with pytest.raises(HandlerError, match=expected):
         check_detail("delta:t", TableDetail(location="", **detail), Layout(**layout))
 
 
@@ -139,7 +139,7 @@ def test_suitable_table_is_accepted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("location", "settings", "told"),
+    ("location", "settings", "expected"),
     [
         ("s3a://b/t", {}, r"spark\.delta\.logStore\.s3a\.impl = io\.delta\.storage\.S3DynamoDBLogStore.*single_driver"),
         ("s3://b/t", {"spark__delta__logStore__s3a__impl": "io.delta.storage.S3DynamoDBLogStore"}, "on S3"),
@@ -148,8 +148,8 @@ def test_suitable_table_is_accepted() -> None:
         ("oss://b/t", {}, "is not known here"),
     ],
 )
-def test_store_without_exclusive_puts_is_refused(location: str, settings: dict[str, str], told: str) -> None:
-    with pytest.raises(HandlerError, match=told):
+def test_store_without_exclusive_puts_is_refused(location: str, settings: dict[str, str], expected: str) -> None:
+    with pytest.raises(HandlerError, match=expected):
         check_store(spark(**settings), location, single_driver=False)
     check_store(spark(**settings), location, single_driver=True)
 

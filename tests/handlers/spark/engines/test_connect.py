@@ -136,7 +136,7 @@ def test_kill_closes_open_channels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "expected"),
     [
         (REFUSED, "does not answer (Failed to connect to remote host: Connection refused)"),
         (CLOSED, "has closed our session, which was idle for too long"),
@@ -146,8 +146,8 @@ def test_kill_closes_open_channels() -> None:
         (OTHER, "no longer knows our session: it was restarted"),
     ],
 )
-def test_death_is_described_in_words(error: Exception, told: str) -> None:
-    assert driver_of(FakeSession()).death(FakeSession(asking=error)) == f"Spark Connect's server sc://there {told}"
+def test_death_is_described_in_words(error: Exception, expected: str) -> None:
+    assert driver_of(FakeSession()).death(FakeSession(asking=error)) == f"Spark Connect's server sc://there {expected}"
 
 
 def test_responding_session_is_alive() -> None:
@@ -164,7 +164,7 @@ def test_server_that_may_return_raises_spark_gone(error: Exception) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "expected"),
     [
         (grpc_error(grpc.StatusCode.UNAUTHENTICATED, "no token"), "no token; give its token along: sc://host"),
         (grpc_error(grpc.StatusCode.UNIMPLEMENTED, "no method"), "no method; is it one, of Spark 4.1 or later"),
@@ -174,9 +174,9 @@ def test_server_that_may_return_raises_spark_gone(error: Exception) -> None:
         ),
     ],
 )
-def test_refusing_server_is_a_configuration_error(error: Exception, told: str) -> None:
+def test_refusing_server_is_a_configuration_error(error: Exception, expected: str) -> None:
     session = FakeSession(setting=error)
-    with pytest.raises(HandlerError, match=told):
+    with pytest.raises(HandlerError, match=expected):
         driver_of(session, a="1").open_session()
     assert session.client._channel.closed
 

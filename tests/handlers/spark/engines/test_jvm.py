@@ -75,16 +75,16 @@ def test_jvm_dying_during_stop_is_forgotten_and_ended(caplog: pytest.LogCaptureF
 
 
 @pytest.mark.parametrize(
-    ("program", "told"),
+    ("program", "expected"),
     [
         ("import os; os.kill(os.getpid(), 9)", "Spark's JVM has died (exit code -9; out of memory?)"),
         ("raise SystemExit(1)", "Spark's JVM has died (exit code 1)"),
     ],
 )
-def test_jvm_death_is_logged_with_its_exit_code(program: str, told: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_jvm_death_is_logged_with_its_exit_code(program: str, expected: str, caplog: pytest.LogCaptureFixture) -> None:
     gateway = gateway_of(program)
     jvm = Jvm(DyingSession(), gateway)
-    assert jvm.death(30.0) == told
+    assert jvm.death(30.0) == expected
     assert jvm.has_died
     jvm.stop(is_dead=True)
     assert caplog.records == []

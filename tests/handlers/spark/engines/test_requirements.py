@@ -14,7 +14,7 @@ from sarameya_handlers.spark.engines import requirements
 
 
 @pytest.mark.parametrize(
-    ("told", "version"),
+    ("output", "version"),
     [
         ('openjdk version "17.0.15" 2025-04-15\nOpenJDK Runtime Environment', 17),
         ('openjdk version "21" 2023-09-19', 21),
@@ -23,8 +23,8 @@ from sarameya_handlers.spark.engines import requirements
         ("The operation couldn't be completed. Unable to locate a Java Runtime.", None),
     ],
 )
-def test_java_version_is_parsed(told: str, version: int | None) -> None:
-    assert requirements.java_version(told) == version
+def test_java_version_is_parsed(output: str, version: int | None) -> None:
+    assert requirements.java_version(output) == version
 
 
 def java_home(directory: Path, script: str) -> str:

@@ -94,16 +94,16 @@ def test_first_rows_define_the_schema(root: Path, shape: Shaping | None) -> None
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "expected"),
     [
         (NAMED, r"the table has no name string: .*, or set evolve_schema = true"),
         (pa.table({"id": ["1"]}), r"the types of id \(string in the rows, bigint in the table\) do not go together"),
     ],
 )
-def test_rows_of_another_schema_are_refused(root: Path, rows: pa.Table, told: str) -> None:
+def test_rows_of_another_schema_are_refused(root: Path, rows: pa.Table, expected: str) -> None:
     table = opened(root)
     land(table, 1, ROWS)
-    with pytest.raises(SchemaMismatchError, match=rf"parquet:{root}, whose schema is one for all .*topic: {told}"):
+    with pytest.raises(SchemaMismatchError, match=rf"parquet:{root}, whose schema is one for all .*topic: {expected}"):
         land(table, 2, rows)
     assert (linked(table), columns(root)) == ([1], ["struct<id:bigint>"])
     assert list((root / "_sarameya" / "landing").rglob("*")) == []

@@ -44,7 +44,7 @@ def test_version_and_subject_select_a_schema() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "named", "told"),
+    ("options", "named", "expected"),
     [
         ({"format": "xml"}, "value_format", "must be one of 'bytes', 'string'"),
         ({"format": 5}, "value_format", "must be text"),
@@ -69,8 +69,8 @@ def test_version_and_subject_select_a_schema() -> None:
         ({"format": "protobuf", "message": "a.B", "schema": "x"}, "value_schema", "must be schema_file for 'protobuf'"),
     ],
 )
-def test_invalid_option_is_refused_by_name(options: dict[str, Any], named: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told) as raised:
+def test_invalid_option_is_refused_by_name(options: dict[str, Any], named: str, expected: str) -> None:
+    with pytest.raises(ConfigError, match=expected) as raised:
         decode(**options)
     assert raised.value.option == named
 

@@ -71,7 +71,7 @@ def test_all_of_merges_properties_of_other_documents() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ({"type": "string"}, "describes no object with properties .string.: give the columns as value_schema"),
         ({"type": "array", "items": {"type": "object"}}, "describes no object"),
@@ -79,8 +79,8 @@ def test_all_of_merges_properties_of_other_documents() -> None:
         ({"properties": {"x": {"$ref": "#/nowhere"}}}, "'#/nowhere', which is not there"),
     ],
 )
-def test_schema_without_columns_is_refused(text: Any, told: str) -> None:
-    with pytest.raises(ShapeError, match=f"JSON schema 7 .*{told}"):
+def test_schema_without_columns_is_refused(text: Any, expected: str) -> None:
+    with pytest.raises(ShapeError, match=f"JSON schema 7 .*{expected}"):
         ddl_of(schema(text), {})
 
 

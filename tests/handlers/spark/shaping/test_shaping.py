@@ -68,7 +68,7 @@ def test_key_and_value_have_their_own_options() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "named", "told"),
+    ("options", "named", "expected"),
     [
         ({"transform": "a:b", "transform_sql": "select 1"}, "transform", "cannot import"),
         (
@@ -87,8 +87,8 @@ def test_key_and_value_have_their_own_options() -> None:
         ({"value_format": "avro"}, "value_schema", "unless there is a registry"),
     ],
 )
-def test_invalid_option_is_refused_by_name(options: dict[str, Any], named: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told) as raised:
+def test_invalid_option_is_refused_by_name(options: dict[str, Any], named: str, expected: str) -> None:
+    with pytest.raises(ConfigError, match=expected) as raised:
         Shaping.from_options(options)
     assert raised.value.option == named
 
@@ -103,10 +103,10 @@ def test_staged_file_hidden_from_spark_is_an_error(tmp_path: Path) -> None:
         Shaping().frame(FakeSpark(sees_files=False), staged(tmp_path))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("made", "told"), [(5, "int"), (None, "NoneType"), ([], "list")])
-def test_transform_without_a_frame_is_refused(tmp_path: Path, made: Any, told: str) -> None:
+@pytest.mark.parametrize(("made", "expected"), [(5, "int"), (None, "NoneType"), ([], "list")])
+def test_transform_without_a_frame_is_refused(tmp_path: Path, made: Any, expected: str) -> None:
     shaping = Shaping(transform=lambda _: made)
-    with pytest.raises(ShapeError, match=f"transform must return a DataFrame, not {told}"):
+    with pytest.raises(ShapeError, match=f"transform must return a DataFrame, not {expected}"):
         shaping.frame(FakeSpark(), staged(tmp_path))  # type: ignore[arg-type]
 
 

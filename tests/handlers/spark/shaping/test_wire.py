@@ -78,7 +78,7 @@ def test_prefixes_of_different_lengths_are_distinguished() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "expected"),
     [
         (b"", "it ends within its schema registry header, after 0 bytes"),
         (b"\x00\x00\x00\x00", "it ends within its schema registry header, after 4 bytes"),
@@ -88,13 +88,13 @@ def test_prefixes_of_different_lengths_are_distinguished() -> None:
     ],
 )
 @pytest.mark.parametrize("with_message", [False, True])
-def test_incomplete_header_is_reported_by_row(value: bytes, told: str, with_message: bool) -> None:
+def test_incomplete_header_is_reported_by_row(value: bytes, expected: str, with_message: bool) -> None:
     good = SEVEN + b"\x00"
-    assert problems([good, value, None, value], with_message=with_message) == [(1, told), (3, told)]
+    assert problems([good, value, None, value], with_message=with_message) == [(1, expected), (3, expected)]
 
 
 @pytest.mark.parametrize(
-    ("behind", "told"),
+    ("behind", "expected"),
     [
         (b"", "it ends within its schema registry header, after 5 bytes"),
         (b"\x04", "it ends within its schema registry header, after 6 bytes"),
@@ -106,8 +106,8 @@ def test_incomplete_header_is_reported_by_row(value: bytes, told: str, with_mess
         (b"\xff" * 9, "its header has a message index without end"),
     ],
 )
-def test_broken_message_indexes_are_reported(behind: bytes, told: str) -> None:
-    assert problems([SEVEN + b"\x00", SEVEN + behind], with_message=True) == [(1, told)]
+def test_broken_message_indexes_are_reported(behind: bytes, expected: str) -> None:
+    assert problems([SEVEN + b"\x00", SEVEN + behind], with_message=True) == [(1, expected)]
 
 
 def test_all_different_headers_are_reported() -> None:

@@ -79,10 +79,10 @@ def test_staged_file_hidden_from_spark_stops_the_append(tmp_path: Path) -> None:
     assert table.chains == {}
 
 
-@pytest.mark.parametrize(("made", "told"), [(5, "int"), (None, "NoneType"), ([], "list")])
-def test_transform_without_a_frame_stops_the_append(tmp_path: Path, made: object, told: str) -> None:
+@pytest.mark.parametrize(("made", "expected"), [(5, "int"), (None, "NoneType"), ([], "list")])
+def test_transform_without_a_frame_stops_the_append(tmp_path: Path, made: object, expected: str) -> None:
     table = FakeTable(tmp_path)
-    with pytest.raises(LandingError, match=f"transform must return a DataFrame, not {told}"):
+    with pytest.raises(LandingError, match=f"transform must return a DataFrame, not {expected}"):
         landing(table, transform=lambda _: made)
     assert table.chains == {}
     assert list(tmp_path.iterdir()) == []

@@ -224,12 +224,12 @@ async def test_failed_server_start_is_raised(jvms: FakeJvms) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spark", "told"),
+    ("spark", "expected"),
     [
         ({"share": "yes"}, "share = 'yes': must be true or false"),
         ({"master": "sc://localhost:1", "share": True}, "share = True: is not for a Spark Connect server"),
     ],
 )
-def test_invalid_share_option_is_refused(spark: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_invalid_share_option_is_refused(spark: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ConfigError, match=expected):
         spark_options(spark)

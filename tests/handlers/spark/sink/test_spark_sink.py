@@ -700,7 +700,7 @@ async def test_unusable_table_prevents_the_spark_start(table: FakeTable) -> None
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "expected"),
     [
         (
             Py4JJavaError("An error occurred while calling o61.tableExists.\n: no route to the catalog\n\tat org.Hive"),
@@ -709,12 +709,14 @@ async def test_unusable_table_prevents_the_spark_start(table: FakeTable) -> None
         (TimeoutError("timed out"), "TimeoutError: timed out"),
     ],
 )
-async def test_spark_error_at_the_start_is_one_line_with_a_hint(table: FakeTable, error: Exception, told: str) -> None:
+async def test_spark_error_at_the_start_is_one_line_with_a_hint(
+    table: FakeTable, error: Exception, expected: str
+) -> None:
     table.error = error
     with pytest.raises(LandingError) as raised:
         async with sink_to(table):
             pass
-    assert (str(raised.value), raised.value.__cause__) == (f"fake:table cannot be opened: {told}", error)
+    assert (str(raised.value), raised.value.__cause__) == (f"fake:table cannot be opened: {expected}", error)
 
 
 async def test_position_after_aborted_records_is_marked_without_links(
