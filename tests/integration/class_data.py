@@ -30,6 +30,6 @@ def quick(program: str) -> tuple[str, ...]:
 
 
 def quick_spark() -> dict[str, str]:
-    """The environment in which whoever starts Spark has it start quickly."""
+    """Return the environment in which Spark starts quickly."""
     # Of the JVM itself, and of the one before it, which puts together its command.
     return {"SPARK_SUBMIT_OPTS": " ".join(quick("spark")), "SPARK_LAUNCHER_OPTS": " ".join(_QUICK)}

@@ -41,7 +41,7 @@ def real_kafka_3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka
 
 @pytest.fixture(scope="session")
 def real_kafka_secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
-    """Apache Kafka, one broker, with listeners that speak TLS and ask who is there. Tests share it."""
+    """Apache Kafka, one broker, with TLS listeners and authentication. Tests share it."""
     _need(java_program(), "mvn", "krb5kdc", "kadmin.local")
     directory = tmp_path_factory.mktemp("kafka-secured")
     with running(directory / "realm", *free_ports(1)) as realm:

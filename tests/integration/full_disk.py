@@ -33,12 +33,12 @@ for that, too, and then it lands."""
 
 
 def shaped(frame: DataFrame) -> DataFrame:
-    """Anything but the records as they are: Spark is to write."""
+    """Change the records, so that Spark has to write them."""
     return frame.selectExpr("topic", "partition", "offset", "value")
 
 
 class Tries(logging.Handler):
-    """Waits that were told of."""
+    """Counts the waits that were logged."""
 
     def __init__(self) -> None:
         super().__init__()

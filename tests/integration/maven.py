@@ -32,7 +32,7 @@ def maven_jars(what: str, pom: Path, version: str, cache: Path | None = None) ->
     if jars.is_dir():
         return jars
     cache.mkdir(parents=True, exist_ok=True)
-    # Two Mavens that fill one repository at once get in each other's way; who has waited may find it done.
+    # Two concurrent Mavens would disturb each other; after the wait the jars may be there.
     with (cache / "maven.lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not jars.is_dir():

@@ -34,7 +34,7 @@ class OnTerminal:
             await self._terminal.send_all(b"\x03")
 
     async def ended(self) -> int:
-        """Its exit code, once nobody holds the terminal any more: `shown` is complete then."""
+        """Return the exit code once the terminal is closed; `shown` is complete then."""
         code = await self.process.wait()
         await self._is_free.wait()
         return code
@@ -96,12 +96,12 @@ def children(name: str, of: int | None = None) -> list[int]:
 
 
 def marked(mark: str) -> list[str]:
-    """The command lines of those that have `mark` in their environment, as all have that one with it starts."""
+    """Return the command lines of the processes with `mark` in their environment; children inherit it."""
     return list(marked_processes(mark).values())
 
 
 def marked_processes(mark: str) -> dict[int, str]:
-    """The ids and the command lines of those that `marked` finds."""
+    """Return the ids and command lines of the processes that `marked` finds."""
     return {
         int(entry.name): _bytes(entry / "cmdline").replace(b"\0", b" ").decode()
         for entry in Path("/proc").iterdir()

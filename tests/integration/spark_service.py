@@ -56,7 +56,7 @@ class Service:
         return [pid for pid, line in commands.items() if b"SparkSubmit" in line and b"launcher.Main" not in line]
 
     def processes(self, name: str = "") -> list[int]:
-        """Process ids of all that it has started, or of those called `name`."""
+        """Return the ids of all processes it has started, or of those called `name`."""
         everything = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
         ours = [pid for pid in everything if self.mark.encode() in _read(pid, "environ")]
         return [pid for pid in ours if not name or _read(pid, "comm").strip() == name.encode()]

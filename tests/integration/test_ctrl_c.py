@@ -64,7 +64,7 @@ def imports(stage: Stage) -> bool:
 
 
 def checks_java(stage: Stage) -> bool:
-    """Java is asked for its version, and tells it when the gate goes."""
+    """The version of Java is requested; the reply waits for the gate."""
     return (stage.directory / "asked").exists()
 
 

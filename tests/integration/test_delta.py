@@ -114,7 +114,7 @@ def test_taken_number_is_lost_and_leaves_its_files(spark: SparkSession, table: D
 
 
 def test_single_driver_commits_sparks_rows_directly(spark: SparkSession, table: DeltaTable, root: Path) -> None:
-    """Their values are told of by the commit, so that Spark passes over files; an added column is Spark's to commit."""
+    """The commit has statistics, so Spark skips files. Spark itself commits an added column."""
     shape = Shaping(
         transform=lambda frame: frame.selectExpr(
             "topic", "partition", "offset", "timestamp", "to_date(timestamp) as day", "offset % 2 = 0 as is_even",
@@ -146,7 +146,7 @@ def test_single_driver_commits_sparks_rows_directly(spark: SparkSession, table: 
 
 
 def test_single_driver_lands_records_without_spark(spark: SparkSession, table: DeltaTable, root: Path) -> None:
-    """And Spark reads them; what it asks of rows from then on, it sees to itself."""
+    """Spark reads the rows, and itself checks constraints that it adds later."""
     chain = [link(1, 0, 5), link(2, 5, 8), link(3, 8, 9)]
     land(spark, table, *chain[:2])
     assert table.adopts(Shaping()) == (not is_connect(spark))

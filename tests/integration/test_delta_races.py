@@ -85,7 +85,7 @@ def test_concurrent_creation_has_one_first_link(clients: list[SparkSession], tmp
 
 
 def test_one_of_two_simultaneous_attempts_wins(clients: list[SparkSession], tmp_path: Path) -> None:
-    """Whoever loses is told nothing, or that another transaction came first, which is no failure."""
+    """The loser gets no error or a concurrent-transaction error, which is no failure."""
     tables = [DeltaTable(tmp_path / "table") for _ in clients]
     for spark, table in zip(clients, tables, strict=True):
         table.open(spark)

@@ -41,7 +41,7 @@ class Demo:
         return (self.directory / "stderr").read_text()
 
     def processes(self) -> list[str]:
-        """The command lines of those that still run."""
+        """Return the command lines of its running processes."""
         return marked(self.mark)
 
     async def until_shown(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Iceberg tables that cannot be landed in, or not exactly once; and who creates one. In a JDBC catalog."""
+"""Unsuitable Iceberg tables are refused; the first batch creates a missing one. In a JDBC catalog."""
 
 from __future__ import annotations
 

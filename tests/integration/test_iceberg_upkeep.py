@@ -137,7 +137,7 @@ def test_owner_sleeping_in_a_revocation_misleads_nobody(
 def test_chain_end_is_stated_only_by_the_heads_owner(
     spark: SparkSession, table: IcebergTable, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else somebody who has looked before may publish the next link afterwards."""
+    """Otherwise an owner that read the head earlier could publish the next link afterwards."""
 
     def is_stated() -> bool:
         properties = {row[0]: row[1] for row in spark.sql(f"SHOW TBLPROPERTIES {name}").collect()}

@@ -1,4 +1,4 @@
-"""A lease on a table is held by the JVM that commits, too: it may outlive the process that has started it."""
+"""The committing JVM also holds a table's lease, since it may outlive its process."""
 
 from __future__ import annotations
 

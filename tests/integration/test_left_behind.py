@@ -1,4 +1,4 @@
-"""Temporary files of Spark's JVMs: none is left once a service has started again, whatever was killed before."""
+"""Temporary files of Spark's JVMs: a restarted service removes those of killed processes."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class Usual:
 
 
 async def move_leaders(kafka: RealKafka, topic: str, reading: Reading) -> None:
-    """All of them, in order: because they have to give up what they lead, and because others are preferred."""
+    """Move all leaders in order: by reassignment, and by an election of preferred leaders."""
     before, since = leaders(kafka, topic), time.time()
     await trio.to_thread.run_sync(reassign, kafka, topic, NARROW)
     await reading.has_read_on(SETTLE_SECONDS)

@@ -1,4 +1,4 @@
-"""A member reads from the replica in its rack (KIP-392), as three brokers of Apache Kafka in three racks tell it."""
+"""A member reads from the replica in its rack (KIP-392), chosen by three brokers of Apache Kafka in three racks."""
 
 from __future__ import annotations
 

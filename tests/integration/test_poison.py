@@ -161,7 +161,7 @@ def test_record_that_crashes_a_worker_is_found(spark: SparkSession, tmp_path: Pa
 
 
 def test_undecodable_records_are_not_searched(spark: SparkSession, tmp_path: Path) -> None:
-    """The shape tells the one; the other is found by halves."""
+    """The shape reports one record; bisection finds the other."""
     values: dict[int, bytes | None] = {offset: b'{"a": %d}' % offset for offset in range(COUNT)}
     shape = Shaping(
         value=Decode(format="json", schema="a int"), transform_sql="select 100 / (value.a - 42) as quotient from batch"

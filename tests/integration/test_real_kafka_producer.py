@@ -198,7 +198,7 @@ async def test_broken_connections_lose_and_repeat_no_record(real_kafka_any: Real
 
 @attrs.define
 class Senders:
-    """Tasks that send numbers one after the other, each to a partition of its own, until they are told to stop."""
+    """Tasks that send numbers one after the other, each to its own partition, until they are stopped."""
 
     producer: Producer
     topic: str

@@ -1,4 +1,4 @@
-"""TLS, SASL and ACLs before Apache Kafka: who is taken, who is not, and what is said then."""
+"""TLS, SASL and ACLs with Apache Kafka: accepted and refused clients, and the error messages."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class TestTls:
         options = trusting(real_kafka_secured)
         with pytest.raises(TlsError, match=r"broker's certificate, or one that has signed it, has expired; renew it"):
             await consume(real_kafka_secured, "EXPIRED", topic, options)
-        # Who does not look at the name looks at the date all the same.
+        # Without the host name check, the date is still checked.
         with pytest.raises(TlsError, match=r"has expired; renew it"):
             await consume(real_kafka_secured, "EXPIRED", topic, options | {"tls_check_hostname": False})
 

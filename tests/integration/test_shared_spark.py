@@ -140,7 +140,7 @@ async def test_workers_share_a_server_that_survives_deaths(
 async def test_workers_share_a_delta_table_through_one_driver(
     tmp_path: Path,
 ) -> None:
-    """Without being told: on a plain file system two drivers would be refused."""
+    """The sharing is automatic: on a plain file system two drivers would be refused."""
     async with service(tmp_path, "delta", lake_properties(tmp_path)) as running:
         for count in (20, 40):
             running.produce(20)

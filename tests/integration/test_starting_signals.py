@@ -1,4 +1,4 @@
-"""Signals while Spark starts: one, and the start is given up; two, and nothing is left behind either."""
+"""Signals while Spark starts: the first cancels the start, a second one also leaves nothing behind."""
 
 from __future__ import annotations
 

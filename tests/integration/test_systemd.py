@@ -37,7 +37,7 @@ class Manager:
         self.heard: list[dict[str, str]] = []
 
     async def until(self, name: str) -> dict[str, str]:
-        """Listen until this is told; the datagram."""
+        """Listen until this variable is sent, and return its datagram."""
         while True:
             text = (await self._listening.recv(65536)).decode()
             told = dict(line.split("=", 1) for line in text.split("\n"))

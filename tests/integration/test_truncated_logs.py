@@ -1,4 +1,4 @@
-"""Unclean elections of Apache Kafka: who leads has less of the log than what was read of the one before (KIP-320).
+"""Unclean elections of Apache Kafka: the new leader's log ends before the position that was read (KIP-320).
 
 One broker stands still, and so does its replica, while the leader acknowledges on; then that is killed, and the first
 one goes on and is made the leader. What was written in between is gone, and its offsets are given to other records.

@@ -31,7 +31,7 @@ class Browser:
 
     @asynccontextmanager
     async def page(self, url: str, **context: Any) -> AsyncIterator[Page]:
-        """The page there, in a profile of its own. It must ask nobody but where it came from, and have no error."""
+        """Open a page in its own profile. The page must request nothing from other hosts and log no error."""
         foreign: list[str] = []
         errors: list[str] = []
 

@@ -1,4 +1,4 @@
-"""`sarameya dashboard` in Chromium, over two services: a group's rows are the broker's truth, whoever tells."""
+"""`sarameya dashboard` in Chromium, over two services: a group's rows match the broker, whichever service has them."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ async def test_partition_with_two_readers_is_one_row_of_its_owner(tmp_path: Path
 
         both = {f"{stage.host(name)} 1" for name in stage.services}
         before = shown(await page.until_rows("partitions", lambda rows: set(shown(rows).values()) == both))
-        # The one is given up by the group and does not hear of it: it goes on with what it was assigned.
+        # The group drops this member, which does not notice and goes on with its assignment.
         cluster.delay_next(Api.HEARTBEAT, 600.0, None, client_id="one")
         (gone,) = [one for one in cluster.describe_group(GROUP).members if one.client_id == "one"]
         (lost,) = [partition for partition, who in stage.owners().items() if who == f"{stage.host('one')} 1"]
@@ -155,7 +155,7 @@ async def test_partition_with_two_readers_is_one_row_of_its_owner(tmp_path: Path
 
 
 async def test_members_known_only_to_kafka_have_a_row_each(tmp_path: Path, browser: Browser) -> None:
-    """Though they are called the same: one host, and the client id that nobody has set."""
+    """Both have the same name: one host, and the default client id."""
     async with EmbeddedCluster(topics={"orders": 2}) as cluster, trio.open_nursery() as nursery:
         members = [await start_member(nursery, cluster, Recorder(), heartbeat_interval=0.2) for _ in range(2)]
         about = ["--bootstrap", cluster.bootstrap_servers[0], "--group", "g", "--http", "127.0.0.1:0"]

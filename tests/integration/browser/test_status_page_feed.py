@@ -1,4 +1,4 @@
-"""The status page when what feeds it stops, goes, is refused, comes back as another, or is looked at by nobody."""
+"""The status page while its feed stops, is refused or restarts, and in a hidden tab."""
 
 from __future__ import annotations
 

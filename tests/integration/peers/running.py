@@ -45,7 +45,7 @@ def _python(module: str) -> Command:
 
 
 def _java(options: MemberOptions) -> list[str]:
-    """Kafka's own console consumer. Its lines are told by `_java_line`."""
+    """Kafka's own console consumer. `_java_line` parses its lines."""
     properties = {
         "client.id": options.client_id,
         "auto.offset.reset": "earliest",
@@ -109,7 +109,7 @@ class Peer:
         return [line for line in self.lines if line.event == event]
 
     def changes(self) -> list[str]:
-        """All that it has told but messages, for people."""
+        """Return all reports except messages, for people."""
         return [f"{line.event} {list(line.partitions)}" for line in self.lines if line.event != "message"]
 
     def read_since(self, number: int) -> set[tuple[int, int]]:
@@ -174,7 +174,7 @@ class Peer:
 
 
 class Peers:
-    """All members that a block has started, those that are gone too."""
+    """All members that a block has started, including those that have ended."""
 
     def __init__(self, nursery: trio.Nursery, directory: Path, commands: Mapping[str, Command]) -> None:
         self._nursery = nursery
@@ -198,7 +198,7 @@ class Peers:
         return peer
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until what the members tell makes `condition` true."""
+        """Wait until the members' reports make `condition` true."""
         while not condition():
             await self._changed.wait()
 

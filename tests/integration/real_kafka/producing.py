@@ -13,7 +13,7 @@ _FLUSH_SECONDS = 30
 
 
 class Record(NamedTuple):
-    """A record of one partition, as any client tells it."""
+    """A record of one partition, as any client reports it."""
 
     offset: int
     timestamp: int

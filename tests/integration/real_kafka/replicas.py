@@ -102,7 +102,7 @@ def controller(kafka: RealKafka) -> Node:
 def group_coordinated_by(kafka: RealKafka, node_id: int, prefix: str) -> str:
     """The name of a group that this broker coordinates, as long as it leads what it leads now."""
     admin = kafka.admin()
-    # The topic of groups is made when somebody first asks for a coordinator.
+    # The first request for a coordinator creates the topic of groups.
     with suppress(KafkaException):
         admin.describe_consumer_groups([prefix])[prefix].result()
     kafka.until(lambda: min(_led(admin).values(), default=-1) >= 0, _SECONDS, "the leaders of groups")

@@ -1,4 +1,4 @@
-"""Listeners of a real Kafka that want to know who is there, and the certificates of both sides.
+"""Authenticating listeners of a real Kafka, and the certificates of both sides.
 
 | listener        | speaks         | asks                                                       |
 |-----------------|----------------|------------------------------------------------------------|
@@ -162,7 +162,7 @@ def _kerberos(realm: Realm) -> dict[str, str]:
 
 
 def unsecured_token(subject: str, seconds: float = 600.0) -> str:
-    """A token that nobody has signed, good for so long from now (for less than nothing: not any more)."""
+    """Return an unsigned token, valid for `seconds` from now; negative: expired."""
     now = time.time()
     header, claims = {"alg": "none"}, {"sub": subject, "iat": now - 3600, "exp": now + seconds}
     return ".".join([*(_base64(json.dumps(part)) for part in (header, claims)), ""])
