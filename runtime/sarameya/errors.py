@@ -176,6 +176,8 @@ class ResponseTooLargeError(ProtocolError):
 class UnsupportedVersionError(ProtocolError):
     """An API without a common version of broker and client. Names the API and both ranges."""
 
+    permanent = True
+
 
 class KafkaError(SarameyaError):
     """An error code returned by a broker. `code` is the number, `context` the operation."""

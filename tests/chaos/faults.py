@@ -134,9 +134,10 @@ async def freeze_supervisor(scene: Scene, fault: Fault) -> str:
 
 async def kill_jvm(scene: Scene, fault: Fault) -> str:
     if fault.component == "iceberg":
-        await in_thread(scene.server.kill)
-        await trio.sleep(fault.draw * _KILL_SECONDS)
-        await start_server(scene)
+        async with scene.server_changes:
+            await in_thread(scene.server.kill)
+            await trio.sleep(fault.draw * _KILL_SECONDS)
+            await start_server(scene)
         return "Connect server"
     return await _kill(scene, fault, scene.services[fault.component].jvms())
 

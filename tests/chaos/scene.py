@@ -58,6 +58,8 @@ class Scene:
     violations: list[str]
     last_codes: dict[str, int]
     """The exit code of each service's latest process that has ended."""
+    server_changes: trio.Lock = attrs.field(factory=trio.Lock)
+    """Held while the Connect server is killed and started: two faults may overlap."""
 
     def say(self, text: str) -> None:
         """Print a line, and keep it in the run's directory."""
@@ -90,6 +92,8 @@ class Scene:
             check=False,
         )
         outcome = Outcome.of(done)
+        if outcome.code == CONFIGURATION:
+            self.violation(f"{name} ended with exit code 2: {outcome.err.strip()[-200:]}")
         self._keep("commands.log", f"$ {name} {component}: {outcome.code}\n{outcome.out}{outcome.err}")
         return outcome
 

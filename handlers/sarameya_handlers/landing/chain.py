@@ -135,14 +135,18 @@ class Chain:
                 there = f"there is {found[0]} by attempt {found[0].attempt}" if found else "there is none"
                 raise RewoundTableError(
                     f"{self.head} by attempt {self.head.attempt} is not in the table any more, {there}: "
-                    "the table was restored or overwritten while members landed"
+                    "the table was restored or overwritten while members landed. Restore the newer version, or rewind "
+                    "the group (`sarameya rewind TABLE --to-head --execute`)."
                 )
             found = found[1:]
         if not found:
             self.state = AttemptState.READY
             return Settled(Outcome.ABSENT, None)
         if found[0].number != self.next_number:
-            raise BrokenChainError(f"link {self.next_number} is missing in the table: the first one is {found[0]}")
+            raise BrokenChainError(
+                f"link {self.next_number} is missing in the table: the first one is {found[0]}. Another program has "
+                f"removed it; restore an older version of the table, and rewind the group (`sarameya rewind`)."
+            )
         ours = self._tried.get(found[0].attempt)
         if self.head is None and ours is None:
             check_lost_start(found, self.origin, min(link.from_offset for link in self._tried.values()))

@@ -186,12 +186,13 @@ def _against_commit(head: Link, committed: CommittedOffset | None, note: Note | 
     if note.attempt != head.attempt:
         raise RewoundTableError(
             f"{head} is by attempt {head.attempt}, but the group has committed attempt {note.attempt}: "
-            "the table was restored and records have landed since, or it is another table."
+            "the table was restored and records have landed since, or it is another table. Rewind the group to this "
+            "table (`sarameya rewind TABLE --to-head --execute`), or use the other one."
         )
     if committed.offset < head.to_offset:
         raise MovedCommitError(
             f"{head}: the group's committed offset is {committed.offset}, before the link's end: records would land "
-            "twice."
+            f"twice. Reset it to the link's end, {head.to_offset}."
         )
     return committed.offset
 
@@ -205,7 +206,8 @@ def _within_log(head: Link, offset: int, log: Log, may_leave_out: bool, *, reaso
     if head.to_offset > ends:
         raise LostRecordsError(
             f"{head}: the log was truncated at {ends}, below the landed records: "
-            "the table has records that the log has lost."
+            "the table has records that the log has lost. Keep the table, and land what follows with another group "
+            "in a new one."
         )
     if log.start <= offset:
         return Begin(offset, Gap(head.to_offset, offset, reason) if reason else None)

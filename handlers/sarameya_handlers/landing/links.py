@@ -171,7 +171,8 @@ def check_chain(links: Iterable[Link]) -> None:
     for link in links:
         if previous is not None and not link.follows(previous):
             raise BrokenChainError(
-                f"{link} does not follow {previous}: another program has changed the chain in the table"
+                f"{link} does not follow {previous}: another program has changed the chain in the table. Restore an "
+                "older version of the table, and rewind the group (`sarameya rewind`)."
             )
         previous = link
 

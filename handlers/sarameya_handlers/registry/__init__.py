@@ -10,7 +10,7 @@ Only GET is needed, so the standard library's HTTP client is enough.
 """
 
 from sarameya_handlers.registry.client import Registry
-from sarameya_handlers.registry.errors import RegistryError, UnknownSubjectError
+from sarameya_handlers.registry.errors import RegistryError, RegistryRefusedError, UnknownSubjectError
 from sarameya_handlers.registry.options import RegistryOptions
 from sarameya_handlers.registry.schemas import Reference, Schema, SchemaKind
 
@@ -19,6 +19,7 @@ __all__ = [
     "Registry",
     "RegistryError",
     "RegistryOptions",
+    "RegistryRefusedError",
     "Schema",
     "SchemaKind",
     "UnknownSubjectError",

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import quote
 
-from sarameya_handlers.registry.errors import RegistryError, UnknownSubjectError
+from sarameya_handlers.registry.errors import RegistryError, RegistryRefusedError, UnknownSubjectError
 from sarameya_handlers.registry.http import Answer, Http
 from sarameya_handlers.registry.options import RegistryOptions
 from sarameya_handlers.registry.schemas import Schema, error_code
@@ -175,7 +175,7 @@ class Registry:
 
     def _schema(self, url: str, answer: Answer, number: int | None = None) -> Schema:
         if answer.status in (401, 403):
-            raise RegistryError(f"{url} refuses us (status {answer.status}): check username, password or token")
+            raise RegistryRefusedError(f"{url} refuses us (status {answer.status}): check username, password or token")
         if answer.status != 200:
             raise RegistryError(
                 f"{url} answers with status {answer.status}{_said(answer)}: is this where the registry's paths begin?"

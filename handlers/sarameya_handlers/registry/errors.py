@@ -6,7 +6,7 @@ from sarameya import SarameyaError
 
 
 class RegistryError(SarameyaError):
-    """The registry did not respond, or its response cannot be understood. Passing, or to be fixed by a person.
+    """The registry did not respond, or its response cannot be understood.
 
     Records wait for the registry; they are not at fault.
     """
@@ -18,3 +18,11 @@ class UnknownSubjectError(RegistryError):
     """The registry has no such subject, or no such version of it. The configuration has to change."""
 
     retriable = False
+    permanent = True
+
+
+class RegistryRefusedError(RegistryError):
+    """The registry refuses our credentials. A person must change them, or a permission."""
+
+    retriable = False
+    permanent = True

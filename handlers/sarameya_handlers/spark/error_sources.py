@@ -92,9 +92,10 @@ _CLASSES: Mapping[str, ErrorSource] = {
 }
 """Sources by class name: the first found in the order of inheritance."""
 
+_NETWORK = r"java\.net\.(UnknownHost|SocketTimeout|Connect|NoRouteToHost)Exception"
 _OF_SPARK = re.compile(
     r"No space left on device|Disk quota exceeded|Too many open files|Connection refused|Connection reset"
-    r"|java\.lang\.OutOfMemoryError|ExecutorLostFailure|ExecutorDeadException|FetchFailed"
+    rf"|{_NETWORK}|java\.lang\.OutOfMemoryError|ExecutorLostFailure|ExecutorDeadException|FetchFailed"
     r"|SparkContext was shut ?down|stopped SparkContext|SPARK_JOB_CANCELLED|OPERATION_CANCELED"
     r"|(Job|Stage) \d+ (was )?cancelled"
     # Responses of any object store: too many requests, an expired token, keys being changed.
@@ -173,11 +174,14 @@ def source_of(error: BaseException) -> ErrorSource:
     if own in (ErrorSource.RECORD, ErrorSource.STATEMENT) and not is_python:
         return own
     by_class = next((_CLASSES[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _CLASSES), None)
-    if by_class in (ErrorSource.SPARK, ErrorSource.STATEMENT):
+    if by_class is ErrorSource.SPARK:
         return by_class
     text = text_of(error)
     if text is None:
         return ErrorSource.SPARK  # the JVM that has its text is gone
+    if by_class is ErrorSource.STATEMENT:
+        # Hadoop reports a host that cannot be resolved now as an IllegalArgumentException.
+        return ErrorSource.SPARK if re.search(_NETWORK, text) else by_class
     if is_python:
         return _by_python(python_cause(text) or "")
     return ErrorSource.RECORD if by_class is ErrorSource.RECORD else _by_text(text, own)

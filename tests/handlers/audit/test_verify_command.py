@@ -208,7 +208,7 @@ async def test_group_and_log_are_held_against_the_table(
         code, out = await verify()
         assert code == 1
         assert "wrong     commit-moved: warehouse/orders-0: link 2 of warehouse/orders-0 [4, 9)" in out
-        assert f"; sarameya rewind parquet:{table.path} --to-head --bootstrap-servers HOST:PORT\n" in out
+        assert f"; sarameya rewind parquet:{table.path} --to-head --bootstrap HOST:PORT --execute\n" in out
 
 
 def test_verifying_a_parquet_table_starts_no_spark(table: ParquetTable) -> None:

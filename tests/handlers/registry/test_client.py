@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from sarameya_handlers.registry import Reference, Registry, RegistryError, RegistryOptions, Schema, UnknownSubjectError
+from sarameya_handlers.registry import (
+    Reference,
+    Registry,
+    RegistryError,
+    RegistryOptions,
+    RegistryRefusedError,
+    Schema,
+    UnknownSubjectError,
+)
 from sarameya_handlers.registry.client import FORGOTTEN_AFTER, LOOK_AGAIN_AFTER, MOST_REMEMBERED, MOST_UNKNOWN, TRIES
 from sarameya_handlers.registry.http import Answer
 
@@ -151,8 +159,6 @@ def test_second_node_is_asked_where_the_first_does_not_answer(network: Network) 
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (Answer(401, b"{}"), "refuses us .status 401.: check username, password or token"),
-        (Answer(403, b'{"error_code": 40301}'), "refuses us .status 403."),
         (Answer(404, b"<html>"), "status 404: <html>: is this where the registry's paths begin"),
         (Answer(404, b'{"error_code": 404}'), "is this where the registry's paths begin"),
         (Answer(302, b""), "status 302: is this where"),
@@ -165,6 +171,16 @@ def test_unrelated_response_does_not_make_an_id_unknown(network: Network, answer
     with pytest.raises(RegistryError, match=told) as raised:
         network.registry().schemas([7])
     assert raised.value.retriable
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_refused_credentials_are_permanent(network: Network, status: int) -> None:
+    network.say("schemas/ids/7", Answer(status, b'{"error_code": 40301}'))
+    match = f"refuses us .status {status}.: check username, password or token"
+    with pytest.raises(RegistryRefusedError, match=match) as raised:
+        network.registry().schemas([7])
+    assert raised.value.permanent
+    assert not raised.value.retriable
 
 
 def test_latest_version_is_requested_each_time(network: Network) -> None:

@@ -152,6 +152,8 @@ JAVA = type("Py4JError", (Exception,), {})
         (error("PythonException", WORKER.format("OSError: [Errno 28] No space left on device")), ErrorSource.SPARK),
         (error("Py4JNetworkError", "Answer from Java side is empty", base=JAVA), ErrorSource.SPARK),
         (ConnectionRefusedError(111, "Connection refused"), ErrorSource.SPARK),
+        (error("IllegalArgumentException", "java.net.UnknownHostException: namenode"), ErrorSource.SPARK),
+        (error("IllegalArgumentException", "spark.x must be a number"), ErrorSource.STATEMENT),
         (ConnectError("no broker could be reached"), ErrorSource.SPARK),
         (SparkGoneError("the JVM has died", is_ours=False), ErrorSource.SPARK),
         (

@@ -16,6 +16,7 @@ from sarameya.errors import (
     OffsetOutOfRangeError,
     PropertiesError,
     SarameyaError,
+    UnsupportedVersionError,
 )
 from sarameya.group.session_machine.failures import reader_failure
 from sarameya.group.session_machine.messages import ReaderFailed
@@ -23,7 +24,10 @@ from sarameya.model import TopicPartition
 from sarameya.service.app.app_file import AppFileError
 from sarameya.service.output.error_report import ExitCode, error_lines, exit_code, report
 from sarameya_handlers.landing.errors import ForeignChainError, MovedCommitError
+from sarameya_handlers.registry import RegistryError, RegistryRefusedError, UnknownSubjectError
 from sarameya_handlers.spark.errors import SparkGoneError, SparkStartError
+from sarameya_handlers.spark.poison.poison_search import PoisonError
+from sarameya_handlers.spark.shaping.errors import SchemaMismatchError, TooManyPartitionsError
 
 
 def claim_error(partition: int, offset: int, cause: Exception) -> ClaimError:
@@ -100,6 +104,13 @@ def test_app_file_error_becomes_a_line_for_each_problem() -> None:
         (NoCommittedOffsetError("g", (TopicPartition("orders", 0),)), ExitCode.CONFIGURATION),
         (claim_error(0, 1, MovedCommitError("the group's commit stands beyond")), ExitCode.CONFIGURATION),
         (claim_error(0, 1, ExceptionGroup("", [ForeignChainError("of another group")])), ExitCode.CONFIGURATION),
+        (claim_error(0, 1, PoisonError("Set dead_letters to go on without them")), ExitCode.CONFIGURATION),
+        (claim_error(0, 1, SchemaMismatchError("set evolve_schema = true")), ExitCode.CONFIGURATION),
+        (claim_error(0, 1, TooManyPartitionsError("partition it more coarsely")), ExitCode.CONFIGURATION),
+        (claim_error(0, 1, UnknownSubjectError("no such subject")), ExitCode.CONFIGURATION),
+        (claim_error(0, 1, RegistryRefusedError("check username")), ExitCode.CONFIGURATION),
+        (claim_error(0, 1, RegistryError("it does not answer")), ExitCode.FAILURE),
+        (UnsupportedVersionError("leave group_instance_id out"), ExitCode.CONFIGURATION),
         (SparkStartError("Spark's JVM was killed"), ExitCode.FAILURE),
         (SparkGoneError("Spark's JVM has died"), ExitCode.FAILURE),
         (OSError(28, "No space left on device"), ExitCode.FAILURE),

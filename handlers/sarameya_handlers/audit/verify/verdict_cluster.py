@@ -85,6 +85,6 @@ def _refusal(
         begin(chain.key, origin, head, committed, known)
     except ChainError as error:
         code = _CODES.get(type(error), Code.LINKS_UNREADABLE)
-        remedy = f"sarameya rewind {table} --to-head --bootstrap-servers HOST:PORT" if code in _REWOUND else ""
+        remedy = f"sarameya rewind {table} --to-head --bootstrap HOST:PORT --execute" if code in _REWOUND else ""
         return Finding(code=code, where=str(chain.key), text=str(error), remedy=remedy)
     return None

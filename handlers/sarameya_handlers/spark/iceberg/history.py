@@ -158,8 +158,9 @@ class History:
                     yield self._appended(snapshot, *parsed)
             elif snapshot.link is not None and (link := Link.from_json(snapshot.link)).key in keys:
                 raise BrokenChainError(
-                    f"{link} was appended by snapshot {snapshot.snapshot_id} without being audited: somebody has set "
-                    "write.wap.enabled to false"
+                    f"{link} was appended by snapshot {snapshot.snapshot_id} without an audit: another program has set "
+                    "write.wap.enabled to false. Set it to true, roll the table back to before that snapshot, and "
+                    "rewind the group (`sarameya rewind`)."
                 )
 
     def newest_of(self, keys: Iterable[ChainKey]) -> dict[ChainKey, AppendedLink]:

@@ -82,7 +82,7 @@ def sync_files(files: DataFiles, landing: Landing, layout: Layout) -> tuple[Data
     """Sync the written files of an attempt to disk. Return them."""
     settled = files.settle(landing.link.attempt, partial(_file_name, landing.link), _row_count)
     if len({Path(file.name).parent for file in settled}) > layout.max_partitions:
-        raise LandingError(
+        raise TooManyPartitionsError(
             f"{landing} has rows of more than {layout.max_partitions} partitions of the table: "
             "partition it more coarsely, or allow more (max_partitions)"
         )

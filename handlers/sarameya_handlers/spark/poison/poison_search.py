@@ -6,7 +6,7 @@ letters, and the others land as the same link.
 
 An error that no record causes must not cost any record: one that occurs without any record (the transform misspells a
 column), more failures than are plausible, one that does not occur again, Spark's own trouble. Each of these is a
-LandingError that says so, and whether it may pass.
+LandingError that says so, and whether it may pass; a ShapeError if the transform or the schema has to change.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from sarameya_handlers.landing.links import Link
 from sarameya_handlers.spark.error_sources import ErrorSource, source_of
 from sarameya_handlers.spark.errors import LandingError, cause_of
 from sarameya_handlers.spark.poison.bisection import TogetherError, TooManyError, TooManyTriesError, find_failing
+from sarameya_handlers.spark.shaping.errors import ShapeError
 from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all
 from sarameya_handlers.spark.tables.table import Landing, PendingLink, Shape
 
@@ -39,6 +40,7 @@ class PoisonError(LandingError):
     """Records cannot land, and there is no place for dead letters. Names the first record."""
 
     retriable = False
+    permanent = True
 
     @classmethod
     def of(cls, one: PendingLink, poison: Poison) -> PoisonError:
@@ -250,7 +252,7 @@ class _Probes:
                         f"{self._link}: Spark failed while bad records were looked for: {cause_of(error)}"
                     ) from error
                 case ErrorSource.STATEMENT:
-                    raise LandingError(f"{self._link}: it is no record's fault: {cause_of(error)}") from error
+                    raise ShapeError(f"{self._link}: it is no record's fault: {cause_of(error)}") from error
                 case source:
                     return _Failure(source, cause_of(error))
         return None
@@ -319,7 +321,7 @@ def _too_many(one: PendingLink, count: int, most: int, fault: _Failure) -> Landi
 
 def _failure(fault: _Failure, text: str) -> LandingError:
     """Return the error to raise. It may pass if its source is unknown: a store read by a transform may have failed."""
-    return _passing_error(text) if fault.source is ErrorSource.UNKNOWN else LandingError(text)
+    return _passing_error(text) if fault.source is ErrorSource.UNKNOWN else ShapeError(text)
 
 
 def _passing_error(text: str) -> LandingError:

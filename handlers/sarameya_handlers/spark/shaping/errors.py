@@ -9,6 +9,7 @@ class ShapeError(LandingError):
     """The records cannot be converted as requested: a schema, a transform or its SQL must be changed."""
 
     retriable = False
+    permanent = True
 
 
 class SchemaMismatchError(ShapeError):

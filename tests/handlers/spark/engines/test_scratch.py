@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from sarameya_handlers.spark.engines.jvm import scratch
-from sarameya_handlers.spark.engines.jvm.scratch import new_place, own, remove_abandoned
+from sarameya_handlers.spark.engines.jvm.scratch import new_place, own, owned_directory, remove_abandoned
 
 OWNING = """
 import sys
@@ -88,6 +90,31 @@ def test_directory_stays_while_a_child_holds_its_descriptor(temporary: Path) -> 
         assert place.exists()
         jvm.kill()
     remove()
+    assert os.listdir(temporary) == []
+
+
+def test_owner_waits_while_another_process_checks_the_directory(temporary: Path) -> None:
+    (place := new_place()).mkdir()
+    checking = os.open(place, os.O_RDONLY)
+    fcntl.flock(checking, fcntl.LOCK_EX)
+    threading.Timer(0.1, os.close, [checking]).start()
+    descriptor = own(place)
+    remove()
+    assert place.exists()
+    os.close(descriptor)
+
+
+def test_directory_of_another_owner_is_refused(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scratch, "_CHECKED_WITHIN", 0.0)
+    with owner() as (_, place), pytest.raises(BlockingIOError):
+        own(place)
+
+
+def test_owned_directory_is_removed_at_the_end_of_its_block(temporary: Path) -> None:
+    with owned_directory() as place:
+        (place / "file").write_text("")
+        remove()
+        assert place.exists()
     assert os.listdir(temporary) == []
 
 

@@ -22,6 +22,7 @@ from sarameya_handlers.spark.errors import SparkStartError
         (1, 'Exception in thread "main" java.net.BindException: Cannot assign requested address'),
         (1, "java.lang.RuntimeException: [unresolved dependency: a#b;1: not found]"),
         (1, "java.lang.IllegalArgumentException\nCaused by: java.io.IOException: No space left on device"),
+        (1, "java.lang.IllegalArgumentException: java.net.UnknownHostException: namenode"),
         (1, "java.lang.NoClassDefFoundError: Could not initialize class org.xerial.snappy.Snappy"),
     ],
 )
@@ -36,6 +37,9 @@ def test_fault_64_passing_start_failure_is_not_permanent(code: int, complaints: 
     [
         "Invalid maximum heap size: -Xmxlittle\nError: Could not create the Java Virtual Machine.",
         "Unrecognized option: -nonsense",
+        "java.io.FileNotFoundException: File file:/nope.jar does not exist",
+        "Error: Failed to load class a.B.",
+        "Error: Invalid or corrupt jarfile /nope.jar",
         "Unrecognized VM option 'UseNothing'",
         'Exception in thread "main" org.apache.spark.SparkException: Master must either be yarn or start with spark',
         "java.lang.NumberFormatException: Size must be specified as bytes (b)",
@@ -53,6 +57,10 @@ def test_configuration_failure_is_permanent(complaints: str) -> None:
 def test_killing_signal_is_named() -> None:
     assert str(exit_error(-9, "")) == "Spark's JVM was killed by signal 9 while it started; out of memory?"
     assert str(exit_error(143, "")) == "Spark's JVM was killed by signal 15 while it started"
+
+
+def test_exit_code_that_is_no_signal_keeps_the_output() -> None:
+    assert "no such option" in str(exit_error(255, "no such option"))
 
 
 def test_all_output_is_searched_and_quoted() -> None:

@@ -1,12 +1,13 @@
 """Reasons why a JVM has not started: a mistake that a person must correct, or a condition that passes by itself.
 
 Most pass: the kernel's out-of-memory killer, a full disk, no free port. Known permanent ones are: the JVM refuses an
-option, Spark refuses a property's value, a class named by a property does not exist.
+option, Spark refuses a property's value, a class or jar named by a property does not exist.
 """
 
 from __future__ import annotations
 
 import re
+import signal
 
 from sarameya import HandlerError
 from sarameya_handlers.spark.error_sources import passes_by_text
@@ -18,6 +19,8 @@ _REFUSED = re.compile(
     r"|Could not find or load main class"
     # Errors of spark-submit and SparkContext about `master` have no class of their own.
     r"|SparkException: (Master must |Could not parse Master URL)"
+    # An unresolved dependency is not among them: Ivy says the same if its repository cannot be reached.
+    r"|File file:\S+ does not exist|Failed to load class|Invalid or corrupt jarfile|JAVA_HOME is (not|incorrectly) set"
 )
 _BY_SIGNAL = 128
 """A shell adds this to the number of the signal that ended its child."""
@@ -25,8 +28,8 @@ _BY_SIGNAL = 128
 
 def exit_error(code: int, complaints: str) -> HandlerError | SparkStartError:
     """Return the error for a JVM that ended with this exit code before it responded."""
-    if code < 0 or code > _BY_SIGNAL:
-        number = -code if code < 0 else code - _BY_SIGNAL
+    number = -code if code < 0 else code - _BY_SIGNAL
+    if number in signal.valid_signals():
         memory = "; out of memory?" if number == 9 else ""
         return SparkStartError(f"Spark's JVM was killed by signal {number} while it started{memory}")
     return start_error(f"Spark's JVM does not start: {complaints}", complaints)

@@ -12,13 +12,13 @@ import importlib
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from sarameya import install_command
 from sarameya_handlers.registry import Schema
+from sarameya_handlers.spark.engines.jvm.scratch import owned_directory
 from sarameya_handlers.spark.shaping.errors import ShapeError
 
 if TYPE_CHECKING:
@@ -106,8 +106,7 @@ def _compiled(schema: Schema, others: Mapping[str, str]) -> FileDescriptorSet:
     """Compile by protoc, in a temporary directory."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-    with tempfile.TemporaryDirectory(prefix="sarameya-protoc-") as directory:
-        root = Path(directory)
+    with owned_directory() as root:
         for name, text in {**others, _OURS: schema.text}.items():
             if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or "\0" in name:
                 raise ShapeError(f"Protobuf schema {schema.id} refers to a file with the name {name!r}")
