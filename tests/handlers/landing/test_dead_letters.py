@@ -17,9 +17,9 @@ from trio.testing import MockClock
 from sarameya import Config, ConfigError, HandlerError
 from sarameya.embedded import EmbeddedCluster
 from sarameya.testing import VIRTUAL_EPOCH, Api, ErrorCode, memory_cluster, virtual_wall_clock
+from sarameya_handlers.landing.dead_letters import files as dead_letter_files
 from sarameya_handlers.landing.dead_letters.files import FileDeadLetters, file_name
 from sarameya_handlers.landing.dead_letters.letters import DeadLetter, DeadLetterError
-from sarameya_handlers.landing.dead_letters.letters import files as dead_letter_files
 from sarameya_handlers.landing.dead_letters.options import dead_letters
 from sarameya_handlers.landing.dead_letters.topic import TopicDeadLetters
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
