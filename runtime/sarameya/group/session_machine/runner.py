@@ -63,8 +63,9 @@ from sarameya.group.session_machine.messages import (
     UpdateSession,
 )
 from sarameya.group.session_machine.partition_start import PartitionStarter, StartBatch
-from sarameya.group.session_machine.readers import open_readers, run_guarded
+from sarameya.group.session_machine.readers import run_guarded
 from sarameya.group.session_machine.shutdown import Shutdown
+from sarameya.group.session_machine.stream_readers import open_readers
 from sarameya.group.source import OpenSource, SessionMember, SessionRuntime
 from sarameya.model import by_topic
 from sarameya.observe import TaskStuck
