@@ -39,7 +39,7 @@ async def looking(cluster: EmbeddedCluster, **options: Any) -> AsyncIterator[Loo
     async with open_runtime(
         "", cluster.bootstrap_servers, config, events.append, Backoff.of(config), cluster.transport, lambda: 1000.0
     ) as runtime:
-        await runtime.metadata.reach_cluster(["orders"])
+        await runtime.metadata.wait_for_topics(["orders"])
         lookup = OffsetLookup(
             runtime.pool, runtime.metadata, config, runtime.observer, runtime.backoff, runtime.wall_clock
         )

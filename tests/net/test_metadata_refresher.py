@@ -43,7 +43,7 @@ async def test_missing_topic_is_retried_with_backoff_and_reported(
 ) -> None:
     async with orders() as cluster, refresher(cluster, bootstrap_timeout=10.0) as (metadata, events):
         with pytest.raises(UnknownTopicError):
-            await metadata.reach_cluster(["orders", "orderz", "returnz"])
+            await metadata.wait_for_topics(["orders", "orderz", "returnz"])
         seen = retries(events)
         assert {(e.what, e.cause) for e in seen} == {
             (
@@ -71,7 +71,7 @@ async def test_topics_are_looked_up_until_the_bootstrap_timeout(
                 await trio.sleep(20)
                 cluster.create_topic("late", 3)
 
-            found = await metadata.reach_cluster(["late"])
+            found = await metadata.wait_for_topics(["late"])
         assert found.partition_counts(["late"]) == {"late": 3}
         assert trio.current_time() <= 22.0
         assert len(retries(events)) > 5
@@ -79,7 +79,7 @@ async def test_topics_are_looked_up_until_the_bootstrap_timeout(
 
 async def test_topic_that_is_there_is_found_without_a_retry(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, refresher(cluster) as (metadata, events):
-        assert (await metadata.reach_cluster(["orders"])).partition_counts(["orders"]) == {"orders": 2}
+        assert (await metadata.wait_for_topics(["orders"])).partition_counts(["orders"]) == {"orders": 2}
         assert retries(events) == []
 
 
@@ -93,6 +93,6 @@ async def test_topic_that_may_not_be_read_is_not_looked_up_again(
     edit_answers(monkeypatch, Api.METADATA, forbid)
     async with orders() as cluster, refresher(cluster) as (metadata, events):
         with pytest.raises(TopicAuthorizationError, match="grant this principal READ"):
-            await metadata.reach_cluster(["orders"])
+            await metadata.wait_for_topics(["orders"])
         assert retries(events) == []
         assert trio.current_time() < 1.0

@@ -65,7 +65,7 @@ async def test_fault_42_start_asks_all_bootstrap_servers(autojump_clock: MockClo
         ):
             metadata = MetadataRefresher(pool, Config(), lambda event: None)
             nursery.start_soon(metadata.run)
-            assert (await metadata.reach_cluster(["orders"])).partition_counts(["orders"]) == {"orders": 3}
+            assert (await metadata.wait_for_topics(["orders"])).partition_counts(["orders"]) == {"orders": 3}
             nursery.cancel_scope.cancel()
 
 

@@ -271,10 +271,10 @@ async def test_unauthorized_topic_is_refused_at_once(
 async def test_invisible_topic_is_refused_with_advice_for_producers(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def reach_cluster(self: MetadataRefresher, topics: object) -> ClusterMetadata:
+    async def wait_for_topics(self: MetadataRefresher, topics: object) -> ClusterMetadata:
         raise kafka_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "topic 'orders'")
 
-    monkeypatch.setattr(MetadataRefresher, "reach_cluster", reach_cluster)
+    monkeypatch.setattr(MetadataRefresher, "wait_for_topics", wait_for_topics)
     async with memory_cluster({"orders": 1}) as cluster, producing(cluster) as sent:
         with pytest.raises(TopicAuthorizationError, match=r"topic 'orders'.*grant this principal WRITE"):
             await sent.producer.send("orders", b"v")

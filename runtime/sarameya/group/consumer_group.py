@@ -260,7 +260,7 @@ class ConsumerGroup(Pausing):
         """Connect to the cluster, and fetch metadata of these topics. Topics subscribed to meanwhile may come later."""
         while self._closing is None:
             with trio.CancelScope() as self._connecting:
-                await runtime.metadata.reach_cluster(topics)
+                await runtime.metadata.wait_for_topics(topics)
                 return
             topics = ()
 

@@ -73,7 +73,7 @@ class PartitionReader:
 
     async def partitions_of(self, topic: str) -> tuple[TopicPartition, ...]:
         """Return the topic's partitions, according to the cluster now."""
-        metadata = await self._runtime.metadata.reach_cluster((topic,))
+        metadata = await self._runtime.metadata.wait_for_topics((topic,))
         return tuple(TopicPartition(topic, number) for number in sorted(metadata.topics[topic].partitions))
 
     async def reach(self, partitions: Iterable[TopicPartition]) -> None:
@@ -82,7 +82,7 @@ class PartitionReader:
         Raises:
             UnknownTopicError: A topic does not exist, or does not have the partition.
         """
-        metadata = await self._runtime.metadata.reach_cluster({partition.topic for partition in partitions})
+        metadata = await self._runtime.metadata.wait_for_topics({partition.topic for partition in partitions})
         for partition in partitions:
             if metadata.partition(partition) is None:
                 last = max(metadata.topics[partition.topic].partitions)

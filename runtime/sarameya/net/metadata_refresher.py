@@ -1,9 +1,9 @@
 """Refresh of `ClusterMetadata`, on demand and by age. One task owns it; everyone may read it.
 
-The brokers take turns (`broker_rotation.py`), and one response takes nothing back
-(`protocol/cluster/metadata_merger.py`): a broker that lags behind neither delays news nor undoes it. A failed refresh
-is retried with backoff and reported to the observer; it never replaces what is known (a failed lookup is not a change).
-A refresh that fails in authentication is retried on demand, or by age.
+Requests go to the brokers in turn (`broker_rotation.py`), and a single response removes nothing
+(`protocol/cluster/metadata_merger.py`). So a broker with stale metadata can neither delay a change nor undo it. A
+failed refresh is retried with backoff and reported to the observer; the known metadata stay as they are. After an
+authentication failure there is no backoff: the next request, or the age of the metadata, starts the next attempt.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class MetadataRefresher:
         self._all_topics = False
         self._wanted = trio.Event()
         self._refreshed = trio.Event()
+        """Set by the next round to start. The request of a round under way may be older than a call of `refresh()`."""
         self._updated = trio.Event()
+        """Set by the next round to succeed, also one under way."""
         self._last_error: SarameyaError | None = None
 
     @property
@@ -61,7 +63,10 @@ class MetadataRefresher:
         self._wanted.set()
 
     async def refresh(self) -> ClusterMetadata:
-        """Return metadata newer than this call. Retries until then; bound it with a cancel scope."""
+        """Return metadata newer than this call.
+
+        Waits through failed refreshes, also of authentication, until one succeeds: bound it with a cancel scope.
+        """
         # A refresh in flight may have been sent before the event that the caller has just learnt.
         self._wanted.set()
         refreshed = self._refreshed
@@ -73,13 +78,13 @@ class MetadataRefresher:
         await self._updated.wait()
         return self.current
 
-    async def reach_cluster(self, topics: Iterable[str]) -> ClusterMetadata:
+    async def wait_for_topics(self, topics: Iterable[str]) -> ClusterMetadata:
         """Return metadata in which all `topics` have partitions, within `Config.bootstrap_timeout` seconds.
 
         A missing topic may be about to be created: the lookup is retried, visibly to observers.
 
         Raises:
-            ConnectError: No broker answered in that time; names the last cause.
+            ConnectError: No broker raw_response in that time; names the last cause.
             TokenError: No credentials were available.
             UnknownTopicError: A topic is still unknown at the end (or another error of that topic).
             AuthenticationError: A broker refuses this client. Raised at once.
@@ -120,10 +125,10 @@ class MetadataRefresher:
             waiting = [event for event in (*waiting, self._refreshed) if event.statistics().tasks_waiting]
             self._refreshed = trio.Event()
             try:
-                await self._refresh_until_had()
+                await self._refresh_with_retries()
             except AuthenticationError as error:
-                # The pool's owner is notified (`BrokerPool.refusals`) and usually ends this task, with one line. If
-                # not, retries are useless until the next request, which may know better.
+                # `BrokerPool.refusals` has notified the pool's owner, who usually cancels this task. If not, the
+                # waiting calls stay in `waiting`, and the next request or the age starts the next attempt.
                 self._last_error = error
                 refusals += 1
                 with trio.move_on_after(self._backoff.delay(1)):
@@ -138,15 +143,15 @@ class MetadataRefresher:
             self._updated.set()
             self._updated = trio.Event()
 
-    async def _refresh_until_had(self) -> None:
-        """Refresh with retries. Raises AuthenticationError, which no retry would mend."""
+    async def _refresh_with_retries(self) -> None:
+        """Refresh, with retries of every error but AuthenticationError, which is raised: a retry would not help."""
         retries = Retries("metadata", self._backoff, self._observer, kind="metadata")
         while True:
             try:
-                await self._ask()
+                await self._send_request()
                 for _ in range(CONFIRMATIONS - 1):
                     if self._merger.has_doubts:  # the next broker confirms or denies it
-                        await self._ask()
+                        await self._send_request()
             except AuthenticationError:
                 raise
             except SarameyaError as error:
@@ -156,23 +161,23 @@ class MetadataRefresher:
                 self._pool.update(self.current.brokers)
                 return
 
-    async def _ask(self) -> None:
+    async def _send_request(self) -> None:
         """Send one request. Raises ConnectError, or ProtocolError if the response cannot be true."""
         asks_for_all = self._all_topics
         # Null means all of them, an empty list none.
         topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(self._topics)]
-        answer = await self._pool.request_any(
+        raw_response = await self._pool.request_any(
             MetadataRequest,
             topics=None if asks_for_all else topics,
             allow_auto_topic_creation=False,
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,
         )
-        told = from_response(answer)
-        if not told.brokers:
+        response = from_response(raw_response)
+        if not response.brokers:
             # A broker that has just started returns this; accepted, it would leave no broker to ask.
             raise ProtocolError("the response to a Metadata request contains no broker")
-        self._merger.merge(attrs.evolve(told, has_all_topics=asks_for_all))
+        self._merger.merge(attrs.evolve(response, has_all_topics=asks_for_all))
 
 
 _NEVER_APPEARS = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION})

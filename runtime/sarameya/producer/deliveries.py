@@ -86,7 +86,7 @@ class Deliveries:
         current = self._metadata.current
         if current.missing(topics) or not all(_is_there(record, current) for record in records):
             try:
-                return await self._metadata.reach_cluster(topics)
+                return await self._metadata.wait_for_topics(topics)
             except KafkaError as error:
                 raise refusal(error.code, error.context) from None  # a producer needs other ACLs than a consumer
         return current

@@ -8,7 +8,7 @@ import pytest
 from sarameya.config import Config
 from sarameya.service.app.app_file import App, HandlerSection, ServiceSection
 from sarameya.service.cli.run_command import add_arguments
-from sarameya.service.process.app_runner import member, worker_command
+from sarameya.service.process.app_runner import app_of_member, worker_command
 
 
 def app(workers: int, instance_id: str | None) -> App:
@@ -33,7 +33,7 @@ def app(workers: int, instance_id: str | None) -> App:
 def test_static_members_of_one_app_have_ids_of_their_own(
     workers: int, instance_id: str | None, ids: list[str | None]
 ) -> None:
-    members = [member(app(workers, instance_id), number + 1) for number in range(workers)]
+    members = [app_of_member(app(workers, instance_id), number + 1) for number in range(workers)]
     assert [m.config.group_instance_id for m in members] == ids
 
 

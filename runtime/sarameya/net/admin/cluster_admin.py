@@ -49,7 +49,7 @@ class ClusterAdmin:
     async def __aenter__(self) -> Self:
         await self._lifetime.__aenter__()
         try:
-            await self._metadata.reach_cluster(())
+            await self._metadata.wait_for_topics(())  # no topics: wait until a broker answers
         except BaseException:
             await self._lifetime.__aexit__(None, None, None)
             raise

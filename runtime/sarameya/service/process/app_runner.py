@@ -60,9 +60,9 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         "--http", type=listen_argument, metavar="HOST:PORT", help="serve the status page, metrics and health there"
     )
     add_log_format_argument(parser)
-    # Of a supervisor's worker: its number, and the pipe to which it tells of itself.
+    # Set by the supervisor for a worker: its number, and the file descriptor for its status reports.
     parser.add_argument("--worker", type=_count, help=argparse.SUPPRESS)
-    parser.add_argument("--tell", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--tell", dest="report_fd", type=int, help=argparse.SUPPRESS)
 
 
 def _count(text: str) -> int:
@@ -84,13 +84,20 @@ def listen_argument(text: str) -> str:
 
 
 def run_app(app: App, layers: Layers, args: argparse.Namespace, watch: Watch | None = None) -> int:
-    """Run until a signal, or until `watch` requests the end. Raises the exceptions of members that failed.
+    """Run an app until a signal, or until another part requests the end.
 
     Args:
         app: The app.
         layers: The origins of its values, for mistakes in the handler's options.
         args: The arguments of `add_run_arguments`.
-        watch: A task to run beside the members.
+        watch: A task to run beside the members. It may request the end.
+
+    Returns:
+        The exit code. With a process for each member: the worst of the workers' codes.
+
+    Raises:
+        AppFileError: The handler or its options are wrong. Raised before anything starts.
+        ExceptionGroup: Members failed and are not restarted, or the end was not an orderly one.
     """
     configure_logging(
         "debug" if args.debug else args.log_level,
@@ -107,24 +114,24 @@ def run_app(app: App, layers: Layers, args: argparse.Namespace, watch: Watch | N
     if args.worker:
         app = with_shared(app)
     make = partial(make_handler, app, layers)
-    make()  # a mistake in its options is told once, before anything is started
+    make()  # Build a handler now, so that an invalid option is reported once, before any worker starts.
     if args.worker:
         app = attrs.evolve(app, service=attrs.evolve(app.service, http=None))  # the supervisor serves
         return signals.run(
             partial(
                 _serve,
-                {args.worker: member(app, args.worker)},
+                {args.worker: app_of_member(app, args.worker)},
                 make,
                 signals.stop_with_supervisor,
                 None,
-                args.tell,
+                args.report_fd,
                 notifier,
             )
         )
     watch_input = signals.stop_at_end_of_input if args.until_eof else None
     numbers = range(1, app.service.workers + 1)
     if app.service.workers == 1 or app.service.in_process:
-        apps = {number: member(app, number) for number in numbers}
+        apps = {number: app_of_member(app, number) for number in numbers}
         return signals.run(partial(_serve, apps, make, watch_input, watch, None, notifier))
     commands = [worker_command(args.argv, number, app.service.workers) for number in numbers]
     supervisor = Supervisor(commands, app.service)
@@ -132,7 +139,7 @@ def run_app(app: App, layers: Layers, args: argparse.Namespace, watch: Watch | N
     return signals.run(run, before_exit=supervisor.kill_nowait)
 
 
-def member(app: App, number: int) -> App:
+def app_of_member(app: App, number: int) -> App:
     """Return the app of one member of several.
 
     A static member gets an instance id of its own, since members with the same id would fence each other.
@@ -168,15 +175,16 @@ async def _serve(
     make_handler: Callable[[], ConsumerGroupHandler],
     watch_input: WatchInput | None,
     watch: Watch | None,
-    tell_to: int | None,
+    report_fd: int | None,
     notifier: Notifier,
     stop: Stop,
 ) -> ExitCode:
     """Run members, given by their numbers, in this process."""
-    # After this long without a turn of the loop the group has given the members up in any case.
+    # After `rebalance_timeout` without a pass of the event loop the coordinator has removed the members in any case.
     watchdog = Watchdog(max(app.config.rebalance_timeout for app in apps.values()))
     unfinished = ShutdownCheck(stop, max(app.config.close_timeout for app in apps.values()))
     local_members = LocalMembers(apps)
+    # Only declared here, for `open_group`: `open_otel` below sets it before the first member starts.
     make_tracing: Callable[[], list[Tracing]] = list
 
     def open_group(number: int, app: App) -> ConsumerGroup:
@@ -201,9 +209,9 @@ async def _serve(
     first = next(iter(apps.values()))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watchdog.run)
-        if tell_to is not None:
-            nursery.start_soon(send_reports, local_members, tell_to)
-        else:  # of a worker its supervisor tells, who also hears when it falls silent
+        if report_fd is not None:
+            nursery.start_soon(send_reports, local_members, report_fd)
+        else:  # the supervisor reports a worker's problems, and notices a worker that stops reporting
             nursery.start_soon(watch_problems, local_members, stop, first.service.stall_after)
         nursery.start_soon(notifier.run, stop, local_members)
         _start_others(nursery, first, watch_input, watch, stop)
@@ -233,7 +241,7 @@ async def _supervise(
             Restarts(app.service),
             supervisor.reports.shared_start_failed,
         )
-        # The pages first: they say why workers are waited for.
+        # Open the pages first, so that they can show why the workers have not started.
         async with open_pages(app, supervisor.reports, stop), shared as options:
             code = await supervisor.run(stop, to_environment(options or {}))
         nursery.cancel_scope.cancel()

@@ -27,7 +27,7 @@ from sarameya.service.process.signals import Stop
 logger = logging.getLogger("sarameya")
 
 _REQUEST = b"stop\n"
-"""The line that tells a worker why its input ends. The end alone requests the same, if this process is killed."""
+"""The line that requests a worker's end. The end of its input alone requests the same, if this process is killed."""
 
 
 class Supervisor:
@@ -37,7 +37,7 @@ class Supervisor:
         """Take the commands of the workers.
 
         Args:
-            commands: A command for each worker. It gets `--tell FD` besides: the pipe for the worker's reports.
+            commands: A command for each worker. `--tell FD` is appended: the pipe for the worker's reports.
             policy: What to do when a worker fails.
         """
         self._commands = commands
@@ -95,27 +95,27 @@ class Supervisor:
 
     async def _run_once(self, number: int, command: Sequence[str], stop: Stop) -> int:
         environment = {**os.environ, **self._environment}
-        heard, told = os.pipe()
+        read_fd, write_fd = os.pipe()
         try:
             process = await trio.lowlevel.open_process(
-                [*command, "--tell", str(told)],
+                [*command, "--tell", str(write_fd)],
                 env=environment,
                 stdin=subprocess.PIPE,
                 process_group=0,
-                pass_fds=(told,),
+                pass_fds=(write_fd,),
             )
         except BaseException:
-            os.close(heard)
+            os.close(read_fd)
             raise
         finally:
-            os.close(told)
+            os.close(write_fd)
         self._running[number] = process
         logger.info("worker %d started (pid %d)", number, process.pid, extra=_about(number))
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._ask_when_asked, number, process, stop)
                 self.reports.began(number, process.pid)
-                nursery.start_soon(self.reports.listen, number, heard)
+                nursery.start_soon(self.reports.listen, number, read_fd)
                 code = await process.wait()
                 nursery.cancel_scope.cancel()
         finally:
