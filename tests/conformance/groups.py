@@ -26,7 +26,7 @@ class Troubled(Table):
 
     def __init__(self, table: ParquetTable) -> None:
         self._table = table
-        self.landings_a_job = table.landings_a_job
+        self.landings_per_job = table.landings_per_job
         self.needs_spark = False
         self.refuses: Callable[[], Exception | None] = lambda: None
         """Asked by each landing before it is tried."""

@@ -14,7 +14,7 @@ from sarameya_handlers import ParquetTable
 from sarameya_handlers.landing.chain import Outcome
 from sarameya_handlers.landing.chain_start import Log, begin
 from sarameya_handlers.landing.errors import ChainError, RewoundTableError
-from sarameya_handlers.landing.links import Note
+from sarameya_handlers.landing.links import CommitNote
 from sarameya_handlers.spark.tables.table import Table
 from tests.conformance.contenders import Contender, Place, each
 from tests.conformance.owners import KEY, ORIGIN, Owner
@@ -57,7 +57,7 @@ def test_restored_table_stops_starting_and_running_members(contender: Contender,
         for _ in range(2):
             assert owner.append(5).outcome is Outcome.LANDED
         assert owner.chain.head is not None
-        committed = CommittedOffset(20, Note.of(owner.chain.head).to_metadata())
+        committed = CommittedOffset(20, CommitNote.of(owner.chain.head).to_metadata())
         begin(KEY, ORIGIN, owner.chain.head, committed, Log(start=0, end=100))
         restore()
 

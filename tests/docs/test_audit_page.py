@@ -16,7 +16,7 @@ from sarameya_handlers.audit.verify.report import report_document, report_text
 from sarameya_handlers.audit.verify.spans import spans_of
 from sarameya_handlers.audit.verify.verdict import judge
 from sarameya_handlers.landing.directory.data_files import Unpublished
-from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note
+from sarameya_handlers.landing.links import ChainKey, CommitNote, Kind, Link
 from sarameya_handlers.spark.tables.table import Leftover
 from tests.docs.pages import blocks, page
 from tests.handlers.audit.fake_table import links_of
@@ -42,7 +42,9 @@ def example() -> Facts:
         for missing in [span.stop - span.start - (2 if (span.partition, span.number) == (1, 7) else 0)]
     }
     commits = {
-        chain.key.topic_partition: CommittedOffset(chain.links[-1].to_offset, Note.of(chain.links[-1]).to_metadata())
+        chain.key.topic_partition: CommittedOffset(
+            chain.links[-1].to_offset, CommitNote.of(chain.links[-1]).to_metadata()
+        )
         for chain in chains
     }
     return Facts(
@@ -64,7 +66,7 @@ def links_of_rewind() -> list[Link]:
 
 def moves() -> Any:
     links = links_of_rewind()
-    commit = CommittedOffset(900, Note.of(links[-1]).to_metadata())
+    commit = CommittedOffset(900, CommitNote.of(links[-1]).to_metadata())
     chains = Chains(now={ONE: links[-1]}, then={ONE: links[8]})
     groups = {"billing": GroupFacts(committed={ONE.topic_partition: commit})}
     return plan_rewind(chains, groups, {ONE.topic_partition: LogSpan(start=0, end=950)})

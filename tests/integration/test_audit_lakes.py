@@ -29,7 +29,7 @@ from sarameya_handlers.audit.rewind_plan import plan_rewind
 from sarameya_handlers.audit.verify.findings import Code, Severity
 from sarameya_handlers.landing.chain_start import Log, begin
 from sarameya_handlers.landing.errors import ChainError
-from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note
+from sarameya_handlers.landing.links import ChainKey, CommitNote, Kind, Link
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.named import table_named
 from sarameya_handlers.spark.tables.table import Landing, Table
@@ -175,7 +175,7 @@ def test_restored_table_lands_after_a_rewind(lake: Lake, order: str) -> None:
     version = lake.version
     lake.land(*chain[2:], *other)
     committed = {
-        key.topic_partition: CommittedOffset(head.to_offset, Note.of(head).to_metadata())
+        key.topic_partition: CommittedOffset(head.to_offset, CommitNote.of(head).to_metadata())
         for key, head in ((KEY, chain[-1]), (OTHER, other[-1]))
     }
     logs = {key.topic_partition: LogSpan(start=LOG.start, end=LOG.end) for key in (KEY, OTHER)}
@@ -188,7 +188,7 @@ def test_restored_table_lands_after_a_rewind(lake: Lake, order: str) -> None:
     chains = read_chains(lake.spark, lake.table, version)
     moves = {move.key: move for move in plan_rewind(chains, {"billing": GroupFacts(committed=committed)}, logs)}
     assert [move.problem for move in moves.values()] == ["", ""]
-    assert moves[KEY].after == CommittedOffset(9, Note.of(chain[1]).to_metadata())
+    assert moves[KEY].after == CommittedOffset(9, CommitNote.of(chain[1]).to_metadata())
     # What a restored table has no trace of goes back to the log's start, unless it is asked before.
     assert moves[OTHER].after == CommittedOffset(0 if order == "restored first" else 1)
 

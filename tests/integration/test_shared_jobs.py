@@ -42,9 +42,9 @@ def test_batches_in_one_job_have_a_task_each(
     table.open(spark)
     keys = [ChainKey("sink", "orders", partition) for partition in range(PARTITIONS)]
     first = [link(1, 0, 2, key=key) for key in keys]
-    assert table.landings_a_job == MAX_TOGETHER  # the landings that make it, too
+    assert table.landings_per_job == MAX_TOGETHER  # the landings that make it, too
     _land(spark, table, *first)
-    assert table.landings_a_job == MAX_TOGETHER
+    assert table.landings_per_job == MAX_TOGETHER
     second = [link(2, 2, 7, key=key) for key in keys]
     context, group = spark.sparkContext, str(tmp_path)
     context.setJobGroup(group, "a flush")

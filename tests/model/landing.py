@@ -17,7 +17,7 @@ from sarameya import CommittedOffset
 from sarameya_handlers.landing.chain import AttemptState, Chain, Outcome
 from sarameya_handlers.landing.chain_start import Begin, Log, begin
 from sarameya_handlers.landing.errors import ChainError, ForeignChainError, ForgottenChainError, MovedCommitError
-from sarameya_handlers.landing.links import UNKNOWN_BEGIN, ChainKey, Kind, Link, Note, Origin, check_chain
+from sarameya_handlers.landing.links import UNKNOWN_BEGIN, ChainKey, CommitNote, Kind, Link, Origin, check_chain
 from tests.model.landing_tables import RETENTION, Commit, Table
 
 ORIGIN = Origin(group="billing", topic_id="0" * 31 + "1")
@@ -136,7 +136,7 @@ class Claim:
         if (head := self.chain.head) is None:
             return None
         self._mark = max(self._mark, head.to_offset if self.buffer else self.position)
-        return CommittedOffset(self._mark, Note.of(head).to_metadata())
+        return CommittedOffset(self._mark, CommitNote.of(head).to_metadata())
 
     def _try(self, to_offset: int, rows: tuple[int, ...], kind: Kind = Kind.RECORDS) -> None:
         link = self.chain.propose(
@@ -351,7 +351,7 @@ class World:
             self.committed[key] = CommittedOffset(0)
             if commits:
                 head = commits[-1].link
-                self.committed[key] = CommittedOffset(head.to_offset, Note.of(head).to_metadata())
+                self.committed[key] = CommittedOffset(head.to_offset, CommitNote.of(head).to_metadata())
 
     # -- the end -------------------------------------------------------------------------------------
 

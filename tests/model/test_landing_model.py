@@ -21,7 +21,7 @@ from hypothesis.errors import NoSuchExample
 
 from sarameya_handlers.landing.chain import AttemptState, Outcome
 from sarameya_handlers.landing.errors import ChainError, ForeignChainError, ForgottenChainError, RewoundTableError
-from sarameya_handlers.landing.links import ChainKey, Link, Note, Origin, check_chain
+from sarameya_handlers.landing.links import ChainKey, CommitNote, Link, Origin, check_chain
 from tests.model.landing import (
     ORIGIN,
     Claim,
@@ -221,7 +221,7 @@ def live_beside(worlds: tuple[World, World], schedule: list[Step]) -> None:
             act(worlds[which])
         except ForeignChainError:
             refused.add(which)
-            assert not any(Note.from_metadata(one.metadata) for one in worlds[which].committed.values())
+            assert not any(CommitNote.from_metadata(one.metadata) for one in worlds[which].committed.values())
             for member in (*worlds[which].members, *worlds[which].zombies):
                 worlds[which].crash(member)
 

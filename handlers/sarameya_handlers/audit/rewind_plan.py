@@ -13,7 +13,7 @@ from sarameya_handlers.audit.facts import GroupFacts, LogSpan
 from sarameya_handlers.audit.wording import offsets
 from sarameya_handlers.landing.chain_start import Log, begin
 from sarameya_handlers.landing.errors import ChainError
-from sarameya_handlers.landing.links import UNKNOWN_EPOCH, ChainKey, Link, Note, Origin
+from sarameya_handlers.landing.links import UNKNOWN_EPOCH, ChainKey, CommitNote, Link, Origin
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -68,7 +68,7 @@ def _only_committed(known: Mapping[ChainKey, Origin], groups: Mapping[str, Group
     found: dict[ChainKey, Origin] = {}
     for group, facts in groups.items():
         for partition, commit in facts.committed.items():
-            note = Note.from_metadata(commit.metadata)
+            note = CommitNote.from_metadata(commit.metadata)
             if note is None:
                 continue
             key = ChainKey(note.sink, *partition)
@@ -91,7 +91,7 @@ def _move(
     if group.problem:
         return attrs.evolve(move, problem=f"the group's committed offsets are unknown: {group.problem}")
     if then is not None:
-        after = CommittedOffset(then.to_offset, Note.of(then).to_metadata(), then.leader_epoch)
+        after = CommittedOffset(then.to_offset, CommitNote.of(then).to_metadata(), then.leader_epoch)
         if before is not None and _says(before, then):
             return attrs.evolve(move, remark="committed already", problem=_refusal(key, origin, then, before, log))
         return attrs.evolve(move, after=after, problem=_refusal(key, origin, then, after, log))
@@ -105,7 +105,7 @@ def _one_sink_each(moves: Sequence[ChainRewind]) -> list[ChainRewind]:
         sinks.setdefault((move.group, move.key.topic_partition), []).append(move.key.sink)
     found: list[ChainRewind] = []
     for move in moves:
-        note = Note.from_metadata(move.before.metadata) if move.before else None
+        note = CommitNote.from_metadata(move.before.metadata) if move.before else None
         others = [sink for sink in sinks[move.group, move.key.topic_partition] if sink != move.key.sink]
         if others and (note is None or note.sink != move.key.sink):
             names = ", ".join(map(repr, others))
@@ -118,7 +118,7 @@ def _one_sink_each(moves: Sequence[ChainRewind]) -> list[ChainRewind]:
 
 def _says(commit: CommittedOffset, head: Link) -> bool:
     """Return whether the commit matches this head already. Its offset may be later, in a tail without records."""
-    return Note.from_metadata(commit.metadata) == Note.of(head) and commit.offset >= head.to_offset
+    return CommitNote.from_metadata(commit.metadata) == CommitNote.of(head) and commit.offset >= head.to_offset
 
 
 def _to_the_start(move: ChainRewind, first: Link | None, origin: Origin, log: LogSpan) -> ChainRewind:
@@ -182,7 +182,7 @@ def _link_text(link: Link | None) -> str:
 def _commit_text(commit: CommittedOffset | None) -> str:
     if commit is None:
         return ""
-    note = Note.from_metadata(commit.metadata)
+    note = CommitNote.from_metadata(commit.metadata)
     return f"{commit.offset} (link {note.number})" if note else str(commit.offset)
 
 

@@ -17,7 +17,7 @@ from sarameya_handlers.landing.errors import (
     MovedCommitError,
     RewoundTableError,
 )
-from sarameya_handlers.landing.links import UNKNOWN_BEGIN, UNKNOWN_EPOCH, ChainKey, Link, Note, Origin
+from sarameya_handlers.landing.links import UNKNOWN_BEGIN, UNKNOWN_EPOCH, ChainKey, CommitNote, Link, Origin
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -78,7 +78,7 @@ def begin(
     Raises:
         ChainError: A start would lose or repeat records. The subclass and the text say why, and what to do.
     """
-    note = Note.from_metadata(committed.metadata) if committed else None
+    note = CommitNote.from_metadata(committed.metadata) if committed else None
     if note is not None and note.sink != key.sink:
         raise ForeignChainError(
             f"{key}: the group {origin.group!r} already lands this topic with the name {note.sink!r}. "
@@ -95,7 +95,7 @@ def begin(
     return _within_log(head, _against_commit(head, committed, note), log, may_leave_out)
 
 
-def _without_chain(key: ChainKey, committed: CommittedOffset | None, note: Note | None) -> Begin:
+def _without_chain(key: ChainKey, committed: CommittedOffset | None, note: CommitNote | None) -> Begin:
     if note is not None:
         raise RewoundTableError(
             f"{key}: the table has no link, but the group has committed link {note.number}. Was the table dropped or "
@@ -172,7 +172,7 @@ def _check_moved(head: Link, committed: CommittedOffset, log: Log, may_leave_out
         )
 
 
-def _against_commit(head: Link, committed: CommittedOffset | None, note: Note | None) -> int:
+def _against_commit(head: Link, committed: CommittedOffset | None, note: CommitNote | None) -> int:
     """Return where to continue, according to the head and the group's commit."""
     if committed is None or note is None:
         return head.to_offset

@@ -20,7 +20,7 @@ UNKNOWN_EPOCH = -1
 """Leader epoch of records older than leader epochs."""
 
 UNKNOWN_BEGIN = -1
-"""Begin offset of a chain whose links do not record it."""
+"""In place of `Origin.begin`: links of older versions do not record where their chain starts."""
 
 
 class Kind(StrEnum):
@@ -29,9 +29,9 @@ class Kind(StrEnum):
     RECORDS = "records"
     """Landed records. Its range includes records that a transform dropped, and dead letters."""
     GAP = "gap"
-    """Records left out on purpose, for the link's `reason`."""
+    """Records of the range that are not in the table, on purpose: `Link.reason` says why."""
     RESTATED = "restated"
-    """No records: a repetition of the head, before the table's history forgets it."""
+    """No records: an empty link after the head. It keeps the head in the table's history, or stops older attempts."""
 
 
 @attrs.frozen(slots=True, order=True)
@@ -57,7 +57,10 @@ class ChainKey:
 
 @attrs.frozen(slots=True, kw_only=True)
 class Origin:
-    """Source of a chain's records. It never changes. An unknown value is empty, and matches every value."""
+    """Source of a chain's records. It never changes.
+
+    An unknown value (empty, or -1 for `begin`) matches every value. The group is always known.
+    """
 
     group: str
     topic_id: str = ""
@@ -130,7 +133,7 @@ class Link:
         return None
 
     def follows(self, previous: Link) -> bool:
-        """Return whether this is the link right after `previous`: same chain, same origin, no gap."""
+        """Return whether this is the next link: same chain and origin, next number, and its offsets are contiguous."""
         return (
             self.key == previous.key
             and self.number == previous.number + 1
@@ -178,7 +181,7 @@ def check_chain(links: Iterable[Link]) -> None:
 
 
 @attrs.frozen(slots=True)
-class Note:
+class CommitNote:
     """Note in a commit's metadata: link `number`, written by `attempt`, was the sink's head."""
 
     sink: str
@@ -218,8 +221,8 @@ class Note:
     def from_metadata(cls, metadata: str) -> Self | None:
         """Parse commit metadata. Return None if it is not ours."""
         try:
-            told: dict[str, Any] = msgspec.json.decode(metadata, type=dict[str, Any])
-            return msgspec.convert(told[_TAG], type=cls)
+            decoded: dict[str, Any] = msgspec.json.decode(metadata, type=dict[str, Any])
+            return msgspec.convert(decoded[_TAG], type=cls)
         except (msgspec.MsgspecError, KeyError):
             return None
 

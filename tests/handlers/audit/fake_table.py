@@ -54,7 +54,7 @@ class FakeTable(Table):
     may_land: bool = True
     lock: Path | None = None
     """Of drivers, where the table takes one."""
-    landings_a_job = 2
+    landings_per_job = 2
     needs_spark = False
 
     @property
@@ -88,7 +88,7 @@ class FakeTable(Table):
 
     def land(self, spark: Any, landings: Sequence[Landing], shape: Shape, checkpoint: Checkpoint) -> None:
         self.before_call("land")
-        assert len(landings) <= self.landings_a_job
+        assert len(landings) <= self.landings_per_job
         for landing in landings:
             chain = self.chains[landing.link.key]
             if self.may_land and landing.link.number == chain[-1].number + 1:

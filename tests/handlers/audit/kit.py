@@ -23,7 +23,7 @@ from sarameya_handlers.audit.facts import (
     Stray,
 )
 from sarameya_handlers.audit.verify.spans import spans_of
-from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note, Origin
+from sarameya_handlers.landing.links import ChainKey, CommitNote, Kind, Link, Origin
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing
 
@@ -140,7 +140,7 @@ def worlds(draw: st.DrawFn) -> World:
                 committed[where] = CommittedOffset(behind)
             case "note" if noted is not None:
                 tail = draw(st.integers(0, 5)) if noted is head else 0
-                committed[where] = CommittedOffset(noted.to_offset + tail, Note.of(noted).to_metadata())
+                committed[where] = CommittedOffset(noted.to_offset + tail, CommitNote.of(noted).to_metadata())
         start = draw(st.integers(0, head.to_offset))
         end = draw(st.integers(max(head.to_offset, getattr(committed.get(where), "offset", 0)), head.to_offset + 30))
         logs[where] = LogSpan(start=start, end=end, topic_id=head.origin.topic_id)

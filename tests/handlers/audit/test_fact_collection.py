@@ -16,7 +16,7 @@ from sarameya_handlers.audit.facts import Facts
 from sarameya_handlers.audit.verify.fact_collection import Audit, gather
 from sarameya_handlers.audit.verify.findings import Code
 from sarameya_handlers.audit.verify.verdict import judge
-from sarameya_handlers.landing.links import ChainKey, Note
+from sarameya_handlers.landing.links import ChainKey, CommitNote
 from tests.handlers.audit.fake_table import FakeTable, links_of, rows_of
 from tests.handlers.audit.kit import NOW
 
@@ -175,7 +175,7 @@ async def test_commits_and_logs_are_gathered(table: FakeTable, cluster: Embedded
 
     place = place_of(cluster)
     head = table.chains[KEY][-1]
-    commit = CommittedOffset(9, Note.of(head).to_metadata())
+    commit = CommittedOffset(9, CommitNote.of(head).to_metadata())
     async with GroupAdmin(place.bootstrap_servers, place.config, lambda event: None) as admin:
         await admin.commit("billing", {KEY.topic_partition: commit})
     facts = await facts_of(table, place)

@@ -20,7 +20,7 @@ from sarameya_handlers.audit.facts import GroupFacts, LogSpan
 from sarameya_handlers.audit.rewind_plan import ChainRewind, Chains, plan_rewind
 from sarameya_handlers.landing.chain_start import Begin, Log, begin
 from sarameya_handlers.landing.errors import RewoundTableError
-from sarameya_handlers.landing.links import ChainKey, Link, Note
+from sarameya_handlers.landing.links import ChainKey, CommitNote, Link
 from tests.group.kit import Recorder
 from tests.handlers.audit.fake_table import ORIGIN, FakeTable, links_of
 from tests.handlers.audit.kit import chains
@@ -32,7 +32,7 @@ LOG = LogSpan(start=0, end=50)
 
 
 def commit_of(link: Link, tail: int = 0) -> CommittedOffset:
-    return CommittedOffset(link.to_offset + tail, Note.of(link).to_metadata(), link.leader_epoch)
+    return CommittedOffset(link.to_offset + tail, CommitNote.of(link).to_metadata(), link.leader_epoch)
 
 
 def plan(
@@ -119,8 +119,8 @@ def test_chain_known_only_by_a_commit_is_rewound() -> None:
         LINKS[:1],
         LINKS[:1],
         commit_of(LINKS[2]),
-        p1=CommittedOffset(7, Note("warehouse", 3, "x").to_metadata()),
-        p2=CommittedOffset(7, Note("other", 3, "x").to_metadata()),
+        p1=CommittedOffset(7, CommitNote("warehouse", 3, "x").to_metadata()),
+        p2=CommittedOffset(7, CommitNote("other", 3, "x").to_metadata()),
         p3=CommittedOffset(7),
     )
     assert [(move.key, move.after) for move in moves] == [
@@ -205,7 +205,7 @@ async def test_rewind_shows_then_does_then_has_nothing_to_do(table: FakeTable, s
     code, document, _ = await stage.rewind("--to-version", "7", "--execute", "--json")
     assert (code, document["executed"]) == (0, True)
     [chain] = document["chains"]
-    assert chain["new"] == {"offset": 4, "metadata": Note.of(LINKS[0]).to_metadata()}
+    assert chain["new"] == {"offset": 4, "metadata": CommitNote.of(LINKS[0]).to_metadata()}
     assert (chain["head"]["number"], chain["to_head"]["number"]) == (3, 1)
     assert await stage.committed() == {WHERE: commit_of(LINKS[0])}
     code, out, _ = await stage.rewind("--to-version", "7")

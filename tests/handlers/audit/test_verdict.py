@@ -13,7 +13,7 @@ from sarameya import CommittedOffset
 from sarameya_handlers.audit.facts import ChainFacts, ClusterFacts, Facts, GroupFacts, LogSpan
 from sarameya_handlers.audit.verify.findings import SEVERITY, Code, Severity
 from sarameya_handlers.audit.verify.verdict import is_proved, judge
-from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note, Origin
+from sarameya_handlers.landing.links import ChainKey, CommitNote, Kind, Link, Origin
 from sarameya_handlers.spark.tables.table import Leftover
 from tests.handlers.audit.kit import NOW, World, worlds
 
@@ -207,14 +207,14 @@ def committed(world: World, link: Link, commit: CommittedOffset) -> World:
 
 def the_table_was_restored(data: st.DataObject, world: World) -> tuple[World, Found]:
     head = data.draw(st.sampled_from(world.chains))[-1]
-    note = Note("warehouse", head.number + data.draw(st.integers(1, 5)), "e" * 32)
+    note = CommitNote("warehouse", head.number + data.draw(st.integers(1, 5)), "e" * 32)
     world = committed(world, head, CommittedOffset(head.to_offset + 3, note.to_metadata()))
     return world, {(Code.TABLE_REWOUND, str(head.key))}
 
 
 def the_table_was_restored_and_landed_in(data: st.DataObject, world: World) -> tuple[World, Found]:
     head = data.draw(st.sampled_from(world.chains))[-1]
-    note = Note("warehouse", head.number, "e" * 32)
+    note = CommitNote("warehouse", head.number, "e" * 32)
     world = committed(world, head, CommittedOffset(head.to_offset, note.to_metadata()))
     return world, {(Code.TABLE_REWOUND, str(head.key))}
 
@@ -227,7 +227,7 @@ def the_commit_was_moved(data: st.DataObject, world: World) -> tuple[World, Foun
 
 def the_group_lands_elsewhere(data: st.DataObject, world: World) -> tuple[World, Found]:
     head = data.draw(st.sampled_from(world.chains))[-1]
-    world = committed(world, head, CommittedOffset(head.to_offset, Note("other", 1, "e" * 32).to_metadata()))
+    world = committed(world, head, CommittedOffset(head.to_offset, CommitNote("other", 1, "e" * 32).to_metadata()))
     return world, {(Code.CHAIN_FOREIGN, str(head.key))}
 
 
@@ -317,7 +317,7 @@ SECOND = attrs.evolve(FIRST, number=2, from_offset=9, to_offset=12, rows=3, atte
 SOUND = World(
     chains=((FIRST, SECOND),),
     rows=tuple(("orders", 3, offset) for offset in range(5, 12)),
-    committed={KEY.topic_partition: CommittedOffset(12, Note.of(SECOND).to_metadata())},
+    committed={KEY.topic_partition: CommittedOffset(12, CommitNote.of(SECOND).to_metadata())},
     logs={KEY.topic_partition: LogSpan(start=0, end=12)},
 ).facts()
 

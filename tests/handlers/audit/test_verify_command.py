@@ -17,7 +17,7 @@ from sarameya import CommittedOffset, Config, GroupAdmin
 from sarameya.embedded import EmbeddedCluster
 from sarameya.service.cli import main
 from sarameya_handlers import ParquetTable
-from sarameya_handlers.landing.links import ChainKey, Note
+from sarameya_handlers.landing.links import ChainKey, CommitNote
 from tests.handlers.audit.fake_table import links_of
 from tests.handlers.audit.kit import land
 
@@ -186,7 +186,7 @@ async def test_group_and_log_are_held_against_the_table(
         cluster.produce_many("orders", 0, [(None, b"x")] * 12)
         servers = tuple(cluster.bootstrap_servers)
 
-        async def commit(offset: int, note: Note | None) -> None:
+        async def commit(offset: int, note: CommitNote | None) -> None:
             commits = {KEY.topic_partition: CommittedOffset(offset, note.to_metadata() if note else "")}
             async with GroupAdmin(servers, Config(), lambda event: None) as admin:
                 assert set((await admin.commit("billing", commits)).values()) == {0}
@@ -199,7 +199,7 @@ async def test_group_and_log_are_held_against_the_table(
             assert err == ""
             return code, out
 
-        await commit(9, Note.of(links_of(KEY, 4, 9)[1]))
+        await commit(9, CommitNote.of(links_of(KEY, 4, 9)[1]))
         code, out = await verify()
         assert code == 0, out
         assert out.splitlines()[3].split()[4:] == ["2", "0", "9", "9", "9", "9", "12", "3"]

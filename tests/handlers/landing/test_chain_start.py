@@ -14,7 +14,7 @@ from sarameya_handlers.landing.errors import (
     MovedCommitError,
     RewoundTableError,
 )
-from sarameya_handlers.landing.links import ChainKey, Link, Note, Origin
+from sarameya_handlers.landing.links import ChainKey, CommitNote, Link, Origin
 
 KEY = ChainKey("warehouse", "orders", 3)
 ORIGIN = Origin(group="billing", topic_id="0123456789abcdef" * 2)
@@ -24,7 +24,7 @@ BELONGS = "^the table's chain warehouse/orders-3 belongs to group 'audit'"
 
 
 def noted(offset: int, number: int, attempt: str, sink: str = "warehouse") -> CommittedOffset:
-    return CommittedOffset(offset, Note(sink, number, attempt).to_metadata())
+    return CommittedOffset(offset, CommitNote(sink, number, attempt).to_metadata())
 
 
 @pytest.mark.parametrize(

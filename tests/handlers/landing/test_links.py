@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from sarameya_handlers.landing.errors import BrokenChainError
-from sarameya_handlers.landing.links import UNKNOWN_BEGIN, ChainKey, Kind, Link, Note, Origin, check_chain
+from sarameya_handlers.landing.links import UNKNOWN_BEGIN, ChainKey, CommitNote, Kind, Link, Origin, check_chain
 
 KEY = ChainKey("warehouse", "orders", 3)
 ORIGIN = Origin(group="billing", topic_id="0123456789abcdef" * 2)
@@ -75,14 +75,14 @@ def test_contiguous_links_are_a_chain_without_topic_ids() -> None:
 
 
 def test_note_comes_back_from_a_commits_metadata() -> None:
-    metadata = Note.of(FIRST).to_metadata()
-    assert Note.from_metadata(metadata) == Note("warehouse", 1, "a1")
+    metadata = CommitNote.of(FIRST).to_metadata()
+    assert CommitNote.from_metadata(metadata) == CommitNote("warehouse", 1, "a1")
     assert len(metadata) < 200
 
 
 @pytest.mark.parametrize("metadata", ["", "consumer-1", "7", "{}", '{"sarameya": 7}', '{"sarameya": {"sink": "a"}}'])
 def test_metadata_of_others_is_no_note(metadata: str) -> None:
-    assert Note.from_metadata(metadata) is None
+    assert CommitNote.from_metadata(metadata) is None
 
 
 @pytest.mark.parametrize(

@@ -151,9 +151,9 @@ class FakeEngine(Engine):
 class FakeTable(Table):
     """Keeps chains in memory: `chains`; `landings` that were tried, the `offsets` of each that won and its `times`."""
 
-    def __init__(self, directory: Path, *, landings_a_job: int = 1) -> None:
+    def __init__(self, directory: Path, *, landings_per_job: int = 1) -> None:
         self._directory = directory
-        self.landings_a_job = landings_a_job
+        self.landings_per_job = landings_per_job
         self.chains: dict[ChainKey, list[Link]] = {}
         self.landings: list[Landing] = []
         self.jobs: list[int] = []

@@ -1,4 +1,4 @@
-"""`sarameya sweep TABLE --older-than AGE`: removes files left by failed or losing writes."""
+"""`sarameya sweep TABLE --older-than AGE`: removes files of failed writes, and of attempts that lost."""
 
 from __future__ import annotations
 
@@ -37,10 +37,11 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command to `parser`."""
     parser.description = (
-        "Show files left by failed or losing writes, and with --execute remove them. No link names these files, and no "
-        "reader sees them. --execute also finishes a compaction that was killed. Members may continue to land "
-        "meanwhile, unless the table loses commits of two Spark drivers and the sweep starts its own: see "
-        "--single-driver."
+        "Show files left by failed writes, or by attempts that lost to another owner, and with --execute remove them. "
+        "No link names these files, and no reader sees them. --execute also finishes a compaction that was killed. "
+        "Members may continue to land meanwhile. The exception are tables to which two Spark drivers must not commit at "
+        "once (Delta, or Iceberg in a Hadoop catalog, on a local or mounted file system), if the sweep starts its own "
+        "driver: see --single-driver."
     )
     parser.epilog = epilog(
         "sarameya sweep parquet:landing/orders --older-than 1d",
@@ -64,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--single-driver",
         action="store_true",
         help="confirm that no other Spark driver commits to the table meanwhile: its members are stopped, or land "
-        "through the Spark that --spark names; for tables that lose commits of two drivers",
+        "through the Spark that --spark names; for tables that lose a commit if two drivers commit at once",
     )
     arguments.add_table_arguments(parser)
     parser.set_defaults(run=run)
@@ -95,19 +96,19 @@ async def _sweep(args: argparse.Namespace, table: Table) -> Sweep:
 
 
 async def _with_steps(args: argparse.Namespace, table: Table, progress: Steps) -> Sweep:
-    async with open_run(table, arguments.spark_options(args), progress, by_spark=bool(args.spark)) as run:
+    async with open_run(table, arguments.spark_options(args), progress, by_spark=bool(args.spark)) as run_in_thread:
         if args.execute:
-            await run(lambda spark: claim_driver(spark, table, is_single=args.single_driver))
+            await run_in_thread(lambda spark: claim_driver(spark, table, is_single=args.single_driver))
         progress(f"{table.name}: looking for leftovers")
-        unpublished = await run(table.unpublished)
+        unpublished = await run_in_thread(table.unpublished)
         if args.execute and unpublished:
-            await run(table.recover)
-        plan = plan_sweep(await run(table.leftovers), args.older_than, time.time(), is_forced=args.force)
-        heads = await run(lambda spark: table.heads(spark, table.keys(spark)))
+            await run_in_thread(table.recover)
+        plan = plan_sweep(await run_in_thread(table.leftovers), args.older_than, time.time(), is_forced=args.force)
+        heads = await run_in_thread(lambda spark: table.heads(spark, table.keys(spark)))
         restate = to_restate(heads.values(), plan)
         if args.execute and any(swept.is_due for swept in plan):
             progress("removing them", sum(swept.is_due for swept in plan))
-            plan = await _execute(run, table, plan, restate, progress)
+            plan = await _execute(run_in_thread, table, plan, restate, progress)
     return Sweep(
         table=table.name,
         older_than=args.older_than,
@@ -119,16 +120,17 @@ async def _with_steps(args: argparse.Namespace, table: Table, progress: Steps) -
 
 
 async def _execute(
-    run: Run, table: Table, plan: Sequence[Swept], restate: Sequence[Link], progress: Steps
+    run_in_thread: Run, table: Table, plan: Sequence[Swept], restate: Sequence[Link], progress: Steps
 ) -> list[Swept]:
     if restate:
-        await run(lambda spark: restate_heads(spark, table, restate, time.time()))
-    # An attempt that has won meanwhile is no leftover any more. After the new links none of the others can win.
-    still = {leftover.name for leftover in await run(table.leftovers)}
+        await run_in_thread(lambda spark: restate_heads(spark, table, restate, time.time()))
+    # List the leftovers again: an attempt may have won before its chain got the empty link, so its files are in use.
+    # From now on none of the other attempts can win.
+    unused = {leftover.name for leftover in await run_in_thread(table.leftovers)}
     done: list[Swept] = []
     for swept in plan:
-        if swept.is_due and swept.leftover.name in still:
-            swept = await run(lambda spark, swept=swept: _removed(spark, table, swept))  # type: ignore[misc]
+        if swept.is_due and swept.leftover.name in unused:
+            swept = await run_in_thread(lambda spark, swept=swept: _removed(spark, table, swept))  # type: ignore[misc]
         done.append(swept)
         progress.update(sum(one.is_due for one in done))
     return done
@@ -141,12 +143,12 @@ def restate_heads(spark: SparkSession, table: Table, heads: Sequence[Link], now:
         LandingError: A head still has no link after it.
     """
     table.open_unstaged(spark)
-    for first in range(0, len(heads), table.landings_a_job):
-        some = heads[first : first + table.landings_a_job]
-        landings = [Landing(link=restated(head, now), staged=None) for head in some]
+    for first in range(0, len(heads), table.landings_per_job):
+        batch = heads[first : first + table.landings_per_job]
+        landings = [Landing(link=restated(head, now), staged=None) for head in batch]
         table.land(spark, landings, _NoRows(), lambda phase, landings: None)
-        found = table.heads(spark, [head.key for head in some])
-        for head in some:
+        found = table.heads(spark, [head.key for head in batch])
+        for head in batch:
             if head.key not in found or found[head.key].number <= head.number:
                 raise LandingError(f"{head} could not be re-stated, so nothing is removed; try again")
 
@@ -161,7 +163,7 @@ class _NoRows:
         raise AssertionError(f"{landing} has no rows")
 
     def frames(self, spark: SparkSession, landings: Sequence[Landing]) -> Sequence[DataFrame]:
-        """Return no frames: never called with a link."""
+        """Raise, as `frame` does: no link has rows."""
         return [self.frame(spark, landing) for landing in landings]
 
 

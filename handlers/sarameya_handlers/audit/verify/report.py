@@ -16,7 +16,7 @@ from sarameya_handlers.audit.facts import FORGOTTEN, ChainFacts, Facts
 from sarameya_handlers.audit.verify.findings import Code, Finding, Severity
 from sarameya_handlers.audit.verify.verdict import is_proved
 from sarameya_handlers.audit.wording import age, amount
-from sarameya_handlers.landing.links import Kind, Note
+from sarameya_handlers.landing.links import CommitNote, Kind
 from sarameya_handlers.spark.tables.table import Leftover
 
 _SHOWN = 20
@@ -42,7 +42,7 @@ class ChainReport:
     """Number of rows according to its commits."""
     counted: int | None
     committed: int | None
-    note: Note | None
+    note: CommitNote | None
     log_start: int | None
     log_end: int | None
 
@@ -72,7 +72,7 @@ def chain_report(chain: ChainFacts, facts: Facts) -> ChainReport:
         rows=None if -1 in recorded else sum(recorded),
         counted=_counted(chain, facts),
         committed=committed.offset if committed else None,
-        note=Note.from_metadata(committed.metadata) if committed else None,
+        note=CommitNote.from_metadata(committed.metadata) if committed else None,
         log_start=log.start if log else None,
         log_end=log.end if log else None,
     )

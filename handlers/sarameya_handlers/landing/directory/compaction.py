@@ -22,7 +22,7 @@ from sarameya_handlers.landing.directory.data_files import DataFiles
 from sarameya_handlers.landing.directory.manifests import DataFile
 from sarameya_handlers.landing.directory.parquet_merge import (
     FileSchema,
-    Open,
+    OpenFile,
     can_merge,
     count_rows,
     merged,
@@ -167,7 +167,7 @@ def _number(compaction: Compaction | None) -> int:
 
 
 def _open(place: Path, published: Path) -> Any:
-    """Open a file that may have been published since it was listed."""
+    """OpenFile a file that may have been published since it was listed."""
     import pyarrow.parquet as pq
 
     try:
@@ -182,7 +182,7 @@ def _check_rows(written: Sequence[DataFile], groups: Sequence[Sequence[DataFile]
         raise HandlerError(f"the compaction has written {rows} rows of {before}, so nothing is replaced; report this")
 
 
-def _read_schemas(opened: Mapping[DataFile, Open], check: Callable[[], None]) -> dict[DataFile, FileSchema]:
+def _read_schemas(opened: Mapping[DataFile, OpenFile], check: Callable[[], None]) -> dict[DataFile, FileSchema]:
     """Read the schema of each file. Files with equal schemas share one object."""
     known: dict[tuple[object, ...], FileSchema] = {}
     found: dict[DataFile, FileSchema] = {}
@@ -195,7 +195,7 @@ def _read_schemas(opened: Mapping[DataFile, Open], check: Callable[[], None]) ->
 def _write_groups(
     into: Path,
     groups: Sequence[Sequence[DataFile]],
-    opened: Mapping[DataFile, Open],
+    opened: Mapping[DataFile, OpenFile],
     schemas: Mapping[DataFile, FileSchema],
     check: Callable[[], None],
     written: Callable[[int, int], None],

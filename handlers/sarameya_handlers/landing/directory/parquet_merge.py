@@ -19,7 +19,9 @@ ROW_GROUP_ROWS = 2**20
 ROW_GROUP_BYTES = 128 * 2**20
 """Size of a row group in memory, as Arrow columns."""
 _BATCH_ROWS = 2**16
+"""Most rows that are read at once."""
 _BATCH_BYTES = 2**24
+"""Bytes that are read at once, about: as the file counts its columns, before compression."""
 _INDENT = "  "
 _ARROWS_OWN = b"ARROW:schema"
 _SPARKS_OWN = b"org.apache.spark.sql.parquet.row.metadata"
@@ -27,7 +29,7 @@ _SPARKS_OWN = b"org.apache.spark.sql.parquet.row.metadata"
 _HOW_IT_WAS_READ = re.compile(", is_from_converted_type=\\w+, force_set_converted_type=\\w+")
 """Parts of pyarrow's text of a timestamp that do not come from the file."""
 
-Open = Callable[[], Any]
+OpenFile = Callable[[], Any]
 """Opens a `pyarrow.parquet.ParquetFile`."""
 
 
@@ -45,14 +47,14 @@ class FileSchema:
     """Reason why the file cannot be rewritten exactly; empty if it can."""
 
 
-def schema_of(opened: Open, known: dict[tuple[object, ...], FileSchema]) -> FileSchema:
+def schema_of(open_file: OpenFile, known: dict[tuple[object, ...], FileSchema]) -> FileSchema:
     """Read the schema of a file, and determine whether it can be rewritten exactly.
 
     Args:
-        opened: Opens the file.
+        open_file: Opens the file.
         known: Schemas read so far. Files with equal schemas share one object.
     """
-    with opened() as file:
+    with open_file() as file:
         arrow, columns = file.schema_arrow, _columns(file.schema)
         options = {
             "store_schema": _ARROWS_OWN in (file.metadata.metadata or {}),
@@ -81,7 +83,7 @@ def _refusal(arrow: Any, columns: Mapping[str, str], options: Mapping[str, bool]
     import pyarrow.parquet as pq
 
     if len({name.lower() for name in arrow.names}) < len(arrow.names):
-        return "two of its columns have one name, but for upper and lower case"
+        return "two column names differ only in case"
     empty = io.BytesIO()
     try:
         with pq.ParquetWriter(empty, arrow, **options):
@@ -99,7 +101,7 @@ def _refusal(arrow: Any, columns: Mapping[str, str], options: Mapping[str, bool]
 
 def can_merge(one: FileSchema, other: FileSchema) -> bool:
     """Return whether two files can be merged: common columns and metadata are equal. Either may lack columns."""
-    if one.options != other.options or _foreign(one) != _foreign(other):
+    if one.options != other.options or _comparable_metadata(one) != _comparable_metadata(other):
         return False
     spark, others = _spark_fields(one), _spark_fields(other)
     if any(_nullable(spark[name]) != _nullable(others[name]) for name in spark.keys() & others.keys()):
@@ -107,30 +109,30 @@ def can_merge(one: FileSchema, other: FileSchema) -> bool:
     fields = {field.name.lower(): field for field in one.arrow}
     return all(
         mine.name == field.name
-        and _loose(mine).equals(_loose(field), check_metadata=True)
-        and _loose_text(one.columns[mine.name]) == _loose_text(other.columns[field.name])
+        and _all_nullable(mine).equals(_all_nullable(field), check_metadata=True)
+        and _all_optional(one.columns[mine.name]) == _all_optional(other.columns[field.name])
         for field in other.arrow
         if (mine := fields.get(field.name.lower())) is not None
     )
 
 
-def _loose(field: Any) -> Any:
-    """Return the field with every nested field nullable: merged files share one nullability."""
+def _all_nullable(field: Any) -> Any:
+    """Return the field with every field in it nullable: the merged file is nullable where any of its sources is."""
     import pyarrow as pa
     from pyarrow import types
 
     kind = field.type
     if types.is_struct(kind):
-        kind = pa.struct([_loose(inner) for inner in kind])
+        kind = pa.struct([_all_nullable(inner) for inner in kind])
     elif types.is_map(kind):
-        kind = pa.map_(kind.key_type, _loose(kind.item_field))
+        kind = pa.map_(kind.key_type, _all_nullable(kind.item_field))
     elif types.is_list(kind):
-        kind = pa.list_(_loose(kind.value_field))
+        kind = pa.list_(_all_nullable(kind.value_field))
     return pa.field(field.name, kind, metadata=field.metadata)
 
 
-def _foreign(schema: FileSchema) -> dict[bytes, bytes]:
-    """Return the file's metadata, with Spark's schema reduced to its presence."""
+def _comparable_metadata(schema: FileSchema) -> dict[bytes, bytes]:
+    """Return the file's metadata without the content of Spark's schema: `can_merge` compares that by column."""
     metadata = dict(schema.arrow.metadata or {})
     if _spark_fields(schema):
         metadata[_SPARKS_OWN] = b""
@@ -147,7 +149,7 @@ def _spark_fields(schema: FileSchema) -> dict[str, Any]:
 
 
 def _nullable(kind: Any) -> Any:
-    """Return a field or type of Spark's JSON with everything nullable."""
+    """Return a field or type of Spark's JSON as `_all_nullable` returns a field."""
     if isinstance(kind, list):
         return [_nullable(one) for one in kind]
     if not isinstance(kind, dict):
@@ -156,12 +158,17 @@ def _nullable(kind: Any) -> Any:
     return {key: True if key in nulls else _nullable(one) for key, one in kind.items()}
 
 
-def _loose_text(column: str) -> str:
+def _all_optional(column: str) -> str:
+    """Return the text of a column in a file's schema with nothing in it required, as `_all_nullable` does."""
     return column.replace("required ", "optional ")
 
 
 def merged(schemas: Sequence[FileSchema]) -> FileSchema:
-    """Return the schema of the merged file: the columns of all files, nullable where one of them lacks it."""
+    """Return the schema of the merged file: the columns of all files, nullable where one of them lacks it.
+
+    Args:
+        schemas: Schemas of the files. Each pair of them must pass `can_merge`.
+    """
     import pyarrow as pa
 
     first = schemas[0]
@@ -182,7 +189,7 @@ def _merged_metadata(schemas: Sequence[FileSchema], fields: Sequence[Any]) -> di
     return {**first, _SPARKS_OWN: json.dumps({"type": "struct", "fields": columns}).encode()}
 
 
-def write(sources: Sequence[Open], schema: FileSchema, into: Path, check: Callable[[], None]) -> None:
+def write(sources: Sequence[OpenFile], schema: FileSchema, into: Path, check: Callable[[], None]) -> None:
     """Write the rows of these files, in order, into one file of the `merged` schema.
 
     Args:
@@ -201,11 +208,11 @@ def write(sources: Sequence[Open], schema: FileSchema, into: Path, check: Callab
             writer.write_table(pa.Table.from_batches(group, schema.arrow), row_group_size=ROW_GROUP_ROWS)
 
 
-def _row_groups(sources: Sequence[Open], schema: Any, check: Callable[[], None]) -> Iterator[list[Any]]:
+def _row_groups(sources: Sequence[OpenFile], schema: Any, check: Callable[[], None]) -> Iterator[list[Any]]:
     group: list[Any] = []
     rows = size = 0
-    for opened in sources:
-        with opened() as file:
+    for open_file in sources:
+        with open_file() as file:
             for batch in file.iter_batches(batch_size=_batch_size(file.metadata)):
                 check()
                 if group and (rows + batch.num_rows > ROW_GROUP_ROWS or size + batch.nbytes > ROW_GROUP_BYTES):

@@ -1,4 +1,8 @@
-"""Tables to which a commit may be made without Spark: it only has to name the new files. Pure."""
+"""Rules for direct commits to a Delta table, made without Spark (direct_commits.py). Pure.
+
+A direct commit only names new files. A table that requires more of a commit has no rules: Spark makes each of its
+commits.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,8 @@ from sarameya_handlers.spark.delta.checks import TableDetail
 from sarameya_handlers.spark.tables.columns import Columns, holds, nullable
 
 _FEATURES = frozenset({"appendOnly", "invariants", "checkConstraints"})
-"""Invariants are in the columns' metadata, constraints among the properties."""
+"""Table features that a direct commit may ignore: an invariant in use is found in the columns' metadata, a constraint
+among the properties, and both are refused there."""
 _CHECKPOINTS = "delta.checkpointInterval"
 _INDEXED = "delta.dataSkippingNumIndexedCols"
 _PROPERTIES = frozenset(
@@ -29,9 +34,9 @@ _PROPERTIES = frozenset(
     }
 )
 """Delta properties that require nothing of a commit, or only what a direct commit provides."""
-_FEWEST = 5
-"""With fewer commits between checkpoints, Spark would write too many of them anyway."""
-_METADATA = frozenset({"comment"})
+_MIN_CHECKPOINT_INTERVAL = 5
+"""Spark makes every commit that needs a checkpoint. With a smaller interval direct commits would save little."""
+_HARMLESS_METADATA = frozenset({"comment"})
 """Column metadata that do not restrict values."""
 
 
@@ -41,8 +46,11 @@ class CommitRules:
 
     columns: Columns
     checkpoint_interval: int = 100
-    """Spark makes each commit whose version is a multiple of this, for its checkpoint. This is the default if the table
-    does not set it; Spark's own default is 10, and it then writes a checkpoint at these versions as well."""
+    """Spark makes each commit whose version is a multiple of this, and writes a checkpoint with it.
+
+    100 unless the table sets `delta.checkpointInterval`. Spark's own default, 10, divides 100: so Spark writes a
+    checkpoint at these versions in either case.
+    """
     indexed: int = 32
     """Number of columns with minimum and maximum in a commit's statistics; -1 for all."""
 
@@ -54,28 +62,28 @@ class CommitRules:
             return None
         if any(name.startswith("delta.") and name not in _PROPERTIES for name in properties):
             return None
-        # Spark omits columns of nulls by itself, and Parquet has no such type.
+        # Parquet has no type for a void column (all null). Spark omits it from the files that it writes, we would not.
         if nullable(columns) != columns or '"void"' in json.dumps(dict(columns)):
             return None
-        if not _METADATA.issuperset(_metadata(columns)):
+        if not _HARMLESS_METADATA.issuperset(_metadata_names(columns)):
             return None
         chosen = {"checkpoint_interval": properties.get(_CHECKPOINTS), "indexed": properties.get(_INDEXED)}
         made = cls(columns=columns, **{name: int(text) for name, text in chosen.items() if text is not None})
-        return made if made.checkpoint_interval >= _FEWEST else None
+        return made if made.checkpoint_interval >= _MIN_CHECKPOINT_INTERVAL else None
 
     def accepts(self, rows: Columns) -> bool:
         """Return whether a file with these columns fits the table unchanged. Columns that it lacks are null."""
         return holds(self.columns, nullable(rows))
 
 
-def _metadata(kind: Any) -> Iterator[str]:
+def _metadata_names(kind: Any) -> Iterator[str]:
     """Yield the names of column metadata, at any depth."""
     if isinstance(kind, Mapping):
         for key, value in kind.items():
             if key == "metadata":
                 yield from value
             else:
-                yield from _metadata(value)
+                yield from _metadata_names(value)
     elif isinstance(kind, list):
         for one in kind:
-            yield from _metadata(one)
+            yield from _metadata_names(one)

@@ -172,7 +172,7 @@ def _require(file: Path | None) -> None:
 
 
 def _unlink(file: Path) -> None:
-    # If it is_committed, a sweep removes it. The link's outcome matters more than this error.
+    # If this fails, a sweep removes the file later. The link's outcome matters more than this error.
     with suppress(OSError):
         file.unlink()
 

@@ -252,7 +252,7 @@ class DeltaTable(Table):
         committer = self._committer
         rules = committer.rules(self._log.newest(spark), partial(self._load_rules, spark)) if committer else None
         # If nothing is to be written, no attempt waits for others.
-        self.landings_a_job = 1 if rules is None or shape.is_plain else MAX_TOGETHER
+        self.landings_per_job = 1 if rules is None or shape.is_plain else MAX_TOGETHER
         if committer is None or rules is None:
             yield {}
             return
@@ -391,7 +391,7 @@ class DeltaTable(Table):
             is_ours = lock is not None and holds_lease(lock) and not is_users_spark(spark)
             if self._place.location and is_ours and _may_be_written(spark, rows_directory(root)):
                 self._committer = DirectCommitter(root)
-                self.landings_a_job = (
+                self.landings_per_job = (
                     MAX_TOGETHER  # until its rules are known; also for attempts that find no table yet
                 )
 

@@ -69,7 +69,7 @@ class IcebergTable(Table):
         staging: A directory that all of Spark's workers can read. Optional if the catalog's warehouse is one.
     """
 
-    landings_a_job = 8
+    landings_per_job = 8
     states_heads = True
     forgets = True
 

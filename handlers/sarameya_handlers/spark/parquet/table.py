@@ -60,7 +60,7 @@ class ParquetTable(Table):
         layout: Partitioning and schema evolution.
     """
 
-    landings_a_job = MAX_TOGETHER
+    landings_per_job = MAX_TOGETHER
     needs_spark = False
 
     def __init__(self, path: str | os.PathLike[str], *, layout: Layout | None = None) -> None:

@@ -100,7 +100,7 @@ class FlushScheduler:
     @property
     def flushes_ahead(self) -> int:
         """Number of flushes, one after another, before an attempt that is submitted now."""
-        waiting = len(self._waiting) // self._table.landings_a_job
+        waiting = len(self._waiting) // self._table.landings_per_job
         return (self._flushes + waiting) // self._max_flushes
 
     def warn_of_growth(self, session: Session) -> None:
@@ -228,7 +228,7 @@ class FlushScheduler:
                     self._slots.release_on_behalf_of(slot)
 
     async def _gather(self) -> None:
-        if self._table.landings_a_job > 1:
+        if self._table.landings_per_job > 1:
             for nudge in tuple(self._nudges):
                 nudge()
             await trio.sleep(GATHER_SECONDS)
@@ -236,7 +236,7 @@ class FlushScheduler:
     def _next(self) -> list[_Submission]:
         """Take as many attempts as may share a job, in order of arrival."""
         taken: list[_Submission] = []
-        while self._waiting and len(taken) < self._table.landings_a_job:
+        while self._waiting and len(taken) < self._table.landings_per_job:
             if taken and (taken[0].pending.is_alone or self._waiting[0].pending.is_alone):
                 break
             taken.append(self._waiting.popleft())

@@ -19,7 +19,7 @@ from sarameya import Activity, Claim, Session
 from sarameya_handlers.landing.chain import Chain
 from sarameya_handlers.landing.chain_start import RETENTION, Gap
 from sarameya_handlers.landing.errors import LostRecordsError
-from sarameya_handlers.landing.links import Kind, Link, Note
+from sarameya_handlers.landing.links import CommitNote, Kind, Link
 from sarameya_handlers.landing.sizing import Sizing
 from sarameya_handlers.spark.sink.buffer import CollectedBatch, PartitionBuffer
 from sarameya_handlers.spark.sink.flush_scheduler import FlushScheduler, wall_clock
@@ -256,5 +256,5 @@ class PartitionLander:
             claim.report.landed = head.to_offset
         offset = max(head.to_offset if head else claim.initial_offset, position)
         if not self._session.is_lost and (head or offset > claim.initial_offset):
-            note = Note.of(head).to_metadata() if head else ""
+            note = CommitNote.of(head).to_metadata() if head else ""
             self._session.mark_offset(claim.topic, claim.partition, offset, note)

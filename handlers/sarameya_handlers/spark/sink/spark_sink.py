@@ -29,7 +29,7 @@ from sarameya import (
 from sarameya_handlers.landing.chain import Chain
 from sarameya_handlers.landing.chain_start import Gap, Log, begin
 from sarameya_handlers.landing.dead_letters.letters import DeadLetters
-from sarameya_handlers.landing.links import UNKNOWN_EPOCH, ChainKey, Link, Note, Origin
+from sarameya_handlers.landing.links import UNKNOWN_EPOCH, ChainKey, CommitNote, Link, Origin
 from sarameya_handlers.spark.engines.engine import Engine, engine_of
 from sarameya_handlers.spark.error_sources import ErrorSource, passes, source_of
 from sarameya_handlers.spark.errors import LandingError, cause_of
@@ -258,7 +258,7 @@ class SparkSink(ConsumerGroupHandler):
             return None
         # The head's epoch belongs to the record before its end, not to the one before the end of a gap.
         epoch = chain.head.leader_epoch if start.gap is None else UNKNOWN_EPOCH
-        return CommittedOffset(start.offset, Note.of(chain.head).to_metadata(), epoch)
+        return CommittedOffset(start.offset, CommitNote.of(chain.head).to_metadata(), epoch)
 
     async def consume_claim(self, session: Session, claim: Claim) -> None:
         assert self._scheduler is not None
@@ -292,7 +292,7 @@ class SparkSink(ConsumerGroupHandler):
 
     def _recall(self, chain: Chain, committed: CommittedOffset) -> None:
         """Take the chain's head from the commit, for a table that does not remember its chains."""
-        note = Note.from_metadata(committed.metadata)
+        note = CommitNote.from_metadata(committed.metadata)
         if note is not None and note.sink == chain.key.sink:
             chain.head = note.link(chain.key, chain.origin, committed.offset, committed.leader_epoch)
             self._table.recall(chain.head)

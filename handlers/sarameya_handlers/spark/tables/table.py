@@ -141,7 +141,7 @@ class Table(ABC):
     meanwhile. Settings changed in it must be restored.
     """
 
-    landings_a_job: int = 1
+    landings_per_job: int = 1
     """Most attempts that one call of `land` can append with one Spark job. May change while the sink runs."""
 
     restate_after: float | None = None
@@ -209,7 +209,7 @@ class Table(ABC):
 
     @abstractmethod
     def land(self, spark: SparkSession, landings: Sequence[Landing], shape: Shape, checkpoint: Checkpoint) -> None:
-        """Try to append these attempts, at most `landings_a_job`, each to another chain.
+        """Try to append these attempts, at most `landings_per_job`, each to another chain.
 
         Each succeeds or fails by itself. Neither a return nor an exception says which of them were appended.
 

@@ -35,7 +35,7 @@ async def test_idle_head_is_restated_beside_a_busy_neighbour(
     monkeypatch.setattr(
         "sarameya_handlers.spark.sink.partition_lander.wall_clock", lambda: int(trio.current_time() * 1000)
     )
-    table = FakeTable(tmp_path, landings_a_job=8)
+    table = FakeTable(tmp_path, landings_per_job=8)
     table.restate_after = 100.0
     idle, busy, session = FakeClaim(), FakeClaim(partition=1), FakeSession()
     async with sink_to(table) as sink, trio.open_nursery() as claims:
@@ -221,7 +221,7 @@ class FailingTable(FakeTable):
 async def test_fault_56_neighbours_of_a_failing_partition_land_alone(
     tmp_path: Path, autojump_clock: MockClock, error: Exception
 ) -> None:
-    table, session = FailingTable(tmp_path, landings_a_job=8), FakeSession()
+    table, session = FailingTable(tmp_path, landings_per_job=8), FakeSession()
     table.failure = error
     claims = [FakeClaim(partition=number) for number in range(5)]
     async with sink_to(table) as sink, trio.open_nursery() as nursery:
@@ -249,7 +249,7 @@ async def test_fault_56_neighbours_of_a_failing_partition_land_alone(
 
 async def test_spark_outage_is_blamed_on_no_partition(tmp_path: Path, autojump_clock: MockClock) -> None:
     """All wait for it, and land together."""
-    table, session = FailingTable(tmp_path, landings_a_job=8), FakeSession()
+    table, session = FailingTable(tmp_path, landings_per_job=8), FakeSession()
     table.failure = SparkGoneError("it does not answer", begun=False)
     claims = [FakeClaim(partition=number) for number in range(3)]
     async with sink_to(table) as sink, trio.open_nursery() as nursery:
@@ -265,7 +265,7 @@ async def test_spark_outage_is_blamed_on_no_partition(tmp_path: Path, autojump_c
 
 
 async def test_fault_56_broken_chain_does_not_stop_its_neighbours(tmp_path: Path, autojump_clock: MockClock) -> None:
-    table, session = FailingTable(tmp_path, landings_a_job=8), FakeSession()
+    table, session = FailingTable(tmp_path, landings_per_job=8), FakeSession()
     claims = [FakeClaim(partition=number) for number in (1, 2, 3)]
     ended = {}
 

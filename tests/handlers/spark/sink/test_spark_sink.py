@@ -17,7 +17,7 @@ from sarameya import CommittedOffset, ConnectError, HandlerError, MessageBatch, 
 from sarameya_handlers import DeltaTable, ForeachBatch, IcebergTable, LandingError, ParquetTable, SparkSink
 from sarameya_handlers.landing.dead_letters.letters import DeadLetter, DeadLetterError, DeadLetters
 from sarameya_handlers.landing.errors import ForeignChainError, LostRecordsError, MovedCommitError, RewoundTableError
-from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note, Origin
+from sarameya_handlers.landing.links import ChainKey, CommitNote, Kind, Link, Origin
 from sarameya_handlers.spark.errors import SparkGoneError
 from sarameya_handlers.spark.poison.poison_search import PoisonError
 from sarameya_handlers.spark.shaping.shaping import Shaping
@@ -187,7 +187,7 @@ async def test_offsets_are_marked_after_the_table_is_read_back(
     assert session.marks == []
     await trio.sleep(1)
     assert session.marks == [("orders", 0, 10)]
-    assert Note.from_metadata(session.metadata[ORDERS]) == Note.of(table.chains[KEY][0])
+    assert CommitNote.from_metadata(session.metadata[ORDERS]) == CommitNote.of(table.chains[KEY][0])
     assert len(table.landings) == 1
     claim.end()
 
@@ -249,7 +249,7 @@ async def test_partitions_flush_concurrently(
 
 
 async def test_partitions_share_a_spark_job(tmp_path: Path, autojump_clock: MockClock) -> None:
-    table = FakeTable(tmp_path, landings_a_job=3)
+    table = FakeTable(tmp_path, landings_per_job=3)
     async with sink_to(table) as sink:
         async with trio.open_nursery() as claims:
             for partition in range(7):
@@ -262,7 +262,7 @@ async def test_remainder_does_not_join_its_own_partitions_flush(
     tmp_path: Path, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """The remainder is more than half of a batch."""
-    table, claim = FakeTable(tmp_path, landings_a_job=10), FakeClaim()
+    table, claim = FakeTable(tmp_path, landings_per_job=10), FakeClaim()
     nursery.start_soon(consume, sink_to(table), FakeSession(), claim)
     claim.send(batch(0, 10), batch(10, 7))
     await trio.sleep(100)
@@ -271,7 +271,7 @@ async def test_remainder_does_not_join_its_own_partitions_flush(
 
 
 async def test_ripe_batch_joins_a_due_flush(tmp_path: Path, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-    table = FakeTable(tmp_path, landings_a_job=10)
+    table = FakeTable(tmp_path, landings_per_job=10)
     claims = [FakeClaim(partition=partition) for partition in range(3)]
     async with sink_to(table) as sink:
         for claim in claims:
@@ -469,14 +469,14 @@ async def test_flush_cancelled_at_its_start_does_not_run(
         asked = 0
 
         @property
-        def landings_a_job(self) -> int:
+        def landings_per_job(self) -> int:
             self.asked += 1
             if self.asked == 3:  # what waits is taken then
                 self.scope.cancel()
             return 1
 
-        @landings_a_job.setter
-        def landings_a_job(self, number: int) -> None: ...
+        @landings_per_job.setter
+        def landings_per_job(self, number: int) -> None: ...
 
     times = 20
     for _ in range(times):
@@ -503,7 +503,7 @@ def told_at(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
 
 
 async def test_neighbour_of_a_cancelled_partition_flushes_again(tmp_path: Path, autojump_clock: MockClock) -> None:
-    table, session = FakeTable(tmp_path, landings_a_job=2), FakeSession()
+    table, session = FakeTable(tmp_path, landings_per_job=2), FakeSession()
     async with sink_to(table, FakeEngine(seconds=50)) as sink:
         async with trio.open_nursery() as claims:
             claims.start_soon(consume_in, sink, session, ended_claim(0))
@@ -543,7 +543,7 @@ async def test_claims_ending_together_flush_as_time_allows(
 ) -> None:
     """A landing takes ten seconds, and there are more than twenty-five left, less than thirty-seven."""
     caplog.set_level(logging.INFO, "sarameya.spark")
-    table, session = FakeTable(tmp_path, landings_a_job=shared), FakeSession()
+    table, session = FakeTable(tmp_path, landings_per_job=shared), FakeSession()
     claims = [FakeClaim(partition=partition) for partition in range(7)]
     async with sink_to(table, FakeEngine(seconds=10, max_jobs=jobs)) as sink, trio.open_nursery() as nursery:
         for claim in claims:
@@ -635,7 +635,7 @@ async def test_position_after_control_records_is_marked_with_the_note(
     claim.position = 12
     await trio.sleep(31)
     assert session.marks == [("orders", 0, 10), ("orders", 0, 12)]
-    assert Note.from_metadata(session.metadata[ORDERS]) == Note.of(table.chains[KEY][0])
+    assert CommitNote.from_metadata(session.metadata[ORDERS]) == CommitNote.of(table.chains[KEY][0])
     claim.end()
 
 
@@ -765,7 +765,7 @@ async def test_idle_head_is_restated_before_the_table_forgets_it(
         (Kind.RECORDS, 0, 10),
         (Kind.RESTATED, 10, 10),
     ]
-    assert Note.from_metadata(session.metadata[ORDERS]) == Note.of(table.chains[KEY][-1])
+    assert CommitNote.from_metadata(session.metadata[ORDERS]) == CommitNote.of(table.chains[KEY][-1])
     claim.end()
 
 
@@ -1114,7 +1114,7 @@ async def test_neighbours_of_poison_wait_for_an_unknown_outcome(
     tmp_path: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The Spark job names the partition at fault, but the table cannot say whether the flush landed."""
-    table, session, dead = FakeTable(tmp_path, landings_a_job=4), FakeSession(), FakeDeadLetters()
+    table, session, dead = FakeTable(tmp_path, landings_per_job=4), FakeSession(), FakeDeadLetters()
     table.unreadable = [TimeoutError("no answer")]
     await land_four_of_which_one_is_poisoned(table, session, dead)
     assert sorted(session.marks) == [("orders", partition, 10) for partition in range(4)]
@@ -1124,7 +1124,7 @@ async def test_neighbours_of_poison_wait_for_an_unknown_outcome(
 
 
 async def test_neighbours_of_a_poisoned_partition_land(tmp_path: Path, autojump_clock: MockClock) -> None:
-    table, session, dead = FakeTable(tmp_path, landings_a_job=4), FakeSession(), FakeDeadLetters()
+    table, session, dead = FakeTable(tmp_path, landings_per_job=4), FakeSession(), FakeDeadLetters()
     await land_four_of_which_one_is_poisoned(table, session, dead)
     assert table.jobs[0] == 4
     assert sorted(session.marks) == [("orders", partition, 10) for partition in range(4)]

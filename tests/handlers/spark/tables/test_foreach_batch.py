@@ -18,7 +18,7 @@ from trio.testing import MockClock
 from sarameya import CommittedOffset, HandlerError, TopicPartition
 from sarameya_handlers import LandingError, SparkSink
 from sarameya_handlers.landing.errors import ForeignChainError, LostRecordsError, MovedCommitError
-from sarameya_handlers.landing.links import ChainKey, Kind, Link, Note, Origin
+from sarameya_handlers.landing.links import ChainKey, CommitNote, Kind, Link, Origin
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.foreach_batch import ForeachBatch, batch_id
 from sarameya_handlers.spark.tables.table import Landing, Leftover, Phase
@@ -113,7 +113,7 @@ async def test_batches_are_passed_to_the_callback_with_ids(ledger: FakeLedger, t
     ]
     assert session.marks == [("orders", 0, 10), ("orders", 0, 13)]
     assert [(one.number, one.from_offset, one.to_offset) for one in ledger.links(KEY, 1)] == [(1, 0, 10), (2, 10, 13)]
-    assert Note.from_metadata(session.metadata[ORDERS]) == Note.of(ledger.links(KEY, 2)[0])
+    assert CommitNote.from_metadata(session.metadata[ORDERS]) == CommitNote.of(ledger.links(KEY, 2)[0])
     assert list((tmp_path / "staging").iterdir()) == []
 
 
@@ -262,7 +262,7 @@ async def test_without_a_ledger_numbers_continue_from_the_commit(tmp_path: Path)
         await consume_in(sink, session, claim_of([batch(13, 2)]), committed)
     assert [name for name, _ in target.landed] == [f"sarameya/orders-0/{n}" for n in (1, 2, 3)]
     assert session.marks[-1] == ("orders", 0, 15)
-    note = Note.from_metadata(session.metadata[ORDERS])
+    note = CommitNote.from_metadata(session.metadata[ORDERS])
     assert note is not None
     assert note.number == 3
 
@@ -280,7 +280,7 @@ async def test_without_a_ledger_uncommitted_batch_keeps_its_id(tmp_path: Path) -
 
 async def test_without_a_ledger_foreign_commit_beats_our_memory(tmp_path: Path) -> None:
     target = Target()
-    theirs = Note("sarameya", 7, uuid4().hex)
+    theirs = CommitNote("sarameya", 7, uuid4().hex)
     async with sink_to(target, tmp_path) as sink:
         await consume_in(sink, FakeSession(), claim_of([batch(0, 10)]))
         await consume_in(sink, FakeSession(), claim_of([batch(90, 1)]), CommittedOffset(90, theirs.to_metadata()))
@@ -307,7 +307,7 @@ async def test_without_a_ledger_failed_callback_is_retried(tmp_path: Path, autoj
 
 
 async def test_without_a_ledger_lost_records_are_detected(tmp_path: Path) -> None:
-    note = Note("sarameya", 7, uuid4().hex).to_metadata()
+    note = CommitNote("sarameya", 7, uuid4().hex).to_metadata()
     for log in ((20, 30), (0, 5)):
         async with sink_to(Target(), tmp_path) as sink:
             with pytest.raises(LostRecordsError):
@@ -316,7 +316,7 @@ async def test_without_a_ledger_lost_records_are_detected(tmp_path: Path) -> Non
 
 async def test_without_a_ledger_commit_of_another_sink_is_refused(tmp_path: Path) -> None:
     target = Target()
-    other = CommittedOffset(10, Note("other", 7, uuid4().hex).to_metadata())
+    other = CommittedOffset(10, CommitNote("other", 7, uuid4().hex).to_metadata())
     async with sink_to(target, tmp_path) as sink:
         with pytest.raises(ForeignChainError):
             await consume_in(sink, FakeSession(), claim_of([]), other)
