@@ -13,7 +13,12 @@ from collections.abc import Mapping
 from sarameya.model import NO_GENERATION, Assignment
 from sarameya.protocol.assignors.base import Assignor, RebalanceProtocol, Subscription, TopicLayout
 from sarameya.protocol.assignors.group_index import NOBODY
-from sarameya.protocol.assignors.sticky import Balance, PreviousAssignment, balance, decode_previous_assignment
+from sarameya.protocol.assignors.sticky import (
+    PreviousAssignment,
+    StickyOwners,
+    assign_sticky,
+    decode_previous_assignment,
+)
 
 _GENERATION = struct.Struct(">i")
 
@@ -28,8 +33,8 @@ class CooperativeStickyAssignor(Assignor):
         self._generation = NO_GENERATION
 
     def assign(self, members: Mapping[str, Subscription], topics: Mapping[str, TopicLayout]) -> dict[str, Assignment]:
-        result = balance(members, topics, _claim)
-        _withhold_what_moves(result, members)
+        result = assign_sticky(members, topics, _previous_assignment)
+        _withhold_moving_partitions(result, members)
         return result.index.assignments(result.owners)
 
     def subscription_user_data(self) -> bytes:
@@ -40,19 +45,20 @@ class CooperativeStickyAssignor(Assignor):
         self._generation = generation
 
 
-def _withhold_what_moves(result: Balance, members: Mapping[str, Subscription]) -> None:
-    """Assign a partition to nobody if it moves away from its rightful owner while any member claims it.
+def _withhold_moving_partitions(result: StickyOwners, members: Mapping[str, Subscription]) -> None:
+    """Assign a partition to nobody if it moves away from its previous owner while any member reports that it owns it.
 
-    Even a claim that does not count may be true: for a topic that the member has dropped, or of an old generation.
+    Such a member may own it even if it is not the previous owner here: it has dropped the topic, or has an old
+    generation.
     """
-    for said in members.values():
-        for topic, numbers in said.owned_partitions.items():
+    for subscription in members.values():
+        for topic, numbers in subscription.owned_partitions.items():
             for partition in (result.index.partition(topic, number) for number in numbers):
-                if partition is not None and result.owners[partition] != result.homes[partition]:
+                if partition is not None and result.owners[partition] != result.previous_owners[partition]:
                     result.owners[partition] = NOBODY
 
 
-def _claim(subscription: Subscription) -> PreviousAssignment:
+def _previous_assignment(subscription: Subscription) -> PreviousAssignment:
     return PreviousAssignment(subscription.owned_partitions, _generation(subscription))
 
 

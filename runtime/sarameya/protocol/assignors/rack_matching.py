@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from sarameya.protocol.assignors.balance import balanced
 from sarameya.protocol.assignors.group_index import NOBODY, GroupIndex
 from sarameya.protocol.assignors.partition_moves import MovablePartitions, bits, move_partitions, union
+from sarameya.protocol.assignors.sticky_balance import even_owners
 
 _STEPS, _STEPS_A_PARTITION = 200_000, 250
 """Bound for the work of matching, as `MovablePartitions` counts it: about a second for 10,000 partitions.
@@ -30,10 +30,12 @@ def worthwhile(member_racks: Iterable[str], replica_racks: Collection[frozenset[
     return not everywhere.isdisjoint(member_racks) and any(racks != everywhere for racks in replica_racks)
 
 
-def rack_matched(index: GroupIndex, homes: Sequence[int], replica_racks: Sequence[frozenset[str]]) -> list[int]:
-    """Return the owner of each partition, as even as `balanced` makes it and with few mismatches."""
+def rack_matched(
+    index: GroupIndex, previous_owners: Sequence[int], replica_racks: Sequence[frozenset[str]]
+) -> list[int]:
+    """Return the owner of each partition, as even as `even_owners` makes it and with few mismatches."""
     matching = _Matching(index, replica_racks)
-    renewed = best = matching.renewed(homes)
+    renewed = best = matching.renewed(previous_owners)
     mismatches = matching.mismatches(best)
     while mismatches:
         found = matching.rearranged(best)
@@ -75,14 +77,14 @@ class _Matching:
     def _fits(self, partition: int, member: int) -> bool:
         return member != NOBODY and self._takers[self._kind_of[partition]] >> member & 1 == 1
 
-    def renewed(self, homes: Sequence[int]) -> list[int]:
+    def renewed(self, previous_owners: Sequence[int]) -> list[int]:
         """Balance, and match those partitions that the balance moves; the others stay."""
-        anchors = [home if self._fits(partition, home) else NOBODY for partition, home in enumerate(homes)]
-        owners = balanced(self._index, homes, anchors)
-        at_home = [home == owner for home, owner in zip(homes, owners, strict=True)]
+        anchors = [owner if self._fits(partition, owner) else NOBODY for partition, owner in enumerate(previous_owners)]
+        owners = even_owners(self._index, previous_owners, anchors)
+        unmoved = [before == after for before, after in zip(previous_owners, owners, strict=True)]
         partitions = range(len(owners))
         found = self._place(
-            owners, anchors, [p for p in partitions if at_home[p]], [], [p for p in partitions if not at_home[p]]
+            owners, anchors, [p for p in partitions if unmoved[p]], [], [p for p in partitions if not unmoved[p]]
         )
         return found if self.mismatches(found) < self.mismatches(owners) else owners
 

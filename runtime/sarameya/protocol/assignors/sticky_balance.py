@@ -15,39 +15,40 @@ from sarameya.protocol.assignors.group_index import NOBODY, GroupIndex
 from sarameya.protocol.assignors.partition_moves import MovablePartitions, bits, move_partitions
 
 
-def balanced(index: GroupIndex, homes: Sequence[int], anchors: Sequence[int] | None = None) -> list[int]:
-    """Return the owner of each partition.
+def even_owners(index: GroupIndex, previous_owners: Sequence[int], anchors: Sequence[int] | None = None) -> list[int]:
+    """Return the new owner of each partition, with loads as even as possible.
 
     Args:
         index: The numbering of members and partitions.
-        homes: Previous owner of each partition, which must be one of its takers, or NOBODY.
+        previous_owners: Previous owner of each partition, which must be one of its takers, or NOBODY.
         anchors: Member with which each partition should stay: a member that must give partitions gives these last.
-            Default: `homes`.
+            Default: `previous_owners`.
     """
-    hands = MovablePartitions(len(index.members), index.pool_of, homes if anchors is None else anchors)
-    for home in homes:
-        if home != NOBODY:
-            hands.keep(home)
-    _deal(hands, index.takers, (partition for partition, home in enumerate(homes) if home == NOBODY))
+    hands = MovablePartitions(len(index.members), index.pool_of, previous_owners if anchors is None else anchors)
+    for previous in previous_owners:
+        if previous != NOBODY:
+            hands.keep(previous)
+    unowned = (partition for partition, previous in enumerate(previous_owners) if previous == NOBODY)
+    _assign_unowned(hands, index.takers, unowned)
     _even_out(hands, index)
     # A member that must give previously owned partitions gives those with the highest numbers, so a little of every
     # topic.
     for partition in index.by_number():
-        if homes[partition] != NOBODY:
-            hands.release(homes[partition], partition)
+        if previous_owners[partition] != NOBODY:
+            hands.release(previous_owners[partition], partition)
     _even_out(hands, index)
-    return hands.owners(homes)
+    return hands.owners(previous_owners)
 
 
-def _deal(hands: MovablePartitions, takers: Sequence[frozenset[int]], partitions: Iterable[int]) -> None:
-    """Give each partition to the least loaded of its takers; those with the fewest takers first."""
-    dealt: dict[int, list[int]] = {}
+def _assign_unowned(hands: MovablePartitions, takers: Sequence[frozenset[int]], partitions: Iterable[int]) -> None:
+    """Assign each partition to the least loaded of its takers; those with the fewest takers first."""
+    by_pool: dict[int, list[int]] = {}
     for partition in partitions:
-        dealt.setdefault(hands.pool_of[partition], []).append(partition)
-    for pool in sorted(dealt, key=lambda pool: (len(takers[pool]), pool)):
+        by_pool.setdefault(hands.pool_of[partition], []).append(partition)
+    for pool in sorted(by_pool, key=lambda pool: (len(takers[pool]), pool)):
         least_loaded = [(hands.loads[member], member) for member in takers[pool]]
         heapify(least_loaded)
-        for partition in dealt[pool]:
+        for partition in by_pool[pool]:
             load, member = least_loaded[0]
             hands.add(member, partition)
             heapreplace(least_loaded, (load + 1, member))
