@@ -2,7 +2,7 @@
 
 There is no rebalance: other processes are not notified, and nobody takes over when this one stops. The user chooses the
 partitions and their start offsets. A group's committed offsets can be used and stored, as long as the group has no
-members. Fetching, claims, marks and commits are the same as in a group; `partition_reader.py` has the open partitions.
+members. Fetching, claims, marks and commits are the same as in a group; `standalone_claims.py` has the claims.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from sarameya.group.delivery.pauses import Pauses, Pausing
 from sarameya.group.offsets.marks import Marks
 from sarameya.group.offsets.offset_manager import OffsetManager
 from sarameya.group.offsets.start_offset import StartOffset, parse_start
-from sarameya.group.partition_reader import CLOSED, PartitionReader
 from sarameya.group.runtime import Runtime, open_runtime
+from sarameya.group.standalone_claims import CLOSED, StandaloneClaims
 from sarameya.model import CommittedOffset, TopicPartition, is_offset
 from sarameya.net.bootstrap import parse_bootstrap
 from sarameya.net.transport import Transport
@@ -98,7 +98,7 @@ class Consumer(Marks, Pausing):
         self._pauses = Pauses(group_id or "", self._observer)
         self._lifetime = self._run()
         self._runtime: Runtime | None = None
-        self._reading: PartitionReader | None = None
+        self._reading: StandaloneClaims | None = None
 
     # -- the lifetime -------------------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ class Consumer(Marks, Pausing):
             self._wall_clock,
             self._interceptors,
         ) as runtime:
-            reading, running = PartitionReader(runtime, self._pauses), trio.Event()
+            reading, running = StandaloneClaims(runtime, self._pauses), trio.Event()
             runtime.shielded.start_soon(reading.run, running)
             await running.wait()
             self._runtime, self._reading = runtime, reading
@@ -146,7 +146,7 @@ class Consumer(Marks, Pausing):
                 self._runtime = None
 
     @property
-    def _opened(self) -> PartitionReader:
+    def _opened(self) -> StandaloneClaims:
         if self._reading is None:
             raise RuntimeError(CLOSED)
         return self._reading
@@ -182,7 +182,7 @@ class Consumer(Marks, Pausing):
         """
         place, wanted, reading = _place(at), _checked(partitions), self._opened
         with reading.calls.call():
-            await reading.reach(wanted)
+            await reading.check_partitions(wanted)
             found = await reading.lookup.find(dict.fromkeys(wanted, place))
         return {partition: place.offset for partition, place in found.items()}
 
@@ -255,12 +255,12 @@ class Consumer(Marks, Pausing):
         """
         chosen, reading = self._chosen(partitions, offset), self._opened
         with reading.calls.call():
-            claims = await reading.begin(chosen)
+            claims = await reading.start(chosen)
         try:
             yield claims
         finally:
             for claim in claims.values():
-                reading.end(claim)
+                reading.stop(claim)
 
     def _chosen(
         self,
@@ -287,7 +287,7 @@ class Consumer(Marks, Pausing):
 
     def end(self, claim: Claim) -> None:
         """Stop reading this claim before the end of its block: its iterators end. Its marks are kept."""
-        self._opened.end(claim)
+        self._opened.stop(claim)
 
     # -- committing ---------------------------------------------------------------------------------
 
@@ -305,7 +305,7 @@ class Consumer(Marks, Pausing):
         with reading.calls.call():
             await self._offsets(reading).commit()
 
-    def _offsets(self, reading: PartitionReader) -> OffsetManager:
+    def _offsets(self, reading: StandaloneClaims) -> OffsetManager:
         if reading.offsets is None:
             raise _without_group()
         return reading.offsets

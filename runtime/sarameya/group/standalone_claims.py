@@ -1,4 +1,4 @@
-"""The partitions that a consumer without a group protocol reads: their claims, start offsets, and last commit.
+"""Claims of a consumer without the group protocol: their partitions, their start offsets, and the last commit.
 
 Owns the claims, the fetcher that feeds them and, with a group id, the offset manager. The user's interface is
 `standalone.py`.
@@ -30,15 +30,15 @@ from sarameya.offset_policy import OffsetPolicy, describe_policy
 CLOSED = "a Consumer works inside of its block only: `async with Consumer(...) as consumer`"
 
 
-class PartitionReader:
-    """Reads partitions while `run` runs, until `close`."""
+class StandaloneClaims:
+    """Claims that a standalone consumer has started. They get messages while `run` runs, until `close`."""
 
     def __init__(self, runtime: Runtime, pauses: Pauses) -> None:
         self.offsets: OffsetManager | None = None
         """None without a group id."""
         config, observer, backoff = runtime.config, runtime.observer, runtime.backoff
-        on_reset: OnReset = _nobody_marks
-        on_recreated: Callable[[TopicPartition], None] = _nobody_marks
+        on_reset: OnReset = _ignore
+        on_recreated: Callable[[TopicPartition], None] = _ignore
         if runtime.group:
             self.offsets = OffsetManager(
                 runtime.group, CoordinatorFinder(runtime), config, observer, backoff, runtime.interceptors.committed
@@ -52,7 +52,7 @@ class PartitionReader:
         self._fetcher = Fetcher(
             runtime.pool, runtime.metadata, resets, config, observer, backoff, runtime.budget, on_recreated
         )
-        self._opening: set[TopicPartition] = set()
+        self._starting: set[TopicPartition] = set()
         self.calls = OpenCalls(CLOSED)
         """Calls of the user that are waiting for a result."""
         self._is_closed = False
@@ -72,15 +72,24 @@ class PartitionReader:
             claim._consumer.fail(error)
 
     async def partitions_of(self, topic: str) -> tuple[TopicPartition, ...]:
-        """Return the topic's partitions, according to the cluster now."""
+        """Return the topic's partitions, according to the cluster now.
+
+        Raises:
+            UnknownTopicError: The topic was not found within `Config.bootstrap_timeout` seconds.
+            TopicAuthorizationError: The client may not describe the topic.
+            ConnectError: No broker answered within that time.
+            TokenError: No credentials were available within that time.
+            AuthenticationError: A broker refuses this client.
+        """
         metadata = await self._runtime.metadata.wait_for_topics((topic,))
         return tuple(TopicPartition(topic, number) for number in sorted(metadata.topics[topic].partitions))
 
-    async def reach(self, partitions: Iterable[TopicPartition]) -> None:
-        """Fetch metadata of these partitions.
+    async def check_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+        """Check with the cluster that these partitions exist.
 
         Raises:
             UnknownTopicError: A topic does not exist, or does not have the partition.
+            SarameyaError: The cluster was not reached, or refused the request: as for `partitions_of`.
         """
         metadata = await self._runtime.metadata.wait_for_topics({partition.topic for partition in partitions})
         for partition in partitions:
@@ -89,23 +98,30 @@ class PartitionReader:
                 advice = f"topic {partition.topic!r} has the partitions 0 to {last}"
                 raise UnknownTopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {partition}", advice)
 
-    async def begin(self, chosen: Mapping[TopicPartition, StartOffset]) -> dict[TopicPartition, Claim]:
-        """Find the start offsets of these partitions, and start to read them.
+    async def start(self, chosen: Mapping[TopicPartition, StartOffset]) -> dict[TopicPartition, Claim]:
+        """Find the start offsets of these partitions, and start a claim of each.
 
         Raises:
             ValueError: One is being read already.
+            UnknownTopicError: A topic or a partition does not exist.
+            TopicAuthorizationError: The client may not read a topic.
+            GroupAuthorizationError: The client may not use the group.
+            NoCommittedOffsetError: Nothing is committed, and `Config.offset_initial` is `fail`.
+            CommitError: The group accepts no commits.
+            RuntimeError: `close` was called meanwhile.
+            SarameyaError: The cluster was not reached, or refused a request for another reason.
         """
         for partition in chosen:
-            if partition in self.claims or partition in self._opening:
+            if partition in self.claims or partition in self._starting:
                 raise ValueError(f"{partition} is being read already; a second claim needs a Consumer of its own")
-        self._opening |= chosen.keys()
+        self._starting |= chosen.keys()
         try:
-            await self.reach(chosen)
-            return self._start(await _find_starts(chosen, self.offsets, self.lookup, self._runtime.config))
+            await self.check_partitions(chosen)
+            return self._add(await _find_starts(chosen, self.offsets, self.lookup, self._runtime.config))
         finally:
-            self._opening -= chosen.keys()
+            self._starting -= chosen.keys()
 
-    def _start(self, starts: Mapping[TopicPartition, Start]) -> dict[TopicPartition, Claim]:
+    def _add(self, starts: Mapping[TopicPartition, Start]) -> dict[TopicPartition, Claim]:
         if self._is_closed:
             raise RuntimeError(CLOSED)
         config, claims = self._runtime.config, {}
@@ -119,7 +135,7 @@ class PartitionReader:
         self._fetcher.read(claim._consumer for claim in claims.values())
         return claims
 
-    def end(self, claim: Claim) -> None:
+    def stop(self, claim: Claim) -> None:
         """Stop reading this claim, if it is still read: its iterators end."""
         if self.claims.get(claim.topic_partition) is claim:
             self._fetcher.release([claim._consumer])
@@ -135,7 +151,7 @@ class PartitionReader:
         self.calls.close()
         self._fetcher.stop()
         for claim in tuple(self.claims.values()):
-            self.end(claim)
+            self.stop(claim)
 
     async def commit_last(self) -> SarameyaError | None:
         """Commit the marks, with autocommit: shielded, within the close timeout. Return the error, or None."""
@@ -153,7 +169,7 @@ class PartitionReader:
         )
 
 
-def _nobody_marks(what: Move | TopicPartition) -> None:
+def _ignore(what: Move | TopicPartition) -> None:
     """Do nothing: without a group there are no marks to move or to drop."""
 
 
@@ -162,12 +178,14 @@ async def _find_starts(
 ) -> dict[TopicPartition, Start]:
     """Return the start of each partition according to its choice.
 
-    The ledger of `offsets` has the committed offsets afterwards. `committed` needs `offsets`. If nothing is committed,
-    `Config.offset_initial` decides, and its offset is committed at once.
+    Only with `offsets` may a choice be `committed`. If nothing is committed then, `Config.offset_initial` decides, and
+    its offset is committed at once. Afterwards the ledger of `offsets` has the committed offset of each partition that
+    has one.
 
     Raises:
         NoCommittedOffsetError: Nothing is committed, and `Config.offset_initial` is `fail`.
         CommitError: The group accepts no commits.
+        SarameyaError: A request for offsets failed, or the commit did.
     """
     committed = await _committed_offsets(offsets, chosen, config) if offsets is not None else {}
     starts: dict[TopicPartition, Start] = {}
@@ -200,7 +218,11 @@ async def _find_starts(
 async def _committed_offsets(
     offsets: OffsetManager, partitions: Iterable[TopicPartition], config: Config
 ) -> Mapping[TopicPartition, CommittedOffset | None]:
-    """Return the committed offsets, after committing the marks. The ledger starts with them."""
+    """Commit the marks of these partitions (with autocommit), then fetch their committed offsets into the ledger.
+
+    Raises:
+        SarameyaError: The commit or the request failed.
+    """
     if config.autocommit and (marked := offsets.ledger.dirty().keys() & set(partitions)):
         await offsets.commit(marked)
     return await offsets.fetch(partitions)
