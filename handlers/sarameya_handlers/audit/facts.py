@@ -1,4 +1,7 @@
-"""The facts that an audit collects, about a table and the cluster that it was landed from. Pure; see `verdict.py`."""
+"""Facts that an audit collects about a table, and about the cluster that its records come from. Pure.
+
+`verify/fact_collection.py` collects them, `verify/verdict.py` judges them.
+"""
 
 from __future__ import annotations
 
@@ -131,18 +134,21 @@ class Facts:
 
     table: str
     forgets: bool
-    """True if the table may have forgotten its oldest links."""
+    """True if the table may keep only its newest links. Then a chain may start after link 1."""
     chains: tuple[ChainFacts, ...]
     counts: Counts | None = None
-    """None if rows were not counted: `uncounted` has the reason, or `unreadable` the error."""
+    """None if the rows were not counted."""
     uncounted: str = ""
+    """Reason why readable rows were not counted; empty if there is none."""
     unreadable: str = ""
+    """Error that prevented the rows from being read; empty if there was none."""
     cluster: ClusterFacts | None = None
-    """None if no cluster was requested."""
+    """None if the audit compares the table with no cluster."""
     unpublished: tuple[Unpublished, ...] = ()
-    """Rows that plain readers of the table miss until a process publishes them."""
+    """Links and compactions whose files were not all moved to where plain readers find them."""
     leftovers: tuple[Leftover, ...] = ()
+    """Files that no link names."""
     unlisted: str = ""
-    """Why leftovers could not be listed."""
+    """Error that prevented the leftovers from being listed; empty if there was none."""
     now: float
     """Seconds since 1970, on the clock of the auditing process."""

@@ -12,7 +12,7 @@ _END_OF_NAME = re.compile(r"[\s:]")
 
 
 def add_spark_arguments(group: argparse._ArgumentGroup) -> None:
-    """Add `--spark` and `--conf`: `spark`, a text or None, and `spark_conf`, a list of names and values."""
+    """Add `--spark` (stored as `spark`, a string or None) and `--conf` (as `spark_conf`, a list of (name, value))."""
     group.add_argument("--spark", metavar="MASTER", help="where Spark runs (local[*])")
     group.add_argument(
         "--conf",
@@ -21,14 +21,14 @@ def add_spark_arguments(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         metavar="spark.NAME=VALUE",
-        help="a Spark property: jars, catalogs, and no secret, which others would see here; may be given again",
+        help="a Spark property, as for jars or a catalog; no secret: others see command lines; may be given again",
     )
 
 
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        name = _END_OF_NAME.split(text, 1)[0]  # the rest may be a secret
+        name = _END_OF_NAME.split(text, 1)[0]  # do not show the rest, which may be a secret
         raise argparse.ArgumentTypeError(f"{name!r} must be spark.NAME=VALUE")
     try:
         SparkOptions(conf={name: value})

@@ -73,7 +73,7 @@ def directory_error(problem: str, error: OSError, remedy: str) -> HandlerError |
     text = f"{problem}: {error.strerror or error}{named}"
     if is_refusal(error):
         return HandlerError(f"{text}; {remedy}")
-    return LandingError(f"{text}; see to its disk, and start again")
+    return LandingError(f"{text}; check its disk, and start again")
 
 
 def text_of(error: BaseException) -> str | None:

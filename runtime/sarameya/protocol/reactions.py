@@ -19,7 +19,11 @@ class Reaction(Enum):
     ADOPT_MEMBER_ID = auto()
     """Join again with the member id of the response (KIP-394)."""
     REBALANCE = auto()
-    """The group rebalances. Heartbeat: end the session, go on heartbeating. Join, sync: rejoin after backoff."""
+    """The group rebalances.
+
+    Heartbeat: rejoin. An eager member ends its session first and continues to send heartbeats until then; a cooperative
+    one keeps its session. Join, sync: rejoin after backoff.
+    """
     FIND_COORDINATOR = auto()
     """Find the coordinator again, then send the same request after backoff."""
     RETRY = auto()

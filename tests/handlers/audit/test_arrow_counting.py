@@ -64,7 +64,7 @@ def test_topics_may_be_a_dictionary_and_numbers_of_any_width() -> None:
     [
         ({"value": [1]}, "there is no column 'topic', 'partition', 'offset'"),
         ({"topic": ["a"], "partition": [1]}, "there is no column 'offset'"),
-        ({"topic": ["a"], "partition": [1], "offset": ["1"]}, "of another type than Kafka's is 'offset'"),
+        ({"topic": ["a"], "partition": [1], "offset": ["1"]}, "wrong type of column 'offset'"),
     ],
 )
 def test_rows_that_do_not_tell_of_their_record_are_not_counted(columns: dict[str, list[Any]], told: str) -> None:

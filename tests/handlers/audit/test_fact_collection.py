@@ -36,7 +36,7 @@ async def facts_of(table: FakeTable, place: Cluster | None = None, **options: ob
 
 
 def against(facts: Facts) -> set[tuple[Code, str]]:
-    return {(finding.code, finding.where) for finding in judge(facts) if finding.counts}
+    return {(finding.code, finding.where) for finding in judge(facts) if finding.prevents_proof}
 
 
 class Told:
@@ -196,7 +196,7 @@ async def test_topic_that_is_gone_is_told_for_its_chains_only(table: FakeTable, 
     table.rows += rows_of(table.chains[gone])
     facts = await facts_of(table, place_of(cluster))
     assert against(facts) == {(Code.CLUSTER_SILENT, str(gone))}
-    [finding] = [finding for finding in judge(facts) if finding.counts]
+    [finding] = [finding for finding in judge(facts) if finding.prevents_proof]
     assert "UNKNOWN_TOPIC_OR_PARTITION" in finding.text
 
 

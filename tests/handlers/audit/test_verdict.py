@@ -23,7 +23,7 @@ Break = Callable[[st.DataObject, World], tuple[World, Found]]
 
 def against(facts: Facts, accept: tuple[Code, ...] = ()) -> Found:
     """Return the code and place of each finding against a proof."""
-    return {(finding.code, finding.where) for finding in judge(facts, accept) if finding.counts}
+    return {(finding.code, finding.where) for finding in judge(facts, accept) if finding.prevents_proof}
 
 
 @given(worlds())
@@ -290,7 +290,9 @@ def test_defect_is_found_where_it_is_and_nothing_else(defect: Break, data: st.Da
     findings = judge(world.facts())
     assert against(world.facts()) == expected
     assert not is_proved(findings)
-    assert all(finding.remedy for finding in findings if finding.counts and finding.code not in _SELF_EXPLAINING)
+    assert all(
+        finding.remedy for finding in findings if finding.prevents_proof and finding.code not in _SELF_EXPLAINING
+    )
     assert all("\n" not in finding.text + finding.remedy for finding in findings)
 
 
@@ -371,7 +373,7 @@ def test_uncounted_rows_leave_the_links_proved() -> None:
     facts = attrs.evolve(SOUND, counts=None, uncounted="there is no column 'offset'")
     assert against(facts) == set()
     assert texts(facts) == [
-        "rows-uncounted: rows were not counted, only the links are proved: there is no column 'offset'"
+        "rows-uncounted: the rows were not counted, so only the links are proved: there is no column 'offset'"
     ]
 
 
@@ -389,7 +391,7 @@ def test_offsets_of_overlapping_sinks_are_not_counted() -> None:
     facts = attrs.evolve(SOUND, chains=(*SOUND.chains, beside), cluster=None)
     assert against(facts) == set()
     assert (
-        "rows-uncounted: rows were not counted, only the links are proved: the sinks 'lake', 'warehouse' have "
+        "rows-uncounted: the rows were not counted, so only the links are proved: the sinks 'lake', 'warehouse' have "
         in (texts(facts)[0])
     )
     after = attrs.evolve(SECOND, key=other, number=1, from_offset=12, to_offset=14, rows=2)

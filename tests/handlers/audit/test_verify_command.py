@@ -70,9 +70,8 @@ def test_what_is_wrong_has_a_line_each_with_the_remedy(table: ParquetTable, outc
     assert out.splitlines()[5:] == [
         "wrong     rows-extra: warehouse/orders-0: link 1, offsets [0, 4): 1 row more than its 4; find the "
         "other writer of the table, and delete its rows",
-        "wrong     offsets-repeated: warehouse/orders-0: link 1, offsets [0, 4): 1 row of an offset that has one "
-        "already; delete all but one of each; if the sink's transform makes several rows of a record, --accept "
-        "offsets-repeated",
+        "wrong     offsets-repeated: warehouse/orders-0: link 1, offsets [0, 4): 1 duplicate row (same offset); "
+        "delete all but one of each; if the sink's transform makes several rows of a record, --accept offsets-repeated",
         "",
         "NOT PROVED: 2 wrong",
     ]

@@ -23,16 +23,16 @@ def test_rate_is_over_the_last_ten_seconds() -> None:
         series.update([at(100 * second if second < 20 else 2000)], second, 1e9 + second)
     assert series.points[19].records == pytest.approx(100)
     assert series.points[25].records == pytest.approx(40, abs=10)
-    assert series.records_a_second(1, ORDERS_0) == series.points[-1].records == pytest.approx(0, abs=11)
+    assert series.records_per_second(1, ORDERS_0) == series.points[-1].records == pytest.approx(0, abs=11)
     series.update([at(2000)], 40, 1e9 + 40)
-    assert series.records_a_second(1, ORDERS_0) == 0
+    assert series.records_per_second(1, ORDERS_0) == 0
 
 
 def test_counter_that_falls_was_begun_anew() -> None:
     series = TimeSeries()
     for second, total in enumerate([1000, 1100, 0, 50]):
         series.update([at(total)], second, second)
-    assert series.records_a_second(1, ORDERS_0) == 50
+    assert series.records_per_second(1, ORDERS_0) == 50
     assert [point.records for point in series.points] == [0, 100, 0, 50]
 
 
@@ -60,4 +60,4 @@ def test_partition_that_went_has_no_rate_and_minutes_are_kept() -> None:
         series.update([at(second)], second, second)
     assert len(series.points) == MINUTES * 60
     series.update([heard()], 2000, 2000)
-    assert series.records_a_second(1, ORDERS_0) == 0
+    assert series.records_per_second(1, ORDERS_0) == 0

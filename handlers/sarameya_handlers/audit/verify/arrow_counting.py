@@ -29,7 +29,7 @@ def count_batches(batches: Iterable[pa.RecordBatch], spans: Iterable[Span]) -> C
     for span in spans:
         by_partition.setdefault((span.topic, span.partition), []).append(span)
     partitions = {key: _Partition(found) for key, found in by_partition.items()}
-    strays: dict[tuple[str, int], _Run] = {}
+    strays: dict[tuple[str, int], _StrayRows] = {}
     nameless = 0
     for batch in batches:
         if reason := _why_uncountable(batch.schema):
@@ -40,7 +40,7 @@ def count_batches(batches: Iterable[pa.RecordBatch], spans: Iterable[Span]) -> C
             if (topic, partition) in partitions:
                 offsets = partitions[topic, partition].add(offsets)
             if len(offsets):
-                strays.setdefault((topic, partition), _Run()).add(offsets)
+                strays.setdefault((topic, partition), _StrayRows()).add(offsets)
     found = [Stray(*key, run.rows, run.first, run.last) for key, run in sorted(strays.items())]
     if nameless:
         found.append(Stray(None, None, nameless, None, None))
@@ -94,7 +94,7 @@ def _split(batch: pa.RecordBatch) -> Iterator[tuple[str, int, np.ndarray[Any, An
         yield names[int(topic)], int(partition), np.sort(offsets[chosen])
 
 
-class _Run:
+class _StrayRows:
     """Rows outside of all spans."""
 
     def __init__(self) -> None:

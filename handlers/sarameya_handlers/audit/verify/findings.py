@@ -8,7 +8,7 @@ import attrs
 
 
 class Severity(StrEnum):
-    """The meaning of a finding for the proof."""
+    """Effect of a finding on the result of an audit."""
 
     WRONG = "wrong"
     """The table does not hold each record exactly once, or landing in it cannot continue."""
@@ -82,7 +82,7 @@ class Finding:
     text: str
     remedy: str = ""
     accepted: bool = False
-    """True if the user knows about it: then it has no consequence for the proof."""
+    """True if the user accepts its code: then it does not prevent the proof."""
 
     @property
     def severity(self) -> Severity:
@@ -90,6 +90,6 @@ class Finding:
         return SEVERITY[self.code]
 
     @property
-    def counts(self) -> bool:
-        """True if the finding prevents the proof."""
+    def prevents_proof(self) -> bool:
+        """True if the table is not proved because of this finding."""
         return self.severity is not Severity.NOTE and not self.accepted

@@ -11,12 +11,13 @@ def why_unknown(columns: Mapping[str, bool]) -> str:
     """Return why rows do not identify their records; empty if they do.
 
     Args:
-        columns: The existing ones of LINEAGE, and whether each has the right type (a string, and two integers).
+        columns: For each column of LINEAGE that the table has: whether its type is right. `topic` must be a string, the
+            other two integers.
     """
     if missing := [name for name in LINEAGE if name not in columns]:
         return f"rows do not identify their records: there is no column {_listed(missing)}"
     if other := [name for name in LINEAGE if not columns[name]]:
-        return f"rows do not identify their records: of another type than Kafka's is {_listed(other)}"
+        return f"rows do not identify their records: wrong type of column {_listed(other)}"
     return ""
 
 

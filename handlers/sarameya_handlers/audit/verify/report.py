@@ -158,7 +158,7 @@ def _leftovers_text(leftovers: Sequence[Leftover], now: float) -> str:
 
 def verdict_text(facts: Facts, findings: Sequence[Finding]) -> str:
     """Return the last line."""
-    tally = Counter(finding.severity for finding in findings if finding.counts)
+    tally = Counter(finding.severity for finding in findings if finding.prevents_proof)
     if not is_proved(findings):
         sums = [f"{tally[severity]} {severity}" for severity in (Severity.WRONG, Severity.UNPROVED) if tally[severity]]
         return f"NOT PROVED: {', '.join(sums)}"

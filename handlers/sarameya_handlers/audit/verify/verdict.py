@@ -29,7 +29,7 @@ def judge(facts: Facts, accept: Collection[Code] = ()) -> list[Finding]:
 
 def is_proved(findings: Collection[Finding]) -> bool:
     """Return whether nothing is wrong, and everything unproved is accepted."""
-    return not any(finding.counts for finding in findings)
+    return not any(finding.prevents_proof for finding in findings)
 
 
 def _links(facts: Facts) -> Iterator[Finding]:

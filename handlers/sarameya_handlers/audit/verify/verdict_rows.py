@@ -16,19 +16,19 @@ _REMEDY = "find the other writer of the table, and delete its rows"
 
 
 def row_findings(facts: Facts) -> Iterator[Finding]:
-    """Yield the findings of the counts; if rows were not counted, only that."""
+    """Yield the findings about rows. If the rows were not counted, yield only the reason."""
     if facts.unreadable:
         text = f"the table's rows cannot be read: {facts.unreadable}"
         remedy = "restore the missing files of the table, from a copy if necessary"
         yield Finding(code=Code.ROWS_UNREADABLE, where="", text=text, remedy=remedy)
     if facts.counts is None:
         if facts.uncounted and facts.chains:
-            text = f"rows were not counted, only the links are proved: {facts.uncounted}"
+            text = f"the rows were not counted, so only the links are proved: {facts.uncounted}"
             yield Finding(code=Code.ROWS_UNCOUNTED, where="", text=text)
         return
     spans = spans_of(facts.chains, forgets=facts.forgets)
     for partition, reason in spans.uncounted.items():
-        text = f"rows were not counted, only the links are proved: {reason}"
+        text = f"the rows were not counted, so only the links are proved: {reason}"
         yield Finding(code=Code.ROWS_UNCOUNTED, where=str(partition), text=text)
     links = {(chain.key, link.number, link.from_offset): link for chain in facts.chains for link in chain.links}
     chains = {chain.key: chain for chain in facts.chains}
@@ -73,8 +73,7 @@ def _repeated(key: ChainKey, span: Span, count: Count) -> Iterator[Finding]:
         yield Finding(
             code=Code.OFFSETS_REPEATED,
             where=str(key),
-            text=f"{number}{offsets(span.start, span.stop)}: {amount(count.repeated, 'row')} of an offset that has one "
-            "already",
+            text=f"{number}{offsets(span.start, span.stop)}: {amount(count.repeated, 'duplicate row')} (same offset)",
             remedy="delete all but one of each; if the sink's transform makes several rows of a record, --accept "
             "offsets-repeated",
         )

@@ -89,10 +89,10 @@ class FileDeadLetters(DeadLetters):
                     if path.stat().st_mtime < time.time() - _LEFTOVER_AGE:
                         path.unlink()
         except OSError as error:
-            told = f"cannot write dead letters to {self._directory}: {error.strerror or error}"
+            problem = f"cannot write dead letters to {self._directory}: {error.strerror or error}"
             if is_refusal(error):
-                raise HandlerError(f"{told}; choose a directory that this user may write to") from error
-            raise DeadLetterError(f"{told}; see to its disk, and start again") from error
+                raise HandlerError(f"{problem}; choose a directory that this user may write to") from error
+            raise DeadLetterError(f"{problem}; check its disk, and start again") from error
 
     async def write(self, link: Link, letters: Sequence[DeadLetter]) -> None:
         if not letters:

@@ -1,9 +1,9 @@
 """Dead letters, and the interface of places for them. No I/O here.
 
-`topic.py` writes them to a Kafka topic, `files.py` to Parquet files. Letters are durable before the
-link that leaves them out is attempted, so a crash in between loses none. If the attempt fails, or another owner repeats
-it, the letters are written again: at least once, not exactly once. Copies have equal topic, partition and offset, and
-different attempts.
+`topic.py` writes them to a Kafka topic, `files.py` to Parquet files. Letters are durable before the link that leaves
+them out is attempted, so a crash in between loses none. If the attempt fails, or another owner repeats it, the letters
+are written again: at least once, not exactly once. Copies have equal topic, partition and offset, and different
+attempts.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class DeadLetters(ABC):
 
         Raises:
             HandlerError: It cannot be written to until a person changes something.
+            DeadLetterError: It cannot be written to now. The cause may pass.
         """
 
     @abstractmethod

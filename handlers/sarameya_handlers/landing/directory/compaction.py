@@ -167,7 +167,7 @@ def _number(compaction: Compaction | None) -> int:
 
 
 def _open(place: Path, published: Path) -> Any:
-    """OpenFile a file that may have been published since it was listed."""
+    """Open a file that may have been published since it was listed."""
     import pyarrow.parquet as pq
 
     try:

@@ -2,8 +2,8 @@
 
     <root>/compactions/00000000000000000003.json      compaction 3: the files that it replaced, and the new ones
 
-Links do not change: their rows are in other files now. Of two concurrent compactions one is put, and the other has
-worked in vain. Blocking; no Spark.
+Links do not change: their rows are in other files now. If two processes compact at the same time, one of them puts its
+compaction, and the other discards the files that it has written. Blocking; no Spark.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Compactions:
             check: Called right before it gets its name; what it raises propagates. See `put_if_absent`.
 
         Returns:
-            False if one exists, whoever put it.
+            False if another compaction has this number.
 
         Raises:
             UnansweredError: The outcome is unknown.

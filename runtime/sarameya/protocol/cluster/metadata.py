@@ -1,4 +1,4 @@
-"""Cluster metadata: brokers, topics, partitions, leaders. Pure; a refresh replaces it as a whole."""
+"""Cluster metadata: brokers, topics, partitions, leaders. Pure, immutable: a refresh makes a new object."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ class TopicMetadata:
 
 @attrs.frozen(slots=True)
 class ClusterMetadata:
-    """Contents of one Metadata response. An unknown topic is absent, or present with its error."""
+    """Brokers and topics of a cluster, from one Metadata response or merged from several (`metadata_merger.py`).
+
+    A topic that does not exist is absent, or present with its error.
+    """
 
     brokers: Mapping[int, Broker] = attrs.field(factory=dict)
     topics: Mapping[str, TopicMetadata] = attrs.field(factory=dict)
@@ -106,7 +109,7 @@ class ClusterMetadata:
 
 
 def from_response(response: Any) -> ClusterMetadata:
-    """Convert a MetadataResponse (kafka-python's, any version)."""
+    """Return the metadata in kafka-python's MetadataResponse, of any version. It does not know `has_all_topics`."""
     brokers = {b.node_id: Broker(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
     topics = {
         t.name: TopicMetadata(

@@ -1,4 +1,4 @@
-"""Pending requests of a membership: the bookkeeping of tokens for `membership.py`. Pure.
+"""Pending requests of a membership: the bookkeeping of tokens for `machine.py`. Pure.
 
 At most one request to the coordinator is pending, and none during the search for it. The leader's assignor may run at
 the same time. Each has a token. A response without the expected token is late, and ignored.

@@ -1,4 +1,4 @@
-"""Retries of a membership and their delays: part of `membership.py`. Pure.
+"""Retries of a membership and their delays: part of `machine.py`. Pure.
 
 Only faults count against the user's bounds (`retry_max_attempts`, `retry_timeout`). Ordinary events do not: a rebalance
 that overtakes the one before it, and the silence of a coordinator that may be holding a join or a sync.

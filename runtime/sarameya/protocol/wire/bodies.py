@@ -1,9 +1,10 @@
 """Decoder of request and response bodies: bytes to kafka-python's messages, by kafka-python's schemas. Pure.
 
-kafka-python's own decoder trusts the sender. A varint that does not end costs the square of its length. A length beyond
-the frame takes the bytes that are there. A count is believed whatever follows, null passes where the schema has none,
-and each struct with tagged fields copies all bytes after it. This decoder checks every length against the bytes that
-are present before it makes anything. Time and memory grow with the frame, and not with anything that the frame claims.
+kafka-python's own decoder trusts the sender. Decoding an endless varint takes time in proportion to the square of its
+length. A length beyond the end of the frame silently yields fewer bytes. A count is not compared with the bytes that
+follow, null is accepted in fields that are not nullable, and each struct with tagged fields copies all bytes after it.
+This decoder compares every length with the bytes that are present before it makes anything. So its time and memory grow
+with the size of the frame, whatever lengths and counts the frame contains.
 
 For each message and version one function is generated, as kafka-python does, since the fields are known beforehand. The
 results are instances of kafka-python's own classes, made without their constructors.
@@ -36,9 +37,9 @@ def body_decoder(message: Any, version: int) -> Decode:
     The decoder raises ValueError for malformed bytes: cut off, with a null where the schema has none, with an
     impossible length or count. The caller judges the bytes after the end.
     """
-    writer = _Writer(version, message.flexible_version_q(version))
-    writer.struct("body", message._struct, message[None], "    ")
-    read = writer.function("body")
+    source = _DecoderSource(version, message.flexible_version_q(version))
+    source.struct("body", message._struct, message[None], "    ")
+    read = source.function("body")
 
     def decode(data: bytes | memoryview) -> tuple[Any, int]:
         try:
@@ -49,8 +50,8 @@ def body_decoder(message: Any, version: int) -> Decode:
     return decode
 
 
-class _Writer:
-    """Generator of one function, `read(data, at, end)`, which returns the value and the position after it."""
+class _DecoderSource:
+    """Source code of one function, `read(data, at, end)`, which returns the value and the position after it."""
 
     def __init__(self, version: int, flexible: bool) -> None:
         self._version = version
@@ -70,6 +71,7 @@ class _Writer:
 
     def function(self, result: str) -> Callable[[bytes | memoryview, int, int], tuple[Any, int]]:
         self._write("    ", f"return {result}, at")
+        # The source is trusted: names and types in it come from kafka-python's schemas, none of it from the network.
         exec("\n".join(self._lines), self._names)
         function: Callable[[bytes | memoryview, int, int], tuple[Any, int]] = self._names["read"]
         return function
@@ -115,7 +117,8 @@ class _Writer:
             self._simple(into, field.name, field.type_str, nullable, indent)
 
     def _nested(self, into: str, field: Any, nullable: bool, indent: str) -> None:
-        if nullable:  # KIP-893
+        if nullable:
+            # KIP-893: an int8 before the struct is negative for null, and 1 otherwise.
             self._write(indent, "at += 1", f"if data[at - 1] > 127: {into} = None", "else:")
             indent += "    "
         made = self._new()
@@ -142,6 +145,8 @@ class _Writer:
     def _length(self, into: str, name: str, layout: str, nullable: bool, indent: str) -> str:
         """Read a length or count into `n`. Return the indent for the code that handles a value other than null."""
         if self._flexible:
+            # KIP-482: a compact length is an unsigned varint, usually of one byte, of the length plus 1. Null is 0. So
+            # after `n -= 1` null is -1, as in a length of fixed size.
             self._write(indent, "n = data[at]", "at += 1", "if n > 127: n, at = varint(data, at - 1)", "n -= 1")
         else:
             size = Struct(layout)
@@ -186,9 +191,9 @@ class _Writer:
         """Return the name of a table: tag -> name of the field, and its reader."""
         readers = {}
         for field in struct.tagged_fields(self._version)._tags.values():
-            writer = _Writer(self._version, flexible=True)
-            writer.field("value", field, "    ")
-            readers[field.tag] = field.name, writer.function("value")
+            source = _DecoderSource(self._version, flexible=True)
+            source.field("value", field, "    ")
+            readers[field.tag] = field.name, source.function("value")
         return self._named(readers)
 
 
@@ -219,7 +224,7 @@ def _uuid(data: bytes | memoryview, at: int) -> UUID | None:
 
 
 def _bits(data: bytes | memoryview, at: int) -> Any:
-    """Return a set of bits, or None if it was not requested."""
+    """Return a set of bits, or None if it was not requested: then only bit 31 is set."""
     found = BitField.from_32_bit_field(_BITS.unpack_from(data, at)[0])
     return None if found == {31} else found
 

@@ -18,7 +18,11 @@ def advice(report: GroupReport) -> list[str]:
 
 
 def partitions_and_members(partitions: int, members: int) -> str:
-    """Return the rule of thumb: as many partitions as members, or a multiple. Further members are idle."""
+    """Return a line with both numbers, and how many partitions each member reads.
+
+    The load is even if the number of partitions is a multiple of the number of members. If it is not, the line names
+    the next numbers of members with which it would be. Members beyond the number of partitions are idle.
+    """
     counts = _counts(partitions, members)
     if members > partitions:
         idle = members - partitions
@@ -34,7 +38,7 @@ def partitions_and_members(partitions: int, members: int) -> str:
 def _members(report: GroupReport) -> Iterator[str]:
     group = report.group
     if group.type not in (CLASSIC, BROKER_LED):
-        yield f"a group of the type {group.type!r}: its members and offsets are kept otherwise, and not shown here"
+        yield f"a group of the type {group.type!r}: its members and offsets have other formats, and are not shown"
     elif group.state == EMPTY:
         waiting = f", {counted(report.lag, 'message')} wait{'s' * (report.lag == 1)}" if report.lag else ""
         yield f"no members: nothing is read{waiting}"
@@ -43,10 +47,10 @@ def _members(report: GroupReport) -> Iterator[str]:
     elif group.state != STABLE:
         yield f"the group is rebalancing ({group.state}): look again when it is {STABLE}"
     elif all(member.assignment is not None for member in group.members):
-        yield from _dealt(report)
+        yield from _distribution(report)
 
 
-def _dealt(report: GroupReport) -> Iterator[str]:
+def _distribution(report: GroupReport) -> Iterator[str]:
     """Yield the distribution of partitions over members, and a better one."""
     group, topics = report.group, report.subscribed_topics
     shares = [len(topic_partitions(member.assignment or {})) for member in group.members]

@@ -35,9 +35,9 @@ class CommandResult:
 
 
 def log_asking(event: Event) -> None:
-    """Log an event of a client that a command uses.
+    """Log an event of the client that a command uses. Pass it to the client as its observer.
 
-    Retries go to level debug: either one succeeds, or the failure is printed at the end.
+    Retries and lost connections are logged at level debug: if no retry succeeds, the command ends with the error.
     """
     if isinstance(event, Retrying | ConnectionLost):
         log_event_at(event, logging.DEBUG)
@@ -45,17 +45,20 @@ def log_asking(event: Event) -> None:
         log_event(event)
 
 
-def run_and_print(args: argparse.Namespace, ask: Callable[[], Awaitable[CommandResult]]) -> int:
-    """Run the operation under trio, and print its result as text, or as JSON with `--json`.
+def run_and_print(args: argparse.Namespace, operation: Callable[[], Awaitable[CommandResult]]) -> int:
+    """Run an operation under trio, and print its result as text, or as JSON with `--json`.
+
+    Returns:
+        The exit code 0.
 
     Raises:
-        ExceptionGroup: Parts of the operation failed; printed results stand.
+        ExceptionGroup: Parts of the operation failed. The results of the others have been printed.
     """
     configure_logging("debug" if args.debug else args.log_level)
-    answer = trio.run(ask)
-    show(answer.text, answer.document, as_json=args.json)
-    if answer.errors:
-        raise ExceptionGroup("", answer.errors)
+    result = trio.run(operation)
+    show(result.text, result.document, as_json=args.json)
+    if result.errors:
+        raise ExceptionGroup("", result.errors)  # each error is reported in a line of its own, the group is not
     return ExitCode.OK
 
 
@@ -67,8 +70,10 @@ def show(text: str, document: Document, *, as_json: bool) -> None:
 
 
 def print_out(text: str) -> None:
-    """Print a text to stdout as it is, as far as somebody reads it."""
+    """Print a text to stdout as it is. If its reader closes the pipe, the rest is dropped without an error."""
     try:
         print(text, end="", flush=True)
-    except BrokenPipeError:  # `| head` has seen enough; the interpreter would complain of it at its end
+    except (
+        BrokenPipeError
+    ):  # such as `| head`; without the line below, the interpreter reports the closed pipe when it exits
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -67,6 +67,6 @@ async def enter_with_retries(
             except Exception as error:
                 if restarts.is_final(error, stop):
                     raise
-                lived = trio.current_time() - started
-                await restarts.wait_after(what, error, lived, stop, partial(on_failure, error))
+                uptime = trio.current_time() - started
+                await restarts.wait_after(what, error, uptime, stop, partial(on_failure, error))
         yield value

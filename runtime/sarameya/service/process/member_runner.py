@@ -1,4 +1,4 @@
-"""Runs members of a group: builds the handler, enters it, consumes, and meets failures by the app's policy.
+"""Runs members of a group: builds the handler, enters it, consumes, and treats failures by the app's policy.
 
 All members of one process are run here. Signals come in as a `Stop`; `supervisor.py` runs processes.
 """
@@ -40,22 +40,21 @@ OpenGroup = Callable[[App], AbstractAsyncContextManager[Group]]
 MakeHandler = Callable[[], ConsumerGroupHandler]
 
 
-def _nobody(*what: object) -> None:
+def _ignore(*what: object) -> None:
     """Do nothing."""
 
 
 @attrs.frozen(slots=True)
 class MemberSpec:
-    """The parts to make a member of, anew after each failure.
-
-    `on_failure` is called with each error, `on_restart` with the seconds until the restart and the failures in a row.
-    """
+    """An app, and the functions that make its member: at the start, and again after each failure."""
 
     app: App
     make_handler: MakeHandler
     open_group: OpenGroup
-    on_failure: Callable[[Exception], None] = _nobody
-    on_restart: Callable[[float, int], None] = _nobody
+    on_failure: Callable[[Exception], None] = _ignore
+    """Called with each error."""
+    on_restart: Callable[[float, int], None] = _ignore
+    """Called with the seconds until the restart, and the number of failures in a row."""
 
 
 async def run_members(members: Iterable[MemberSpec], stop: Stop) -> None:
@@ -83,10 +82,11 @@ async def run_members(members: Iterable[MemberSpec], stop: Stop) -> None:
 
 
 async def run_member(member: MemberSpec, stop: Stop) -> None:
-    """Run one member until `stop`. A failure restarts it with a new handler, if the app says so.
+    """Run one member until `stop` is requested. After a failure, start it again with a new handler.
 
     Raises:
-        Exception: From `consume`, under the policy `stop`, or if a person must act first.
+        Exception: The member failed, and is not restarted: the app's `on_failure` is `stop`, the error is permanent, or
+            the service stops.
     """
     restarts = Restarts(member.app.service)
     while not stop.is_requested:
@@ -94,21 +94,21 @@ async def run_member(member: MemberSpec, stop: Stop) -> None:
         try:
             await run_once(member, stop)
         except Exception as error:
-            _told(partial(member.on_failure, error))
+            _notify(partial(member.on_failure, error))
             if restarts.is_final(error, stop):
                 raise
-            lived = trio.current_time() - started
+            uptime = trio.current_time() - started
             await restarts.wait_after(
-                "member", error, lived, stop, lambda *due: _told(partial(member.on_restart, *due))
+                "member", error, uptime, stop, lambda *due: _notify(partial(member.on_restart, *due))
             )
         else:
             return
 
 
-def _told(tell: Callable[[], None]) -> None:
+def _notify(observer: Callable[[], None]) -> None:
     """Call an observer of the member. Its errors must not prevent the member's restart."""
     try:
-        tell()
+        observer()
     except Exception:
         logger.exception("a member's failure could not be shown")
 

@@ -27,18 +27,18 @@ class Restarts:
         """Return whether to raise `error`: the policy says so, a person must act first, or the service stops."""
         return self.policy.on_failure == "stop" or is_permanent(error) or stop.is_requested
 
-    def delay_after(self, lived: float) -> float:
-        """Return the seconds to wait before the restart of something that failed after `lived` seconds."""
-        # A life longer than the longest wait was a healthy one: its failure is a first one again.
-        healthy = lived > self.policy.restart_backoff_max
+    def delay_after(self, uptime: float) -> float:
+        """Return the seconds to wait before the restart of something that failed after `uptime` seconds."""
+        # After an uptime longer than the longest wait, a failure counts as the first one again.
+        healthy = uptime > self.policy.restart_backoff_max
         self.failures_in_a_row = 1 if healthy else self.failures_in_a_row + 1
         return Backoff(self.policy.restart_backoff, self.policy.restart_backoff_max).delay(self.failures_in_a_row)
 
     async def wait_after(
-        self, what: str, error: Exception, lived: float, stop: Stop, on_restart: Callable[[float, int], None]
+        self, what: str, error: Exception, uptime: float, stop: Stop, on_restart: Callable[[float, int], None]
     ) -> None:
         """Log that `what` has failed, call `on_restart` with the delay and the failures in a row, and wait."""
-        delay = self.delay_after(lived)
+        delay = self.delay_after(uptime)
         on_restart(delay, self.failures_in_a_row)
         for line in error_lines(error):
             logger.error("%s failed: %s", what, line)

@@ -68,7 +68,7 @@ def _member(heard: WorkerStatus) -> dict[str, Any]:
 
 def _partitions(heard: WorkerStatus, series: TimeSeries) -> Iterator[dict[str, Any]]:
     for one in heard.snapshot.status.partitions if heard.snapshot is not None else ():
-        rate = series.records_a_second(heard.worker, one.partition)
+        rate = series.records_per_second(heard.worker, one.partition)
         yield {"worker": heard.worker, **_partition(one), "records_a_second": round(rate, 1)}
 
 

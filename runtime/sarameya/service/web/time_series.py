@@ -28,8 +28,9 @@ class Point:
     lag: int
     """The sum of the position lags that are known; -1 if none is."""
     records: float
+    """Messages per second that handlers got."""
     landed: float
-    """Rows written per second."""
+    """Rows per second that handlers landed in tables."""
     committed_lag: int = -1
     """The sum of the committed lags that are known; -1 if none is."""
 
@@ -87,7 +88,7 @@ class TimeSeries:
         partitions: dict[tuple[int, TopicPartition], _Rate] = {}
         lags: list[int] = []
         committed_lags: list[int] = []
-        snapshots = [heard.snapshot for heard in members if heard.snapshot is not None]
+        snapshots = [status.snapshot for status in members if status.snapshot is not None]
         for member in snapshots:
             self._count(self._records, member.worker, sum(t.records for t in totals(member).values()), now)
             rows = sum(topic.landing_rows.total for topic in member.meters.topics.values())
@@ -100,13 +101,13 @@ class TimeSeries:
                 committed_lags.append(one.committed_lag)
         self._partitions = partitions
         alive = {member.worker for member in snapshots}
-        records, landed = (sum(rates[w].a_second for w in alive) for rates in (self._records, self._landed))
+        records, landed = (sum(rates[w].per_second for w in alive) for rates in (self._records, self._landed))
         self.add(Point(wall_clock, lag_of(lags), records, landed, lag_of(committed_lags)))
 
-    def records_a_second(self, worker: int, partition: TopicPartition) -> float:
-        """Return the recent rate of a partition."""
+    def records_per_second(self, worker: int, partition: TopicPartition) -> float:
+        """Return the messages per second of a partition, over the last ten seconds; 0 if it is not read."""
         found = self._partitions.get((worker, partition))
-        return 0.0 if found is None else found.a_second
+        return 0.0 if found is None else found.per_second
 
     def _count(self, rates: dict[int, _Rate], worker: int, value: float, now: float) -> None:
         rates.setdefault(worker, _Rate()).count(value, now)
@@ -126,6 +127,6 @@ class _Rate:
             self._seen.popleft()
 
     @property
-    def a_second(self) -> float:
+    def per_second(self) -> float:
         (then, before), (now, after) = self._seen[0], self._seen[-1]
         return (after - before) / (now - then) if now > then else 0.0

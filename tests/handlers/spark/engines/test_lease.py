@@ -91,7 +91,7 @@ def test_passing_disk_error_is_not_a_configuration_error(tmp_path: Path, monkeyp
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(Path, "mkdir", fail)
-    with pytest.raises(LandingError, match=r"cannot write .*lock: Input/output error; see to its disk"):
+    with pytest.raises(LandingError, match=r"cannot write .*lock: Input/output error; check its disk"):
         take_lease(tmp_path / "lock", "no")
 
 

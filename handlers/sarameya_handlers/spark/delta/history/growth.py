@@ -1,4 +1,7 @@
-"""Warn when a Delta log has grown so long that it slows every start. Reads file names only."""
+"""Warn when a Delta log has grown so long that it slows every start.
+
+Reads `_last_checkpoint`, and looks for names of commits. Reads no commit.
+"""
 
 from __future__ import annotations
 
