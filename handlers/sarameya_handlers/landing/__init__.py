@@ -9,6 +9,12 @@ files.py         durable files, and names that only one process can take
 directory/       a directory of Parquet files: chains stored as manifests, data files, schemas, compaction
 dead_letters/    the interface of places for records that cannot land, and two places: a topic, and files
 
+Words (all of them are in docs/glossary.md): a *batch* of records of one partition is written together. A *link* is one
+committed batch: a number, an offset range, and the attempt that won. A *chain* is the links of one partition in one
+table, and its *head* is the last one. The *sink name* tells the chains of several sinks in one table apart. An
+*attempt* is one try to append a link: several owners of a partition may try, one wins. A *restated head* is an empty
+link after the head, which keeps the chain in the table's history, or stops earlier attempts.
+
 Guarantee: the table holds each record of a partition exactly once, in links without gaps or overlaps, even if members
 die, hang, or wake up late. The table must provide one thing: of all attempts to append link n, at most one succeeds.
 """

@@ -1,5 +1,7 @@
 """Links, as a table stores them, and the note about a link in Kafka's commit metadata. Pure.
 
+`landing/__init__.py` explains the words: link, chain, head, attempt.
+
 A chain's links are numbered 1, 2, 3 ... and each starts where the previous one ends. So the links alone prove which
 records of a partition a table holds, and a number is enough for a compare-and-swap.
 """

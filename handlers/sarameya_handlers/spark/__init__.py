@@ -8,6 +8,10 @@ options.py         the sink's and Spark's options        session_settings.py   s
 land_command.py    the command `sarameya land`           arguments.py          --spark and --conf
 errors.py          errors about Spark, in one line       error_sources.py      is it a record, the statement, or Spark?
 
+Words (`landing/__init__.py` has link, chain, head, attempt and restated head): a `Landing` is one attempt together with
+its staged records. A *flush* writes one or more of them with one call of `Table.land`, and usually one Spark job.
+*Staged* records are in files that no reader of the table sees. A *shape* makes rows of records.
+
 Imports go one way: sink, formats, poison, shaping, tables, engines, then the modules above.
 """
 

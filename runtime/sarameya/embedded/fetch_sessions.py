@@ -253,9 +253,8 @@ class FetchSessions:
 
         Raises:
             Refused: FETCH_SESSION_ID_NOT_FOUND for a closed or evicted session; INVALID_FETCH_SESSION_EPOCH for a fetch
-            out
-                of order; FETCH_SESSION_TOPIC_ID_ERROR if the session names topics the other way. It refuses the fetch
-                as a whole.
+                out of order; FETCH_SESSION_TOPIC_ID_ERROR if the session names topics the other way. It refuses the
+                fetch as a whole.
         """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(session_id, None)

@@ -57,12 +57,10 @@ class LogControls(ABC):
             broker_id: The follower.
             offset: End of the follower's log; None: the current log end.
             high_watermark: The high watermark that the follower knows; None: the end of its log. It may lag, since
-            followers
-                learn it with the next records.
+                followers learn it with the next records.
             in_sync: Keep the follower in sync, so that the high watermark stays at `offset`. Producers get their
-            response
-                anyway, whatever their `acks`. By default it leaves the in-sync replicas: the high watermark advances
-                without it, and consumers are not sent to it.
+                response anyway, whatever their `acks`. By default it leaves the in-sync replicas: the high watermark
+                advances without it, and consumers are not sent to it.
 
         Raises:
             Refused: REPLICA_NOT_AVAILABLE if the broker does not follow.
@@ -159,8 +157,7 @@ class LogControls(ABC):
             commit: True to commit, False to abort.
             producer_epoch: Its epoch.
             partitions: (topic, partition) pairs to write to, with or without an open transaction; None: every partition
-            with
-                an open one.
+                with an open one.
 
         Raises:
             Refused: INVALID_PRODUCER_EPOCH for an old epoch. Nothing is written then.

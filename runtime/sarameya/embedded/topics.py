@@ -202,8 +202,7 @@ class TopicRegistry:
 
         Raises:
             Refused: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS if it would not grow, or INVALID_TOPIC_EXCEPTION for
-            an
-                internal topic.
+                an internal topic.
         """
         self.check_growth(name, partitions)
         topic = self.topic(name)

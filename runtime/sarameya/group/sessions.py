@@ -59,6 +59,7 @@ class Sessions:
         if member.wanted is None and (last := await self._without_subscription(_DROPPED)) is not None:
             return last
         member.post(JoinWanted("the member starts"))
+        # Read here between two sessions. While a session runs, its `SessionRunner` reads the channel instead.
         async for notice in member.notices:
             match notice:
                 case NewAssignment():

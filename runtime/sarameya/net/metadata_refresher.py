@@ -84,7 +84,7 @@ class MetadataRefresher:
         A missing topic may be about to be created: the lookup is retried, visibly to observers.
 
         Raises:
-            ConnectError: No broker raw_response in that time; names the last cause.
+            ConnectError: No broker answered in that time; names the last cause.
             TokenError: No credentials were available.
             UnknownTopicError: A topic is still unknown at the end (or another error of that topic).
             AuthenticationError: A broker refuses this client. Raised at once.

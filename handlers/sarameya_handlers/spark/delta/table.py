@@ -63,7 +63,7 @@ class DeltaTable(Table):
 
     - Delta's transaction protocol: a commit with a `txn` is refused, or silently skipped, if the table already has one
       of this appId that is as high; of two concurrent ones, one is refused. This holds for Delta's own writer, and for
-      our direct commits (direct_commits.py), which know search_all before them.
+      our direct commits (direct_commits.py): each is made at the version after the last one that was read.
     - The store: a commit's file is created only if it is absent. `open` checks this as far as possible.
     - The log: it is kept for delta.logRetentionDuration (30 days by default). An idle chain's head is rewritten well
       before (`restate_after`).

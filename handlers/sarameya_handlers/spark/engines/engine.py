@@ -71,8 +71,7 @@ class Engine(ABC):
 
         Raises:
             SparkGoneError: Spark has died, or does not come back. If `begun`, the effect of the work is unknown. The
-            next
-                work gets another Spark, if Spark is ours to start.
+                next work gets another Spark, if Spark is ours to start.
         """
 
 

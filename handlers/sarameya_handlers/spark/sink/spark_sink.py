@@ -96,8 +96,7 @@ class SparkSink(ConsumerGroupHandler):
         shape: Makes rows of records in another way than `transform`.
         dead_letters: Place for records that cannot be written.
         on_missing: What happens to records that retention deletes before they land, or beyond which the group's commit
-            is
-            moved: "stop", or "leave_out", which records a gap in the chain.
+            is moved: "stop", or "leave_out", which records a gap in the chain.
         retry_for: Seconds for which a failed flush is retried.
         spark: Options of a Spark that the sink starts and stops, the address of a Spark Connect server
             (`sc://host:port`), or your SparkSession.

@@ -195,6 +195,7 @@ class SessionRunner:
             self.post(Cancelled())
 
     async def _watch_notices(self) -> None:
+        # Read here while the session runs. Between two sessions `Sessions` reads the channel.
         async for notice in self._member.notices:
             self._notice(notice)
 

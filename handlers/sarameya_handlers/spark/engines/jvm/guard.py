@@ -21,8 +21,8 @@ from sarameya_handlers.spark.engines.jvm.scratch import new_place, own
 from sarameya_handlers.spark.errors import SparkStartError
 
 # On SIGTERM, a JVM removes its own temporary directories. Signals that end us must not end the guard: a supervisor's
-# SIGTERM reaches all our processes, and so may a closed terminal's SIGHUP. Nobody reads its output after our end.
-# goes to all that there is, as a closed terminal's SIGHUP may, and nobody reads what it says when we have ended.
+# SIGTERM reaches all our processes, and so may a closed terminal's SIGHUP. Nor must SIGPIPE: nobody reads the guard's
+# output after our end.
 _GUARD = """
 trap '' INT TERM HUP PIPE
 if ! said=$(mkdir -m 700 -- "$0" 2>&1); then
