@@ -128,7 +128,7 @@ _SECRET_WORDS = ("pass", "pwd", "sas", "auth")
 _MISTYPED = ("password", "passphrase", "secret", "token", "credentials")
 _LIKENESS = 0.84
 _PLACES = {"file", "path", "location", "url", "uri", "class", "type", "provider", "ms", "seconds"}
-"""Last words of names that tell a secret's place, or another fact about it."""
+"""Last words of names of a secret's place, or another fact about it."""
 _ADDRESSES = ("server", "servers", "broker", "brokers", "brokerlist")
 _BEFORE_HOST = re.compile(r".*@", re.DOTALL)
 """Everything up to the last `@`, which is hidden, also in a list.

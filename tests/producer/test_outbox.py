@@ -33,7 +33,7 @@ def outbox(*, batch_bytes: int = 10_000, request_bytes: int = 100_000, **bounds:
 
 
 def add(box: Outbox, value: bytes, partition: TopicPartition = P0, size: int = 100) -> Pending:
-    pending = Pending(partition, 1_000, None, value, (), size, tell=lambda: None)
+    pending = Pending(partition, 1_000, None, value, (), size, on_outcome=lambda: None)
     box.add(pending)
     return pending
 

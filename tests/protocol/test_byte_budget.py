@@ -60,7 +60,7 @@ def test_what_is_given_back_is_told_once_to_whoever_waits() -> None:
     budget, told = ByteBudget(MIB), []
     share = budget.open()
     share.hold(100)
-    budget.tell_of_room(lambda: told.append(1))
+    budget.notify_of_room(lambda: told.append(1))
     share.release(60)
     share.release(40)
     assert told == [1]

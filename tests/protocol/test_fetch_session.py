@@ -163,7 +163,7 @@ class FetchSessions(RuleBasedStateMachine):
             self.session.refused()
         else:
             assert told == {(tp, a.topic_id): a for tp, a in self.sent.items()}
-            assert {(tp, self.session.told(tp)) for tp in self.sent} == set(self.sent.items())
+            assert {(tp, self.session.known(tp)) for tp in self.sent} == set(self.sent.items())
             self.session.answered(session_id)
 
     @precondition(lambda self: self.plan is not None)

@@ -22,10 +22,10 @@ def mistakes(values: Mapping[str, Any], prefix: str = "") -> Iterator[ConfigErro
 def conflicts_of(values: Mapping[str, Any], prefix: str = "") -> Iterator[ConfigError]:
     """Yield the first conflict of each option with others; each option is valid by itself."""
     defaults = {name: field.default for name, field in attrs.fields_dict(Config).items()}
-    told: set[str] = set()
+    reported: set[str] = set()
     for error in conflicts(SimpleNamespace(**{**defaults, **values})):
-        if error.option not in told:
-            told.add(error.option)
+        if error.option not in reported:
+            reported.add(error.option)
             yield ConfigError(prefix + error.option, error.value, error.allowed)
 
 

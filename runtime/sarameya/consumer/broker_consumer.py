@@ -109,7 +109,7 @@ class BrokerConsumer:
         self._something = trio.Event()
         # Time since which the budget has nothing left for the wanted partitions.
         self._short_since = math.inf
-        self._is_told_short = False
+        self._is_short_reported = False
 
     @property
     def subscribed(self) -> tuple[PartitionConsumer, ...]:
@@ -169,7 +169,7 @@ class BrokerConsumer:
             held = [c for c in subscriptions.holding if c.is_held(now, config.max_processing_time)]
             if not self._session.wanted or (held and not subscriptions.hot):
                 if subscriptions.holding:  # they may get room when others release bytes
-                    self._budget.tell_of_room(self._wake)
+                    self._budget.notify_of_room(self._wake)
                 await self._wait_for_room(held, _NEIGHBOURS_WAIT if self._session.wanted else math.inf)
                 if self._something.is_set() or not self._session.wanted:
                     continue
@@ -177,7 +177,7 @@ class BrokerConsumer:
             if not size:
                 await self._wait_for_budget(now)
                 continue
-            self._short_since, self._is_told_short = math.inf, False
+            self._short_since, self._is_short_reported = math.inf, False
             try:
                 await self._fetch_all(size, self._max_wait(held))
             finally:
@@ -227,15 +227,15 @@ class BrokerConsumer:
 
     async def _wait_for_budget(self, now: float) -> None:
         """Wait until bytes are released. Report an event once that takes long."""
-        self._budget.tell_of_room(self._wake)
+        self._budget.notify_of_room(self._wake)
         self._short_since = min(self._short_since, now)
-        if self._is_told_short:
+        if self._is_short_reported:
             await self._wait_for_room(())
             return
         with trio.move_on_at(self._short_since + _SHORT_SECONDS) as patience:
             await self._wait_for_room(())
         if patience.cancelled_caught:
-            self._is_told_short = True
+            self._is_short_reported = True
             self._observer(FetchBufferFull(self.node_id, self._budget.held, _SHORT_SECONDS))
 
     # -- requests ------------------------------------------------------------------------------------
@@ -341,7 +341,7 @@ class BrokerConsumer:
             name = topic.topic or subscriptions.topic(topic.topic_id)
             for part in topic.partitions:
                 partition = TopicPartition(name, part.partition_index)
-                consumer, ask = subscriptions.get(partition), self._session.told(partition)
+                consumer, ask = subscriptions.get(partition), self._session.known(partition)
                 if consumer is not None and ask is not None and partition not in answered:
                     brought = self._hand_over(consumer, part, ask.position) or brought
                 elif ask is not None:

@@ -52,7 +52,7 @@ class Subscriptions:
     def add(self, consumer: PartitionConsumer, now: float) -> None:
         """Add a partition. Call `changed` afterwards."""
         self._subscribed[consumer.partition] = consumer
-        if self.session.told(consumer.partition) is not None:
+        if self.session.known(consumer.partition) is not None:
             # The broker would report nothing until there is something new to the previous reader.
             self.session.begin_anew()
         if consumer.source.lease_until > now:

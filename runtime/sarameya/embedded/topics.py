@@ -114,7 +114,7 @@ class EmbeddedTopic:
 
 
 class TopicRegistry:
-    """Topics by name and by id. The id tells a topic from a later one of the same name (KIP-516)."""
+    """Topics by name and by id. The id distinguishes a topic from a later one of the same name (KIP-516)."""
 
     def __init__(self, *, max_batch_size: int = DEFAULT_MAX_BATCH_SIZE, rng: random.Random | None = None) -> None:
         self._topics: dict[str, EmbeddedTopic] = {}

@@ -92,7 +92,7 @@ class StreamHandler(ConsumerGroupHandler):
     async def consume_stream(self, session: Session, stream: Stream) -> None:
         """Read the stream until it ends: `async for message in stream`, or `async for batch in stream.batches()`.
 
-        Asking for more tells the session that the messages before are processed. Before a partition is revoked, the
+        Asking for more shows the session that the messages before are processed. Before a partition is revoked, the
         session waits for that, at most for `Config.claim_grace`; then the task is cancelled, and the session ends. A
         handler that collects several messages or batches processes those of a revoked partition in
         `partitions_revoked`. The iterator ends with the session. Returning earlier ends the session.

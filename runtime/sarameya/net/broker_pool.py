@@ -101,23 +101,23 @@ class BrokerPool:
         self._refusals = Refusals(config)
         self._rotation = BrokerRotation()
 
-    def refusals(self, told: Callable[[AuthenticationError], None]) -> AbstractContextManager[None]:
-        """Call `told` during a block for each broker that refuses this client, or fails to prove its own identity.
+    def refusals(self, on_refusal: Callable[[AuthenticationError], None]) -> AbstractContextManager[None]:
+        """Call `on_refusal` during a block for each broker that refuses this client, or fails to prove its identity.
 
         Most failures are temporary, so users of brokers retry them. These are not: the owner of those users ends them.
         """
-        return self._refusals.listening(told)
+        return self._refusals.listening(on_refusal)
 
     @contextmanager
     def until_refused(self) -> Iterator[None]:
         """Run a block that a broker's refusal ends with its AuthenticationError."""
         refused: list[AuthenticationError] = []
 
-        def told(error: AuthenticationError) -> None:
+        def end_block(error: AuthenticationError) -> None:
             refused.append(error)
             scope.cancel()
 
-        with trio.CancelScope() as scope, self.refusals(told):
+        with trio.CancelScope() as scope, self.refusals(end_block):
             yield
         if refused:
             raise refused[0].again()
@@ -271,7 +271,7 @@ class BrokerPool:
         except SarameyaError as error:
             opening.error = error
             if isinstance(error, AuthenticationError):
-                self._refusals.tell(error)
+                self._refusals.notify(error)
         else:
             opening.connection = self._connections[key] = connection
         finally:
@@ -315,7 +315,7 @@ class BrokerPool:
             cause := connection.cause_of_end, AuthenticationError
         ):  # the broker refuses a renewal, or our certificate
             self._refusals.remember(connection.address, cause)
-            self._refusals.tell(cause)
+            self._refusals.notify(cause)
         if connection.was_waited_on:  # the end of an idle connection concerns nobody
             self._observer(ConnectionLost(node_id, connection.address, str(cause)))
         self._connections = {key: c for key, c in self._connections.items() if c is not connection}

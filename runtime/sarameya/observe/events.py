@@ -28,7 +28,7 @@ RETRIED = (
 """Kinds of retries of a group's member."""
 
 _FOR_PROGRAMS = "for programs"
-"""Marks a field that tells a person nothing new."""
+"""Marks a field that is of no use to a person."""
 
 
 @attrs.frozen(slots=True)

@@ -105,7 +105,7 @@ class Deliveries:
             value=record.value,
             headers=record.headers,
             size=size,
-            tell=count.tell,
+            on_outcome=count.decrement,
         )
 
     def _choose(self, record: ProducerRecord, metadata: ClusterMetadata, size: int) -> int:
@@ -148,7 +148,7 @@ class _Countdown:
         if not count:
             self.done.set()
 
-    def tell(self) -> None:
+    def decrement(self) -> None:
         self._left -= 1
         if not self._left:
             self.done.set()

@@ -30,7 +30,7 @@ class Identity:
 
 @attrs.define(slots=True, eq=False)
 class Pending:
-    """A record without an acknowledgement. `tell` is called once, when it has an `outcome`."""
+    """A record without an acknowledgement. `on_outcome` is called once, when there is an `outcome`."""
 
     partition: TopicPartition
     timestamp: int
@@ -38,7 +38,7 @@ class Pending:
     value: bytes | None
     headers: Headers
     size: int
-    tell: Callable[[], None]
+    on_outcome: Callable[[], None]
     outcome: RecordMetadata | SarameyaError | None = None
     is_wanted: bool = True
     """False once nobody waits for the outcome."""
@@ -46,7 +46,7 @@ class Pending:
     def settle(self, outcome: RecordMetadata | SarameyaError) -> None:
         if self.outcome is None:
             self.outcome = outcome
-            self.tell()
+            self.on_outcome()
 
 
 @attrs.frozen(slots=True, eq=False)

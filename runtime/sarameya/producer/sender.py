@@ -78,7 +78,7 @@ class Sender:
             self._busy.add(node)
             nursery.start_soon(self._produce, node, batches)
         for partition in due.leaderless:
-            self._tell(self._outbox.leaderless(partition, "the partition has no leader", trio.current_time()))
+            self._observe(self._outbox.leaderless(partition, "the partition has no leader", trio.current_time()))
         if due.leaderless:
             self._metadata.request_refresh()
             return trio.current_time()
@@ -158,12 +158,12 @@ class Sender:
             case Verdict.STORED:
                 self._outbox.stored(batch, UNKNOWN_OFFSET if code else part.base_offset)
             case Verdict.AGAIN:
-                self._tell(self._outbox.again(batch, str(error), now))
+                self._observe(self._outbox.again(batch, str(error), now))
             case Verdict.ELSEWHERE:
                 self._metadata.request_refresh()
-                self._tell(self._outbox.again(batch, str(error), now))
+                self._observe(self._outbox.again(batch, str(error), now))
             case Verdict.RENUMBER:
-                self._tell(self._outbox.renumber(batch, str(error), now))
+                self._observe(self._outbox.renumber(batch, str(error), now))
             case Verdict.HALVE if self._outbox.halve(batch):
                 pass
             case Verdict.FENCED:
@@ -173,9 +173,9 @@ class Sender:
 
     def _again(self, batches: Iterable[Batch], cause: str) -> None:
         for batch in batches:
-            self._tell(self._outbox.again(batch, cause, trio.current_time()))
+            self._observe(self._outbox.again(batch, cause, trio.current_time()))
 
-    def _tell(self, event: Retrying | None) -> None:
+    def _observe(self, event: Retrying | None) -> None:
         if event is not None:
             self._observer(event)
 

@@ -149,7 +149,7 @@ class OffsetLedger:
                 has_metadata = entry.is_noted or (entry.marked is not None and entry.marked.metadata)
                 entry.marked, entry.committed = (None if has_metadata else CommittedOffset(0)), None
         if self._on_mark is not None:
-            self._tell()
+            self._call_on_mark()
 
     @property
     def recreated(self) -> frozenset[TopicPartition]:
@@ -163,8 +163,8 @@ class OffsetLedger:
 
         Forward: the records between are gone and count as processed. A mark with metadata stays, since only its writer
         (a sink, which compares it with its table) may change that; the next reader meets the same gap. Back: the mark
-        moves to `after` at most, and marks for messages handed out before do not move it beyond; `reach` tells those
-        from others. The metadata still holds for the messages before `after`.
+        moves to `after` at most, and marks for messages handed out before do not move it beyond; `reach` distinguishes
+        them. The metadata still holds for the messages before `after`.
 
         Args:
             partition: The partition.
@@ -194,13 +194,13 @@ class OffsetLedger:
     def _set(self, entry: _Entry, offset: CommittedOffset) -> None:
         entry.marked = offset
         if self._on_mark is not None:
-            self._tell()
+            self._call_on_mark()
 
     def notify_next_mark(self, on_mark: Callable[[], None] | None) -> None:
         """Call `on_mark` once, at the next move of any mark; None cancels that."""
         self._on_mark = on_mark
 
-    def _tell(self) -> None:
+    def _call_on_mark(self) -> None:
         on_mark, self._on_mark = self._on_mark, None
         if on_mark is not None:
             on_mark()

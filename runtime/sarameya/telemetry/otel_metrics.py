@@ -72,7 +72,7 @@ async def export_metrics(
         wall_clock: Returns seconds since 1970.
     """
     whose = resource if resource is not None else resource_of({"service.name": "sarameya"})
-    starts, told = Starts(wall_clock()), ExportLog("metrics")
+    starts, export_log = Starts(wall_clock()), ExportLog("metrics")
 
     async def send() -> None:
         try:
@@ -80,12 +80,12 @@ async def export_metrics(
             data = metrics_data(families(members), whose, starts.of(members, now), now)
             result = await trio.to_thread.run_sync(partial(exporter.export, data), abandon_on_cancel=True)
         except Exception as error:  # noqa: BLE001 - whatever an exporter raises, members go on
-            told.failed(f"{type(error).__name__}: {error}")
+            export_log.failed(f"{type(error).__name__}: {error}")
         else:
             if result is MetricExportResult.SUCCESS:
-                told.worked()
+                export_log.worked()
             else:
-                told.failed("see the exporter's own log")
+                export_log.failed("see the exporter's own log")
 
     try:
         while True:

@@ -39,9 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Show files left by failed writes, or by attempts that lost to another owner, and with --execute remove them. "
         "No link names these files, and no reader sees them. --execute also finishes a compaction that was killed. "
-        "Members may continue to land meanwhile. The exception are tables to which two Spark drivers must not commit at "
-        "once (Delta, or Iceberg in a Hadoop catalog, on a local or mounted file system), if the sweep starts its own "
-        "driver: see --single-driver."
+        "Members may continue to land meanwhile. The exception are tables to which two Spark drivers must not commit "
+        "at once (Delta, or Iceberg in a Hadoop catalog, on a local or mounted file system), if the sweep starts its "
+        "own driver: see --single-driver."
     )
     parser.epilog = epilog(
         "sarameya sweep parquet:landing/orders --older-than 1d",

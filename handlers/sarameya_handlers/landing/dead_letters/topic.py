@@ -105,7 +105,7 @@ class TopicDeadLetters(DeadLetters):
 
 
 def _headers(link: Link, letter: DeadLetter) -> tuple[tuple[str, bytes | None], ...]:
-    told = {
+    headers = {
         "topic": link.key.topic,
         "partition": link.key.partition,
         "offset": letter.offset,
@@ -117,5 +117,5 @@ def _headers(link: Link, letter: DeadLetter) -> tuple[tuple[str, bytes | None], 
         "attempt": link.attempt,
     }
     return tuple(
-        (PREFIX + name, str(value).encode(errors="replace")) for name, value in told.items() if value is not None
+        (PREFIX + name, str(value).encode(errors="replace")) for name, value in headers.items() if value is not None
     )

@@ -121,7 +121,9 @@ def check_session(spark: SparkSession) -> None:
     """Raise HandlerError unless Spark has Delta Lake and writes the commit metadata that records links."""
     DELTA.require(spark)
     if (spark.conf.get(_COMMIT_INFO, None) or "true").lower() == "false":
-        raise HandlerError(f"{_COMMIT_INFO} is false, and links are told by it: leave it alone in the sink's Spark")
+        raise HandlerError(
+            f"{_COMMIT_INFO} is false, but links are recorded in the commit info: do not set it in the sink's Spark"
+        )
 
 
 def check_store(spark: SparkSession, location: str, *, single_driver: bool) -> None:

@@ -66,7 +66,7 @@ def require_java() -> None:
     if version is None and (done.returncode < 0 or "Error occurred during initialization of VM" in output):
         raise SparkStartError(f"Spark needs Java, and {java} has not come up (it says {output.strip()!r})")
     if version is None:
-        raise HandlerError(f"Spark needs Java, and {java} tells no version (it says {output.strip()!r}): {_INSTALL}")
+        raise HandlerError(f"Spark needs Java, and {java} prints no version (it prints {output.strip()!r}): {_INSTALL}")
     if version < OLDEST_JAVA:
         raise HandlerError(f"Spark needs Java {OLDEST_JAVA} or newer, and {java} is Java {version}: {_INSTALL}")
 

@@ -45,7 +45,9 @@ def write(
     layout: Layout,
     schema: DirectorySchema,
 ) -> WriteSchema:
-    """Write one file per attempt (and table partition), with one job per topic. Several tasks could not be told apart.
+    """Write one file per attempt (and table partition), with one job per topic.
+
+    One task writes all rows of an attempt, since the files of several tasks could not be distinguished.
 
     Checks before writing that the rows match `schema`. If the table is partitioned, another job checks that no attempt
     touches too many partitions.

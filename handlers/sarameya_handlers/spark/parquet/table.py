@@ -114,7 +114,7 @@ class ParquetTable(Table):
                 directory.mkdir(parents=True, exist_ok=True)
             if not names_are_given_once(self._files.writing):
                 raise HandlerError(
-                    f"a name in {self._root} could be taken twice: link(2) of its file system cannot tell who was "
+                    f"a name in {self._root} could be taken twice: link(2) of its file system does not show who was "
                     "first, and nothing lands exactly once; choose a local one, or NFS, or land as Delta or Iceberg"
                 )
             with tempfile.TemporaryFile(dir=self._root, prefix="_"):

@@ -149,7 +149,7 @@ class JoinProcessor:
             self._rebalancer.rebalance(group, _why(f"static member {instance_id} has returned", request), now)
 
     def _replace(self, group: ClassicGroup, old: ClassicGroupMember, new_id: str, now: float) -> ClassicGroupMember:
-        # Two processes with one instance id: the later one wins, and the earlier one is told at once.
+        # Two processes with one instance id: the later one wins, and the earlier one gets the error at once.
         self._rebalancer.fail_held_requests(old, ErrorCode.FENCED_INSTANCE_ID)
         new = group.replace_static(old, new_id)
         self._rebalancer.sessions.check(group, old.member_id, now)

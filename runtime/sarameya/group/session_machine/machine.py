@@ -299,8 +299,8 @@ class SessionMachine:
 
     def _apply(self, new: NewAssignment, now: float) -> None:
         assigned = topic_partitions(new.assignment)
-        # Not with `owned`: that may have partitions of an earlier assignment for which `partitions_assigned` was not yet
-        # called. If they are assigned again, they are added. If not, there is nothing that the handler must revoke.
+        # Not with `owned`: that may have partitions of an earlier assignment for which `partitions_assigned` was not
+        # called yet. If they are assigned again, they are added. If not, there is nothing that the handler must revoke.
         change = diff(self._notified, assigned)
         self.generation = new.generation
         self._set_owned(frozenset(assigned) | frozenset(change.revoked))

@@ -174,7 +174,7 @@ class SessionRunner:
                 try:
                     await self._finish()
                 finally:
-                    # Whatever cleanup raises, also SystemExit: what is shielded must be told to end.
+                    # Whatever cleanup raises, also SystemExit: the shielded tasks must be cancelled.
                     shield.cancel()
                     nursery.cancel_scope.cancel()
 

@@ -119,9 +119,9 @@ class ClusterAdmin:
 
         async def ask(leader: int, wanted: Mapping[TopicPartition, EpochAsked]) -> None:
             with suppress(SarameyaError):
-                for partition, told in (await ask_epoch_ends(self._pool, leader, wanted)).items():
-                    if not told.error_code and told.end_offset >= 0 and told.leader_epoch >= 0:
-                        ends[partition] = told.end_offset
+                for partition, end in (await ask_epoch_ends(self._pool, leader, wanted)).items():
+                    if not end.error_code and end.end_offset >= 0 and end.leader_epoch >= 0:
+                        ends[partition] = end.end_offset
 
         async with trio.open_nursery() as nursery:
             for leader, wanted in leaders.items():

@@ -181,12 +181,12 @@ def _named(rows: Mapping[str, Any], topic: str) -> Any:
     return rows[topic]
 
 
-def _raise_if(code: int, topic: str, told: str | None, operation: str) -> None:
-    """Raise the error of a broker's code, if any. `told` is its message, `operation` that of the missing ACL."""
+def _raise_if(code: int, topic: str, message: str | None, operation: str) -> None:
+    """Raise the error of a broker's code, if any. `message` is the broker's, `operation` that of the missing ACL."""
     if not code:
         return
     known, context = ErrorCode.of(code), f"topic {topic!r}"
-    advice = "; ".join(filter(None, ((told or "").rstrip(" ."), _ADVICE.get(known, ""))))
+    advice = "; ".join(filter(None, ((message or "").rstrip(" ."), _ADVICE.get(known, ""))))
     match known:
         case ErrorCode.TOPIC_AUTHORIZATION_FAILED | ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             needed = f"it needs the ACL {operation} on the topic{' or on the cluster' * (operation == 'CREATE')}"

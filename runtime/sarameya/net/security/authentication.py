@@ -111,8 +111,8 @@ class _ByMachine:
             # A server that does not answer must not block a caller that is cancelled.
             made = await trio.to_thread.run_sync(self._make, host, abandon_on_cancel=True, limiter=self._threads)
         except UnavailableError as error:
-            told = masked_text(str(error))
-            raise TokenError(f"no {self._mechanism} credentials for {address}: {told}") from error
+            reason = masked_text(str(error))
+            raise TokenError(f"no {self._mechanism} credentials for {address}: {reason}") from error
         return Exchange(self._mechanism, "", address, made)
 
 
@@ -129,20 +129,20 @@ def _threads() -> trio.CapacityLimiter:
 async def _ask(source: TokenSource, threads: trio.CapacityLimiter) -> Token:
     try:
         # The source may block, so it runs in a thread. An object with an async __call__ shows only in its result.
-        told = (
+        returned = (
             source()
             if inspect.iscoroutinefunction(source)
             else await trio.to_thread.run_sync(source, abandon_on_cancel=True, limiter=threads)
         )
-        if inspect.isawaitable(told):
-            told = await told
+        if inspect.isawaitable(returned):
+            returned = await returned
     except Exception as error:
         raise TokenError(f"sasl_token raised {type(error).__name__}: {masked_text(str(error))}") from error
-    if isinstance(told, Token):
-        return told
-    if isinstance(told, str) and told:
+    if isinstance(returned, Token):
+        return returned
+    if isinstance(returned, str) and returned:
         try:
-            return Token(told)
+            return Token(returned)
         except ValueError as error:
             raise TokenError(f"sasl_token returned an invalid token: {error}") from None
-    raise TokenError(f"sasl_token returned a {type(told).__name__} instead of a sarameya.Token or a non-empty str")
+    raise TokenError(f"sasl_token returned a {type(returned).__name__} instead of a sarameya.Token or a non-empty str")

@@ -36,13 +36,13 @@ class Refusals:
         self._listeners: list[Callable[[AuthenticationError], None]] = []
 
     @contextmanager
-    def listening(self, told: Callable[[AuthenticationError], None]) -> Iterator[None]:
-        """Call `told` during a block with each refusal, including remembered ones."""
-        self._listeners.append(told)
+    def listening(self, on_refusal: Callable[[AuthenticationError], None]) -> Iterator[None]:
+        """Call `on_refusal` during a block with each refusal, including remembered ones."""
+        self._listeners.append(on_refusal)
         try:
             yield
         finally:
-            self._listeners.remove(told)
+            self._listeners.remove(on_refusal)
 
     @contextmanager
     def connecting(self, address: str) -> Iterator[None]:
@@ -65,7 +65,7 @@ class Refusals:
             times = 1 if last is None else last.times + 1
             self._last[address] = _Refusal(error, times, now + self._backoff.delay(times))
 
-    def tell(self, error: AuthenticationError) -> None:
+    def notify(self, error: AuthenticationError) -> None:
         """Notify the listeners."""
-        for told in tuple(self._listeners):
-            told(error)
+        for on_refusal in tuple(self._listeners):
+            on_refusal(error)

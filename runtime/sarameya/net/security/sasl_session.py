@@ -103,7 +103,7 @@ class SaslSession:
     async def begin(self) -> None:
         """Authenticate. Raises as requests do, and AuthenticationError or TokenError."""
         exchange = await self._something_to_show(self._sasl.patience)
-        await self._tell(exchange, trio.current_time() + self._sasl.patience, anew=False)
+        await self._authenticate(exchange, trio.current_time() + self._sasl.patience, anew=False)
 
     async def keep(self) -> None:
         """Renew the session, each time well before its end. Runs until cancelled.
@@ -141,7 +141,7 @@ class SaslSession:
                     await trio.sleep_until(self._renewable)
                 exchange = await self._something_to_show(self._patience_of_renewal())
                 # Pending requests are answered first, and may be held for long, as joins are.
-                await self._tell(exchange, self._connection.busy_until + _RENEWAL_TIMEOUT, anew=True)
+                await self._authenticate(exchange, self._connection.busy_until + _RENEWAL_TIMEOUT, anew=True)
         except TokenError as error:
             now = trio.current_time()
             left = max(self._ends - now, 0.0)
@@ -165,7 +165,7 @@ class SaslSession:
             return await self._sasl.authenticator.begin(self._connection.address)
         raise TokenError(f"{self._sasl.authenticator.source} returned nothing within {within:.3g} s")
 
-    async def _tell(self, exchange: Exchange, deadline: float, *, anew: bool) -> None:
+    async def _authenticate(self, exchange: Exchange, deadline: float, *, anew: bool) -> None:
         version_of = self._connection.version_of
         handshake = SaslHandshakeRequest[version_of(Api.SASL_HANDSHAKE)]
         words = SaslAuthenticateRequest[version_of(Api.SASL_AUTHENTICATE)]

@@ -52,8 +52,8 @@ class TlsTransport:
             await trio.aclose_forcefully(stream)
             if not isinstance(error, trio.BrokenResourceError):
                 raise
-            if (told := tls_error(f"{host}:{port}", error)) is not None:
-                raise told from error
+            if (named := tls_error(f"{host}:{port}", error)) is not None:
+                raise named from error
             raise ConnectionResetError(
                 "the connection ended in the TLS handshake; does this port have a TLS listener?"
             ) from error
@@ -128,7 +128,7 @@ def _identify(context: ssl.SSLContext, config: Config) -> None:
     was_asked = False
 
     # A function: otherwise OpenSSL asks on the terminal for the password of an encrypted key.
-    def tell() -> str:
+    def reveal_password() -> str:
         nonlocal was_asked
         was_asked = True
         return "" if password is None else password.reveal()
@@ -142,7 +142,7 @@ def _identify(context: ssl.SSLContext, config: Config) -> None:
             except OSError as error:
                 raise ConfigError(name, file, _unusable(error, "")) from None
     try:
-        context.load_cert_chain(config.tls_cert_file, config.tls_key_file, tell)
+        context.load_cert_chain(config.tls_cert_file, config.tls_key_file, reveal_password)
     except (OSError, ssl.SSLError) as error:
         if was_asked and password is None:
             raise ConfigError("tls_key_password", None, "must be given: the key is encrypted") from None

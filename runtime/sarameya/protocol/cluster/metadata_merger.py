@@ -64,17 +64,17 @@ class MetadataMerger:
         self.current = attrs.evolve(answer, brokers=self._with_missing(answer.brokers), topics=topics)
         return self.current
 
-    def _with_missing(self, told: Mapping[int, Broker]) -> Mapping[int, Broker]:
+    def _with_missing(self, received: Mapping[int, Broker]) -> Mapping[int, Broker]:
         known, before = self.current.brokers, self._missing
-        times = {node_id: before.get(node_id, 0) + 1 for node_id in known if node_id not in told}
+        times = {node_id: before.get(node_id, 0) + 1 for node_id in known if node_id not in received}
         self._missing = {node_id: count for node_id, count in times.items() if count < CONFIRMATIONS}
-        return {**told, **{node_id: known[node_id] for node_id in self._missing}}
+        return {**received, **{node_id: known[node_id] for node_id in self._missing}}
 
-    def _absent(self, told: Set[str], doubts: dict[str, tuple[Hashable, int]]) -> dict[str, TopicMetadata]:
-        """Return the known topics that are not told, but for those whose absence is confirmed."""
+    def _absent(self, received: Set[str], doubts: dict[str, tuple[Hashable, int]]) -> dict[str, TopicMetadata]:
+        """Return the known topics that the response does not have, except those whose absence is confirmed."""
         kept: dict[str, TopicMetadata] = {}
         for name, topic in self.current.topics.items():
-            if name in told or not topic.partitions:
+            if name in received or not topic.partitions:
                 continue
             before, times = doubts.get(name, (None, 0))
             times = times + 1 if before == _ABSENT else 1
@@ -83,36 +83,38 @@ class MetadataMerger:
                 kept[name] = topic
         return kept
 
-    def _merged(self, told: TopicMetadata, doubts: dict[str, tuple[Hashable, int]]) -> TopicMetadata:
-        known = self.current.topics.get(told.name)
-        if known is None or not known.partitions or not told.partitions:
-            return told
-        is_another = None not in (told.topic_id, known.topic_id) and told.topic_id != known.topic_id
-        before, times = doubts.get(told.name, (None, 0))
-        if not is_another and told.partitions.keys() >= known.partitions.keys():
+    def _merged(self, received: TopicMetadata, doubts: dict[str, tuple[Hashable, int]]) -> TopicMetadata:
+        known = self.current.topics.get(received.name)
+        if known is None or not known.partitions or not received.partitions:
+            return received
+        is_another = None not in (received.topic_id, known.topic_id) and received.topic_id != known.topic_id
+        before, times = doubts.get(received.name, (None, 0))
+        if not is_another and received.partitions.keys() >= known.partitions.keys():
             if isinstance(before, uuid.UUID) and times > 1:
-                self._doubts[told.name] = before, times - 1
-            return _with_later_leaders(told, known)
-        taken_back = told.topic_id if is_another else len(told.partitions)
+                self._doubts[received.name] = before, times - 1
+            return _with_later_leaders(received, known)
+        taken_back = received.topic_id if is_another else len(received.partitions)
         times = times + 1 if before == taken_back else 1
         if times >= CONFIRMATIONS:
-            return told if is_another else _with_later_leaders(told, known)
-        self._doubts[told.name] = taken_back, times
+            return received if is_another else _with_later_leaders(received, known)
+        self._doubts[received.name] = taken_back, times
         if is_another:
             return known
-        return _with_later_leaders(attrs.evolve(told, partitions={**known.partitions, **told.partitions}), known)
+        return _with_later_leaders(
+            attrs.evolve(received, partitions={**known.partitions, **received.partitions}), known
+        )
 
 
-def _with_later_leaders(told: TopicMetadata, known: TopicMetadata) -> TopicMetadata:
-    """Keep the known leader of each partition for which `told` has an earlier one.
+def _with_later_leaders(received: TopicMetadata, known: TopicMetadata) -> TopicMetadata:
+    """Keep the known leader of each partition for which `received` has an earlier one.
 
     Only under the same id: a topic that was created again starts its epochs again.
     """
-    if told.topic_id is None or told.topic_id != known.topic_id:
-        return told
+    if received.topic_id is None or received.topic_id != known.topic_id:
+        return received
     later: dict[int, PartitionMetadata] = {
         number: partition
         for number, partition in known.partitions.items()
-        if number in told.partitions and partition.leader_epoch > told.partitions[number].leader_epoch
+        if number in received.partitions and partition.leader_epoch > received.partitions[number].leader_epoch
     }
-    return attrs.evolve(told, partitions={**told.partitions, **later}) if later else told
+    return attrs.evolve(received, partitions={**received.partitions, **later}) if later else received

@@ -10,7 +10,7 @@ when everything is in use still gets a floor, so the total may be half as much a
 larger than requested cannot be bounded beforehand: a broker sends it anyway if it is the first of a response (KIP-74).
 
 Handlers may keep messages after taking them. Kept bytes return to the budget only when the handler reports that, so
-they have a bound of their own (`Share.may_keep_more`). A handler that is told False must not wait for more messages: it
+they have a bound of their own (`Share.may_keep_more`). A handler that gets False must not wait for more messages: it
 could wait for ever.
 """
 
@@ -118,9 +118,9 @@ class ByteBudget:
     def settle(self, reserved: int) -> None:
         """Return reserved bytes. The bytes that have come are held by now."""
         self.reserved -= reserved
-        self._told()
+        self._notify_waiting()
 
-    def tell_of_room(self, callback: Callable[[], None]) -> None:
+    def notify_of_room(self, callback: Callable[[], None]) -> None:
         """Call `callback` once, when bytes have been returned."""
         self._waiting[callback] = None
 
@@ -144,7 +144,7 @@ class ByteBudget:
         self._excess = sum(max(share.held - self._floor, 0) for share in self._shares if share.held)
         self._kept_excess = sum(max(share.kept - self._floor, 0) for share in self._shares if share.kept)
 
-    def _told(self) -> None:
+    def _notify_waiting(self) -> None:
         waiting, self._waiting = self._waiting, {}
         for callback in waiting:
             callback()
@@ -216,7 +216,7 @@ class Share:
         """Return `size` held bytes."""
         if not self._is_closed:
             self._change(-size)
-            self._budget._told()
+            self._budget._notify_waiting()
 
     def close(self) -> None:
         """Return all held bytes: the partition is no longer read."""
@@ -226,7 +226,7 @@ class Share:
             self.held, self.kept, self._is_closed = 0, 0, True
             budget._shares.discard(self)
             budget._is_dealt = False
-            budget._told()
+            budget._notify_waiting()
 
     def _change(self, size: int) -> None:
         budget, before = self._budget, self.held

@@ -62,7 +62,7 @@ class FetchSession:
         # In the order of a full request: the partition that was served last is last.
         self._wanted: dict[TopicPartition, PartitionFetch] = {}
         # The partitions that the broker knows, or will know once the current request has reached it.
-        self._told: dict[TopicPartition, PartitionFetch] = {}
+        self._known: dict[TopicPartition, PartitionFetch] = {}
         self._changed: dict[TopicPartition, PartitionFetch] = {}
         self._forgotten: dict[tuple[TopicPartition, uuid.UUID | None], None] = {}
         self._begins_anew = False
@@ -72,9 +72,9 @@ class FetchSession:
         """Partitions of the next request, known to the broker or not."""
         return self._wanted
 
-    def told(self, partition: TopicPartition) -> PartitionFetch | None:
+    def known(self, partition: TopicPartition) -> PartitionFetch | None:
         """Return the parameters that the broker uses for the partition, and that its next response is about."""
-        return self._told.get(partition)
+        return self._known.get(partition)
 
     def put(self, partition: TopicPartition, ask: PartitionFetch) -> None:
         """Request this partition from now on, with these parameters."""
@@ -82,12 +82,12 @@ class FetchSession:
             return
         self._wanted.pop(partition, None)
         self._wanted[partition] = ask
-        told = self._told.get(partition)
-        if told is not None and told.topic_id != ask.topic_id:
+        known = self._known.get(partition)
+        if known is not None and known.topic_id != ask.topic_id:
             # The topic id has changed. Brokers that use names cannot forget the one and add the other in one request.
             self.begin_anew()
         self._forgotten.pop((partition, ask.topic_id), None)
-        if told == ask:
+        if known == ask:
             self._changed.pop(partition, None)
         else:
             self._changed[partition] = ask
@@ -97,21 +97,21 @@ class FetchSession:
         if self._wanted.pop(partition, None) is None:
             return
         self._changed.pop(partition, None)
-        told = self._told.get(partition)
-        if told is not None:
-            self._forgotten[partition, told.topic_id] = None
+        known = self._known.get(partition)
+        if known is not None:
+            self._forgotten[partition, known.topic_id] = None
 
     def plan(self) -> FetchPlan:
         """Return the next request. Report its result with `answered`, `refused` or, if it is lost, `begin_anew`."""
         if self._begins_anew or self._epoch == _FIRST_EPOCH:
             self._begins_anew, self._epoch = False, _FIRST_EPOCH
             plan = FetchPlan(self._id, _FIRST_EPOCH, dict(self._wanted))
-            self._told = dict(self._wanted)
+            self._known = dict(self._wanted)
         else:
             plan = FetchPlan(self._id, self._epoch, self._changed, tuple(self._forgotten))
             for partition, _ in self._forgotten:
-                del self._told[partition]
-            self._told |= self._changed
+                del self._known[partition]
+            self._known |= self._changed
         self._changed, self._forgotten = {}, {}
         return plan
 

@@ -311,7 +311,7 @@ class Membership:
                     self._move(INPUTS[reaction], now, cause)
             case Reaction.REBALANCE:
                 self._move(INPUTS[reaction], now, cause)
-                self._send_at = now + self._told(self._retries.after_overtaking(now, cause))
+                self._send_at = now + self._report_retry(self._retries.after_overtaking(now, cause))
             case Reaction.FORGET_MEMBER | Reaction.DROP_GENERATION | Reaction.ADOPT_MEMBER_ID:
                 if reaction is Reaction.FORGET_MEMBER:
                     self.member_id = ""
@@ -390,8 +390,8 @@ class Membership:
             self._refuse(kafka_error(code, f"group {self._options.group!r}", GroupError), now)
             return
         # The broker's message may be empty; its code never is.
-        told = ErrorCode.describe(code) if code else cause
-        self._exchanges.find_at = now + self._schedule(Request.FIND_COORDINATOR, now, told)
+        reason = ErrorCode.describe(code) if code else cause
+        self._exchanges.find_at = now + self._schedule(Request.FIND_COORDINATOR, now, reason)
 
     def _find_again(self, request: Request, now: float, cause: str) -> None:
         self._forget_coordinator(cause)
@@ -414,16 +414,16 @@ class Membership:
         """Send a join or sync, which may only be held, again at once, over another connection."""
         self._forget_coordinator(cause)
         self._exchanges.find_at = self._send_at = now
-        self._told(self._retries.after_silence(flight.request, flight.sent_at, now, cause))
+        self._report_retry(self._retries.after_silence(flight.request, flight.sent_at, now, cause))
 
     def _schedule(self, request: Request, now: float, cause: str) -> float:
         try:
-            return self._told(self._retries.after_fault(request, now, cause))
+            return self._report_retry(self._retries.after_fault(request, now, cause))
         except RetriesExhaustedError as error:
             self._refuse(error, now)
             return math.inf
 
-    def _told(self, retry: RetryScheduled) -> float:
+    def _report_retry(self, retry: RetryScheduled) -> float:
         self._commands.append(retry)
         return retry.delay
 

@@ -233,7 +233,7 @@ class Supervise:
 
 @attrs.frozen(slots=True)
 class SendSync:
-    """Sync. `assignments` is empty for a follower (and for a leader told to skip the assignment, KIP-814)."""
+    """Sync. `assignments` is empty for a follower (and for a leader that must skip the assignment, KIP-814)."""
 
     token: int
     generation: Generation

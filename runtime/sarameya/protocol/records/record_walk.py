@@ -1,6 +1,6 @@
 """Conversion of many record batches at a time to Arrow columns, without a Python object for each record. Pure.
 
-Only the end of one record tells where the next one starts. An AwkwardForth machine finds them: a small compiled machine
+Only the end of one record shows where the next one starts. An AwkwardForth machine finds them: a small compiled machine
 for reading columns out of binary formats, which checks its own bounds. numpy then checks all results at once. If
 anything is unusual the walk returns None, and `batch_codec` reads batch by batch and reports the error. Needs
 awkward-cpp, numpy and pyarrow (`sarameya[spark]`).

@@ -91,8 +91,8 @@ class Exchange:
     def authenticated(self, answer: Any) -> None:
         """Process the broker's response to a message. Raises AuthenticationError."""
         if answer.error_code:
-            told = answer.error_message or ErrorCode.describe(answer.error_code)
-            raise self._refused(f"{self._who} was refused: {told}", _REMEDIES.get(self.name, ""))
+            reason = answer.error_message or ErrorCode.describe(answer.error_code)
+            raise self._refused(f"{self._who} was refused: {reason}", _REMEDIES.get(self.name, ""))
         self.next_word = self._said(partial(self._mechanism.answer, answer.auth_bytes or b""))
         if self.next_word is None and answer.session_lifetime_ms:
             self.lifetime = answer.session_lifetime_ms / 1000

@@ -82,10 +82,10 @@ class _Scram(_Guarded):
     """SCRAM (RFC 5802), in which the broker proves that it knows the password, too."""
 
     def answer(self, challenge: bytes) -> bytes | None:
-        told = _attributes(challenge)
-        if "e" in told:
-            raise RefusedError(f"the broker reports: {told['e']}")
-        if "i" in told and not FEWEST_ITERATIONS <= (rounds := _iterations(told)) <= MOST_ITERATIONS:
+        attributes = _attributes(challenge)
+        if "e" in attributes:
+            raise RefusedError(f"the broker reports: {attributes['e']}")
+        if "i" in attributes and not FEWEST_ITERATIONS <= (rounds := _iterations(attributes)) <= MOST_ITERATIONS:
             raise RefusedError(
                 f"the broker requires {rounds} iterations; {FEWEST_ITERATIONS} to {MOST_ITERATIONS} are allowed"
             )

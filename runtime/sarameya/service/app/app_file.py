@@ -300,10 +300,10 @@ def object_from_layers(
     except ClassValidationError as error:
         found += _problems(error, table, remedies)
     if layers.is_short:
-        found = [(key, told) for key, told in found if key in table or key not in PROPERTIES_KEYS]
-    told = [*(layers.with_origin(*problem) for problem in found), *(line for _, line in wrong)]
-    if told:
-        raise AppFileError(layers.path, told)
+        found = [(key, line) for key, line in found if key in table or key not in PROPERTIES_KEYS]
+    lines = [*(layers.with_origin(*problem) for problem in found), *(line for _, line in wrong)]
+    if lines:
+        raise AppFileError(layers.path, lines)
     return made
 
 
@@ -437,9 +437,9 @@ def _problems(error: BaseException, value: Any, remedies: Mapping[str, str], key
         case ForbiddenExtraKeysError():
             known = {field.name for field in attrs.fields(error.cl)}
             for extra in sorted(error.extra_fields):
-                told = _kafkas(extra, value[extra]) if error.cl is App else ""
-                told = told or unknown_option(extra, known)
-                yield prefix + extra, f"{prefix}{extra} = {masked(extra, value[extra])!r}: {told}"
+                advice = _kafkas(extra, value[extra]) if error.cl is App else ""
+                advice = advice or unknown_option(extra, known)
+                yield prefix + extra, f"{prefix}{extra} = {masked(extra, value[extra])!r}: {advice}"
         case ExceptionGroup():
             for inner in error.exceptions:
                 yield from _problems(inner, value, remedies, key)
@@ -457,8 +457,8 @@ def _kafkas(name: str, value: Any) -> str:
     """Return which option one of Kafka's names at the top of the file means. Empty if the name is none of Kafka's."""
     if name.replace("_", ".") == "group.id":
         return "no such option; Kafka's group.id is `group` here"
-    told = kafkas_option(Config, name, value)
-    return f"{told}, under [config]" if told else ""
+    advice = kafkas_option(Config, name, value)
+    return f"{advice}, under [config]" if advice else ""
 
 
 def _attribute(error: BaseException) -> str | None:

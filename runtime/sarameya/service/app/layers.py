@@ -116,7 +116,7 @@ def put(table: dict[str, Any], key: str, value: Any) -> None:
     *parents, name = key.split(".")
     for parent in parents:
         inner = table.setdefault(parent, {})
-        if not isinstance(inner, dict):  # which is told when the table becomes an app
+        if not isinstance(inner, dict):  # reported when the table becomes an app
             return
         table = inner
     table[name] = value

@@ -53,8 +53,8 @@ def add_commands(subparsers: Any, argv: Sequence[str], common: argparse.Argument
         package = entry.dist.name if entry.dist else entry.module
         if entry.name in taken:
             if entry.name == chosen:
-                told = f"there is another command {entry.name!r}, of {package}, which is left out"
-                print(f"sarameya: {told}", file=sys.stderr)
+                warning = f"there is another command {entry.name!r}, of {package}, which is left out"
+                print(f"sarameya: {warning}", file=sys.stderr)
             continue
         taken.add(entry.name)
         summary = f"from {package}; see its own --help"

@@ -70,7 +70,7 @@ def _run(argv: Sequence[str]) -> int:
         return int(args.run(args))
     except SystemExit as done:  # argparse has printed its help or its error
         return int(done.code or 0)
-    except Exception as error:  # noqa: BLE001  the end of the line: everything is told and becomes the exit code
+    except Exception as error:  # noqa: BLE001  the last place: every error is reported, and becomes the exit code
         return report(error, debug="--debug" in argv)
 
 

@@ -102,7 +102,7 @@ async def _ask(url: str, group: str) -> Document | str:
     except (OSError, trio.BrokenResourceError) as error:
         return f"no status: its endpoint does not answer: {why_not_connected(error)}"
     if status != HTTPStatus.OK:
-        return f"no status: its endpoint answers {_told(status)}"
+        return f"no status: its endpoint answers {_status_text(status)}"
     if body is None:
         return f"no status: its endpoint answers more than {_LARGEST // 2**20} MiB"
     return parse_document(body, group)
@@ -142,7 +142,7 @@ async def _open(scheme: str, host: str, port: int | None) -> trio.abc.Stream:
     return await trio.open_tcp_stream(host, port or 80)
 
 
-def _told(status: int) -> str:
+def _status_text(status: int) -> str:
     """Return the status with its words, if HTTP has any for it."""
     try:
         words = f"{status} {HTTPStatus(status).phrase}"

@@ -57,8 +57,8 @@ class GroupBoard(PageFeed):
         self._document: Document = merge_documents(
             self._kafkas, {}, wall_clock(), kafka_trouble="Kafka has not answered yet"
         )
-        self._seen_at = self._told_at = -math.inf
-        self._tell()
+        self._seen_at = self._published_at = -math.inf
+        self._publish()
 
     async def run(self) -> None:
         """Update regularly, until cancelled.
@@ -72,8 +72,8 @@ class GroupBoard(PageFeed):
                 nursery.start_soon(self._look_at_members_on)
                 while True:
                     await trio.sleep(INTERVAL)
-                    if trio.current_time() >= self._told_at + INTERVAL:
-                        self._tell()
+                    if trio.current_time() >= self._published_at + INTERVAL:
+                        self._publish()
         finally:
             self.end()
 
@@ -87,7 +87,7 @@ class GroupBoard(PageFeed):
             except SarameyaError as error:
                 if is_permanent(error):
                     raise
-                if not self._why:  # told once each way, and not at each look
+                if not self._why:  # log it once for each outage, not at each attempt
                     logger.warning("Kafka does not answer: %s", error)
                 self._why = str(error)
             await trio.sleep(INTERVAL)
@@ -122,7 +122,7 @@ class GroupBoard(PageFeed):
         self._seen_at = trio.current_time()
         point = self._document["point"]
         self._series.add(Point(point["at"], point["lag"], point["records"], point["landed"], point["committed_lag"]))
-        self._tell()
+        self._publish()
 
     def _kafka_trouble(self) -> str:
         """Return why Kafka's part is old; empty if it has answered lately."""
@@ -134,8 +134,8 @@ class GroupBoard(PageFeed):
             return ""
         return f"Kafka does not answer; its part of the page is {age:.0f} s old{why}"
 
-    def _tell(self) -> None:
-        self._told_at = trio.current_time()
+    def _publish(self) -> None:
+        self._published_at = trio.current_time()
         age = trio.current_time() - self._seen_at if self._seen_at > -math.inf else 0.0
         said = self._document
         happened = {what: said[what] for what in ("events", "landings")}

@@ -42,17 +42,19 @@ def merge_documents(
         at: Seconds since 1970.
         kafka_trouble: Why Kafka's view is old; empty if it is not.
     """
-    told, same = _each_once({name: said for name, said in services.items() if not isinstance(said, str)})
-    partitions, disputed = _partitions(known, told)
-    asked = {name: said for name, said in services.items() if name not in same}
-    # While a partition changes hands, two may have told of it a moment apart.
+    documents, same = _each_once(
+        {name: document for name, document in services.items() if not isinstance(document, str)}
+    )
+    partitions, disputed = _partitions(known, documents)
+    asked = {name: document for name, document in services.items() if name not in same}
+    # While a partition moves, the reports of both members may have it: they are not of the same moment.
     is_dispute = known.group.state == STABLE
     bad = [
         *(disputed if is_dispute else ()),
         *_bad(asked),
         *([kafka_trouble] if kafka_trouble else _bad_group(known.group)),
     ]
-    members = [*_members(known.group, told)]
+    members = [*_members(known.group, documents)]
     return {
         "version": __version__,
         "group": known.group.group,
@@ -62,54 +64,58 @@ def merge_documents(
         "reasons": bad,
         "explained": [
             *(() if is_dispute else disputed),
-            *(f"{name}: {line}" for name, said in told.items() for line in said["explained"]),
+            *(f"{name}: {line}" for name, document in documents.items() for line in document["explained"]),
             *(f"{name}: the same as {first}" for name, first in same.items()),
-            *(f"{row['host']} {row['worker']}: has no endpoint here" for row in members if row["host"] not in told),
+            *(
+                f"{row['host']} {row['worker']}: has no endpoint here"
+                for row in members
+                if row["host"] not in documents
+            ),
         ],
         "members": members,
         "partitions": partitions,
-        "events": _latest(told, "events"),
-        "landings": _latest(told, "landings"),
+        "events": _latest(documents, "events"),
+        "landings": _latest(documents, "landings"),
         "point": {
             "at": at,
             "lag": lag_of(row["lag"] for row in partitions),
-            "records": _rate_of(told, "records"),
-            "landed": _rate_of(told, "landed"),
+            "records": _rate_of(documents, "records"),
+            "landed": _rate_of(documents, "landed"),
             "committed_lag": lag_of(row["committed_lag"] for row in partitions),
         },
     }
 
 
-def _rate_of(told: Mapping[str, Document], what: str) -> float:
+def _rate_of(documents: Mapping[str, Document], what: str) -> float:
     """Return the sum of all services; -1 if none reports it, since Kafka does not know what members do."""
-    return sum(said["point"].get(what, 0.0) for said in told.values()) if told else -1
+    return sum(document["point"].get(what, 0.0) for document in documents.values()) if documents else -1
 
 
-def _each_once(told: Mapping[str, Document]) -> tuple[dict[str, Document], dict[str, str]]:
+def _each_once(documents: Mapping[str, Document]) -> tuple[dict[str, Document], dict[str, str]]:
     """Return the services at the first of the URLs that lead to each, and the URLs that lead to the same.
 
     A service that shares some members with another one keeps only its own.
     """
     once: dict[str, Document] = {}
     same: dict[str, str] = {}
-    teller: dict[str, str] = {}
-    for name, said in told.items():
-        ids = {row["worker"]: row.get("member_id") or "" for row in said["members"]}
-        twice = {worker for worker, member_id in ids.items() if member_id in teller}
+    url_of: dict[str, str] = {}
+    for name, document in documents.items():
+        ids = {row["worker"]: row.get("member_id") or "" for row in document["members"]}
+        twice = {worker for worker, member_id in ids.items() if member_id in url_of}
         if twice and twice == ids.keys():
-            same[name] = teller[ids[min(twice)]]
+            same[name] = url_of[ids[min(twice)]]
             continue
         once[name] = {
-            **said,
-            **{what: [row for row in said[what] if row["worker"] not in twice] for what in _BY_WORKER},
+            **document,
+            **{what: [row for row in document[what] if row["worker"] not in twice] for what in _BY_WORKER},
         }
-        teller |= {member_id: name for member_id in ids.values() if member_id and member_id not in teller}
+        url_of |= {member_id: name for member_id in ids.values() if member_id and member_id not in url_of}
     return once, same
 
 
-def _members(group: DescribedGroup, told: Mapping[str, Document]) -> Iterator[Document]:
+def _members(group: DescribedGroup, documents: Mapping[str, Document]) -> Iterator[Document]:
     """Yield the members that services report, and those that only Kafka knows."""
-    rows = [{**row, "host": name} for name, said in told.items() for row in said["members"]]
+    rows = [{**row, "host": name} for name, document in documents.items() for row in document["members"]]
     heard = {row.get("member_id") for row in rows}
     yield from rows
     for member in group.members:
@@ -127,7 +133,7 @@ def _members(group: DescribedGroup, told: Mapping[str, Document]) -> Iterator[Do
             }
 
 
-def _partitions(known: KafkaView, told: Mapping[str, Document]) -> tuple[list[Document], list[str]]:
+def _partitions(known: KafkaView, documents: Mapping[str, Document]) -> tuple[list[Document], list[str]]:
     """Return a row for each partition, and a line for each that several members claim to read.
 
     No group may do that. The row is then the one of its owner by Kafka.
@@ -135,9 +141,9 @@ def _partitions(known: KafkaView, told: Mapping[str, Document]) -> tuple[list[Do
     owners = {tp: member for member in known.group.members for tp in topic_partitions(member.assignment or {})}
     rows: dict[TopicPartition, Document] = {}
     claimed: dict[TopicPartition, list[str]] = {}
-    for name, said in told.items():
-        ids = {row["worker"]: row.get("member_id") for row in said["members"]}
-        for row in said["partitions"]:
+    for name, document in documents.items():
+        ids = {row["worker"]: row.get("member_id") for row in document["members"]}
+        for row in document["partitions"]:
             partition = TopicPartition(row["topic"], row["partition"])
             claimed.setdefault(partition, []).append(f"{name} {row['worker']}")
             is_owner = partition in owners and ids.get(row["worker"]) == owners[partition].member_id
@@ -173,11 +179,11 @@ def _committed_lag(row: Document, partition: TopicPartition, known: KafkaView, g
 
     Under read_committed the member's end of the log is not Kafka's: what an open transaction has written is no lag.
     """
-    told = row.get("committed_lag", -1)  # versions before it had none
-    if told < 0:
+    reported = row.get("committed_lag", -1)  # earlier versions of the service do not have it
+    if reported < 0:
         return _lag_by_commit(partition, known)
     moved = max(known.committed.get(partition, row["committed"]) - row["committed"], 0)
-    return int(max(told + grown - moved, 0))
+    return int(max(reported + grown - moved, 0))
 
 
 def _lag_at(row: Document, end: int) -> int:
@@ -220,11 +226,11 @@ def _lag_by_commit(partition: TopicPartition, known: KafkaView) -> int:
 
 
 def _bad(services: Mapping[str, Document | str]) -> Iterator[str]:
-    for name, said in services.items():
-        if isinstance(said, str):
-            yield f"{name}: {said}"
+    for name, document in services.items():
+        if isinstance(document, str):
+            yield f"{name}: {document}"
         else:
-            yield from (f"{name}: {reason}" for reason in said["reasons"])
+            yield from (f"{name}: {reason}" for reason in document["reasons"])
 
 
 def _bad_group(group: DescribedGroup) -> Iterator[str]:
@@ -234,8 +240,8 @@ def _bad_group(group: DescribedGroup) -> Iterator[str]:
         yield f"the group is {group.state}"
 
 
-def _latest(told: Mapping[str, Document], what: str) -> list[Document]:
-    rows = [{**row, "host": name} for name, said in told.items() for row in said[what]]
+def _latest(documents: Mapping[str, Document], what: str) -> list[Document]:
+    rows = [{**row, "host": name} for name, document in documents.items() for row in document[what]]
     return sorted(rows, key=lambda row: (row["at"], row["number"]), reverse=True)[:_MOST]
 
 

@@ -99,7 +99,7 @@ async def delete(admin: GroupAdmin, groups: Sequence[str], execute: bool) -> Com
             try:
                 await operations.delete_group(admin, name)
                 done = "deleted"
-            except SarameyaError as error:  # what has been done before it is told all the same
+            except SarameyaError as error:  # the changes before it are reported all the same
                 errors[name] = error
                 done = "not deleted"
         lines.append(f"group {name!r}, with {counted(commits, 'commit')}: {done}")

@@ -96,8 +96,8 @@ def health(
         for one in _reasons(heard, progress, now, stall_after):
             (bad if one.is_bad else explained).append(who + one.line)
             if one.is_bad and one.about:
-                told = (who + one.about, who + one.line, one.partition, one.is_usual)
-                troubles.append(HealthProblem("not ready", heard.worker, *told))
+                problem = (who + one.about, who + one.line, one.partition, one.is_usual)
+                troubles.append(HealthProblem("not ready", heard.worker, *problem))
     silent = [*_silent(members, stall_after)]
     return Health(
         not_ready=tuple(bad),
@@ -173,7 +173,7 @@ def described(one: PartitionStatus) -> str:
     """Return a partition's activity in words: `retrying, try 3 of 5, for 12 s: not the leader`."""
     most = f" of {one.attempts}" if one.attempts else ""
     tries = f", try {one.attempt}{most}," if one.attempt else ""
-    since = "" if one.activity is Activity.STARTING else f" for {one.seconds:.0f} s"  # which it is not told of
+    since = "" if one.activity is Activity.STARTING else f" for {one.seconds:.0f} s"  # its time is unknown
     why = f": {one.reason}" if one.reason else ""
     return f"{one.activity}{tries}{since}{why}"
 

@@ -211,8 +211,8 @@ def error_summary(error: BaseException) -> str:
 
 def _shown(text: str) -> str:
     """Return the text with secrets masked, cut to a length that somebody reads."""
-    told = masked_text(text)
-    return told if len(told) <= _LONGEST else f"{told[:_LONGEST]} …"
+    masked = masked_text(text)
+    return masked if len(masked) <= _LONGEST else f"{masked[:_LONGEST]} …"
 
 
 def error_line(error: BaseException) -> str:

@@ -50,14 +50,14 @@ class WorkerReport:
 async def send_reports(local_members: LocalMembers, fd: int) -> None:
     """Write the report of this worker's member each second, until cancelled or until nobody reads any more."""
     os.set_inheritable(fd, False)  # what handlers start must not keep it open
-    told = 0
+    last_number = 0
     try:
         async with trio.lowlevel.FdStream(fd) as pipe:
             while True:
                 try:
                     (heard,) = local_members.statuses()
-                    new = tuple(one for one in heard.happenings if one.number > told)
-                    told = max((one.number for one in new), default=told)
+                    new = tuple(one for one in heard.happenings if one.number > last_number)
+                    last_number = max((one.number for one in new), default=last_number)
                     line = WorkerReport(heard.snapshot, heard.failure, new, heard.restart).to_json() + "\n"
                 except Exception:
                     logger.exception("the report of this worker cannot be made")
@@ -65,7 +65,7 @@ async def send_reports(local_members: LocalMembers, fd: int) -> None:
                 await pipe.send_all(line.encode())
                 await trio.sleep(INTERVAL)
     except trio.BrokenResourceError:
-        pass  # the supervisor is gone, which our standard input tells, too
+        pass  # the supervisor has ended; the end of standard input then stops this worker
 
 
 @attrs.define(slots=True)

@@ -106,7 +106,7 @@ def _first_line(error: BaseException) -> str:
     """
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001  it is told all the same (pyspark's ask a JVM for their text, which may be gone)
+    except Exception:  # noqa: BLE001  the error is reported all the same (pyspark's ask a JVM for their text, which may be gone)
         return ""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 

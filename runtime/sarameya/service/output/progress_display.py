@@ -85,14 +85,14 @@ class LineDisplay:
             self._unsaid = done, note
             return
         self._next = now + self.interval
-        self._tell(done, note)
+        self._print_progress(done, note)
 
     def end(self) -> None:
-        """Print the last progress, if no total tells that the job is done."""
+        """Print the last progress, unless a total shows that the job is done."""
         if self._unsaid is not None and self._total is None:
-            self._tell(*self._unsaid)
+            self._print_progress(*self._unsaid)
 
-    def _tell(self, done: int, note: str) -> None:
+    def _print_progress(self, done: int, note: str) -> None:
         self._last, self._unsaid = done, None
         of_all = "" if self._total is None else f" of {self._total:,} ({done / max(self._total, 1):.0%})"
         self._print(f"{self._title}: {done:,}{of_all}{note and ', '}{note}", done)

@@ -44,7 +44,7 @@ class _Standing:
     trouble: HealthProblem
     since: float
     seen: float
-    is_told: bool = False
+    is_reported: bool = False
 
 
 class ProblemLog:
@@ -64,16 +64,16 @@ class ProblemLog:
 
     def _over(self, now: float) -> Iterator[ProblemChange]:
         for key, one in [*self._standing.items()]:
-            if one.seen < now and not (one.is_told and now - one.seen < CALM):
+            if one.seen < now and not (one.is_reported and now - one.seen < CALM):
                 del self._standing[key]
-                if one.is_told:
+                if one.is_reported:
                     yield ProblemChange(one.trouble, True, one.seen - one.since)
 
     def _new(self, now: float) -> Iterator[ProblemChange]:
         for one in self._standing.values():
             stands = now - one.since
-            if not one.is_told and stands >= (self._patience if one.trouble.is_usual else 0.0):
-                one.is_told = True
+            if not one.is_reported and stands >= (self._patience if one.trouble.is_usual else 0.0):
+                one.is_reported = True
                 yield ProblemChange(one.trouble, False, stands)
 
 
@@ -99,11 +99,11 @@ def log_problems(news: Iterable[ProblemChange]) -> None:
     comes, over = list[ProblemChange](), list[ProblemChange]()
     for one in news:
         (over if one.is_over else comes).append(one)
-    for told, level in ((over, logging.INFO), (comes, logging.WARNING)):
-        for one in told[:MOST]:
+    for changes, level in ((over, logging.INFO), (comes, logging.WARNING)):
+        for one in changes[:MOST]:
             logger.log(level, "%s", _words(one), extra={"fields": _fields(one)})
-        if len(told) > MOST:
-            logger.log(level, "and %d more like these; /readyz has them all", len(told) - MOST)
+        if len(changes) > MOST:
+            logger.log(level, "and %d more like these; /readyz has them all", len(changes) - MOST)
 
 
 def _words(news: ProblemChange) -> str:

@@ -40,7 +40,7 @@ class Notifier:
         self._started: set[int] = set()
         self._is_ready = False
         self._status = ""
-        self._untold: dict[str, str] = {}
+        self._unsent: dict[str, str] = {}
         self._is_deaf = False
 
     async def run(self, stop: Stop, members: MemberSource) -> None:
@@ -51,9 +51,9 @@ class Notifier:
             self._beat(members.statuses())
             with trio.move_on_after(self._interval):
                 await stop.wait()
-        self._tell(STOPPING="1", STATUS=f"stopping: {stop.cause}")
+        self._send(STOPPING="1", STATUS=f"stopping: {stop.cause}")
         while True:
-            self._tell(EXTEND_TIMEOUT_USEC=_usec(EXTENSION), **self._alive)
+            self._send(EXTEND_TIMEOUT_USEC=_usec(EXTENSION), **self._alive)
             await trio.sleep(self._interval)
 
     @property
@@ -66,36 +66,36 @@ class Notifier:
         return {"WATCHDOG": "1"} if self._watchdog else {}
 
     def _beat(self, members: Sequence[WorkerStatus]) -> None:
-        told = self._alive
+        fields = self._alive
         statuses = [one.snapshot.status for one in members if one.snapshot is not None]
         self._started |= {one.worker for one in members if one.snapshot and _is_member(one.snapshot.status)}
         if (status := _described(statuses, len(members))) != self._status:
-            self._status = told["STATUS"] = status
+            self._status = fields["STATUS"] = status
         if not self._is_ready and members and self._started.issuperset(one.worker for one in members):
             self._is_ready = True
-            told["READY"] = "1"
+            fields["READY"] = "1"
         if not self._is_ready:
-            told["EXTEND_TIMEOUT_USEC"] = _usec(EXTENSION)
-        self._tell(**told)
+            fields["EXTEND_TIMEOUT_USEC"] = _usec(EXTENSION)
+        self._send(**fields)
 
-    def _tell(self, **fields: str) -> None:
+    def _send(self, **fields: str) -> None:
         """Send the fields. Those that the manager has no room for now are sent with the next beat."""
-        self._untold |= {name: value.replace("\n", " ") for name, value in fields.items()}
-        if not self._address or not self._untold:
+        self._unsent |= {name: value.replace("\n", " ") for name, value in fields.items()}
+        if not self._address or not self._unsent:
             return
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as manager:
-                manager.sendto("\n".join(f"{k}={v}" for k, v in self._untold.items()).encode(), self._address)
+                manager.sendto("\n".join(f"{k}={v}" for k, v in self._unsent.items()).encode(), self._address)
         except BlockingIOError:
             return
         except OSError as error:
-            # It is told with the next beat: one that hears nothing for long ends the service.
+            # The fields are sent with the next beat: a manager that gets nothing for long ends the service.
             if not self._is_deaf:
                 logger.warning("the service manager cannot be notified: %s", error)
             self._is_deaf = True
             return
         self._is_deaf = False
-        self._untold.clear()
+        self._unsent.clear()
 
 
 def _is_member(status: GroupStatus) -> bool:

@@ -62,13 +62,13 @@ async def grow(admin: TopicAdmin, name: str, partitions: int, execute: bool) -> 
     before = len(topic.partitions)
     if partitions <= before:
         raise ConfigError("--partitions", partitions, f"must be more than the {before} that topic {name!r} has")
-    told = f"topic {name!r}: {before} to {counted(partitions, 'partition')}"
+    change_text = f"topic {name!r}: {before} to {counted(partitions, 'partition')}"
     warning = "Keys go to other partitions from then on, so that a key's messages are in order only from there."
     if execute:
         await admin.grow(name, partitions)
-        lines = [f"{told}: done"]
+        lines = [f"{change_text}: done"]
     else:
-        lines = [f"{told}; there is no way back", warning, _HINT]
+        lines = [f"{change_text}; there is no way back", warning, _HINT]
     document = {"executed": execute, "topic": name, "partitions": before, "new_partitions": partitions}
     return CommandResult(document, "\n".join(lines))
 
@@ -100,7 +100,7 @@ async def _done(
         error: SarameyaError | None = None
         try:
             await change()
-        except SarameyaError as raised:  # what has been done before it is told all the same
+        except SarameyaError as raised:  # the changes before it are reported all the same
             error = raised
             errors.append(raised)
         lines.append(f"topic {name!r}{'' if error else notes[name]}: {'not ' * bool(error)}{verb}")

@@ -25,7 +25,7 @@ class MetricsCollector(Collector):
         self._board = board
         self._members = GroupCollector(board.snapshots)
         self._others = others
-        self._is_told = False
+        self._is_logged = False
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric. Of two with the same name, ours wins."""
@@ -53,7 +53,7 @@ class MetricsCollector(Collector):
         try:
             return list(self._others.collect())
         except Exception:
-            if not self._is_told:
+            if not self._is_logged:
                 logger.exception("metrics that were registered with prometheus_client cannot be collected")
-            self._is_told = True
+            self._is_logged = True
             return []

@@ -48,11 +48,11 @@ def make_routes(board: PageSource, names: AllowedHosts) -> Starlette:
 
     async def healthz(request: Request) -> Response:
         found = board.health()
-        return _told("alive", found.not_alive)
+        return _health_response("alive", found.not_alive)
 
     async def readyz(request: Request) -> Response:
         found = board.health()
-        return _told("ready", found.not_ready, (*found.explained, *found.stacks))
+        return _health_response("ready", found.not_ready, (*found.explained, *found.stacks))
 
     async def status(request: Request) -> Response:
         return JSONResponse(board.full_document(), headers=_HEADERS)
@@ -112,7 +112,7 @@ class _Feed:
         return f"data: {text}\n\n"
 
 
-def _told(what: str, bad: Sequence[str], more: Sequence[str] = ()) -> Response:
+def _health_response(what: str, bad: Sequence[str], more: Sequence[str] = ()) -> Response:
     """Return the response of a health check: a line, one line for each reason, and further remarks."""
     lines = [f"not {what}" if bad else what, *bad, *more]
     return PlainTextResponse("\n".join(lines) + "\n", status_code=503 if bad else 200, headers=_HEADERS)

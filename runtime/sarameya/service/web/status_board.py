@@ -73,15 +73,15 @@ class StatusBoard(PageFeed):
 
     async def run(self) -> None:
         """Update each second, until cancelled."""
-        is_told = False
+        is_logged = False
         try:
             while True:
                 try:
                     self.look()
                 except Exception:
-                    if not is_told:
+                    if not is_logged:
                         logger.exception("the content of the status page cannot be made")
-                    is_told = True
+                    is_logged = True
                 await trio.sleep(INTERVAL)
         finally:
             self.end()

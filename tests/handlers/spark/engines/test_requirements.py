@@ -56,7 +56,7 @@ def test_old_java_is_refused_with_its_version(monkeypatch: pytest.MonkeyPatch, t
 
 def test_unparsable_java_version_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", java_home(tmp_path, "echo 'no runtime present' >&2; exit 1"))
-    with pytest.raises(HandlerError, match=r"tells no version .*no runtime present"):
+    with pytest.raises(HandlerError, match=r"prints no version .*no runtime present"):
         requirements.require_java()
 
 

@@ -166,7 +166,7 @@ def _connected(answer: Path) -> Any:
     with answer.open("rb") as file:
         port = read_int(file)  # type: ignore[no-untyped-call]
         secret = UTF8Deserializer().loads(file)  # type: ignore[no-untyped-call]
-    # This is how spark-submit tells pyspark about a JVM that runs already.
+    # spark-submit passes a JVM that runs already to pyspark in this way.
     there = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
     os.environ.update(there)
     try:

@@ -129,7 +129,7 @@ def start(
         share_leases()
         return Jvm(SparkSession(context), gateway, output)
     except Exception as error:
-        failure = _failure(gateway, error)  # while there is a JVM to tell it
+        failure = _failure(gateway, error)  # while the JVM still has the text of the error
         if gateway:
             # Also if the JVM was killed after its context was created and before its session was.
             _forget(SparkContext._active_spark_context)

@@ -47,7 +47,7 @@ class JoinRequest:
     requires_known_member_id: bool = True
     """v4+: a first join is answered MEMBER_ID_REQUIRED, and the member joins again with the id (KIP-394)."""
     can_skip_assignment: bool = True
-    """v9+: the response can tell a returning static leader not to assign (KIP-814)."""
+    """v9+: the response can ask a returning static leader to skip the assignment (KIP-814)."""
     reason: str = ""
     """v8+: the client's reason for joining (KIP-800), for the coordinator's log."""
 

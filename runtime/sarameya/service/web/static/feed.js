@@ -1,9 +1,9 @@
-// What the service tells: each look by /events, and the whole by /status.json whenever a connection opens, since looks
+// What the service reports: each look by /events, and the whole by /status.json whenever a connection opens, since looks
 // were missed before. Nothing is asked for while nobody looks: a browser has six connections to a host, of all its tabs.
 
 const SILENT_AFTER = 5, AGAIN_AFTER = 3, ANEW_AFTER = 20;  // seconds
 
-// `look` is told each look, `whole` one with all that is plotted, and `silent` for how many seconds nothing was heard.
+// `look` is called with each look, `whole` with one that has all that is plotted, and `silent` for how many seconds nothing was heard.
 export function follow({ look, whole, silent }) {
   let feed = null, heardAt = 0, openedAt = 0, again = 0, isLost = false;
   const now = () => Date.now() / 1000;

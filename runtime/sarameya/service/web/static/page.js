@@ -1,4 +1,4 @@
-// The status page: what the service tells each second, put into the page. Foreign text becomes text nodes only.
+// The status page: what the service reports each second, put into the page. Foreign text becomes text nodes only.
 import { follow } from "./feed.js";
 import * as plots from "./plots.js";
 import { folded, nameOf, parted } from "./reasons.js";
@@ -10,7 +10,7 @@ const MOST_REASONS = 12, OLD_AFTER = 8;
 const byId = (id) => document.getElementById(id);
 const say = (node, text) => { if (node.textContent !== text) node.textContent = text; };
 
-// What changes each second is outside of what screen readers are told of.
+// What changes each second is outside of what screen readers announce.
 function head(said) {
   const states = [...new Set(said.members.map((member) => (member.failure ? "failed" : member.state)))].join(", ");
   const ready = said.stopping ? "stopping" : said.ready ? "ready" : "not ready";
@@ -33,8 +33,8 @@ function lines(section, all) {
   if (list.dataset.said === text) return;
   list.dataset.said = text;
   const rest = all.length - MOST_REASONS;
-  const told = [...all.slice(0, MOST_REASONS), ...(rest > 0 ? [`and ${rest} more, which readyz tells`] : [])];
-  list.replaceChildren(...told.map((line) => {
+  const shown = [...all.slice(0, MOST_REASONS), ...(rest > 0 ? [`and ${rest} more; readyz has them all`] : [])];
+  list.replaceChildren(...shown.map((line) => {
     const item = document.createElement("li");
     item.textContent = line;
     return item;
@@ -56,7 +56,7 @@ function show(said) {
   say(byId("total-landed"), rate(said.point.landed ?? 0));
   members(said.members);
   partitions(said.partitions, new Set(said.reasons.map((line) => parted(line, rows)?.name)));
-  // These are told only where there is something new.
+  // These are sent only if there is something new.
   if (said.landings) landings(said.landings);
   if (said.events) events(said.events, said.members.length > 1);
   plots.add(said.point);

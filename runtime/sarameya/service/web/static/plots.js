@@ -1,7 +1,7 @@
 // Lag and throughput of the last minutes, in SVG.
 import { age, rate } from "./words.js";
 
-const KEPT_POINTS = 900, APART = 8;  // seconds that a line does not bridge: nothing was told meanwhile
+const KEPT_POINTS = 900, APART = 8;  // seconds that a line does not bridge: nothing was reported meanwhile
 const PLOTS = { lag: "committed_lag", records: "records", landed: "landed" };  // where, and what
 const NAMES = ["at", ...Object.values(PLOTS)];
 let points = Object.fromEntries(NAMES.map((name) => [name, []]));

@@ -19,7 +19,7 @@ function activity(row) {
   return `${row.activity}${tries}${since}${why}`;
 }
 
-// What is numbered is told apart by its time, too: a worker that begins anew numbers from 1 again.
+// The key of a numbered row has its time, too: a worker that begins anew numbers from 1 again.
 // Rows keep their elements from one look to the next, so that focus, selection and scrolling stay where they are.
 function fill(table, rows, key, cells) {
   const body = table.tBodies[0];
@@ -50,7 +50,7 @@ function fill(table, rows, key, cells) {
 
 export function members(rows) {
   say(byId("total-members"), count(rows.length));
-  // Those that Kafka alone tells of may be called the same.
+  // Members that only Kafka reports may have the same name.
   fill(byId("members"), rows, (row) => `${who(row)}/${row.pid ? "" : row.member_id || ""}`, (row) => [
     [who(row), "", true],
     [row.failure ? `failed: ${row.failure}${row.restart ? `; ${row.restart}` : ""}` : row.state,
@@ -78,9 +78,9 @@ export function partitions(rows, stuck) {
   ]);
 }
 
-// Of rows that stay as they are: who tells them, where there are several.
+// Of rows that stay as they are: who reported them, if there are several.
 // A service has as many from its first look to its last, and of one that is started again all rows are others.
-const teller = (row, several) => (row.host ? who(row) : several ? `worker ${row.worker}` : "");
+const reporter = (row, several) => (row.host ? who(row) : several ? `worker ${row.worker}` : "");
 
 export function landings(rows) {
   fill(byId("landings"), rows.slice(0, 50), (row) => `${who(row)}/${row.at}/${row.number}`, (row) => {
@@ -125,7 +125,7 @@ function happening(event, several) {
   const [kind, ...rest] = event.text.replace(`: group=${byId("group").textContent} `, ": ").split(": ");
   const first = document.createElement("b");
   first.textContent = kind;
-  const by = teller(event, several);
+  const by = reporter(event, several);
   if (by && !kind.startsWith(`${by} `)) {
     const name = document.createElement("span");
     name.className = "faint";
