@@ -3,7 +3,8 @@
 
 const SILENT_AFTER = 5, AGAIN_AFTER = 3, ANEW_AFTER = 20;  // seconds
 
-// `look` is called with each look, `whole` with one that has all that is plotted, and `silent` for how many seconds nothing was heard.
+// `look` is called with each look, `whole` with one that has all that is plotted, and `silent` with the seconds since
+// the last one.
 export function follow({ look, whole, silent }) {
   let feed = null, heardAt = 0, openedAt = 0, again = 0, isLost = false;
   const now = () => Date.now() / 1000;
