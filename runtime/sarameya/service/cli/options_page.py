@@ -101,7 +101,8 @@ def page() -> str:
         (
             _HEAD,
             _table(
-                ("option", "default", "allowed", "Kafka's name", ""), (_option(field) for field in attrs.fields(Config))
+                ("option", "default", "meaning", "allowed", "Kafka's name"),
+                (_option(field) for field in attrs.fields(Config)),
             ),
             "\nUnder `[config.topics.NAME]` (`TopicConfig`), for one topic:\n\n",
             _table(("option", ""), ((f"`{f.name}`", f.metadata["doc"]) for f in attrs.fields(TopicConfig))),
@@ -129,9 +130,9 @@ def _option(field: attrs.Attribute[Any]) -> tuple[str, ...]:
     return (
         f"`{field.name}`",
         _default(getattr(Config(), field.name)),
+        field.metadata["doc"],
         _allowed(field.name),
         f"`{kafka}`" if kafka else "",
-        field.metadata["doc"],
     )
 
 
