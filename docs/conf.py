@@ -83,7 +83,9 @@ def restructured(lines: list[str]) -> list[str]:
 
 def _draw(_: Sphinx, __: str, source: list[str]) -> None:
     """State diagrams as tables: code hosts draw Mermaid, and the pages load no script that could."""
-    source[0] = re.sub(r"```mermaid\nstateDiagram-v2\n(.*?)```", lambda found: _transitions(found[1]), source[0], flags=re.S)
+    source[0] = re.sub(
+        r"```mermaid\nstateDiagram-v2\n(.*?)```", lambda found: _transitions(found[1]), source[0], flags=re.S
+    )
 
 
 def _transitions(diagram: str) -> str:
