@@ -125,7 +125,7 @@ def test_answers_are_told_by_request() -> None:
 
 def test_every_kind_of_retry_is_counted_and_explained() -> None:
     root = Path(sarameya.__file__).parent
-    sources = [path for folder in ("group", "consumer", "net") for path in (root / folder).glob("*.py")]
+    sources = [path for folder in ("group", "consumer", "net") for path in (root / folder).rglob("*.py")]
     told = {
         keyword.value.value
         for path in sources

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import zlib
@@ -88,7 +89,7 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Documentation of two pages, under the same rules."""
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "undocumented.py").write_text(UNDOCUMENTED)
-    (tmp_path / "docs").mkdir()
+    shutil.copytree(ROOT / "docs" / "_static", tmp_path / "docs" / "_static")
     (tmp_path / "docs" / "conf.py").write_text((ROOT / "docs" / "conf.py").read_text(encoding="utf-8"))
     (tmp_path / "docs" / "index.md").write_text("# Index\n\n```{toctree}\n../README\n```\n")
     return tmp_path
