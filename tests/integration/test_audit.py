@@ -254,4 +254,4 @@ def test_spark_counts_the_same_rows_as_python(spark: SparkSession) -> None:
     assert count_frame(spark, frame.limit(0), SPANS) == count_rows([], SPANS)
     assert count_frame(spark, frame, ()) == count_rows(ROWS, ())
     assert "no column 'offset'" in why_uncountable(frame.drop("offset"))
-    assert "of another type" in why_uncountable(frame.selectExpr("topic", "partition", "cast(offset as string) offset"))
+    assert "wrong type" in why_uncountable(frame.selectExpr("topic", "partition", "cast(offset as string) offset"))
