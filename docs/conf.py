@@ -44,10 +44,8 @@ nitpick_ignore_regex = [
     ("py:.*", r"(?!sarameya).*"),
     ("py:class", r"sarameya\.embedded\.(groups|network|log)\..*"),
     ("py:class", r"sarameya\.(testing\.virtual_time\.T|group\.membership\.leader\.RunSync)"),
-    (
-        "py:class",
-        r"sarameya\.(consumer\.partition_consumer\.PartitionConsumer|group\.delivery\.time_slices\.HandlerTime)",
-    ),
+    ("py:class", r"sarameya\.consumer\.partition_consumer\.PartitionConsumer"),
+    ("py:class", r"sarameya\.group\.delivery\.time_slices\.HandlerTime"),
     ("py:class", r"sarameya_handlers\.spark\.tables\.row_count\.RowCount"),
 ]
 

@@ -22,7 +22,7 @@ _TESTS_FAILED = 1
 
 
 class Outcome(StrEnum):
-    """What the tests make of a mutant."""
+    """Result of the tests of a mutant."""
 
     CAUGHT = "caught"
     HUNG = "caught: the tests did not end"

@@ -145,7 +145,7 @@ class Chain:
         if found[0].number != self.next_number:
             raise BrokenChainError(
                 f"link {self.next_number} is missing in the table: the first one is {found[0]}. Another program has "
-                f"removed it; restore an older version of the table, and rewind the group (`sarameya rewind`)."
+                "removed it; restore an older version of the table, and rewind the group (`sarameya rewind`)."
             )
         ours = self._tried.get(found[0].attempt)
         if self.head is None and ours is None:

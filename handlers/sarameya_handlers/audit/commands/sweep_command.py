@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Show files left by failed writes, or by attempts that lost to another owner, and with --execute remove them. "
         "No link names these files, and no reader sees them. --execute also finishes a compaction that was killed. "
-        "Members may continue to land meanwhile. The exception are tables to which two Spark drivers must not commit "
+        "Members may continue to land meanwhile. Exceptions are tables to which two Spark drivers must not commit "
         "at once (Delta, or Iceberg in a Hadoop catalog, on a local or mounted file system), if the sweep starts its "
         "own driver: see --single-driver."
     )

@@ -59,28 +59,16 @@ class Input(Enum):
 _END = {Input.END: State.ENDING}
 
 TRANSITIONS: Mapping[State, Mapping[Input, State]] = {
-    State.CONSUMING: {
-        Input.ADDED: State.FETCHING,
-        Input.REVOKED: State.DRAINING,
-        **_END,
-    },
+    State.CONSUMING: {Input.ADDED: State.FETCHING, Input.REVOKED: State.DRAINING, **_END},
     State.FETCHING: {
         Input.SETUP_DUE: State.SETTING_UP,
         Input.ASSIGNED_DUE: State.ASSIGNING,
         Input.DONE: State.CONSUMING,
         **_END,
     },
-    State.SETTING_UP: {
-        Input.ASSIGNED_DUE: State.ASSIGNING,
-        Input.DONE: State.CONSUMING,
-        **_END,
-    },
+    State.SETTING_UP: {Input.ASSIGNED_DUE: State.ASSIGNING, Input.DONE: State.CONSUMING, **_END},
     State.ASSIGNING: {Input.DONE: State.CONSUMING, **_END},
-    State.DRAINING: {
-        Input.CALL_DUE: State.REVOKING,
-        Input.DONE: State.CONSUMING,
-        **_END,
-    },
+    State.DRAINING: {Input.CALL_DUE: State.REVOKING, Input.DONE: State.CONSUMING, **_END},
     State.REVOKING: {Input.COMMIT_DUE: State.COMMITTING, **_END},
     State.COMMITTING: {Input.DONE: State.CONSUMING, **_END},
     State.ENDING: {

@@ -53,12 +53,7 @@ class Input(Enum):
     """Refused by the coordinator, or failed on our side: an assignor raised, or retries are exhausted."""
 
 
-_U, _P, _C, _S = (
-    State.UNJOINED,
-    State.PREPARING_REBALANCE,
-    State.COMPLETING_REBALANCE,
-    State.STABLE,
-)
+_U, _P, _C, _S = State.UNJOINED, State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE, State.STABLE
 _R, _X, _L, _F = State.REVOKING, State.LOST, State.LEAVING, State.FENCED
 
 TRANSITIONS: Mapping[State, Mapping[Input, State]] = {

@@ -73,7 +73,6 @@ def print_out(text: str) -> None:
     """Print a text to stdout as it is. If its reader closes the pipe, the rest is dropped without an error."""
     try:
         print(text, end="", flush=True)
-    except (
-        BrokenPipeError
-    ):  # such as `| head`; without the line below, the interpreter reports the closed pipe when it exits
+    except BrokenPipeError:
+        # As by `| head`. Without this, the interpreter reports the closed pipe when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
