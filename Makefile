@@ -51,6 +51,7 @@ check: $(VENV)/dev.stamp
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.docstrings
+	$(BIN)/python -m tools.rooms
 
 bench: java-maven-go $(VENV)/dev.stamp
 	$(BIN)/python -m bench --results build/bench/results

@@ -40,7 +40,6 @@ from sarameya.group.session_machine.messages import (
     Post,
     ReaderFailed,
     ReaderReturned,
-    RebalanceAnnounced,
     ShutdownCutOff,
     StartPartitions,
     StopReaders,
@@ -53,7 +52,7 @@ from sarameya.group.session_machine.messages import (
 from sarameya.group.session_machine.transitions import State
 from sarameya.model import Generation, TopicPartition, by_topic, topic_partitions
 from sarameya.observe import CommitFailed, SessionEnded, SessionEnding
-from sarameya.protocol.membership.messages import Fail, JoinWanted, LeaveWanted, MembershipLost
+from sarameya.protocol.membership.messages import Fail, JoinWanted, LeaveWanted, MembershipLost, PrepareRebalance
 
 PARTITIONS = [TopicPartition(topic, number) for topic in ("t", "u") for number in range(3)]
 SUBSCRIPTIONS = (("t", "u"), ("t", "u"), ("t",), ("u",), ("t",), ("u",), None)
@@ -195,7 +194,7 @@ class SessionWalk:
 
     def _rebalance(self) -> None:
         deadline = self.now + self.rng.choice((-3.0, 0.2, 5.0, 9.5))
-        self._receive(RebalanceAnnounced("rebalance", deadline, self.machine._wanted))
+        self._receive(PrepareRebalance("rebalance", deadline))
 
     def _subscribe(self) -> None:
         self._receive(SubscriptionRead(self.rng.choice(SUBSCRIPTIONS)))

@@ -21,13 +21,12 @@ from sarameya.group.session_machine.messages import (
     Drained,
     NewAssignment,
     Post,
-    RebalanceAnnounced,
     StartPartitions,
     StopReaders,
 )
 from sarameya.group.session_machine.transitions import SHUTTING_DOWN, TRANSITIONS, Input, State
 from sarameya.model import by_topic
-from sarameya.protocol.membership.messages import JoinWanted
+from sarameya.protocol.membership.messages import JoinWanted, PrepareRebalance
 from tests.model.session import SessionWalk
 
 SOAK = int(os.environ.get("SARAMEYA_SOAK", "1"))
@@ -166,7 +165,7 @@ class Mutants(SessionMachine):
     def goes_on(self, *_: Any) -> None:
         self._start()
 
-    def no_answer(self, rebalance: RebalanceAnnounced, now: float) -> None:
+    def no_answer(self, rebalance: PrepareRebalance, now: float) -> None:
         """Eager: the session goes on through a rebalance."""
         self._rebalance = rebalance
 

@@ -20,7 +20,7 @@ from sarameya.group.claim import Claim
 from sarameya.group.delivery.pauses import Pauses
 from sarameya.group.membership.coordinator_finder import CoordinatorFinder
 from sarameya.group.offsets.offset_manager import OffsetManager
-from sarameya.group.offsets.start_offset import Start, StartOffset, check_policies
+from sarameya.group.offsets.start_offset import Start, StartOffset, check_policies, choose_start
 from sarameya.group.runtime import Runtime
 from sarameya.model import CommittedOffset, TopicPartition
 from sarameya.net.open_calls import OpenCalls
@@ -191,14 +191,19 @@ async def _find_starts(
     starts: dict[TopicPartition, Start] = {}
     policies: dict[TopicPartition, OffsetPolicy] = {}
     for partition, choice in chosen.items():
-        if isinstance(choice, int):
-            starts[partition] = Start(choice, "given")
-        elif choice != "committed":
-            policies[partition] = choice
-        elif (commit := committed[partition]) is not None:
-            starts[partition] = Start(commit.offset, "committed", commit.leader_epoch)
+        given: Start | OffsetPolicy | None
+        match choice:
+            case "committed":
+                given = None
+            case int():
+                given = Start(choice, "given")
+            case _:
+                given = choice
+        start = choose_start(given, committed.get(partition), config.offset_initial_of(partition.topic))
+        if isinstance(start, Start):
+            starts[partition] = start
         else:
-            policies[partition] = config.offset_initial_of(partition.topic)
+            policies[partition] = start
     check_policies(policies, offsets.group if offsets is not None else "")
     if policies:
         for partition, place in (await lookup.find(policies)).items():

@@ -1,4 +1,12 @@
-"""Start offsets: the choices of a user or a handler, and where a claim starts for each."""
+"""The start offset of a claim: the rule, and the choices that a user or a handler may make. Pure.
+
+A claim starts at the first of these that says an offset (`choose_start`):
+
+1. the handler's `start_offset` or, without the group protocol, the user's choice
+2. the group's committed offset
+3. the oldest message, if the partition was added to its topic while the group was running
+4. `Config.offset_initial` of the topic
+"""
 
 from __future__ import annotations
 
@@ -36,6 +44,28 @@ class Start:
     def at(cls, place: LogOffset, why: str) -> Start:
         """Return the start at an offset that a leader was asked for."""
         return cls(place.offset, why, place.leader_epoch, place.lookup_epoch)
+
+
+def choose_start(
+    chosen: Start | OffsetPolicy | None,
+    commit: CommittedOffset | None,
+    initial: OffsetPolicy,
+    *,
+    is_new: bool = False,
+) -> Start | OffsetPolicy:
+    """Return the start of a claim, or the policy that its offset has to be looked up by.
+
+    Args:
+        chosen: The choice of the handler or the user; None for the group's committed offset.
+        commit: The group's committed offset; None if there is none.
+        initial: The topic's `Config.offset_initial`.
+        is_new: The partition was added while the group was running: no message of it may be skipped.
+    """
+    if chosen is not None:
+        return chosen
+    if commit is not None:
+        return Start(commit.offset, "committed", commit.leader_epoch)
+    return "oldest" if is_new else initial
 
 
 def parse_start(value: Any) -> StartOffset:

@@ -64,7 +64,6 @@ from sarameya.group.session_machine.messages import (
     Post,
     ReaderFailed,
     ReaderReturned,
-    RebalanceAnnounced,
     SessionOutcome,
     ShutdownCutOff,
     StartPartitions,
@@ -86,7 +85,7 @@ from sarameya.observe import (
     SessionEnding,
     SessionStarted,
 )
-from sarameya.protocol.membership.messages import Fail, JoinWanted, LeaveWanted, MembershipLost
+from sarameya.protocol.membership.messages import Fail, JoinWanted, LeaveWanted, MembershipLost, PrepareRebalance
 from sarameya.protocol.rebalance import diff
 from sarameya.protocol.subscription import Wanted, wants
 
@@ -130,7 +129,7 @@ class SessionMachine:
         self._wanted = wanted
         # What the group wants and has not got yet: the newest assignment, and a rebalance that waits for its answer.
         self._assignment: NewAssignment | None = None
-        self._rebalance: RebalanceAnnounced | None = None
+        self._rebalance: PrepareRebalance | None = None
         # The assignment that is being applied, its partitions that have to start, and their committed offsets.
         self._applying: NewAssignment | None = None
         self._added: Sequence[TopicPartition] = ()
@@ -199,8 +198,7 @@ class SessionMachine:
         match event:
             case NewAssignment():
                 self._take_assignment(event)
-            case RebalanceAnnounced():
-                self._wanted = event.wanted
+            case PrepareRebalance():
                 self._take_rebalance(event, now)
             case SubscriptionRead(wanted=wanted):
                 self._wanted = wanted
@@ -241,7 +239,7 @@ class SessionMachine:
         if not self.revoking:
             self._lift()
 
-    def _take_rebalance(self, rebalance: RebalanceAnnounced, now: float) -> None:
+    def _take_rebalance(self, rebalance: PrepareRebalance, now: float) -> None:
         if self.is_ending or not self._options.is_cooperative:
             self.outcome.rebalanced = self.outcome.rebalanced or not self.is_ending
             self._assignment = None

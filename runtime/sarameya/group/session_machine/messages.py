@@ -56,15 +56,6 @@ Notice = NewAssignment | PrepareRebalance | MembershipLost | Left | Fail | Close
 
 
 @attrs.frozen(slots=True)
-class RebalanceAnnounced:
-    """The group rebalances: the member must join again by `deadline`. `wanted` is its subscription."""
-
-    reason: str
-    deadline: float
-    wanted: Wanted | None
-
-
-@attrs.frozen(slots=True)
 class SubscriptionRead:
     """The present subscription, read after it has changed; None once it was dropped."""
 
@@ -166,7 +157,7 @@ class CommitEnded:
 
 Event = (
     NewAssignment
-    | RebalanceAnnounced
+    | PrepareRebalance
     | SubscriptionRead
     | MembershipLost
     | Fail

@@ -29,7 +29,7 @@ from sarameya.group.delivery.time_slices import TimeSlice
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.handler_methods import awaited
 from sarameya.group.offsets.offset_manager import OffsetManager
-from sarameya.group.offsets.start_offset import Start, check_policies, handler_start
+from sarameya.group.offsets.start_offset import Start, check_policies, choose_start, handler_start
 from sarameya.group.session_machine.messages import CommittedOffsets
 from sarameya.group.session_machine.readers import Readers
 from sarameya.group.source import SessionRuntime, Source
@@ -123,12 +123,13 @@ class PartitionStarter:
             known: dict[TopicPartition, Start] = {}
             policies: dict[TopicPartition, OffsetPolicy] = {}
             for partition, commit in batch.committed.items():
-                if (start := await self._known_start(partition, commit, time_slice)) is not None:
+                chosen = await self._handlers_choice(partition, commit, time_slice)
+                initial = self._runtime.config.offset_initial_of(partition.topic)
+                start = choose_start(chosen, commit, initial, is_new=self._growth.is_new(partition))
+                if isinstance(start, Start):
                     known[partition] = start
-                elif self._growth.is_new(partition):
-                    policies[partition] = "oldest"
                 else:
-                    policies[partition] = self._runtime.config.offset_initial_of(partition.topic)
+                    policies[partition] = start
             check_policies(policies, self._offsets.group)
             if known or not policies:  # a member's streams start with its first assignment, though it be empty
                 self._claim(batch, known)
@@ -138,20 +139,20 @@ class PartitionStarter:
             self._batches.remove(batch)
             batch.ended.set()
 
-    async def _known_start(
+    async def _handlers_choice(
         self, partition: TopicPartition, commit: CommittedOffset | None, time_slice: TimeSlice
     ) -> Start | None:
-        """Return the handler's start offset, or the committed one; None where neither says."""
+        """Return the handler's start offset; None where it leaves that to the committed offset."""
         if partition not in self._answers:
             if time_slice.is_over(trio.current_time()):  # `start_offset` may block, once for each partition
                 await time_slice.wait()
             self._answers[partition] = await awaited(self._handler.start_offset, partition, commit)
-        if (chosen := self._answers[partition]) is not None:
-            start = handler_start(partition, chosen)
-            if isinstance(chosen, CommittedOffset) and chosen.metadata:
-                self._offsets.ledger.note(partition)
-            return start
-        return None if commit is None else Start(commit.offset, "committed", commit.leader_epoch)
+        if (chosen := self._answers[partition]) is None:
+            return None
+        start = handler_start(partition, chosen)
+        if isinstance(chosen, CommittedOffset) and chosen.metadata:
+            self._offsets.ledger.note(partition)
+        return start
 
     async def _looked_up(
         self,

@@ -50,7 +50,6 @@ from sarameya.group.session_machine.messages import (
     OffsetsFailed,
     OffsetsFetched,
     Post,
-    RebalanceAnnounced,
     SessionOutcome,
     ShutdownCutOff,
     StartPartitions,
@@ -69,7 +68,7 @@ from sarameya.group.session_machine.stream_readers import open_readers
 from sarameya.group.source import OpenSource, SessionMember, SessionRuntime
 from sarameya.model import by_topic
 from sarameya.observe import TaskStuck
-from sarameya.protocol.membership.messages import Left, PrepareRebalance
+from sarameya.protocol.membership.messages import Left
 from sarameya.status import PartitionStatus
 
 
@@ -201,8 +200,6 @@ class SessionRunner:
 
     def _notice(self, notice: Notice) -> None:
         match notice:
-            case PrepareRebalance(reason=reason, deadline=deadline):
-                self.post(RebalanceAnnounced(reason, deadline, self._member.wanted))
             case SubscriptionChanged():
                 self.post(SubscriptionRead(self._member.wanted))
             case Left():
