@@ -114,7 +114,7 @@ class Consumer(Marks, Pausing):
             reading.close()
             failure = await reading.commit_last()
         finally:
-            self._ledger = OffsetLedger()
+            self._use(OffsetLedger())
             # Not passed to the nursery, which would wrap the block's exception in an ExceptionGroup.
             await self._lifetime.__aexit__(None, None, None)
         if failure is not None:
@@ -139,7 +139,7 @@ class Consumer(Marks, Pausing):
             await running.wait()
             self._runtime, self._reading = runtime, reading
             if reading.offsets is not None:
-                self._ledger = reading.offsets.ledger
+                self._use(reading.offsets.ledger)
             try:
                 yield
             finally:

@@ -9,6 +9,11 @@ dirty until exactly the mark that was sent is acknowledged. It stays dirty if th
 pending. It also stays dirty if the mark returns to the committed offset after a request without a response, since the
 coordinator may have stored that one.
 
+Each partition has a `MarkCell`, so that the mark of one message after the other costs a comparison and two stores. The
+ledger opens a cell when a mark has gone through `mark`, and closes it, which takes over its mark, before it looks at
+the partition. While a cell is closed every mark goes through `mark`, which knows all rules. So a partition has one
+slow mark for each commit, status or reset, and no rule has to be known twice.
+
 Rules that are easily broken:
 
 - A position moved forward marks everything before it as processed, since the log has deleted it. A position moved back
@@ -33,6 +38,31 @@ from sarameya.model import NO_LEADER_EPOCH, CommittedOffset, TopicPartition
 
 Reach: TypeAlias = Callable[[], int | None]
 """Position of the messages handed out since a position was moved: None before the first."""
+
+
+_CLOSED = 2**63
+"""`MarkCell.next_offset` of a closed cell: no message has that offset."""
+
+
+@attrs.define(slots=True, eq=False)
+class MarkCell:
+    """The latest mark of a partition, before the ledger has taken it over.
+
+    To mark a message: if its offset is at least `next_offset`, store its leader epoch, then its offset + 1. Otherwise
+    call `OffsetLedger.mark`. Worker threads may do so, too: CPython switches threads at calls and backward jumps only,
+    and there is none between the comparison and the two stores.
+
+    Attributes:
+        topic: Name of the topic.
+        partition: Number of the partition.
+        next_offset: The offset after the marked message; greater than any offset while the cell is closed.
+        leader_epoch: The marked message's.
+    """
+
+    topic: str
+    partition: int
+    next_offset: int = _CLOSED
+    leader_epoch: int = NO_LEADER_EPOCH
 
 
 @attrs.frozen(slots=True)
@@ -65,6 +95,7 @@ class _MovedBack:
 
 @attrs.define(slots=True)
 class _Entry:
+    cell: MarkCell
     marked: CommittedOffset | None = None
     committed: CommittedOffset | None = None
     sent: CommittedOffset | None = None
@@ -74,6 +105,23 @@ class _Entry:
     """True if the handler records its progress in metadata of its own, even if no mark has any yet."""
     is_void: bool = False
     """True if the topic was replaced by another: no mark is accepted."""
+
+    @property
+    def _mark_offset(self) -> int:
+        return 0 if self.marked is None else self.marked.offset
+
+    def open(self) -> None:
+        """Accept marks that need no rule: a message after the mark, at a position that was not moved."""
+        if self.moved_back is None and not self.is_void:
+            self.cell.next_offset = self._mark_offset
+
+    def close(self) -> None:
+        """Take over the mark of the cell. From now on marks go through `OffsetLedger.mark`."""
+        cell = self.cell
+        if cell.next_offset != _CLOSED:
+            if cell.next_offset > self._mark_offset:
+                self.marked = CommittedOffset(cell.next_offset, "", cell.leader_epoch)
+            cell.next_offset = _CLOSED
 
 
 class OffsetLedger:
@@ -92,12 +140,18 @@ class OffsetLedger:
                 entry = self._entries[partition]
                 entry.committed, entry.moved_back = offset, None
             else:
-                self._entries[partition] = _Entry(offset, offset)
+                self._entries[partition] = _Entry(MarkCell(*partition), offset, offset)
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """Remove partitions; their uncommitted marks will not be committed."""
         for partition in partitions:
-            self._entries.pop(partition, None)
+            if (entry := self._entries.pop(partition, None)) is not None:
+                entry.close()
+
+    def cell(self, partition: TopicPartition) -> MarkCell:
+        """Return the partition's cell; a closed one for a partition that is not owned."""
+        entry = self._entries.get(partition)
+        return MarkCell(*partition) if entry is None else entry.cell
 
     def mark(self, partition: TopicPartition, offset: CommittedOffset) -> bool:
         """Move the mark forward to `offset`, or replace its metadata.
@@ -105,7 +159,7 @@ class OffsetLedger:
         Returns:
             False, without a change, if `offset` is before the mark or adds nothing to it.
         """
-        entry = self._entries[partition]
+        entry = self._entry(partition)
         if entry.is_void:
             return False
         if entry.moved_back is not None:
@@ -115,10 +169,12 @@ class OffsetLedger:
                 offset = entry.moved_back.bounded(offset)
         if (marked := entry.marked) is not None and offset.offset <= marked.offset:
             if offset.offset < marked.offset or offset.metadata in ("", marked.metadata):
+                self._open(entry)
                 return False
             if offset.leader_epoch == NO_LEADER_EPOCH:  # the message before the mark is the same
                 offset = attrs.evolve(offset, leader_epoch=marked.leader_epoch)
         self._set(entry, offset)
+        self._open(entry)
         return True
 
     def note(self, partition: TopicPartition) -> None:
@@ -127,7 +183,7 @@ class OffsetLedger:
 
     def reset(self, partition: TopicPartition, offset: CommittedOffset) -> bool:
         """Move the mark back to `offset`. Return False, without a change, if it is not before the mark."""
-        entry = self._entries[partition]
+        entry = self._entry(partition)
         if entry.is_void or entry.marked is None or offset.offset >= entry.marked.offset:
             return False
         self._set(entry, offset)
@@ -145,6 +201,7 @@ class OffsetLedger:
             return
         for other, entry in self._entries.items():
             if other.topic == partition.topic:
+                entry.close()
                 entry.is_void, entry.sent = True, None
                 has_metadata = entry.is_noted or (entry.marked is not None and entry.marked.metadata)
                 entry.marked, entry.committed = (None if has_metadata else CommittedOffset(0)), None
@@ -176,7 +233,7 @@ class OffsetLedger:
         Returns:
             True if the mark has moved.
         """
-        entry = self._entries[partition]
+        entry = self._entry(partition)
         marked, moved = entry.marked, entry.moved_back
         end = before if moved is None else max(before, moved.end)
         entry.moved_back = _MovedBack(after, end, reach) if after < end else None
@@ -191,6 +248,15 @@ class OffsetLedger:
             self._set(entry, CommittedOffset(after, metadata))
         return moves
 
+    def _entry(self, partition: TopicPartition) -> _Entry:
+        entry = self._entries[partition]
+        entry.close()
+        return entry
+
+    def _open(self, entry: _Entry) -> None:
+        if self._on_mark is None:  # else the next mark must come here
+            entry.open()
+
     def _set(self, entry: _Entry, offset: CommittedOffset) -> None:
         entry.marked = offset
         if self._on_mark is not None:
@@ -199,6 +265,11 @@ class OffsetLedger:
     def notify_next_mark(self, on_mark: Callable[[], None] | None) -> None:
         """Call `on_mark` once, at the next move of any mark; None cancels that."""
         self._on_mark = on_mark
+        self._close_all()
+
+    def _close_all(self) -> None:
+        for entry in self._entries.values():
+            entry.close()
 
     def _call_on_mark(self) -> None:
         on_mark, self._on_mark = self._on_mark, None
@@ -207,6 +278,7 @@ class OffsetLedger:
 
     def dirty(self) -> dict[TopicPartition, CommittedOffset]:
         """Return the marks that are not committed in their present form."""
+        self._close_all()
         return {
             tp: entry.marked
             for tp, entry in self._entries.items()
@@ -227,12 +299,15 @@ class OffsetLedger:
 
     def known(self, partition: TopicPartition) -> tuple[int, int]:
         """Return the marked and the committed offset, -1 for none; also for a partition that is not owned."""
-        entry = self._entries.get(partition) or _Entry()
-        return tuple(-1 if one is None else one.offset for one in (entry.marked, entry.committed))  # type: ignore[return-value]
+        if partition not in self._entries:
+            return -1, -1
+        entry = self._entry(partition)
+        marked, committed = (-1 if one is None else one.offset for one in (entry.marked, entry.committed))
+        return marked, committed
 
     def marked(self, partition: TopicPartition) -> CommittedOffset | None:
         """Return the present mark, committed or not."""
-        return self._entries[partition].marked
+        return self._entry(partition).marked
 
     def committed(self, partition: TopicPartition) -> CommittedOffset | None:
         """Return the group's committed offset, as far as this session knows."""

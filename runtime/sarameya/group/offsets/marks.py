@@ -6,18 +6,32 @@ from abc import ABC, abstractmethod
 
 from sarameya.message_batch import MessageBatch
 from sarameya.model import NO_LEADER_EPOCH, CommittedOffset, Message, TopicPartition, is_offset
-from sarameya.protocol.offset_ledger import OffsetLedger
+from sarameya.protocol.offset_ledger import MarkCell, OffsetLedger
 
 
 class Marks(ABC):
-    """Marks go into a ledger, from which commits are made. A mark is cheap and never waits."""
+    """Marks go into a ledger, from which commits are made. A mark is cheap (see `MarkCell`) and never waits."""
 
     def __init__(self, ledger: OffsetLedger) -> None:
+        self._use(ledger)
+
+    def _use(self, ledger: OffsetLedger) -> None:
+        """Put marks into this ledger from now on."""
         self._ledger = ledger
+        self._cell = MarkCell("", -1)
+        """The cell of the last mark."""
 
     def mark_message(self, message: Message, metadata: str = "") -> None:
         """Mark this message, and everything before it in its partition, as processed."""
-        self._mark(TopicPartition(message.topic, message.partition), message.offset + 1, metadata, message.leader_epoch)
+        cell, offset = self._cell, message.offset
+        if message.partition != cell.partition or message.topic != cell.topic:
+            cell = self._cell = self._ledger.cell(message.topic_partition)
+        if offset >= cell.next_offset and not metadata:
+            cell.leader_epoch = message.leader_epoch
+            cell.next_offset = offset + 1
+        else:
+            self._mark(message.topic_partition, offset + 1, metadata, message.leader_epoch)
+            self._cell = self._ledger.cell(message.topic_partition)  # the partition may have been revoked and be back
 
     def mark_batch(self, batch: MessageBatch, metadata: str = "") -> None:
         """Mark this batch, and everything before it in its partition, as processed."""
