@@ -15,6 +15,10 @@ from tests.integration.real_kafka import RealKafka
 BATCH_BYTES = 2**16
 """Of a record batch, before it is compressed."""
 
+KEY_BYTES = 12
+"""Size of each key."""
+
+_KEYS = tuple(b"customer%04d" % number for number in range(1000))
 _DIFFERENT = 2**15
 """How many values there are before they come again: many more than a batch has, so that no codec sees one twice."""
 _FLUSH_SECONDS = 120
@@ -27,13 +31,23 @@ class FillingError(Exception):
 
 @attrs.frozen
 class Contents:
-    """What a topic is to be filled with: so many messages, of values of so many bytes, over so many partitions."""
+    """Contents of a topic to be filled.
+
+    Attributes:
+        messages: Number of messages.
+        size: Bytes of each value.
+        partitions: Number of partitions; each gets the same number of messages.
+        codec: Compression codec of the record batches.
+        values: Kind of values (see `values`).
+        has_keys: Messages have keys of `KEY_BYTES`; otherwise none.
+    """
 
     messages: int
     size: int
     partitions: int
     codec: str = "none"
     values: str = "random"
+    has_keys: bool = False
 
 
 @attrs.frozen
@@ -118,15 +132,16 @@ def _send(kafka: RealKafka, topic: str, contents: Contents) -> None:
     all_values = pool(contents)
     for number in range(contents.messages):
         value = all_values[number % len(all_values)]
-        while not _produced(producer, topic, value, number % contents.partitions):
+        key = _KEYS[number % len(_KEYS)] if contents.has_keys else None
+        while not _produced(producer, topic, key, value, number % contents.partitions):
             producer.poll(0.05)
     if left := producer.flush(_FLUSH_SECONDS):
         raise FillingError(f"{left} messages for {topic} were not sent within {_FLUSH_SECONDS} s")
 
 
-def _produced(producer: Producer, topic: str, value: bytes, partition: int) -> bool:
+def _produced(producer: Producer, topic: str, key: bytes | None, value: bytes, partition: int) -> bool:
     try:
-        producer.produce(topic, value, partition=partition)
+        producer.produce(topic, value, key, partition=partition)
     except BufferError:  # its queue is full
         return False
     return True

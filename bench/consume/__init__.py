@@ -1,24 +1,26 @@
-"""How fast a topic is read: messages a second of one consumer, beside every peer, on a Kafka full of messages.
+"""How fast one consumer reads a topic as users write it: keys and values touched, messages marked, offsets committed.
 
 One broker of Apache Kafka, four partitions, filled before. Each contender is a program of its own: the only member of
-a fresh group, which reads every message from the oldest on, looks at the length of its value, and commits nothing.
-The contenders run one after another, round by round; a figure is the median of the rounds.
+a fresh group, which reads every message from the oldest on, adds up the lengths of keys and values, marks messages
+where its client wants that, and commits as the client does by default. Contenders run one after another, round by
+round; a figure is the median of the rounds.
 
-THE FIGURE is messages / the seconds from a contender's first message to its last: starting, joining and looking up
-offsets are not in it ("from start" has them). CPU is of the whole program, user and system, its starting included.
-Java's ConsumerPerformance tells no time of a first message: for it the seconds run from its first assignment. Options
-are each client's defaults, but for the oldest offset as the start and autocommit, which is off; "confluent-tuned" has
-fetch.queue.backoff.ms = 0 besides, without which librdkafka is idle most of the time.
+The rate is messages / the seconds from a contender's first message to its last: starting, joining and looking up
+offsets are not in it ("from start" has them). "CPU, ns" is the processor time of the whole program, user and system,
+between the same two moments, for one message. Java's ConsumerPerformance says neither: its seconds run from its first
+assignment, and its CPU time has the start of its JVM in it. Options are each client's defaults, except for the oldest
+offset as the start; "confluent-tuned" has `fetch.queue.backoff.ms = 0` besides, without which librdkafka is idle most
+of the time.
 
-A contender that fails, or has not read exactly what there is, is shown as failed and makes the exit code 1.
+A contender that fails, or has not read exactly all messages, is shown as failed and makes the exit code 1.
 
 The first combination of size, codec and values is for all contenders; the others are for ours, sarama, and the Python
-peer that was the fastest in the first. --all is for everyone at everything. Values are random ones without a codec,
-and compressible ones with one: random ones do not shrink, so librdkafka, which fills the topics, sends them
-uncompressed.
+peer that was the fastest in the first. `--all` is for all contenders at all combinations. Values are random ones
+without a codec, and compressible ones with one: random ones do not shrink, so librdkafka, which fills the topics, sends
+them uncompressed.
 
-`options` says what is to be measured, `contenders` and `programs`, `go` are who competes, `rounds` runs them,
-`figures` computes (pure).
+`options` parses what to measure, `contenders`, `programs` and `go` have the contenders, `rounds` runs them, `figures`
+computes (pure).
 """
 
 from __future__ import annotations

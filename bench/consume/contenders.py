@@ -1,4 +1,4 @@
-"""Who competes, and the command of each. What is written in Go is built here."""
+"""The contenders, and the command of each. Those in Go are built here."""
 
 from __future__ import annotations
 
@@ -15,39 +15,52 @@ GO_MODULE = Path(__file__).with_name("go")
 
 @attrs.frozen
 class Contender:
+    """A client, and one way to read with it.
+
+    Attributes:
+        name: Its name in the tables.
+        program: A module of `programs`, or a command of the Go module.
+        way: One of the program's ways to read.
+        is_ours: It is Sarameya.
+        in_go: The program is written in Go.
+        is_python_peer: It is another Python client.
+    """
+
     name: str
     program: str
-    """A module of `programs`, or a command of the Go module."""
     way: str = ""
-    """Which of the program's ways to read."""
     is_ours: bool = False
     in_go: bool = False
     is_python_peer: bool = False
 
     def command(self, task: Task) -> list[str]:
+        """Return the command that reads what the task says."""
         if self.in_go:
             return [str(go.BINARIES / self.program), task.to_json()]
         return [sys.executable, "-m", f"bench.consume.programs.{self.program}", task.to_json()]
 
 
 CONTENDERS = (
-    Contender("sarameya-messages", "sarameya_reader", "messages", is_ours=True),
+    Contender("sarameya-marked", "sarameya_reader", "messages", is_ours=True),
+    Contender("sarameya-batches", "sarameya_reader", "batches", is_ours=True),
     Contender("sarameya-arrow", "sarameya_reader", "arrow", is_ours=True),
     Contender("aiokafka-iterator", "aiokafka_reader", "iterator", is_python_peer=True),
     Contender("aiokafka-getmany", "aiokafka_reader", "getmany", is_python_peer=True),
     Contender("confluent-poll", "confluent_reader", "poll", is_python_peer=True),
-    Contender("confluent-consume", "confluent_reader", "consume", is_python_peer=True),
     Contender("confluent-tuned", "confluent_reader", "tuned", is_python_peer=True),
     Contender("kafka-python", "kafka_python_reader", is_python_peer=True),
     Contender("sarama", "sarama", in_go=True),
     Contender("franz-go", "franz-go", in_go=True),
     Contender("java", "java_reader"),
 )
-"""`sarameya-messages` is `async for message in claim`, `sarameya-arrow` is `claim.batches()` with `to_arrow()`;
-`confluent-tuned` is confluent-kafka's consume with an option that is not its default."""
+"""The first row of a client is the first example of its manual, the second one is tuned as the manual advises.
+
+`sarameya-marked` is `async for message in claim` with `mark_message`, `sarameya-batches` is `claim.batches()` with
+`mark_batch`, and `sarameya-arrow` is that with `to_arrow()`.
+"""
 
 YARDSTICK = "sarama"
-"""The peer that is there at every combination."""
+"""The peer that takes part in every combination."""
 
 
 def build() -> None:

@@ -36,7 +36,7 @@ class Combination:
 
     @property
     def contents(self) -> Contents:
-        return Contents(self.messages, self.size, PARTITIONS, self.codec, self.values)
+        return Contents(self.messages, self.size, PARTITIONS, self.codec, self.values, has_keys=True)
 
 
 @attrs.frozen

@@ -1,4 +1,4 @@
-"""One run of a contender's program: what it told, or why it told nothing."""
+"""One run of a contender's program."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from tests.integration.peers.running import ROOT
 
 
 def run_program(command: Sequence[str], seconds: float) -> Outcome | str:
-    """Run the command to its end, or for so many seconds at most. Its outcome, or, for people, what went wrong."""
-    # A session of its own: what it has started in turn ends with it.
+    """Run the command, at most for `seconds`. Return its outcome, or a text that says what went wrong."""
+    # A session of its own, so that its children can be killed with it.
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     try:
-        told, errors = process.communicate(timeout=seconds)
+        output, errors = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         return f"was not done after {seconds:g} s"
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-    last = (errors.strip().splitlines() or ["without a word"])[-1]
+    last = (errors.strip().splitlines() or ["no message"])[-1]
     if process.returncode != 0:
         return f"exited with {process.returncode}: {last}"
     try:
-        return Outcome.of_json(told)
+        return Outcome.of_json(output)
     except (ValueError, TypeError):
-        return f"told no outcome but {told[-200:]!r}: {last}"
+        return f"printed no outcome but {output[-200:]!r}: {last}"

@@ -12,12 +12,12 @@ from bench.consume.programs.reading import Stopwatch, Task
 async def iterate(consumer: AIOKafkaConsumer, wanted: int, watch: Stopwatch) -> tuple[int, int]:
     message = await anext(consumer)
     watch.first()
-    count, size = 1, len(message.value)
+    count, size = 1, len(message.key) + len(message.value)
     if count == wanted:
         return count, size
     async for message in consumer:
         count += 1
-        size += len(message.value)
+        size += len(message.key) + len(message.value)
         if count == wanted:
             break
     return count, size
@@ -32,7 +32,7 @@ async def get_many(consumer: AIOKafkaConsumer, wanted: int, watch: Stopwatch) ->
         for messages in got.values():
             for message in messages:
                 count += 1
-                size += len(message.value)
+                size += len(message.key) + len(message.value)
     return count, size
 
 
@@ -46,12 +46,11 @@ async def main(task: Task) -> None:
         bootstrap_servers=task.bootstrap,
         group_id=task.group,
         auto_offset_reset="earliest",
-        enable_auto_commit=False,
     )
     async with consumer:
         count, size = await WAYS[task.way](consumer, task.messages, watch)
         watch.last()
-    watch.tell(count, size, "aiokafka")
+    watch.report(count, size, "aiokafka")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""confluent-kafka (librdkafka): poll, a message a call, or consume, a thousand a call; and the latter, tuned.
+"""confluent-kafka (librdkafka): `poll` with its defaults, or `consume` of 1,000 messages, tuned.
 
-With its defaults librdkafka is idle most of the time here: once it has `queued.min.messages` (100,000) of a partition
-it stops fetching, and looks again only after `fetch.queue.backoff.ms` (1,000). Tuned, it looks again at once.
+With its defaults librdkafka is idle most of the time here: with `queued.min.messages` (100,000) of a partition it stops
+fetching, and checks again only after `fetch.queue.backoff.ms` (1,000). Tuned, it checks again at once.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def consume(consumer: Consumer, wanted: int, watch: Stopwatch) -> tuple[int, int
 def _size(message: Message) -> int:
     if (error := message.error()) is not None:
         raise KafkaException(error)
-    return len(message.value() or b"")
+    return len(message.key() or b"") + len(message.value() or b"")
 
 
-WAYS = {"poll": poll, "consume": consume, "tuned": consume}
+WAYS = {"poll": poll, "tuned": consume}
 TUNED = {"fetch.queue.backoff.ms": 0}
 
 
@@ -57,7 +57,6 @@ def main(task: Task) -> None:
             "bootstrap.servers": task.bootstrap,
             "group.id": task.group,
             "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
             **(TUNED if task.way == "tuned" else {}),
         }
     )
@@ -65,7 +64,7 @@ def main(task: Task) -> None:
     count, size = WAYS[task.way](consumer, task.messages, watch)
     watch.last()
     consumer.close()
-    watch.tell(count, size, "confluent-kafka", f" (librdkafka {libversion()[0]})")
+    watch.report(count, size, "confluent-kafka", f" (librdkafka {libversion()[0]})")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Java: Kafka's own ConsumerPerformance, run by this program, which says in our words what it has said in its own.
+"""Java: Kafka's own ConsumerPerformance, run by this program, which translates its output.
 
-It tells no time of a first message: what stands for that is the time from its first assignment to its last message,
-which has the first fetch in it (milliseconds). Its bytes are told to a ten thousandth of a mebibyte, and it turns the
-checking of CRCs off. Its JVM is left to its defaults but for the heap, which is what Kafka's script gives it.
+It prints no time of a first message. Instead the time runs from its first assignment to its last message, which
+includes the first fetch (milliseconds). Its CPU time is that of the whole program, with the start of its JVM. It prints
+bytes to a ten thousandth of a mebibyte, and does not check CRCs. The JVM has its defaults, and the heap that Kafka's
+script gives it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _DATE = "%Y-%m-%d %H:%M:%S:%f"
 
 def main(task: Task) -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".properties") as properties:
-        properties.write("enable.auto.commit=false\n")
+        properties.write("enable.auto.commit=true\n")  # the client's default, not this program's
         properties.flush()
         done = subprocess.run(_command(task, properties.name), stdout=subprocess.PIPE, text=True, check=True)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -44,7 +45,7 @@ def _command(task: Task, properties: str) -> list[str]:
 
 
 def read_line(line: str, *, cpu_seconds: float, peak_rss_bytes: int) -> Outcome:
-    """What ConsumerPerformance's last line says. Raises ValueError where it is not that line."""
+    """Return the outcome in ConsumerPerformance's last line. Raises ValueError for another line."""
     start, end, mebibytes, _, messages, _, _, fetch_milliseconds, _, _ = line.split(", ")
     elapsed = datetime.strptime(end, _DATE) - datetime.strptime(start, _DATE)
     return Outcome(
@@ -53,6 +54,7 @@ def read_line(line: str, *, cpu_seconds: float, peak_rss_bytes: int) -> Outcome:
         bytes_within=_MEBIBYTE // 10_000,
         seconds=int(fetch_milliseconds) / 1000,
         seconds_from_start=elapsed.total_seconds(),
+        reading_cpu_seconds=cpu_seconds,
         cpu_seconds=cpu_seconds,
         peak_rss_bytes=peak_rss_bytes,
         version=KAFKA_VERSION,

@@ -16,19 +16,18 @@ def main(task: Task) -> None:
         bootstrap_servers=task.bootstrap,
         group_id=task.group,
         auto_offset_reset="earliest",
-        enable_auto_commit=False,
     )
     count = size = 0
     for message in consumer:
         if not count:
             watch.first()
         count += 1
-        size += len(message.value)
+        size += len(message.key) + len(message.value)
         if count == task.messages:
             break
     watch.last()
     consumer.close()
-    watch.tell(count, size, "kafka-python", f" (crc32c {version('crc32c')})")
+    watch.report(count, size, "kafka-python", f" (crc32c {version('crc32c')})")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What every contender is told and tells, in whatever language it is written (Go's half: `go/reading`).
+"""Input and output of every contender's program, in whatever language it is written (Go's half: `go/reading`).
 
-One argument, a `Task` as JSON, and one line of JSON on standard output, `Outcome`. Standard error is for people.
-A contender is the one member of a fresh group and begins at the oldest offset; it commits nothing, and every other
-option is its client's default, so that reading is what is measured.
+Input: one argument, a `Task` as JSON. Output: one line of JSON, an `Outcome`; standard error is for people. A contender
+is the only member of a fresh group and starts at the oldest offset. Every other option is its client's default, so it
+also commits as the client does by default.
 """
 
 from __future__ import annotations
@@ -20,15 +20,23 @@ from bench.common.processes import peak_rss_bytes
 
 @attrs.frozen
 class Task:
+    """A topic to read.
+
+    Attributes:
+        bootstrap: Address of the broker.
+        topic: Name of the topic.
+        group: Id of the group.
+        way: One of the client's ways to read (see `contenders`).
+        messages: Number of messages in the topic.
+        ends: Log end offset of each partition.
+    """
+
     bootstrap: str
     topic: str
     group: str
     way: str
-    """Which of the client's ways to read, as `contenders` has it."""
     messages: int
-    """How many to read: all that the topic has."""
     ends: tuple[int, ...]
-    """Where each partition ends: its log end offset."""
 
     @classmethod
     def of_command_line(cls) -> Task:
@@ -36,8 +44,8 @@ class Task:
 
     @classmethod
     def of_json(cls, text: str) -> Task:
-        told = json.loads(text)
-        return cls(**{**told, "ends": tuple(told["ends"])})
+        fields = json.loads(text)
+        return cls(**{**fields, "ends": tuple(fields["ends"])})
 
     def to_json(self) -> str:
         return json.dumps(attrs.asdict(self))
@@ -45,23 +53,29 @@ class Task:
 
 @attrs.frozen
 class Outcome:
-    """What one run of a contender came to. Times are seconds."""
+    """Outcome of one run. Times are seconds.
+
+    Attributes:
+        messages: Number of messages read.
+        bytes: Bytes of their keys and values.
+        seconds: From the first message (or its batch) to the last.
+        seconds_from_start: From the creation of the consumer, after imports, to the last message.
+        reading_cpu_seconds: Processor time, user and system, within `seconds`.
+        cpu_seconds: Processor time of the whole program, imports included.
+        peak_rss_bytes: Peak of its resident memory.
+        version: Version of the client.
+        bytes_within: Error of `bytes`, for a program that rounds it.
+    """
 
     messages: int
-    """How many it has read."""
     bytes: int
-    """How many bytes the values of these had, each looked at."""
     seconds: float
-    """From its first message (or the batch that this is in) to its last: the figure."""
     seconds_from_start: float
-    """The same from where its consumer is made, once the program is loaded: joining and looking up offsets included."""
+    reading_cpu_seconds: float
     cpu_seconds: float
-    """Of processors, user and system, of the whole program, loading it included."""
     peak_rss_bytes: int
     version: str
-    """The client's."""
     bytes_within: int = 0
-    """How far off `bytes` may be, where a program tells it only so exactly."""
 
     def to_json(self) -> str:
         return json.dumps(attrs.asdict(self))
@@ -73,26 +87,29 @@ class Outcome:
 
 
 class Stopwatch:
-    """Times a program's reading, from where this is made on."""
+    """Times a program's reading; starts when it is created."""
 
     def __init__(self) -> None:
-        self._start = self._first = time.perf_counter()
-        self._last = self._first
+        self._start = time.perf_counter()
+        self._first = self._last = (self._start, time.process_time())
 
     def first(self) -> None:
-        self._first = time.perf_counter()
+        """Note the time of the first message."""
+        self._first = (time.perf_counter(), time.process_time())
 
     def last(self) -> None:
-        self._last = time.perf_counter()
+        """Note the time of the last message."""
+        self._last = (time.perf_counter(), time.process_time())
 
-    def tell(self, messages: int, size: int, distribution: str, more: str = "") -> None:
-        """Print the outcome, by the client that the distribution is."""
+    def report(self, messages: int, size: int, distribution: str, more: str = "") -> None:
+        """Print the outcome. `distribution` is the client's package; `more` is added to its version."""
         used = resource.getrusage(resource.RUSAGE_SELF)
         outcome = Outcome(
             messages=messages,
             bytes=size,
-            seconds=self._last - self._first,
-            seconds_from_start=self._last - self._start,
+            seconds=self._last[0] - self._first[0],
+            seconds_from_start=self._last[0] - self._start,
+            reading_cpu_seconds=self._last[1] - self._first[1],
             cpu_seconds=used.ru_utime + used.ru_stime,
             peak_rss_bytes=peak_rss_bytes(),
             version=version(distribution) + more,

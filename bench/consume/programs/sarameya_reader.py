@@ -23,7 +23,7 @@ class Reader(ConsumerGroupHandler):
     async def consume_claim(self, session: Session, claim: Claim) -> None:
         end = self._ends[claim.partition]
         if end:
-            messages, size = await self.read(claim, end)
+            messages, size = await self.read(session, claim, end)
             self.messages += messages
             self.size += size
         del self._ends[claim.partition]
@@ -34,36 +34,47 @@ class Reader(ConsumerGroupHandler):
         # A claim that returned earlier would end the session for the others.
         await self._done.wait()
 
-    async def read(self, claim: Claim, end: int) -> tuple[int, int]:
-        """How many messages came, and the size of their values."""
+    async def read(self, session: Session, claim: Claim, end: int) -> tuple[int, int]:
+        """Read to `end`. Return the number of messages, and the bytes of their keys and values."""
         raise NotImplementedError
 
     def first(self) -> None:
-        """A claim's first message is here."""
+        """Note the first message of the first claim."""
         if not self._begun:
             self._begun = True
             self._watch.first()
 
 
 class MessageReader(Reader):
-    async def read(self, claim: Claim, end: int) -> tuple[int, int]:
-        last = end - 1
-        messages = aiter(claim)
-        message = await anext(messages)
-        self.first()
-        count, size = 1, len(message.value or b"")
-        if message.offset == last:
-            return count, size
-        async for message in messages:
+    async def read(self, session: Session, claim: Claim, end: int) -> tuple[int, int]:
+        last, count, size = end - 1, 0, 0
+        async for message in claim:
+            if not count:
+                self.first()
             count += 1
-            size += len(message.value)  # type: ignore[arg-type]
+            size += len(message.key) + len(message.value)  # type: ignore[arg-type]
+            session.mark_message(message)
             if message.offset == last:
                 break
         return count, size
 
 
+class BatchReader(Reader):
+    async def read(self, session: Session, claim: Claim, end: int) -> tuple[int, int]:
+        count = size = 0
+        async for batch in claim.batches():
+            self.first()
+            for message in batch:
+                count += 1
+                size += len(message.key) + len(message.value)  # type: ignore[arg-type]
+            session.mark_batch(batch)
+            if batch.next_offset >= end:
+                break
+        return count, size
+
+
 class ArrowReader(Reader):
-    async def read(self, claim: Claim, end: int) -> tuple[int, int]:
+    async def read(self, session: Session, claim: Claim, end: int) -> tuple[int, int]:
         import pyarrow.compute as compute
 
         count = size = 0
@@ -71,24 +82,26 @@ class ArrowReader(Reader):
             self.first()
             table = batch.to_arrow()
             count += table.num_rows
-            size += compute.sum(compute.binary_length(table["value"])).as_py()
+            for column in ("key", "value"):
+                size += compute.sum(compute.binary_length(table[column])).as_py()
+            session.mark_batch(batch)
             if batch.next_offset >= end:
                 break
         return count, size
 
 
-WAYS: dict[str, type[Reader]] = {"messages": MessageReader, "arrow": ArrowReader}
+WAYS: dict[str, type[Reader]] = {"messages": MessageReader, "batches": BatchReader, "arrow": ArrowReader}
 
 
 async def main(task: Task) -> None:
     if task.way == "arrow":  # loaded before the watch is started
         import pyarrow.compute  # noqa: F401
     watch = Stopwatch()
-    config = Config(offset_initial="oldest", autocommit=False)
+    config = Config(offset_initial="oldest")
     async with ConsumerGroup([task.bootstrap], task.group, config) as group:
         reader = WAYS[task.way](task, group, watch)
         await group.consume([task.topic], reader)
-    watch.tell(reader.messages, reader.size, "sarameya")
+    watch.report(reader.messages, reader.size, "sarameya")
 
 
 if __name__ == "__main__":

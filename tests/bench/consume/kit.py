@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from bench.common.filling import KEY_BYTES
 from bench.common.results import Result
 from bench.consume.contenders import CONTENDERS, Contender
 from bench.consume.figures import add
@@ -23,9 +24,10 @@ def outcome(seconds: float = 1.0, combination: Combination = COMBINATION, **chan
     """A run that read all there is."""
     whole = Outcome(
         messages=combination.messages,
-        bytes=combination.messages * combination.size,
+        bytes=combination.messages * (combination.size + KEY_BYTES),
         seconds=seconds,
         seconds_from_start=seconds + 0.5,
+        reading_cpu_seconds=seconds,
         cpu_seconds=seconds + 0.25,
         peak_rss_bytes=50_000_000,
         version="1.2.3",

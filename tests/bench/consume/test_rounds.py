@@ -8,7 +8,7 @@ from tests.bench.consume.kit import result
 
 def test_later_combinations_have_three_contenders() -> None:
     results = [
-        result("sarameya-messages", 1.0),
+        result("sarameya-marked", 1.0),
         result("sarameya-arrow", 1.0),
         result("aiokafka-getmany", 3.0),
         result("confluent-tuned", 2.0),
@@ -18,7 +18,7 @@ def test_later_combinations_have_three_contenders() -> None:
     ]
 
     assert [contender.name for contender in some(results)] == [
-        "sarameya-messages",
+        "sarameya-marked",
         "sarameya-arrow",
         "confluent-tuned",
         "sarama",

@@ -26,11 +26,11 @@ def test_program_that_fails_tells_its_last_line() -> None:
 
 
 def test_program_that_fails_after_its_outcome_has_failed() -> None:
-    assert run(f"print({outcome().to_json()!r}); raise SystemExit(3)") == "exited with 3: without a word"
+    assert run(f"print({outcome().to_json()!r}); raise SystemExit(3)") == "exited with 3: no message"
 
 
 def test_program_that_tells_something_else_has_failed() -> None:
-    assert run("print('done')") == "told no outcome but 'done\\n': without a word"
+    assert run("print('done')") == "printed no outcome but 'done\\n': no message"
 
 
 def test_program_that_does_not_end_is_killed_with_its_children() -> None:

@@ -1,4 +1,4 @@
-// Reads a topic by a franz-go consumer group of one member; package reading says what it is told and tells.
+// Reads a topic by a franz-go consumer group of one member; see package reading.
 package main
 
 import (
@@ -18,7 +18,6 @@ func main() {
 		kgo.ConsumerGroup(task.Group),
 		kgo.ConsumeTopics(task.Topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.DisableAutoCommit(),
 	)
 	if err != nil {
 		log.Fatal(err)
@@ -36,11 +35,11 @@ func main() {
 		fetches.EachPartition(func(partition kgo.FetchTopicPartition) {
 			for _, record := range partition.Records {
 				messages++
-				size += int64(len(record.Value))
+				size += int64(len(record.Key) + len(record.Value))
 			}
 		})
 		read = tally.Add(messages, size)
 	}
 	client.Close()
-	tally.Tell("github.com/twmb/franz-go")
+	tally.Report("github.com/twmb/franz-go")
 }

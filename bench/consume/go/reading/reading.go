@@ -1,5 +1,5 @@
-// Package reading is what the contenders in Go are told and tell: the counterpart of programs/reading.py, which says
-// what each field means.
+// Package reading is input and output of the contenders in Go: the counterpart of programs/reading.py, which says what
+// each field means.
 package reading
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Task is what to read, this program's one argument.
+// Task is a topic to read, this program's argument.
 type Task struct {
 	Bootstrap string  `json:"bootstrap"`
 	Topic     string  `json:"topic"`
@@ -28,15 +28,17 @@ type outcome struct {
 	Bytes            int64   `json:"bytes"`
 	Seconds          float64 `json:"seconds"`
 	SecondsFromStart float64 `json:"seconds_from_start"`
+	ReadingCPU       float64 `json:"reading_cpu_seconds"`
 	CPUSeconds       float64 `json:"cpu_seconds"`
 	PeakRSSBytes     int64   `json:"peak_rss_bytes"`
 	Version          string  `json:"version"`
 }
 
-// Tally is what has been read, and when. Its methods may be called by several goroutines.
+// Tally counts what has been read, and when. Its methods may be called by several goroutines.
 type Tally struct {
 	mutex              sync.Mutex
 	start, first, last time.Time
+	firstCPU, lastCPU  float64
 	messages, size     int64
 }
 
@@ -49,32 +51,33 @@ func Begin() (Task, *Tally) {
 	return task, &Tally{start: time.Now()}
 }
 
-// First says that a first message is here; the earliest counts.
+// First notes the time of a first message; the earliest counts.
 func (tally *Tally) First() {
 	tally.mutex.Lock()
 	defer tally.mutex.Unlock()
 	if tally.first.IsZero() {
-		tally.first = time.Now()
+		tally.first, tally.firstCPU = time.Now(), cpuSeconds()
 	}
 }
 
-// Add counts what has been read, the last of it now. It is how many messages have been read in all.
+// Add counts messages, the last of which has come now. It returns the number of all messages so far.
 func (tally *Tally) Add(messages, size int64) int64 {
 	tally.mutex.Lock()
 	defer tally.mutex.Unlock()
-	tally.last = time.Now()
+	tally.last, tally.lastCPU = time.Now(), cpuSeconds()
 	tally.messages += messages
 	tally.size += size
 	return tally.messages
 }
 
-// Tell prints the outcome, by the client that the module is.
-func (tally *Tally) Tell(module string) {
+// Report prints the outcome. The module is the client's.
+func (tally *Tally) Report(module string) {
 	text, err := json.Marshal(outcome{
 		Messages:         tally.messages,
 		Bytes:            tally.size,
 		Seconds:          tally.last.Sub(tally.first).Seconds(),
 		SecondsFromStart: tally.last.Sub(tally.start).Seconds(),
+		ReadingCPU:       tally.lastCPU - tally.firstCPU,
 		CPUSeconds:       cpuSeconds(),
 		PeakRSSBytes:     peakRSS(),
 		Version:          version(module),

@@ -1,4 +1,4 @@
-// Reads a topic by a sarama consumer group of one member; package reading says what it is told and tells.
+// Reads a topic by a sarama consumer group of one member; see package reading.
 package main
 
 import (
@@ -25,7 +25,7 @@ func (*reader) Cleanup(sarama.ConsumerGroupSession) error { return nil }
 func (reader *reader) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
 	last := reader.task.Ends[claim.Partition()] - 1
 	if last >= 0 {
-		reader.read(claim, last)
+		reader.read(session, claim, last)
 	}
 	reader.left.Done()
 	// A claim that returned earlier would end the session for the others.
@@ -33,14 +33,15 @@ func (reader *reader) ConsumeClaim(session sarama.ConsumerGroupSession, claim sa
 	return nil
 }
 
-func (reader *reader) read(claim sarama.ConsumerGroupClaim, last int64) {
+func (reader *reader) read(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim, last int64) {
 	var messages, size int64
 	for message := range claim.Messages() {
 		if messages == 0 {
 			reader.tally.First()
 		}
 		messages++
-		size += int64(len(message.Value))
+		size += int64(len(message.Key) + len(message.Value))
+		session.MarkMessage(message, "")
 		if message.Offset == last {
 			break
 		}
@@ -49,13 +50,11 @@ func (reader *reader) read(claim sarama.ConsumerGroupClaim, last int64) {
 }
 
 func main() {
-	// What goes wrong is said.
 	sarama.Logger = log.New(os.Stderr, "", log.LstdFlags|log.Lmicroseconds)
 	task, tally := reading.Begin()
 	config := sarama.NewConfig()
 	config.Version = sarama.MaxVersion
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
-	config.Consumer.Offsets.AutoCommit.Enable = false
 	group, err := sarama.NewConsumerGroup(strings.Split(task.Bootstrap, ","), task.Group, config)
 	if err != nil {
 		log.Fatal(err)
@@ -73,5 +72,5 @@ func main() {
 	if err := group.Close(); err != nil {
 		log.Fatal(err)
 	}
-	tally.Tell("github.com/IBM/sarama")
+	tally.Report("github.com/IBM/sarama")
 }

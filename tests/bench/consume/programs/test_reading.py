@@ -30,12 +30,13 @@ def test_stopwatch_tells_one_line_with_what_this_program_used(capsys: pytest.Cap
     watch = Stopwatch()
     watch.first()
     watch.last()
-    watch.tell(3, 600, "trio", " (more)")
+    watch.report(3, 600, "trio", " (more)")
 
     [line] = capsys.readouterr().out.splitlines()
     told = json.loads(line)
     assert (told["messages"], told["bytes"]) == (3, 600)
     assert 0 <= told["seconds"] <= told["seconds_from_start"]
     assert told["cpu_seconds"] > 0
+    assert 0 <= told["reading_cpu_seconds"] <= told["cpu_seconds"]
     assert told["peak_rss_bytes"] > 10_000_000
     assert told["version"].endswith(" (more)")
