@@ -1,7 +1,7 @@
-"""`python -m bench [NAME [options]]`: runs the bench named; without a name all of them, each with its defaults.
+"""`python -m bench [NAME [options]]`: run one bench; without a name all of them, each with its defaults.
 
-`--results DIR` before the name keeps what each has measured, as DIR/NAME.json, which `python -m bench.page DIR` puts
-into the page about them.
+`python -m bench compare A B` runs benches with two commits and prints ratios. `--results DIR` before a name writes each
+bench's figures to DIR/NAME.json, which `python -m bench.page DIR` puts into the documentation.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from bench import BENCHES
+from bench import BENCHES, compare
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -20,6 +20,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     benches = load_benches()
     parser = argument_parser(benches)
     options = parser.parse_args(arguments)
+    if options.bench == "compare":
+        return compare.main(options, benches)
     if options.bench is not None:
         return _run(options.bench, benches[options.bench], options, options.results)
     return max(_run(name, bench, parser.parse_args([name]), options.results) for name, bench in benches.items())
@@ -38,7 +40,7 @@ def load_benches() -> dict[str, ModuleType]:
 
 
 def argument_parser(benches: Mapping[str, ModuleType]) -> argparse.ArgumentParser:
-    """A subcommand for each bench, with the bench's own options."""
+    """Return a parser with a subcommand for each bench, with the bench's own options, and `compare`."""
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description="Run benches; each compares Sarameya with its peers in one run and prints ratios.",
@@ -54,6 +56,14 @@ def argument_parser(benches: Mapping[str, ModuleType]) -> argparse.ArgumentParse
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.add_options(one)
+    text = compare.__doc__ or ""
+    two = subparsers.add_parser(
+        "compare",
+        help=text.splitlines()[0],
+        description=text,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    compare.add_options(two, benches)
     return parser
 
 
