@@ -47,7 +47,8 @@ class CommitError(Exception):
 
 def add_options(parser: argparse.ArgumentParser, benches: Iterable[str]) -> None:
     """Add the options of `compare`."""
-    parser.add_argument("commits", nargs=2, metavar=("A", "B"), help="commits, branches or tags")
+    parser.add_argument("first", metavar="A", help="a commit, branch or tag")
+    parser.add_argument("second", metavar="B", help="the commit that is compared with it")
     parser.add_argument(
         "--benches", nargs="+", default=list(DEFAULT), choices=list(benches), metavar="NAME", help=f"default: {DEFAULT}"
     )
@@ -62,10 +63,10 @@ def main(options: argparse.Namespace, benches: Mapping[str, ModuleType]) -> int:
     Raises:
         CommitError: git does not know a commit, or a bench did not run with its product.
     """
-    a, b = options.commits
+    a, b = options.first, options.second
     about = f"{a} and {b}, {', '.join(options.benches)}, {options.rounds} round(s)"
     with tempfile.TemporaryDirectory(prefix="sarameya-compare-") as directory:
-        products = {commit: Path(directory) / str(number) for number, commit in enumerate(options.commits)}
+        products = {commit: Path(directory) / str(number) for number, commit in enumerate((a, b))}
         for commit, product in products.items():
             take_out(commit, product)
 
