@@ -307,13 +307,13 @@ def test_invalid_arguments_are_refused_before_any_io() -> None:
 async def test_consumer_works_inside_of_its_block_only(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline():
         consumer = Watched(cluster, "g")
-        with pytest.raises(RuntimeError, match="inside of its block"):
+        with pytest.raises(RuntimeError, match="inside its block"):
             await consumer.topic_partitions("orders")
         async with consumer:
             pass
-        with pytest.raises(RuntimeError, match="inside of its block"):
+        with pytest.raises(RuntimeError, match="inside its block"):
             await consumer.commit()
-        with pytest.raises(RuntimeError, match="inside of its block"):
+        with pytest.raises(RuntimeError, match="inside its block"):
             async with consumer.consume_partition("orders", 0):
                 pass
 

@@ -133,4 +133,4 @@ async def test_waiting_call_ends_when_the_consumer_is_closed(
             await trio.sleep(1)
         await trio.testing.wait_all_tasks_blocked()
         assert len(outcomes) == 2
-        assert all("inside of its block" in outcome for outcome in outcomes)
+        assert all("inside its block" in outcome for outcome in outcomes)

@@ -112,7 +112,7 @@ async def test_rows_in_an_executors_own_directory_are_missed() -> None:
         for partitions in (1, 2):
             chains = [link(1, 0, 5, key=ChainKey("sink", "orders", number)) for number in range(partitions)]
             landings, frames = [Landing(link=one, staged=None) for one in chains], [spark.range(5)] * partitions
-            with pytest.raises(LandingError, match=r"of 5 rows .* 0 are there: have all of its machines") as told:
+            with pytest.raises(LandingError, match=r"only 0 of the 5 rows .* do all machines of Spark") as told:
                 write_each(spark, into, landings, frames)
             assert passes(told.value)
 

@@ -239,7 +239,7 @@ def test_no_handler_waits_forever_if_all_heed_has_room(data: st.DataObject) -> N
         if data.draw(st.booleans()):
             for share, size in fetch(budget, chosen, 50 * MIB, partition_bytes).items():
                 fetched[share] += size
-                budget.came(max(size, 1), data.draw(st.integers(1, 3)))
+                budget.record_batches(max(size, 1), data.draw(st.integers(1, 3)))
         else:
             part = data.draw(st.sampled_from([1, 2, 5]))
             for share in chosen:
@@ -336,7 +336,7 @@ class Budgets(RuleBasedStateMachine):
     @invariant()
     def excess_is_counted_right(self) -> None:
         budget = self.budget
-        budget._deal()
+        budget._divide()
         assert budget._excess == sum(max(share.held - budget._floor, 0) for share in self.shares)
         assert budget._kept_excess == sum(max(share.kept - budget._floor, 0) for share in self.shares)
 

@@ -1,7 +1,7 @@
 """The number of bytes to collect for data files of a wanted size. Pure.
 
-Records take fewer bytes in a table's files than in memory, by a factor that depends on compression and on the
-transform. Each flush measures the factor again.
+Records take fewer bytes in a table's files than in memory. The ratio depends on compression and on the transform. Each
+flush measures the ratio again.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import attrs
 
 _WEIGHT = 0.25
-"""Weight of the newest flush in the moving average of the factor."""
-_WIDEST = 16.0
+"""Weight of the newest flush in the moving average of the ratio."""
+_MAX_MULTIPLE = 16.0
 """Upper bound of the bytes to collect, in multiples of `max_bytes`: one odd flush must not exhaust the memory."""
 
 
@@ -24,8 +24,8 @@ class Sizing:
     _ratio: float = 0.0
     """Moving average of bytes in files per byte in memory."""
 
-    def landed(self, collected: int, stored: int) -> None:
-        """Take in a flush of `collected` bytes in memory and `stored` bytes in files. Empty flushes are ignored."""
+    def add_flush(self, collected: int, stored: int) -> None:
+        """Update the ratio by a flush of `collected` bytes in memory and `stored` in files. Ignore an empty flush."""
         if collected <= 0 or stored <= 0:
             return
         ratio = stored / collected
@@ -36,4 +36,4 @@ class Sizing:
         """Bytes of records in memory to collect for one flush."""
         if self.target is None or not self._ratio:
             return self.max_bytes
-        return int(min(max(self.target / self._ratio, 1), _WIDEST * self.max_bytes))
+        return int(min(max(self.target / self._ratio, 1), _MAX_MULTIPLE * self.max_bytes))

@@ -1,10 +1,10 @@
-"""Schemas by id, and by subject and version, requested once and cached. Blocking.
+"""Client of a schema registry: schemas by id, or by subject and version, requested once and cached. Blocking.
 
 Several threads may call at once. If two need the same schema at the same time, it is requested twice.
 
-A look-up of an id has one of three results: the schema; an unknown id, which makes the record that carries it a bad
-one; or an error of the registry, which says nothing about the record. An unknown id is confirmed after a while: a
-producer may have just registered the schema with another node of the registry.
+A look-up of an id has one of three results: the schema; an unknown id, so that the record with this id cannot be
+decoded; or an error of the registry, which says nothing about the record. An unknown id is requested a second time
+after a pause: a producer may have just registered the schema with another node of the registry.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ LOOK_AGAIN_AFTER = 3.0
 FORGOTTEN_AFTER = 60.0
 """Seconds after which an unknown id is requested again."""
 MOST_UNKNOWN = 1_000
-"""Maximum of unknown ids in one look-up. After that no more ids are requested.
+"""Maximum number of unknown ids in one look-up. After that no more ids are requested.
 
-A batch with more bad records never lands in part (`poison.finding.Tolerance`), so no record becomes a dead letter for
-an id that was not requested.
+A batch with more bad records never lands in part (`spark.poison.poison_search.Tolerance`), so no record becomes a dead
+letter for an id that was not requested.
 """
 MOST_REMEMBERED = 10 * MOST_UNKNOWN
-"""Maximum of unknown ids in the cache. The oldest are dropped first."""
+"""Maximum number of unknown ids in the cache. The oldest are dropped first."""
 _SUBJECT_NOT_FOUND, _VERSION_NOT_FOUND, _SCHEMA_NOT_FOUND = 40401, 40402, 40403
 
 
 def check_cancelled() -> None:
-    """Raise the cancellation of the calling worker thread, if it is one of trio's; else do nothing."""
+    """Raise `trio.Cancelled` if the call of this worker thread was cancelled. Do nothing outside of trio's threads."""
     import trio
 
     try:
         trio.from_thread.check_cancelled()
     except RuntimeError:
-        return  # not one of trio's threads, so it cannot be cancelled
+        return  # not one of trio's threads
 
 
 class Registry:
@@ -77,9 +77,9 @@ class Registry:
     def schemas(self, ids: Iterable[int]) -> dict[int, Schema]:
         """Return the schemas of these ids.
 
-        Unknown ids are left out. So are ids that were not requested: a look-up ends at `MOST_UNKNOWN` unknown ids (see
-        `is_unknown`). It makes at most that many requests for unknown ids, twice as many if it finds fewer, and one for
-        each new schema.
+        The result lacks unknown ids (see `is_unknown`), and ids that were not requested: a look-up ends at
+        `MOST_UNKNOWN` unknown ids. It makes one request for each new schema and for each unknown id. If it finds fewer
+        than `MOST_UNKNOWN`, it requests each of them a second time.
 
         Raises:
             RegistryError: The registry did not respond, or its response is not a schema.
@@ -96,7 +96,7 @@ class Registry:
         return {number: self._schemas[number] for number in wanted if number in self._schemas}
 
     def is_unknown(self, number: int) -> bool:
-        """Return whether the registry has confirmed that it has no such schema. Makes no request."""
+        """Return whether the last look-up of this id found no schema. Makes no request."""
         return number in self._unknown
 
     def version(self, subject: str, version: int | str = LATEST) -> Schema:
@@ -119,9 +119,9 @@ class Registry:
         return schema
 
     def referred(self, schema: Schema) -> dict[str, Schema]:
-        """Return all schemas that this one refers to, directly or not, by their names in the references.
+        """Return all schemas that this one refers to, directly or indirectly, by their names in the references.
 
-        A schema comes after those that it needs.
+        Each schema comes after the schemas that it refers to.
 
         Raises:
             RegistryError: The registry did not respond, or its response is not a schema.
@@ -152,10 +152,10 @@ class Registry:
             self._unknown.pop(number, None)  # another thread may have dropped it
 
     def _get(self, path: str) -> tuple[str, Answer]:
-        """Return the first response of the registry itself. A response of a proxy, or of a failing node, is retried.
+        """Return the first response below status 500, except 429. A proxy or a failing node sends others: retry them.
 
         Raises:
-            RegistryError: There was none within `TRIES` attempts.
+            RegistryError: `TRIES` attempts at each URL brought no such response.
         """
         problem = ""
         for attempt in range(TRIES):
@@ -170,20 +170,22 @@ class Registry:
                     continue
                 if answer.status < 500 and answer.status != 429:
                     return base + path, answer
-                problem = f"{base}{path} answers with status {answer.status}{_said(answer)}"
+                problem = f"{base}{path} answers with status {answer.status}{_error_text(answer)}"
         raise RegistryError(problem)
 
     def _schema(self, url: str, answer: Answer, number: int | None = None) -> Schema:
         if answer.status in (401, 403):
-            raise RegistryRefusedError(f"{url} refuses us (status {answer.status}): check username, password or token")
+            raise RegistryRefusedError(
+                f"{url} refuses the request (status {answer.status}): check username, password or token"
+            )
         if answer.status != 200:
             raise RegistryError(
-                f"{url} answers with status {answer.status}{_said(answer)}: is this where the registry's paths begin?"
+                f"{url} answers with status {answer.status}{_error_text(answer)}: is this the registry's base URL?"
             )
         try:
             return Schema.from_json(answer.body, number)
         except ValueError as error:
-            raise RegistryError(f"{url} answers with what is no schema ({error}): is it a schema registry?") from error
+            raise RegistryError(f"{url} answers with no schema ({error}): is it a schema registry?") from error
 
     def _wait(self, seconds: float) -> None:
         """Wait in short steps, so that a cancellation takes effect soon."""
@@ -200,7 +202,7 @@ class Registry:
         }
 
 
-def _said(answer: Answer) -> str:
+def _error_text(answer: Answer) -> str:
     """Return the text of an error response on one line, if it is printable."""
     text: Any = answer.body[:200].decode(errors="replace")
     line = " ".join(text.split())

@@ -1,10 +1,10 @@
 """Fetch loop for the partitions read from one broker: one task, one connection, one request at a time.
 
-This class decides when to fetch, how much a fetch may bring, and what to do with the response. `subscriptions.py`
-decides which partitions a fetch names. Handing over never blocks the loop. A partition that is paused, or whose buffer
-is full, is left out of the next fetch; if none remains, no fetch is sent. The next fetch is sent before any claim
-processes the last response, unless that is small. Partitions that this broker cannot serve return to the dispatcher
-(`fetcher.py`), which finds their broker; a lost connection returns all of them.
+This class decides when to fetch, how much a fetch may bring, and how to handle the response. `subscriptions.py` decides
+which partitions a fetch names. Delivery never blocks the loop. A fetch omits partitions that are paused or whose buffer
+is full; if none remains, no fetch is sent. The next fetch is sent before any claim processes the last response, unless
+that is small. Partitions that this broker cannot serve return to the dispatcher (`fetcher.py`), which finds their
+broker; a lost connection returns all of them.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ from sarameya.protocol.records.transactions import ISOLATION_LEVELS
 _NEWEST_WITH_NAMES = 12
 """Newest version that names topics by name: from 13 on, Fetch uses ids (KIP-516)."""
 _ANSWER_BYTES, _PARTITION_BYTES = 300, 400
-"""Bytes that a response, and each partition in it, has at most beside records: names have at most 249 characters."""
+"""Maximal bytes of a response, and of each partition in it, without records: names have at most 249 characters."""
 
 _COLD_BYTES = 2**16
-"""Bytes that a fetch may bring at most if its partitions had nothing last time (a larger first batch comes anyway)."""
+"""Maximal bytes of a fetch whose partitions had nothing last time (a larger first batch comes anyway)."""
 
 _FEW_BYTES = 2**14
-"""Size below which a response is processed before the next fetch: such messages come one by one, and somebody waits."""
+"""Size below which claims process a response before the next fetch: a consumer waits for messages that come singly."""
 _NEIGHBOURS_WAIT = 0.005
-"""Seconds at most for which idle partitions are not fetched while a busy one is about to have room again."""
+"""Maximal seconds without a fetch of idle partitions, while a busy partition is about to have room again."""
 _SHORT_SECONDS = 5.0
 """Seconds without any room in the budget after which an event reports it."""
 
 _NO_SUCH_SESSION = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND})
 _SESSION_BROKEN = frozenset({ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR})
-"""Error codes of a whole response that start another session, silently: nothing is lost."""
+"""Error codes of a whole response after which another session is started without a report: no record is lost."""
 
-GiveBack = Callable[[PartitionConsumer, Elsewhere], None]
+OnReturn = Callable[[PartitionConsumer, Elsewhere], None]
 
 
 class BrokerConsumer:
@@ -73,7 +73,7 @@ class BrokerConsumer:
         observer: Observer,
         backoff: Backoff,
         budget: ByteBudget,
-        give_back: GiveBack,
+        on_return: OnReturn,
         on_delivery: Callable[[PartitionConsumer], None],
     ) -> None:
         """Create a consumer without partitions.
@@ -85,19 +85,19 @@ class BrokerConsumer:
             observer: Receives events.
             backoff: Delays after useless responses.
             budget: Byte budget of the member.
-            give_back: Called with a partition that is not read here any more, and the reason.
-            on_delivery: Called with a partition that has got records.
+            on_return: Called with a partition that is no longer read here, and the reason.
+            on_delivery: Called with a partition after records were delivered to it.
         """
         self.node_id = node_id
         self._pool = pool
         self._config = config
         self._budget = budget
         self._observer = observer
-        self._give_back = give_back
+        self._on_return = on_return
         self._on_delivery = on_delivery
         self._subscriptions = Subscriptions()
         self._session = self._subscriptions.session
-        # One of these partitions has made a response too large.
+        # Partitions of a response that was too large because of at least one of them.
         self._suspects: list[TopicPartition] = []
         # Bytes of records in the last response.
         self._delivered = 0
@@ -107,7 +107,7 @@ class BrokerConsumer:
         self._idle_since = trio.current_time()
         self._slowing_down = SlowingDown(node_id, config, observer, backoff)
         self._something = trio.Event()
-        # Time since which the budget has nothing left for the wanted partitions.
+        # Time since which the budget has nothing left for the wanted partitions; infinite while it has.
         self._short_since = math.inf
         self._is_short_reported = False
 
@@ -123,11 +123,11 @@ class BrokerConsumer:
     def unfetched(self, since: float) -> Iterable[PartitionConsumer]:
         """Return the partitions that no fetch has named since that time."""
         is_idle = self._idle_since <= since
-        return [one for one in self._subscriptions if is_idle or one.source.unfetched_since <= since]
+        return [each for each in self._subscriptions if is_idle or each.source.unfetched_since <= since]
 
     @property
-    def hurried(self) -> Attempts | None:
-        """Early empty responses in a row, for which the next fetch is delayed; None if there are none."""
+    def early_responses(self) -> Attempts | None:
+        """Empty responses in a row before `fetch_max_wait`, which delay the next fetch; None if there are none."""
         return self._slowing_down.attempts
 
     def subscribe(self, consumer: PartitionConsumer) -> None:
@@ -137,7 +137,7 @@ class BrokerConsumer:
         self._has_changed(consumer)
 
     def unsubscribe(self, consumer: PartitionConsumer) -> None:
-        """Remove a partition, if it is here: nobody gets a response on its way."""
+        """Remove a partition if it is read here. A response on its way is dropped."""
         if consumer in self._subscriptions:
             self._subscriptions.remove(consumer)
 
@@ -156,7 +156,7 @@ class BrokerConsumer:
     # -- the loop -----------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Fetch and hand over, forever. Waits while no partition is to be fetched."""
+        """Fetch and deliver, forever. Wait while no partition is to be fetched."""
         subscriptions, config = self._subscriptions, self._config
         while True:
             self._something = trio.Event()
@@ -186,13 +186,13 @@ class BrokerConsumer:
     def _end_leases(self, now: float) -> None:
         for consumer in self._subscriptions.expired(now):
             if consumer.source.replica is not None:
-                self._give(consumer, LeaseOver())
+                self._return_partition(consumer, LeaseOver())
 
     def _max_wait(self, held: Sequence[PartitionConsumer]) -> float:
         """Return the seconds for which the broker may hold a fetch.
 
-        Zero while a busy partition is about to have room again: idle ones must not delay it by a long poll. Short while
-        any partition is full, or it might run dry meanwhile.
+        0 while a busy partition is about to have room again: a long poll for idle ones must not delay it. Short while
+        any partition is full, since its buffer could be empty before the poll ends.
         """
         config = self._config
         if held:
@@ -206,15 +206,15 @@ class BrokerConsumer:
         config, wanted, subscriptions = self._config, self._session.wanted, self._subscriptions
         size = subscriptions.fetch_size
         holding = [c.share for c in subscriptions.holding if c.partition in wanted]
-        holds = config.max_response_bytes - _ANSWER_BYTES - len(wanted) * _PARTITION_BYTES
-        # If little is expected, little is withheld from others while the broker waits for records.
+        response_room = config.max_response_bytes - _ANSWER_BYTES - len(wanted) * _PARTITION_BYTES
+        # Reserve little if little is expected: others can use the rest while the broker waits for records.
         least = max(min(size, _COLD_BYTES), config.fetch_min_bytes)
         likely = max(len(subscriptions.hot) * size, least)
-        most = min(config.fetch_max_bytes, max(holds, 1), likely, len(wanted) * size)
+        most = min(config.fetch_max_bytes, max(response_room, 1), likely, len(wanted) * size)
         return self._budget.reserve(most, len(wanted) - len(holding), holding)
 
     async def _wait_for_room(self, held: Sequence[PartitionConsumer], at_most: float = math.inf) -> None:
-        """Wait until another choice is possible, but not past the patience for `held` partitions."""
+        """Wait until a partition changes or a lease ends, or a `held` partition is full for `max_processing_time`."""
         with trio.CancelScope() as scope:
             until = [consumer.source.lease_until for consumer in self._subscriptions.leased]
             if at_most < math.inf:
@@ -243,7 +243,7 @@ class BrokerConsumer:
     async def _fetch_all(self, size: int, max_wait: float) -> None:
         plan, began = self._session.plan(), trio.current_time()
         try:
-            answer = await self._fetch(plan, size, max_wait)
+            response = await self._fetch(plan, size, max_wait)
         except ResponseTooLargeError as error:
             self._session.begin_anew()
             self._suspects = list(self._session.wanted)
@@ -251,17 +251,17 @@ class BrokerConsumer:
                 f"the response exceeds max_response_bytes, so each partition is fetched alone: {error}"
             )
         except SarameyaError as error:
-            self._give_all_back(str(error))
+            self._return_all(str(error))
         else:
             self._delivered = 0
             self.answered_at = self._idle_since
-            brought = self._fan_out(plan, answer)
+            is_useful = self._fan_out(plan, response)
             if 0 < self._delivered < _FEW_BYTES:
-                # Claims process a small response sooner than the next fetch is sent, which also wakes the broker: that
-                # may have the processor then. One checkpoint is not enough: woken tasks continue in any order.
+                # Claims process a small response before the next fetch wakes the broker, which may run on the same
+                # processor. One checkpoint is not enough: woken tasks continue in any order.
                 await trio.lowlevel.checkpoint()
                 await trio.lowlevel.checkpoint()
-            if brought or trio.current_time() >= began + max_wait / 2:
+            if is_useful or trio.current_time() >= began + max_wait / 2:
                 self._slowing_down.over()
             else:
                 await self._slowing_down.slow_down("an empty response before fetch_max_wait")
@@ -274,21 +274,21 @@ class BrokerConsumer:
         if consumer is None or ask is None:
             return
         try:
-            one = {partition: attrs.evolve(ask, max_bytes=1)}  # a first batch comes whole (KIP-74)
-            answer = await self._fetch(FetchPlan(NO_SESSION_ID, NO_SESSION_EPOCH, one), 1, 0.0)
+            asks = {partition: attrs.evolve(ask, max_bytes=1)}  # a first batch comes whole (KIP-74)
+            response = await self._fetch(FetchPlan(NO_SESSION_ID, NO_SESSION_EPOCH, asks), 1, 0.0)
         except ResponseTooLargeError as error:
             self._subscriptions.remove(consumer)
             problem = f"the record batch does not fit in a response (max_response_bytes): {error}"
             consumer.fail(BatchTooLargeError(*partition, ask.position, problem))
         except SarameyaError as error:
-            self._give_all_back(str(error))
+            self._return_all(str(error))
         else:
-            if answer.error_code:
-                self._give_all_back(f"fetch: {ErrorCode.describe(answer.error_code)}")
+            if response.error_code:
+                self._return_all(f"fetch: {ErrorCode.describe(response.error_code)}")
                 return
-            for part in (part for topic in answer.responses for part in topic.partitions):
-                is_its = part.partition_index == partition.partition and consumer in self._subscriptions
-                if is_its and self._hand_over(consumer, part, ask.position):
+            for part in (part for topic in response.responses for part in topic.partitions):
+                is_wanted = part.partition_index == partition.partition and consumer in self._subscriptions
+                if is_wanted and self._deliver(consumer, part, ask.position):
                     self._slowing_down.over()
 
     async def _fetch(self, plan: FetchPlan, size: int, max_wait: float) -> Any:
@@ -306,8 +306,8 @@ class BrokerConsumer:
                 min_bytes=config.fetch_min_bytes,
                 max_bytes=size,
                 isolation_level=ISOLATION_LEVELS[config.isolation_level],
-                # A leader that gets it may name a nearer replica instead of sending records (KIP-392), and it is sent
-                # for all partitions at once.
+                # A leader that gets a rack may name a nearer replica instead of sending records (KIP-392). The rack
+                # applies to all partitions of the request.
                 rack_id="" if any(c.source.replica is None for c in self._subscriptions.leased) else config.rack_id,
             )
         except trio.Cancelled:
@@ -317,35 +317,35 @@ class BrokerConsumer:
         finally:
             self._idle_since = trio.current_time()
 
-    # -- handing over -------------------------------------------------------------------------------
+    # -- delivery -----------------------------------------------------------------------------------
 
-    def _fan_out(self, plan: FetchPlan, answer: Any) -> bool:
-        """Hand the response over. Return whether it brought anything."""
-        if answer.error_code in _NO_SUCH_SESSION | _SESSION_BROKEN and not plan.is_full:
-            if answer.error_code in _NO_SUCH_SESSION:
+    def _fan_out(self, plan: FetchPlan, response: Any) -> bool:
+        """Deliver each partition's part of a response. Return whether the response was useful."""
+        if response.error_code in _NO_SUCH_SESSION | _SESSION_BROKEN and not plan.is_full:
+            if response.error_code in _NO_SUCH_SESSION:
                 self._session.refused()
             else:
                 self._session.begin_anew()
             return True
-        if answer.error_code:
-            self._give_all_back(f"fetch: {ErrorCode.describe(answer.error_code)}")
+        if response.error_code:
+            self._return_all(f"fetch: {ErrorCode.describe(response.error_code)}")
             return True
-        if plan.is_full and not answer.responses and answer.throttle_time_ms:
+        if plan.is_full and not response.responses and response.throttle_time_ms:
             self._session.refused()  # a quota is exhausted: the broker has read nothing and keeps no session
             return False
-        self._session.answered(answer.session_id)
+        self._session.answered(response.session_id)
         subscriptions, cold = self._subscriptions, self._subscriptions.cool()
         answered: set[TopicPartition] = set()
-        brought = False
-        for topic in answer.responses:
+        is_useful = False
+        for topic in response.responses:
             name = topic.topic or subscriptions.topic(topic.topic_id)
             for part in topic.partitions:
                 partition = TopicPartition(name, part.partition_index)
                 consumer, ask = subscriptions.get(partition), self._session.known(partition)
                 if consumer is not None and ask is not None and partition not in answered:
-                    brought = self._hand_over(consumer, part, ask.position) or brought
+                    is_useful = self._deliver(consumer, part, ask.position) or is_useful
                 elif ask is not None:
-                    brought = True  # it belongs to a partition removed meanwhile, which will not be answered again
+                    is_useful = True  # of a partition that was removed meanwhile: no later response repeats it
                 answered.add(partition)
         for partition in cold:
             if partition not in answered and (consumer := subscriptions.get(partition)) is not None:
@@ -353,12 +353,12 @@ class BrokerConsumer:
         if plan.is_full:
             for partition in plan.asks:
                 if partition not in answered and (consumer := subscriptions.get(partition)) is not None:
-                    self._give(consumer, Redispatch("missing in the response to a fetch"))
-                    brought = True
-        return brought
+                    self._return_partition(consumer, Redispatch("missing in the response to a fetch"))
+                    is_useful = True
+        return is_useful
 
-    def _hand_over(self, consumer: PartitionConsumer, part: Any, asked: int) -> bool:
-        """Hand over one partition's part. Return whether it had anything, be it only a new log end."""
+    def _deliver(self, consumer: PartitionConsumer, part: Any, asked: int) -> bool:
+        """Deliver one partition's part of a response. Return whether it was useful, if only by a new log end."""
         cursor = consumer.cursor
         ends = cursor.high_water_mark, cursor.last_stable_offset
         outcome = cursor.take(part, asked)
@@ -369,7 +369,7 @@ class BrokerConsumer:
             case Records():
                 consumer.deliver(outcome)
                 self._delivered += outcome.size_bytes
-                self._budget.came(outcome.size_bytes, len(outcome.batches))
+                self._budget.record_batches(outcome.size_bytes, len(outcome.batches))
                 self._subscriptions.changed(consumer)
                 self._on_delivery(consumer)
             case Nothing():
@@ -378,16 +378,16 @@ class BrokerConsumer:
                 self._subscriptions.remove(consumer)
                 consumer.fail(error)
             case NearerReplica(node_id=self.node_id):
-                self._give(consumer, Redispatch("the broker names itself as the nearer replica"))
+                self._return_partition(consumer, Redispatch("the broker names itself as the nearer replica"))
             case _:
-                self._give(consumer, outcome)
+                self._return_partition(consumer, outcome)
         return True
 
-    def _give_all_back(self, cause: str) -> None:
+    def _return_all(self, cause: str) -> None:
         self._session.begin_anew()
         for consumer in self._subscriptions:
-            self._give(consumer, Redispatch(cause))
+            self._return_partition(consumer, Redispatch(cause))
 
-    def _give(self, consumer: PartitionConsumer, why: Elsewhere) -> None:
+    def _return_partition(self, consumer: PartitionConsumer, reason: Elsewhere) -> None:
         self._subscriptions.remove(consumer)
-        self._give_back(consumer, why)
+        self._on_return(consumer, reason)

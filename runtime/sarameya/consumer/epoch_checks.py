@@ -1,8 +1,9 @@
-"""Log truncation checks (KIP-320): a new leader confirms the records that were read before the partition is read on.
+"""Log truncation checks (KIP-320): a new leader confirms the records that were read, before further records are read.
 
-A new leader without all records of the previous one truncates what others have read. It reports where the leader epoch
-of our last record ends in its own log (`net.leader_epochs`). Partitions that need the same broker at the same time
-share a request. `fetch_cursor.judge` interprets the response, and the fetcher acts on it.
+A new leader may lack records of the previous one. Consumers may have read them, and its log is truncated before them.
+The leader returns where the leader epoch of our last record ends in its own log (`net.leader_epochs`). Partitions that
+need the same broker at the same time share a request. `FetchCursor.judge` interprets the response, and the fetcher acts
+on it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from sarameya.protocol.fetch.fetch_cursor import Nothing, Outcome, Redispatch
 
 
 class EpochChecks:
-    """Checks with the leaders of partitions. `on_outcome` gets the result of each: Nothing if all is well."""
+    """Checks with the leaders of partitions. `on_outcome` gets each result: `Nothing` if no record is missing."""
 
     def __init__(
         self,
@@ -32,7 +33,7 @@ class EpochChecks:
 
         Args:
             pool: Connections.
-            start: Runs a function as a task.
+            start: Starts a function as a task.
             on_outcome: Called with the partition, the leader that answered, its epoch and the outcome.
         """
         self._pool = pool
@@ -48,11 +49,11 @@ class EpochChecks:
         self._waiting[leader][consumer.partition] = (consumer, leader_epoch)
 
     async def _ask(self, leader: int) -> None:
-        await trio.lowlevel.checkpoint()  # collect all partitions of this moment
+        await trio.lowlevel.checkpoint()  # so that all partitions of this moment share the request
         asked = self._waiting.pop(leader)
         epochs = {tp: EpochAsked(consumer.cursor.last_epoch, epoch) for tp, (consumer, epoch) in asked.items()}
         try:
-            said = await ask_epoch_ends(self._pool, leader, epochs)
+            ends = await ask_epoch_ends(self._pool, leader, epochs)
         except UnsupportedVersionError:
             outcomes: Mapping[TopicPartition, Outcome] = {
                 tp: Nothing() for tp in asked
@@ -60,7 +61,7 @@ class EpochChecks:
         except SarameyaError as error:
             outcomes = {tp: Redispatch(str(error)) for tp in asked}
         else:
-            outcomes = {tp: asked[tp][0].cursor.judge(part) for tp, part in said.items()}
+            outcomes = {tp: asked[tp][0].cursor.judge(part) for tp, part in ends.items()}
         for partition, (consumer, leader_epoch) in asked.items():
             if not consumer.has_ended:
                 outcome = outcomes.get(partition, Redispatch("missing in the response about leader epochs"))

@@ -167,7 +167,7 @@ class Fetcher:
             return Feeding(Activity.RESETTING, reason="the position is not in the log")
         broker = next((one for one in self._brokers.values() if one.reads(consumer)), None)
         node_id, answered_at = (-1, None) if broker is None else (broker.node_id, broker.answered_at)
-        tries = consumer.source.attempts or (broker.hurried if broker is not None else None)
+        tries = consumer.source.attempts or (broker.early_responses if broker is not None else None)
         if tries is not None:
             return Feeding(Activity.RETRYING, tries.since, tries.cause, tries.attempt, node_id, answered_at)
         if broker is None:

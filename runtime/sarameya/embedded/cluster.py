@@ -52,8 +52,8 @@ class _Broker:
 class EmbeddedCluster(ClusterControls):
     """Kafka brokers in this process, for any client: `async with EmbeddedCluster(topics={"orders": 4}) as cluster`.
 
-    All data is in memory and is discarded at the end. Partition n of a topic is led by the n-th broker, in turn. Its
-    replicas are on all brokers, or on the leader and the `replication_factor` - 1 brokers after it.
+    All data is in memory and is discarded at the end. The brokers lead the partitions of a topic in turn. The replicas
+    of a partition are on all brokers, or on its leader and the `replication_factor` - 1 brokers after it.
 
     Call all methods from the event loop, inside the `async with`. Methods that are not `async` do not wait. They raise
     KafkaErrors with the code that a client would get. The methods of `ClusterControls` make things go wrong on purpose.
@@ -149,11 +149,11 @@ class EmbeddedCluster(ClusterControls):
     @asynccontextmanager
     async def _run(self) -> AsyncIterator[None]:
         # Everything that can fail at the start runs before the nursery opens, so that no exception group is raised.
-        async with AsyncExitStack() as unserved:
+        async with AsyncExitStack() as cleanup:
             listeners = {}
             for node_id, wanted_port in enumerate(self._initial_ports):
                 listener, host, port = await self._network.listen(node_id, wanted_port)
-                unserved.push_async_callback(listener.aclose)
+                cleanup.push_async_callback(listener.aclose)
                 listeners[node_id] = listener
                 server = BrokerServer(
                     self._state,
@@ -167,7 +167,7 @@ class EmbeddedCluster(ClusterControls):
                 self._state.node_up(broker.node, trio.current_time())
             for name, partitions in self._initial_topics.items():
                 self._state.create_topic(name, partitions)
-            unserved.pop_all()
+            cleanup.pop_all()
         async with trio.open_nursery() as self._nursery:
             for node_id, listener in listeners.items():
                 self._start(self._brokers[node_id], listener)
@@ -319,8 +319,11 @@ class EmbeddedCluster(ClusterControls):
     async def stop_broker(self, broker_id: int) -> None:
         """Stop a broker: its connections drop, its port is closed, and it leaves every set of in-sync replicas.
 
-        The next in-sync replica takes over what it led and coordinated. If there is none, no broker does until it is
-        back.
+        The next in-sync replica takes over its partitions and groups. Without such a replica, these have no leader and
+        no coordinator until the broker starts again.
+
+        Raises:
+            Refused: The broker is not up.
         """
         broker = self._brokers[self._state.node(broker_id).id]
         self._state.node_down(broker_id, trio.current_time())
@@ -332,7 +335,7 @@ class EmbeddedCluster(ClusterControls):
     async def start_broker(self, broker_id: int) -> None:
         """Start a stopped broker at its old address, with complete logs and without its fetch sessions.
 
-        It leads again the partitions that have had no leader since it stopped.
+        It becomes the leader of the partitions that have had no leader since it stopped.
 
         Raises:
             OSError: Its port is in use.

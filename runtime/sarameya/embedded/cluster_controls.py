@@ -1,7 +1,7 @@
 """Failures that tests cause in a cluster on purpose: the controls of `EmbeddedCluster`.
 
-A class of its own only to keep files short. `cluster` has the lifetime, producing and inspection; `log_controls` has
-the controls of logs. Each control calls `cluster_state` or a broker's server and returns without waiting.
+They form a separate class only to keep files short. `cluster` has the lifetime, producing and inspection;
+`log_controls` has the controls of logs. Each control calls `cluster_state` or a broker's server and returns at once.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class ClusterControls(LogControls):
     # Brokers
 
     def disconnect(self, broker_id: int | None = None, *, client_id: str | None = None) -> None:
-        """Drop all connections at once, or those of one broker or one client. Clients may reconnect."""
+        """Drop all connections at once, or only those of one broker or of one client. Clients may reconnect."""
         for server in self._servers() if broker_id is None else [self._server(broker_id)]:
             server.disconnect(client_id)
 
@@ -136,10 +136,10 @@ class ClusterControls(LogControls):
     def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
         """Make another broker the leader of a partition, under the next leader epoch.
 
-        A broker without a replica gets the one of the last replica's broker. If the old leader still has a replica, it
-        answers FENCED_LEADER_EPOCH to requests with the old epoch, and serves reads without an epoch (KIP-392). Without
-        a replica it answers NOT_LEADER_OR_FOLLOWER. A follower that lags (`hold_replica`) truncates the log to its own
-        end, as after an unclean election.
+        A new leader without a replica takes the replica of the last broker in the list. An old leader that still has a
+        replica answers FENCED_LEADER_EPOCH to requests with the old epoch, and serves reads without an epoch (KIP-392).
+        Without a replica it answers NOT_LEADER_OR_FOLLOWER. A new leader that lags (`hold_replica`) truncates the log
+        to its own end, as after an unclean election.
         """
         self._state.move_leader(topic, partition, broker_id, trio.current_time())
         self._rearm()

@@ -28,17 +28,17 @@ class DelayedLoad(DelayedOperation):
     """The load of a partition's groups. It completes at its deadline, unless a leader change cancels it."""
 
     def __init__(
-        self, deadline: float, partition: EmbeddedPartition, loaded: Callable[[EmbeddedPartition, float], None]
+        self, deadline: float, partition: EmbeddedPartition, on_loaded: Callable[[EmbeddedPartition, float], None]
     ) -> None:
         super().__init__(deadline)
         self.partition = partition
-        self.loaded = loaded
+        self.on_loaded = on_loaded
 
     def can_complete(self) -> bool:
         return False
 
     def on_complete(self, now: float) -> None:
-        self.loaded(self.partition, now)
+        self.on_loaded(self.partition, now)
 
 
 class Coordinators:

@@ -130,7 +130,7 @@ class Claim:
     @property
     def held_offsets(self) -> tuple[int, int]:
         """First and last offset that the handler received last: of one message, or of a batch."""
-        return self._present.last_given or (self.position - 1, self.position - 1)
+        return self._present.last_taken or (self.position - 1, self.position - 1)
 
     @property
     def from_offset(self) -> int:
@@ -295,7 +295,7 @@ class Claim:
         while not (self._ended or self.is_paused):
             if not present.is_taken:
                 if not by_columns:
-                    present.lay_ready(self._slice.left)
+                    present.refill(self._slice.left)
                 self.taken_at = now = trio.current_time()
                 self._work.begin(now)
                 return True
@@ -363,7 +363,7 @@ class Claim:
                     self._undecoded.put_back(raws)
                     raise
             self.timestamps.add(messages[0].offset, behind, messages[0].timestamp)
-            self._present.begin(batch)
+            self._present.start(batch)
             self._reached = behind
             self._decoded_bytes = len(messages) * RECORD_BYTES + beside
             self._decoded_bytes += size if raws and not raws[-1].is_compressed else content_bytes(batch.messages)
@@ -388,7 +388,7 @@ class Claim:
             self._present.set_aside()
             self._consumer.pause()
         else:
-            self._present.take_up()
+            self._present.restore()
             self._consumer.resume()
 
     def _end(self) -> None:

@@ -27,7 +27,7 @@ from sarameya.net.open_calls import OpenCalls
 from sarameya.observe import ClaimStarted
 from sarameya.offset_policy import OffsetPolicy, describe_policy
 
-CLOSED = "a Consumer works inside of its block only: `async with Consumer(...) as consumer`"
+CLOSED = "a Consumer works inside its block only: `async with Consumer(...) as consumer`"
 
 
 class StandaloneClaims:
@@ -102,7 +102,7 @@ class StandaloneClaims:
         """Find the start offsets of these partitions, and start a claim of each.
 
         Raises:
-            ValueError: One is being read already.
+            ValueError: A partition is being read already.
             UnknownTopicError: A topic or a partition does not exist.
             TopicAuthorizationError: The client may not read a topic.
             GroupAuthorizationError: The client may not use the group.
@@ -154,7 +154,7 @@ class StandaloneClaims:
             self.stop(claim)
 
     async def commit_last(self) -> SarameyaError | None:
-        """Commit the marks, with autocommit: shielded, within the close timeout. Return the error, or None."""
+        """Commit the marks if autocommit is on, shielded, within the close timeout. Return the error, or None."""
         config, group = self._runtime.config, self._runtime.group
         if self.offsets is None or not config.autocommit:
             return None
@@ -169,7 +169,7 @@ class StandaloneClaims:
         )
 
 
-def _ignore(what: Move | TopicPartition) -> None:
+def _ignore(change: Move | TopicPartition) -> None:
     """Do nothing: without a group there are no marks to move or to drop."""
 
 
@@ -178,9 +178,9 @@ async def _find_starts(
 ) -> dict[TopicPartition, Start]:
     """Return the start of each partition according to its choice.
 
-    Only with `offsets` may a choice be `committed`. If nothing is committed then, `Config.offset_initial` decides, and
-    its offset is committed at once. Afterwards the ledger of `offsets` has the committed offset of each partition that
-    has one.
+    A choice may be `committed` only with `offsets`. If nothing is committed for such a partition, its start offset
+    comes from `Config.offset_initial` and is committed at once. Afterwards the ledger of `offsets` has the committed
+    offset of each partition that has one.
 
     Raises:
         NoCommittedOffsetError: Nothing is committed, and `Config.offset_initial` is `fail`.
@@ -209,7 +209,7 @@ async def _find_starts(
         for partition, place in (await lookup.find(policies)).items():
             starts[partition] = Start.at(place, describe_policy(policies[partition]))
     if offsets is not None:
-        # Otherwise a restart before the first mark would look it up again, and skip records. A user's mark is kept.
+        # Otherwise a restart before the first mark would look up new offsets, and skip records. A user's mark is kept.
         ledger = offsets.ledger
         new = [tp for tp in policies if chosen[tp] == "committed" and ledger.marked(tp) is None]
         for partition in new:

@@ -24,10 +24,10 @@ def parse_bootstrap(servers: Iterable[str]) -> list[Broker]:
         The brokers. Their node ids are negative, since the real ones are not known yet.
 
     Raises:
-        ConfigError: An address is malformed, or there is none. The message names the wrong one.
+        ConfigError: An address is malformed, or there is none. The message names the address.
     """
     given = [servers] if isinstance(servers, str) else list(servers)
-    # The message names all of them: a comma in a password has split the address.
+    # The message names all addresses: a comma in a password may have split one.
     if any("@" in server for server in given if isinstance(server, str)):
         raise ConfigError(_OPTION, given, "must be HOST:PORT each, without a user or password")
     addresses = [part for server in given for part in (server.split(",") if isinstance(server, str) else [server])]

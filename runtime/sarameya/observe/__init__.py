@@ -1,7 +1,7 @@
-"""Events: the source for logs, metrics, the status page and tests; nobody parses log lines.
+"""Events: the source for logs, metrics, the status page and tests; nothing parses log lines.
 
 An observer is a callable that takes an `Event`. It is called on the event loop and must return at once. An observer
-that raises is removed from the list and reported once in the log, so that observation can never hurt consuming.
+that raises is removed from the list and reported once in the log, so that it cannot disturb consuming.
 """
 
 from sarameya.observe.events import (

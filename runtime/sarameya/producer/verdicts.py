@@ -1,7 +1,7 @@
 """Meaning of a broker's error codes for produced batches: one table. Pure.
 
-As in Kafka's own producer, idempotent and without transactions (TransactionManager.canRetry and Sender.completeBatch of
-kafka-clients).
+The table follows Kafka's own producer, idempotent and without transactions (TransactionManager.canRetry and
+Sender.completeBatch of kafka-clients).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class Verdict(Enum):
     AGAIN = auto()
     """Send the same bytes under the same sequence, after a backoff: if they are stored, the broker detects it."""
     ELSEWHERE = auto()
-    """Send the same, to the leader in new metadata."""
+    """Send the same bytes to the leader that new metadata names."""
     RENUMBER = auto()
     """Send the records under the next epoch, from sequence 0 (KIP-360).
 
-    The broker remembers other sequences than we do, for example after its log was truncated.
+    Broker and producer disagree on the sequence, for example after the log was truncated.
     """
     HALVE = auto()
     """Send fewer records together; a single one is refused."""
@@ -44,7 +44,7 @@ VERDICTS: Mapping[ErrorCode, Verdict] = {
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Verdict.AGAIN,
     ErrorCode.CORRUPT_MESSAGE: Verdict.AGAIN,
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: Verdict.AGAIN,
-    # Only of InitProducerId.
+    # Returned only by InitProducerId.
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Verdict.AGAIN,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: Verdict.AGAIN,
     ErrorCode.NOT_COORDINATOR: Verdict.AGAIN,

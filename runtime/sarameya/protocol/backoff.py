@@ -1,4 +1,4 @@
-"""Exponential, jittered, bounded backoff, the only one in the project. Pure: random source and time are arguments."""
+"""Exponential, jittered, bounded backoff of all retries. Pure: random source and time are arguments."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ class Backoff:
 
 @attrs.frozen(slots=True)
 class Attempts:
-    """Retries of one operation. Observers see them, so that silence is never mistaken for health."""
+    """Retries of one operation. Observers receive them, so that an operation that fails does not seem healthy."""
 
     attempt: int
-    """Number of the next retry, which is also the number of failed tries."""
+    """Number of the next retry, which is also the number of failed attempts."""
     since: float
     """Time of the first failure, on the caller's clock."""
     cause: str

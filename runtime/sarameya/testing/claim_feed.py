@@ -1,6 +1,6 @@
-"""A handler's test without a cluster: a session with one claim, whose log the test writes.
+"""Tests of a handler without a cluster: a session with one claim, whose log the test writes.
 
-Everything that a handler can notice is the real runtime: the session and its order of calls, the claim, marks and
+All parts that a handler can notice are the real runtime: the session and its order of calls, the claim, marks and
 commits, backpressure, interceptors, deadlines. Only brokers (`feed_log`, `feed_fetcher`) and the group's coordinator
 (`feed_member`) are replaced.
 """
@@ -46,7 +46,9 @@ _REASONS = {"end": "the test revokes the partition", "lose": "the test ends the 
 
 
 @attrs.frozen(slots=True)
-class _Surroundings:
+class _Runtime:
+    """The `SessionRuntime` of a feed."""
+
     group: str
     config: Config
     observer: Observer
@@ -69,8 +71,8 @@ class ClaimFeed:
             assert (orders.total, feed.committed) == (7, 2)
 
     `send` writes to a log, and `run` is one session of a member that reads it. `end`, `lose` and `fail` have a place
-    between messages: they take effect when the handler asks for more after all earlier messages. Log and commits are
-    kept, so a second `run` continues at the committed offset. Sessions are those of an eager assignor, even if
+    between messages: they take effect when the handler requests more after all earlier messages. Log and commits stay,
+    so a second `run` continues at the committed offset. Sessions are those of an eager assignor, even if
     `Config.rebalance_strategies` names a cooperative one: `end` ends the session.
 
     Timers follow trio's clock. Under a mock clock (`autojump_clock`) the autocommit interval, `max_processing_time` and
@@ -79,7 +81,7 @@ class ClaimFeed:
     Args:
         topic: The topic.
         partition: The partition.
-        at: Offset at which the log begins.
+        at: Log start of the partition.
         committed: The group's committed offset at first; "start": the log start. None: nothing is committed, so
             `Config.offset_initial` decides, as for a new group.
         group: The group id.
@@ -120,12 +122,12 @@ class ClaimFeed:
         self._ledger = OffsetLedger({self.topic_partition: first})
         self._pauses = Pauses(group, self._observer)
         self._rng = random.Random(seed)
-        self._made = time.monotonic()
+        self._created_at = time.monotonic()
         self._generation = 0
         self._member: FeedMember | None = None
-        self._feeds: FeedFetcher | None = None
+        self._fetcher: FeedFetcher | None = None
 
-    # -- what the handler is given --------------------------------------------------------------------
+    # -- input of the handler -------------------------------------------------------------------------
 
     def send(
         self,
@@ -146,7 +148,7 @@ class ClaimFeed:
             offset: The message's offset; None: the next one. A later one leaves a gap, as compaction does.
 
         Raises:
-            ValueError: The offset is taken.
+            ValueError: The log has a message at this offset, or at a later one.
         """
         timestamp = int(self._wall_clock() * 1000) if timestamp is None else timestamp
         record = build([(timestamp, key, value, headers)], base_offset=offset or 0, leader_epoch=0)
@@ -204,7 +206,7 @@ class ClaimFeed:
         """Answer the next commits with an error."""
         self._commits.refusals.extend([code] * times)
 
-    # -- what came of it --------------------------------------------------------------------------------
+    # -- results ----------------------------------------------------------------------------------------
 
     @property
     def marked(self) -> int | None:
@@ -234,7 +236,7 @@ class ClaimFeed:
         `start`, this returns to the caller once the claim has started.
 
         Raises:
-            ExceptionGroup: ClaimErrors, and what other methods of the handler raised, as from `ConsumerGroup.consume`.
+            ExceptionGroup: ClaimErrors, and the errors of other methods of the handler, as in `ConsumerGroup.consume`.
             GroupError: The coordinator refused a commit (`fail_commits`).
             RuntimeError: A session of this feed runs already.
         """
@@ -250,7 +252,7 @@ class ClaimFeed:
         try:
             outcome = await self._session(member, handler, generation, observer)
         finally:
-            self._member = self._feeds = None
+            self._member = self._fetcher = None
         if outcome.fatal is not None and not outcome.failures:
             raise outcome.fatal
         if outcome.failures:
@@ -260,7 +262,7 @@ class ClaimFeed:
         self, member: FeedMember, handler: ConsumerGroupHandler, generation: Generation, observer: Observer
     ) -> SessionOutcome:
         config = self.config
-        surroundings = _Surroundings(
+        runtime = _Runtime(
             self.group,
             config,
             observer,
@@ -273,25 +275,25 @@ class ClaimFeed:
 
         def open_source(offsets: OffsetManager) -> Source:
             log = FeedLog(self._log, self._wall_clock)
-            resets = Resets(log, config, observer, surroundings.backoff, offsets.position_moved)
+            resets = Resets(log, config, observer, runtime.backoff, offsets.position_moved)
             self._ledger = offsets.ledger
             self._ledger.add({self.topic_partition: self.commit})
-            self._feeds = FeedFetcher(
+            self._fetcher = FeedFetcher(
                 log,
                 lambda: self._log.end_offset,
                 self._script,
                 resets,
                 config,
                 observer,
-                surroundings.budget,
+                runtime.budget,
                 self._notify,
             )
-            return Source(log, self._feeds, log)
+            return Source(log, self._fetcher, log)
 
         topic, partition = self.topic_partition
         first = NewAssignment(generation, {topic: (partition,)})
-        with surroundings.handler_time.measured():
-            return await SessionRunner(first, member, handler, surroundings, self._pauses, open_source).run()
+        with runtime.handler_time.measured():
+            return await SessionRunner(first, member, handler, runtime, self._pauses, open_source).run()
 
     def _add_step(self, step: Literal["end", "lose"], now: bool) -> None:
         if now:
@@ -306,8 +308,8 @@ class ClaimFeed:
         if step == "lose":
             self._member.notify(MembershipLost(_REASONS[step]))
         else:
-            within = self.config.rebalance_timeout - self.config.rebalance_margin
-            self._member.notify(PrepareRebalance(_REASONS[step], trio.current_time() + within))
+            grace = self.config.rebalance_timeout - self.config.rebalance_margin
+            self._member.notify(PrepareRebalance(_REASONS[step], trio.current_time() + grace))
 
     def _wall_clock(self) -> float:
         """Return the time of day, starting at VIRTUAL_EPOCH.
@@ -318,11 +320,11 @@ class ClaimFeed:
             return VIRTUAL_EPOCH
         if isinstance(trio.lowlevel.current_clock(), MockClock):
             return virtual_wall_clock()
-        return VIRTUAL_EPOCH + time.monotonic() - self._made
+        return VIRTUAL_EPOCH + time.monotonic() - self._created_at
 
     def _wake(self) -> None:
-        if self._feeds is not None:
-            self._feeds.wake()
+        if self._fetcher is not None:
+            self._fetcher.wake()
 
 
 class _ClaimStartObserver:

@@ -1,7 +1,7 @@
-"""Delivers a test's log to its claim, as a session's fetcher delivers fetch responses.
+"""A fetcher that delivers a test's log to its claim, as a session's fetcher delivers fetch responses.
 
-It decides when to fetch, up to which offset, and how to handle the outcome. Steps of the test's `FeedScript` run when
-the handler asks for more after all earlier messages.
+The fetcher decides when to fetch, up to which offset, and how to handle the outcome. Steps of the test's `FeedScript`
+run when the handler requests more after all earlier messages.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sarameya.testing.feed_script import FeedScript
 
 
 class _FeedConsumer(PartitionConsumer):
-    """Counts deliveries that the handler has not finished."""
+    """A partition consumer that counts the deliveries that the handler has not finished."""
 
     unfinished = 0
 
@@ -131,7 +131,7 @@ class FeedFetcher:
                     return
 
     def _step(self, consumer: _FeedConsumer) -> None:
-        """Run the next step if everything before it was delivered and finished."""
+        """Run the next step. An error follows the delivered messages; other steps wait until these are finished."""
         match self._script.next:
             case SarameyaError() as error:
                 self._script.done()

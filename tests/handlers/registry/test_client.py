@@ -159,8 +159,8 @@ def test_second_node_is_asked_where_the_first_does_not_answer(network: Network) 
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (Answer(404, b"<html>"), "status 404: <html>: is this where the registry's paths begin"),
-        (Answer(404, b'{"error_code": 404}'), "is this where the registry's paths begin"),
+        (Answer(404, b"<html>"), "status 404: <html>: is this the registry's base URL"),
+        (Answer(404, b'{"error_code": 404}'), "is this the registry's base URL"),
         (Answer(302, b""), "status 302: is this where"),
         (Answer(200, b"<html>login</html>"), "what is no schema .*: is it a schema registry"),
         (Answer(200, b'{"schema": 5}'), "what is no schema"),
@@ -176,7 +176,7 @@ def test_unrelated_response_does_not_make_an_id_unknown(network: Network, answer
 @pytest.mark.parametrize("status", [401, 403])
 def test_refused_credentials_are_permanent(network: Network, status: int) -> None:
     network.say("schemas/ids/7", Answer(status, b'{"error_code": 40301}'))
-    match = f"refuses us .status {status}.: check username, password or token"
+    match = f"refuses the request .status {status}.: check username, password or token"
     with pytest.raises(RegistryRefusedError, match=match) as raised:
         network.registry().schemas([7])
     assert raised.value.permanent

@@ -224,8 +224,8 @@ def test_variable_contradicting_properties_is_refused(properties: str, monkeypat
     Path(properties).write_text("bootstrap.servers=p:1,p:2\n")
     monkeypatch.setenv("SARAMEYA_BOOTSTRAP_SERVERS", "e:1")
     assert problems("--properties", properties) == [
-        f"bootstrap_servers: SARAMEYA_BOOTSTRAP_SERVERS says ['e:1'], and {properties} ['p:1', 'p:2']: unset the "
-        "variable, or say by an argument which is meant"
+        f"bootstrap_servers: SARAMEYA_BOOTSTRAP_SERVERS is ['e:1'], but {properties} has ['p:1', 'p:2']: unset the "
+        "variable, or give the value by an argument"
     ]
     assert read("--properties", properties, "--bootstrap", "mine:1").bootstrap_servers == ("mine:1",)
     monkeypatch.setenv("SARAMEYA_BOOTSTRAP_SERVERS", "p:2")
@@ -241,7 +241,7 @@ def test_group_contradicting_properties_is_refused(
     monkeypatch.setenv("SARAMEYA_GROUP", "of-the-environment")
     for argv in (["--bootstrap", "a:1"], ["--app", app_file]):
         place = read("--properties", properties, *argv)
-        with pytest.raises(AppFileError, match=r"group: SARAMEYA_GROUP says 'of-the-env.*', and .* 'theirs': unset"):
+        with pytest.raises(AppFileError, match=r"group: SARAMEYA_GROUP is 'of-the-env.*', but .* 'theirs': unset"):
             _ = place.group
 
 
@@ -260,10 +260,8 @@ def test_security_contradicting_properties_is_refused(properties: str, monkeypat
     monkeypatch.setenv("SARAMEYA_CONFIG_SASL_PASSWORD", "0ther")
     monkeypatch.setenv("SARAMEYA_CONFIG_SECURITY_PROTOCOL", "SASL_PLAINTEXT")
     password, protocol = sorted(problems(*argv))
-    assert password.startswith("config.sasl_password: SARAMEYA_CONFIG_SASL_PASSWORD says ***, and ")
-    assert protocol.startswith(
-        "config.security_protocol: SARAMEYA_CONFIG_SECURITY_PROTOCOL says 'SASL_PLAINTEXT', and "
-    )
+    assert password.startswith("config.sasl_password: SARAMEYA_CONFIG_SASL_PASSWORD is ***, but ")
+    assert protocol.startswith("config.security_protocol: SARAMEYA_CONFIG_SECURITY_PROTOCOL is 'SASL_PLAINTEXT', but ")
     assert read(*argv, "-o", "security_protocol=SASL_SSL", "-o", "sasl_password=s3cret").config.client_id == "mine"
 
 

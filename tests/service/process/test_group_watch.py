@@ -53,7 +53,7 @@ def app(cluster: EmbeddedCluster, *topics: str, pattern: str | None = None, conf
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sarameya.service.process.group_watch.LOOK_EACH", 0.01)
+    monkeypatch.setattr("sarameya.service.process.group_watch.POLL_INTERVAL", 0.01)
 
 
 @asynccontextmanager

@@ -1,8 +1,8 @@
-"""Counts rows by span with Spark: one pass over the table's lineage columns, for any number of links. Blocking.
+"""Row counts by span, computed by Spark: one pass over the table's lineage columns, for any number of links. Blocking.
 
-Links are joined to rows by bins of offsets, as wide as the average link of a partition. So each row is compared with
-one or two links, not with all of its partition's. Different offsets are counted by bitmaps: one bit for each goes
-through the shuffle, which takes a fifth of the time of `count(distinct offset)`.
+The query joins rows to links by bins of offsets. A bin is as wide as the partition's average link, so that Spark
+compares each row with one or two links, not with all of its partition's. It counts distinct offsets with bitmaps: the
+shuffle then carries one bit for each offset, and takes a fifth of the time of `count(distinct offset)`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ def why_uncountable(frame: DataFrame) -> str:
     """Return why these rows do not identify their records; empty if they do."""
     types = {field.name: field.dataType.typeName() for field in frame.schema.fields}
     numbers = ("integer", "long", "short", "byte")
-    right = {"topic": ("string", "varchar", "char"), "partition": numbers, "offset": numbers}
-    return why_unknown({name: types[name] in right[name] for name in LINEAGE if name in types})
+    allowed = {"topic": ("string", "varchar", "char"), "partition": numbers, "offset": numbers}
+    return why_unknown({name: types[name] in allowed[name] for name in LINEAGE if name in types})
 
 
 def count_frame(spark: SparkSession, frame: DataFrame, spans: Sequence[Span]) -> Counts:
     """Return the counts of a DataFrame that passes `why_uncountable`."""
     found: dict[Span, Count] = {}
     strays: list[Stray] = []
-    for row in _counted(spark, frame, spans).to_pylist():
+    for row in _count_spans(spark, frame, spans).to_pylist():
         if row["span"] != _NONE:
             found[spans[row["span"]]] = Count(row["rows"], row["offsets"], row["first"], row["last"])
         else:
@@ -42,7 +42,7 @@ def count_frame(spark: SparkSession, frame: DataFrame, spans: Sequence[Span]) ->
     return Counts(found, strays)
 
 
-def _counted(spark: SparkSession, frame: DataFrame, spans: Sequence[Span]) -> pa.Table:
+def _count_spans(spark: SparkSession, frame: DataFrame, spans: Sequence[Span]) -> pa.Table:
     """Return one row for each span, and one for each partition's rows outside of all spans."""
     return spark.sql(
         _QUERY,
@@ -93,10 +93,11 @@ select
 from bitmaps
 group by topic, partition, span
 """
+"""The rows of a table by span. A row that lacks one of the lineage columns counts as one without any of them."""
 
 
 def _is_wide(span: Span) -> bool:
-    """Return whether the span may be of any length. There are few of these, and they are not put into bins."""
+    """Return whether the span may have any length. Such spans are few, and are not put into bins."""
     return span.number in (BEYOND, FORGOTTEN)
 
 
@@ -104,9 +105,9 @@ def _widths(spans: Iterable[Span]) -> dict[tuple[str, int], int]:
     """Return the width of each partition's bins: its average link, so there are at most twice as many bins as links."""
     lengths: dict[tuple[str, int], list[int]] = {}
     for span in spans:
-        found = lengths.setdefault((span.topic, span.partition), [])
+        of_partition = lengths.setdefault((span.topic, span.partition), [])
         if not _is_wide(span):
-            found.append(span.stop - span.start)
+            of_partition.append(span.stop - span.start)
     return {key: max(sum(found) // len(found), 1) if found else 1 for key, found in lengths.items()}
 
 

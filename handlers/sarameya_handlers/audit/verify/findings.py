@@ -13,9 +13,9 @@ class Severity(StrEnum):
     WRONG = "wrong"
     """The table does not hold each record exactly once, or landing in it cannot continue."""
     UNPROVED = "unproved"
-    """The table may be correct or not. The reason may be harmless, but the table does not show it."""
+    """The table may be correct or wrong. The reason may be harmless, but the table does not show it."""
     NOTE = "note"
-    """Information without consequence for the proof."""
+    """Information that does not affect the proof."""
 
 
 class Code(StrEnum):
@@ -82,7 +82,7 @@ class Finding:
     text: str
     remedy: str = ""
     accepted: bool = False
-    """True if the user accepts its code: then it does not prevent the proof."""
+    """True if the user accepts this code. The finding then does not prevent the proof."""
 
     @property
     def severity(self) -> Severity:

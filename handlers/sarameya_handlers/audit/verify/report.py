@@ -1,6 +1,6 @@
 """Output of `sarameya verify`: chains, findings and the oldest leftovers as text, or all of it as JSON. Pure.
 
-`docs/audit.md` describes the fields of the document, which do not change.
+`docs/audit.md` describes the fields of the JSON document, which do not change.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from sarameya_handlers.audit.wording import age, amount
 from sarameya_handlers.landing.links import CommitNote, Kind
 from sarameya_handlers.spark.tables.table import Leftover
 
-_SHOWN = 20
-"""Maximum of printed findings of one kind. The document has all of them."""
-_LEFT = 5
-"""Maximum of printed leftovers. `sarameya sweep` and the document have all of them."""
+_FINDINGS_SHOWN = 20
+"""Maximum number of printed findings of one code. The JSON document has all of them."""
+_LEFTOVERS_SHOWN = 5
+"""Maximum number of printed leftovers. `sarameya sweep` and the JSON document have all of them."""
 
 _HEADER = (
     "SINK", "TOPIC", "PARTITION", "GROUP", "LINKS", "FROM", "TO", "ROWS", "COUNTED", "COMMITTED", "LOG-END", "LAG",
@@ -31,7 +31,7 @@ _HEADER = (
 
 @attrs.frozen(slots=True)
 class ChainReport:
-    """Figures of a chain. Unknown ones are None."""
+    """Figures of a chain. Unknown figures are None."""
 
     chain: ChainFacts
     group: str | None
@@ -39,7 +39,7 @@ class ChainReport:
     start: int | None
     stop: int | None
     rows: int | None
-    """Number of rows according to its commits."""
+    """Number of rows according to the chain's commits."""
     counted: int | None
     committed: int | None
     note: CommitNote | None
@@ -79,7 +79,7 @@ def chain_report(chain: ChainFacts, facts: Facts) -> ChainReport:
 
 
 def _counted(chain: ChainFacts, facts: Facts) -> int | None:
-    """Return the rows of the chain's links. Links that were appended meanwhile are not counted."""
+    """Return the counted rows of the chain's links, without those appended during the count. None without a count."""
     if facts.counts is None:
         return None
     key = (chain.key.sink, chain.key.topic, chain.key.partition)
@@ -130,26 +130,26 @@ def _lines(findings: Sequence[Finding]) -> list[str]:
             if finding.severity is not severity:
                 continue
             shown[finding.code, finding.accepted] += 1
-            if shown[finding.code, finding.accepted] <= _SHOWN:
+            if shown[finding.code, finding.accepted] <= _FINDINGS_SHOWN:
                 lines.append(finding_line(finding))
         lines += [
-            f"{severity:8}  {code}: and {number - _SHOWN} more (--json has them all)"
+            f"{severity:8}  {code}: and {number - _FINDINGS_SHOWN} more (--json has them all)"
             for (code, _), number in shown.items()
-            if number > _SHOWN and Finding(code=code, where="", text="").severity is severity
+            if number > _FINDINGS_SHOWN and Finding(code=code, where="", text="").severity is severity
         ]
     return lines
 
 
 def finding_line(finding: Finding) -> str:
     """Return a line such as `wrong     link-missing: landing/orders-3: link 7 is missing; restore ...`."""
-    what = "accepted" if finding.accepted and finding.severity is not Severity.NOTE else finding.severity
+    label = "accepted" if finding.accepted and finding.severity is not Severity.NOTE else finding.severity
     text = ": ".join(part for part in (finding.where, finding.text) if part)
     remedy = f"; {finding.remedy}" if finding.remedy else ""
-    return printable(f"{what:8}  {finding.code}: {text}{remedy}")
+    return printable(f"{label:8}  {finding.code}: {text}{remedy}")
 
 
 def _leftovers_text(leftovers: Sequence[Leftover], now: float) -> str:
-    oldest = sorted(leftovers, key=lambda leftover: (leftover.changed, leftover.name))[:_LEFT]
+    oldest = sorted(leftovers, key=lambda leftover: (leftover.changed, leftover.name))[:_LEFTOVERS_SHOWN]
     rows = [(leftover.name, leftover.size_bytes, age(now - leftover.changed), leftover.what) for leftover in oldest]
     more = len(leftovers) - len(oldest)
     footer = [f"and {more:,} more: sarameya sweep lists them"] if more else []
@@ -157,7 +157,7 @@ def _leftovers_text(leftovers: Sequence[Leftover], now: float) -> str:
 
 
 def verdict_text(facts: Facts, findings: Sequence[Finding]) -> str:
-    """Return the last line."""
+    """Return the verdict: the last line of the text."""
     tally = Counter(finding.severity for finding in findings if finding.prevents_proof)
     if not is_proved(findings):
         sums = [f"{tally[severity]} {severity}" for severity in (Severity.WRONG, Severity.UNPROVED) if tally[severity]]
@@ -173,7 +173,7 @@ def verdict_text(facts: Facts, findings: Sequence[Finding]) -> str:
 
 
 def report_document(facts: Facts, findings: Sequence[Finding]) -> dict[str, Any]:
-    """Return the document for programs."""
+    """Return the JSON document for programs."""
     return {
         "table": facts.table,
         "proved": is_proved(findings),

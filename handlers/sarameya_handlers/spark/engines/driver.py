@@ -1,6 +1,6 @@
 """The interface between a pool and a Spark driver: a classic JVM (classic.py) or a Connect server (connect.py).
 
-A driver lives once. keeper.py stops it, and replaces it after its death.
+A driver is started once. keeper.py stops it, and starts another after its death.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 
 class Driver(ABC):
-    """A driver that runs, or has run. Its methods block, and are called in several worker threads at once."""
+    """A Spark driver, alive or dead. Its methods block, and several worker threads call them at once."""
 
     stop_timeout: float = 20.0
-    """Seconds that it may take to stop, with its sessions, before it is killed."""
+    """Seconds for the driver and its sessions to stop before the driver is killed."""
 
     is_replaceable: bool = False
-    """True if another one is started in its place after it has been abandoned."""
+    """True if another driver can be started after this one was abandoned."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """The driver's name, to begin a sentence with."""
+        """The driver's name, as the subject of a message."""
 
     @abstractmethod
     def open_session(self) -> SparkSession:
-        """Open another session, set up like all others. It shares no settings, views or functions with them.
+        """Open another session with the same set-up. Sessions share no settings, views or functions.
 
         Raises:
             SparkGoneError: The driver is dead.
@@ -38,7 +38,7 @@ class Driver(ABC):
 
     @abstractmethod
     def close_session(self, session: SparkSession) -> None:
-        """Close a session of `open_session`, and end what still runs in it. Never raises, even if the driver died."""
+        """Close a session of `open_session`, and end its operations. Never raises, even if the driver died."""
 
     @abstractmethod
     def tagged(self, session: SparkSession, tag: str) -> AbstractContextManager[None]:
@@ -46,14 +46,14 @@ class Driver(ABC):
 
     @abstractmethod
     def cancel(self, session: SparkSession, tag: str) -> None:
-        """Cancel what the session does under this tag. Another thread may start more of it right afterwards."""
+        """Cancel the session's operations with this tag. Another thread may start further ones right afterwards."""
 
     @abstractmethod
     def death(self, session: SparkSession) -> str | None:
-        """Ask the driver for the session. Return how the driver died if it does not know it; None if it lives."""
+        """Check that the driver responds and has the session. Return how it died; None if it is alive."""
 
     def expect_errors(self, seconds: float) -> None:
-        """Expect errors that we cause ourselves, for this time."""
+        """Expect errors that this process causes itself, for this many seconds."""
 
     @abstractmethod
     def stop(self) -> None:
@@ -61,4 +61,4 @@ class Driver(ABC):
 
     @abstractmethod
     def kill(self) -> None:
-        """Make all calls that wait for the driver end at once, including `stop`: it hangs."""
+        """Kill a driver that hangs: all calls that wait for it end at once, including `stop`."""

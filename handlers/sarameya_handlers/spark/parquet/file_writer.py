@@ -1,4 +1,4 @@
-"""Files of a link: written by Spark, or the staged file unchanged, and synced to disk where no reader looks."""
+"""Files of a link: written by Spark, or the staged file unchanged. Synced to disk in a directory that readers skip."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def write(
     Raises:
         ShapeError: One of the checks failed.
     """
-    topics = [list(those) for _, those in groupby(sorted(landings, key=_topic), key=_topic)]
+    topics = [list(of_topic) for _, of_topic in groupby(sorted(landings, key=_topic), key=_topic)]
     shaped = [frame for of_topic in topics for frame in shape.frames(spark, of_topic)]
     for frame in shaped:
         require_partition_columns(frame, layout.partition_by)
@@ -68,10 +68,13 @@ def write(
 
 
 def _require_few_partitions(frames: Sequence[DataFrame], layout: Layout) -> None:
-    """Check all attempts together first, with one job: rarely do many together touch more partitions than one may."""
+    """Raise TooManyPartitionsError if an attempt touches too many partitions of the table.
+
+    One job checks all attempts together first: even together they rarely touch more partitions than one attempt may.
+    """
     if not layout.partition_by:
         return
-    together = reduce(lambda one, other: one.union(other), frames)
+    together = reduce(lambda left, right: left.union(right), frames)
     rules = list(directory_rules(together.schema, layout.partition_by))
     try:
         require_few_partitions(together, layout.partition_by, layout.max_partitions, rules)
@@ -103,8 +106,8 @@ def _topic(landing: Landing) -> str:
 
 def _file_name(link: Link, number: int) -> str:
     span = f"{link.from_offset:020}-{link.to_offset:020}"
-    which = f"-{number}" if number else ""
-    return f"part-{link.key.topic[:_TOPIC_IN_NAME]}-{link.key.partition}-{span}-{link.attempt}{which}.parquet"
+    suffix = f"-{number}" if number else ""
+    return f"part-{link.key.topic[:_TOPIC_IN_NAME]}-{link.key.partition}-{span}-{link.attempt}{suffix}.parquet"
 
 
 def _row_count(file: Path) -> int:

@@ -1,4 +1,4 @@
-"""Reading the rows of a landed directory."""
+"""Readers of the rows of a directory in which records land."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _ATTEMPTS = 10
-"""Attempts to list a directory whose files move each time while Spark lists them."""
+"""Maximum number of attempts to list a directory, if each time files move while Spark lists them."""
 
 
 def read_landing(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame:
@@ -46,7 +46,7 @@ def read_landing(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame
         if not files:
             raise HandlerError(f"nothing has landed in {root}")
         reader = spark.read.option("basePath", spark_path(root)).option(*DIRECTORIES_IN_UTC)
-        # Read last: then it has each column of these files. Without a schema, Spark takes the columns of one file.
+        # Read the schema after the files: then it has all their columns. Without it, Spark takes those of one file.
         if (columns := newest_columns(landed)) is not None:
             reader = reader.schema(struct(columns))
         try:
@@ -58,16 +58,16 @@ def read_landing(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame
             if "[PATH_NOT_FOUND]" not in (text_of(error) or ""):
                 raise
     raise HandlerError(
-        f"files of {root} were moved {_ATTEMPTS} times while they were looked for: is it compacted in a loop?"
+        f"files of {root} were moved {_ATTEMPTS} times while Spark listed them: is it compacted in a loop?"
     )
 
 
 def landed_files(path: str | os.PathLike[str]) -> list[str]:
     """Return the files that hold the rows of a directory that a `ParquetTable` lands in: each row once.
 
-    For readers other than Spark, also while the directory is compacted. A file may move before it is read; if a reader
-    raises that it does not exist, call again. Each file has its own columns. Spark may skip a file instead of raising:
-    use `read_landing` for it.
+    For readers other than Spark, even while the directory is compacted. A file may move before it is read: call again
+    if a reader raises that the file does not exist. Each file has its own columns. Spark may skip a missing file
+    instead of raising: use `read_landing` for it.
 
     Args:
         path: The table's directory.
@@ -79,53 +79,55 @@ def landed_files(path: str | os.PathLike[str]) -> list[str]:
 
 
 def batches(files: DataFiles, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield record batches of all files, also of those that no link names, since plain readers see them, too.
+    """Yield record batches of all files, even of files that no link names, since plain readers see them, too.
 
     Columns that were added later are null in older files. Columns stored only in directory names are left out.
     """
     import pyarrow as pa
 
     places = _places(files)
-    # After the files, as above.
+    # After the files, as in `read_landing`.
     types = arrow_types(newest_columns(files) or {"fields": []})
     for name, place in sorted(places.items()):
-        with _opened(files, name, place) as file:
-            there = [column for column in columns if column in file.schema_arrow.names]
-            lacking = {
+        with _open(files, name, place) as file:
+            present = [column for column in columns if column in file.schema_arrow.names]
+            absent = {
                 column: types[column]
                 for column in columns
-                if column in types and column not in there and f"/{column}=" not in f"/{name}"
+                if column in types and column not in present and f"/{column}=" not in f"/{name}"
             }
-            for batch in file.iter_batches(columns=there):
-                for column, kind in lacking.items():
+            for batch in file.iter_batches(columns=present):
+                for column, kind in absent.items():
                     batch = batch.append_column(column, pa.nulls(batch.num_rows, kind))
                 yield batch
 
 
 def _places(files: DataFiles) -> dict[str, Path]:
-    """Return the place of every file of a link, and of every other that plain readers see, by name."""
+    """Return the path of each file that a link names or that plain readers see, by name."""
     # In this order: a file that is published meanwhile is found in one place or the other, and counted once.
     seen = [Path(name) for name in names_below(files.root) if name.endswith(".parquet")]
     places = {file.name: place for file, place in files.live()}
-    # A compaction removes what it replaces before it adds its own files. If it died in between, its list of replaced
-    # files still says which ones do not count.
+    # A compaction removes the files that it replaces before it adds its own. If it died in between, its list of
+    # replaced files still tells which files do not count.
     replaced = {name: compaction for compaction in files.compactions.all() for name in compaction.replaced}
     for path in seen:
-        by = replaced.get(str(path))
-        is_replaced = by is not None and (is_there(files.directory(by.attempt)) or not is_there(files.root / path))
+        compaction = replaced.get(str(path))
+        is_replaced = compaction is not None and (
+            is_there(files.directory(compaction.attempt)) or not is_there(files.root / path)
+        )
         if not (_is_hidden(path) or is_replaced):
             places.setdefault(str(path), files.root / path)
     return places
 
 
-def _opened(files: DataFiles, name: str, place: Path) -> pq.ParquetFile:
+def _open(files: DataFiles, name: str, place: Path) -> pq.ParquetFile:
     """Open a file, even if it has been published or replaced since it was listed."""
     import pyarrow.parquet as pq
 
     for path in (place, files.root / name):
         with suppress(FileNotFoundError):
             return pq.ParquetFile(path)
-    replaced = (by / name for by in listed(files.replaced))
+    replaced = (directory / name for directory in listed(files.replaced))
     return pq.ParquetFile(next(filter(is_there, replaced), place))
 
 

@@ -1,7 +1,7 @@
-"""The blocking part of a flush, in a thread of Spark's: stages records in files, and lands them in the table.
+"""The blocking part of a flush, in a worker thread: stage records in files, and land them in the table.
 
-Records are staged by pyarrow and read back by Spark. `createDataFrame(pyarrow.Table)` would copy them into the driver's
-heap and into its tasks, where two batches of 60 MB at once kill a driver of Spark's default size.
+pyarrow writes the staged files, and Spark reads them. `createDataFrame(pyarrow.Table)` would copy the records into the
+driver's heap and into its tasks, where two batches of 60 MB at once kill a driver of Spark's default size.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ if TYPE_CHECKING:
 logger = logging.getLogger("sarameya.spark")
 
 LEFTOVER_AGE = 24 * 3600.0
-"""Seconds after which an unchanged staged file is considered a killed member's: no flush takes so long."""
+"""Seconds after which an unchanged staged file counts as left by a killed member: no flush takes so long."""
 
 OnPhase = Callable[[Phase, Sequence[Landing]], None]
-"""Called with each phase of attempts, in the thread that lands them. For tests that stop or kill exactly there."""
+"""Called when attempts reach a phase, in the thread that lands them. For tests that stop or kill exactly there."""
 
 
 def open_table(spark: SparkSession, check: Callable[[], None], *, table: Table, now: float) -> None:
-    """Open the table, and remove staged files that killed members left more than LEFTOVER_AGE ago.
+    """Open the table, and remove staged files that killed members left more than `LEFTOVER_AGE` ago.
 
     Args:
         spark: The session.
-        check: Unused.
+        check: Not used. The engine passes it to each function.
         table: The table.
         now: Seconds since 1970.
 
     Raises:
-        HandlerError: The table cannot be landed in.
+        HandlerError: Nothing can land in the table.
     """
     table.open(spark)
     for path in table.staging.iterdir():
-        # Another member may be removing it too, or it is not ours to remove: then it stays.
+        # Another member may be removing it, too, or this user may not remove it.
         with suppress(OSError):
             is_ours = path.suffix == ".parquet" or path.name.startswith(TEMPORARY)
             if is_ours and path.is_file() and path.stat().st_mtime < now - LEFTOVER_AGE:
-                logger.info("%s is left of a landing that never ended, and is removed", path)
+                logger.info("removing %s, which a flush that never ended has left", path)
                 path.unlink()
 
 
@@ -60,11 +60,11 @@ def flush(
     shape: Shape,
     on_phase: OnPhase,
 ) -> None:
-    """Try to append these links, each of another chain. Raises whatever failed; `read_links` reads the outcome."""
+    """Try to append these links, each of another chain. If it raises, `read_links` returns which were appended."""
     checkpoint = partial(_checkpoint, check, on_phase)
     staged: list[Path] = []
     try:
-        landings = [_staged(one, table, shape, staged) for one in pending]
+        landings = [_stage(link, table, shape, staged) for link in pending]
         checkpoint(Phase.STAGED, landings)
         table.land(spark, landings, shape, checkpoint)
         checkpoint(Phase.LINKED, landings)
@@ -89,17 +89,17 @@ def _checkpoint(check: Callable[[], None], on_phase: OnPhase, phase: Phase, land
     check()
 
 
-def _staged(one: PendingLink, table: Table, shape: Shape, staged: list[Path]) -> Landing:
+def _stage(pending: PendingLink, table: Table, shape: Shape, staged: list[Path]) -> Landing:
     import pyarrow.parquet as pq
 
-    if one.records is None:
-        return Landing(link=one.link, staged=None)
+    if pending.records is None:
+        return Landing(link=pending.link, staged=None)
     # No leading underscore or dot: Spark would silently read nothing from such a file.
-    path = table.staging / f"{one.link.attempt}.parquet"
+    path = table.staging / f"{pending.link.attempt}.parquet"
     staged.append(path)
     if table.adopts(shape):
-        pq.write_table(one.records, path, compression="snappy")
+        pq.write_table(pending.records, path, compression="snappy")
     else:
         # Written once and read once, right away: compression would not pay.
-        pq.write_table(one.records, path, compression="none", use_dictionary=False, write_statistics=False)
-    return Landing(link=one.link, staged=path, records=one.records.num_rows)
+        pq.write_table(pending.records, path, compression="none", use_dictionary=False, write_statistics=False)
+    return Landing(link=pending.link, staged=path, records=pending.records.num_rows)

@@ -83,7 +83,7 @@ class LinkAppender:
             self._settings.on_phase(Phase.SETTLED, [Landing(link=link, staged=None)])
             if settled.outcome is not Outcome.ABSENT:
                 if settled.outcome is Outcome.LANDED and settled.link and collected:
-                    self._sizing.landed(collected.size_bytes, settled.link.size_bytes)
+                    self._sizing.add_flush(collected.size_bytes, settled.link.size_bytes)
                 self._landed(link, settled.outcome, settled.link, result)
                 return
             if self._session.is_lost:

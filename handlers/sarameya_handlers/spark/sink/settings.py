@@ -20,7 +20,8 @@ class SinkSettings:
     retry_for: float = 900.0
     """Seconds for which a failed flush is retried before it ends the session."""
     file_bytes: int | None = None
-    """Wanted size of files; None leaves it to the limits."""
+    """Wanted size of data files; None: `limits` alone bound a flush."""
     restate_after: float | None = None
+    """Seconds after which an idle chain's head is rewritten, because the table forgets; None never rewrites it."""
     dead_letters: DeadLetters | None = None
     on_phase: OnPhase = attrs.field(default=lambda phase, landings: None)

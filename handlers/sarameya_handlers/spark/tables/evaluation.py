@@ -1,4 +1,4 @@
-"""Evaluation of rows without writing any: a table's requirements as Spark SQL."""
+"""Evaluation of rows without writing them, and a table's requirements as Spark SQL."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
 
 Evaluate = Callable[["DataFrame"], None]
-"""Computes every row and discards it. Raises what computing raises."""
+"""A function that computes every row and discards it. It raises the errors of the computation."""
 
 _CHECK = "_sarameya_check"
 
@@ -24,7 +24,7 @@ class Requirement:
     """A condition that each row of a table must satisfy."""
 
     name: str
-    """As the table's author knows it: `CHECK constraint positive (amount > 0)`."""
+    """The text for errors, such as `CHECK constraint positive (amount > 0)`."""
     condition: str
     """SQL expression over the table's columns. A row for which it is false or null is refused."""
 
@@ -41,11 +41,11 @@ def with_checks(frame: DataFrame, requirements: Collection[Requirement]) -> Data
     """
     if not requirements:
         return frame
-    refusals = " ".join(
-        f"when not coalesce(({one.condition}), false) then raise_error({literal(f'{one.name} is violated')})"
-        for one in requirements
+    checks = " ".join(
+        f"when not coalesce(({each.condition}), false) then raise_error({literal(f'{each.name} is violated')})"
+        for each in requirements
     )
-    return frame.selectExpr("*", f"case {refusals} else true end as {_CHECK}")
+    return frame.selectExpr("*", f"case {checks} else true end as {_CHECK}")
 
 
 def fields(struct: StructType, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], StructField]]:
@@ -59,7 +59,7 @@ def fields(struct: StructType, path: tuple[str, ...] = ()) -> Iterator[tuple[tup
 
 
 def not_null(struct: StructType, *, spares_null_structs: bool) -> Iterator[Requirement]:
-    """Yield requirements that non-nullable fields are not null.
+    """Yield a requirement for each non-nullable field of a schema.
 
     Args:
         struct: The table's schema.

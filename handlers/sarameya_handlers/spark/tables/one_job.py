@@ -1,4 +1,4 @@
-"""Writing the rows of several attempts with one Spark job, each into its own directory, hidden from readers."""
+"""One Spark job that writes the rows of several attempts, each into its own directory, hidden from readers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 MAX_TOGETHER = 32
-"""Most attempts in one job. Each is a task of its own."""
+"""Maximum number of attempts in one job. Each attempt is one task."""
 DIRECTORIES_IN_UTC = ("timeZone", "UTC")
-"""A read and write option. Without it, directories are named by timestamps in the session's time zone, in which one
-hour of each year occurs twice."""
+"""A read and write option. Without it, Spark names directories by timestamps in the session's time zone, in which one
+hour of each year may occur twice."""
 _ATTEMPT = "_sarameya_attempt"
 """Column by which one job writes each attempt's rows into its own directory."""
 _SETTINGS = {
-    # Otherwise Spark sorts each task's rows by that column, although all values are equal; that takes a third of the
+    # Otherwise Spark sorts each task's rows by `_ATTEMPT`, although all values are equal. The sort takes a third of the
     # time.
     "spark.sql.maxConcurrentOutputFileWriters": "8",
     # Otherwise, since Spark 4.1, the union of single-task frames is one task, and a single core writes all of them.
@@ -74,12 +74,12 @@ def write_each(
             _write_together(spark, into, attempts, single, partition_by)
     for attempt in attempts:
         if not (into / attempt).is_dir():
-            raise MissingFilesError(f"what Spark has written into {into / attempt} is not there: was it swept away?")
+            raise MissingFilesError(f"the files that Spark wrote into {into / attempt} are missing: were they swept?")
     for attempt, count in counted.items():
         if (seen := count_rows_below(into / attempt)) != (rows := count.rows or 0):
             raise MissingFilesError(
-                f"of {rows} rows that Spark has written into {into / attempt} {seen} are there: "
-                "have all of its machines that directory mounted?"
+                f"only {seen} of the {rows} rows that Spark wrote into {into / attempt} are there: "
+                "do all machines of Spark mount this directory?"
             )
 
 
@@ -90,7 +90,7 @@ def _write_together(
     marked = [frame.withColumn(_ATTEMPT, lit(attempt)) for frame, attempt in zip(frames, attempts, strict=True)]
     together = into / f"{attempts[0]}-and-others"
     try:
-        union = reduce(lambda one, other: one.union(other), marked)
+        union = reduce(lambda left, right: left.union(right), marked)
         with temporary_settings(spark, _SETTINGS):
             _writer(union, (_ATTEMPT, *partition_by)).parquet(spark_path(together))
         for attempt in attempts if together.is_dir() else ():

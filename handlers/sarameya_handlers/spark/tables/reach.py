@@ -1,8 +1,8 @@
 """Checks that Spark and this process see each other's files. A cluster or Spark Connect may run on other machines.
 
-Checked when a table is opened: otherwise the first flush would fail, with a message about a file that exists. Only a
-file that is missing or not permitted is a configuration error (HandlerError). A full disk, or a server that dies during
-the check, may pass (LandingError).
+Tables run the checks when they are opened. Otherwise the first flush would fail, with a message about a file that
+exists. Only a file that is missing or not permitted is a configuration error (HandlerError). A full disk, or a server
+that dies during the check, may be a passing error (LandingError).
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 _PROBE = "probe-"
 _PROBES = 16
-"""Number of files, each for a task of its own if there are enough cores, so that several executors are checked."""
+"""Number of files. With enough cores each file is one task, so that the job checks several executors."""
 
 
 def check_reads(spark: SparkSession | None, directory: Path) -> None:
-    """Check that Spark reads what this process writes to an existing directory. Blocking; one job.
+    """Check that Spark reads files that this process writes to an existing directory. Blocking; one job.
 
-    A machine that runs none of the job's tasks is not checked.
+    The job does not check a machine that runs none of its tasks.
 
     Args:
         spark: The session; None checks nothing.
         directory: The directory.
 
     Raises:
-        HandlerError: Spark does not read it.
+        HandlerError: Spark does not read the files.
         LandingError: The check failed for a reason that may pass.
     """
     if spark is None or is_local(spark):
@@ -57,7 +57,7 @@ def check_reads(spark: SparkSession | None, directory: Path) -> None:
 
 
 def check_writes(spark: SparkSession | None, directory: Path) -> None:
-    """Check the opposite: that this process reads, and may remove, what Spark writes to the directory."""
+    """Check that this process reads, and may remove, files that Spark writes to the directory. Otherwise as above."""
     if spark is None or is_local(spark):
         return
     probe = directory / f"{_PROBE}{uuid4().hex}"
@@ -74,7 +74,7 @@ def check_writes(spark: SparkSession | None, directory: Path) -> None:
 
 
 def spark_path(path: Path) -> str:
-    """Return a local path as a URL, for Sparks with another default file system. Hadoop decodes no %-escapes in it."""
+    """Return the URL of a local path: Spark's default file system may be another. Hadoop decodes no %-escapes in it."""
     return f"file://{path}"
 
 
@@ -104,14 +104,14 @@ def count_rows_below(directory: Path) -> int:
 def _failure(problem: str, directory: Path, error: Exception) -> HandlerError | LandingError:
     if _is_unseen(error):
         return HandlerError(f"{problem} {directory} ({cause_of(error)}): {_ADVICE}")
-    return LandingError(f"{directory}: Spark and this process cannot try each other's files: {cause_of(error)}")
+    return LandingError(f"{directory}: Spark and this process cannot check each other's files: {cause_of(error)}")
 
 
 def _is_unseen(error: Exception) -> bool:
     """Return whether the error says that the other side's probe file is missing or not permitted."""
     if isinstance(error, OSError):
         return is_refusal(error)
-    # The text is read while there is a JVM. Java also says "not found" if a full disk has no room for the file.
+    # Without a JVM, the error has no text. Java also reports "not found" if a full disk has no room for the file.
     text = text_of(error) or ""
     return _PROBE in text and _UNSEEN.search(text) is not None and not passes_by_text(text)
 

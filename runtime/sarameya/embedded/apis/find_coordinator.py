@@ -39,21 +39,22 @@ def refuse(body: Any, code: ErrorCode) -> Any:
         node_id=-1,
         host="",
         port=-1,
-        coordinators=[_none(key, code, code.name) for key in body.coordinator_keys or ()],
+        coordinators=[_no_coordinator(key, code, code.name) for key in body.coordinator_keys or ()],
     )
 
 
 def _find(call: Call, key: str) -> Any:
     if call.body.key_type != _GROUP:
-        return _none(key, ErrorCode.INVALID_REQUEST, "only groups have a coordinator here; transactions are not served")
+        why = "only groups have a coordinator here; transactions are not served"
+        return _no_coordinator(key, ErrorCode.INVALID_REQUEST, why)
     try:
         node = call.cluster.coordinator_node(key)
     except Refused as refused:
-        return _none(key, refused.code, refused.why)
+        return _no_coordinator(key, refused.code, refused.why)
     return _Coordinator(
         key=key, node_id=node.id, host=node.host, port=node.port, error_code=ErrorCode.NONE, error_message=""
     )
 
 
-def _none(key: str, code: ErrorCode, why: str) -> Any:
+def _no_coordinator(key: str, code: ErrorCode, why: str) -> Any:
     return _Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=why)

@@ -21,11 +21,11 @@ _AS_CONFIGURED = -1
 
 def answer(call: Call) -> None:
     body = call.body
-    asked = rows(body)
-    codes = missing(call, asked)
+    requested = rows(body)
+    codes = missing(call, requested)
     offsets = {
         partition: CommittedOffset(p.committed_offset, p.committed_metadata or "", p.committed_leader_epoch)
-        for partition, p in asked.items()
+        for partition, p in requested.items()
         if partition not in codes
     }
     if offsets:
@@ -43,7 +43,7 @@ def answer(call: Call) -> None:
 
 
 def _retention(call: Call) -> float | None:
-    """Return the retention in seconds that versions 2 to 4 may request; None: the broker's setting."""
+    """Return the seconds of retention that versions 2 to 4 may request; None: the broker's setting."""
     milliseconds = call.body.retention_time_ms if call.version <= 4 else _AS_CONFIGURED
     return None if milliseconds == _AS_CONFIGURED else float(milliseconds) / 1000
 

@@ -1,4 +1,4 @@
-"""A group as others see it: in the results of a join and a sync, in a description, and in the log."""
+"""Views of a group: the results of a join and a sync, the descriptions for admin clients, and the record in the log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def subscription(group: ClassicGroup, member: ClassicGroupMember) -> bytes:
 
 def join_result(group: ClassicGroup, member: ClassicGroupMember, *, skip_assignment: bool = False) -> JoinGroupResult:
     """Return the result of a join to the current generation. Only the leader gets the list of members."""
-    others = (JoinedMember(m.member_id, m.group_instance_id, subscription(group, m)) for m in group.members.values())
+    members = (JoinedMember(m.member_id, m.group_instance_id, subscription(group, m)) for m in group.members.values())
     return JoinGroupResult(
         ErrorCode.NONE,
         member_id=member.member_id,
@@ -33,7 +33,7 @@ def join_result(group: ClassicGroup, member: ClassicGroupMember, *, skip_assignm
         protocol_name=group.protocol_name,
         leader=group.leader or NO_LEADER,
         skip_assignment=skip_assignment,
-        members=tuple(others) if group.leader == member.member_id else (),
+        members=tuple(members) if group.leader == member.member_id else (),
     )
 
 
@@ -73,7 +73,7 @@ def listing(group: ClassicGroup) -> GroupListing:
 
 
 def description(group: ClassicGroup) -> GroupDescription:
-    """Return the group as DescribeGroups shows it. As in Kafka, protocol and subscriptions only while it is Stable."""
+    """Return the group for DescribeGroups. As in Kafka, protocol and subscriptions are empty unless it is Stable."""
     is_stable = group.state is GroupState.STABLE
     members = tuple(
         MemberDescription(

@@ -16,7 +16,7 @@ from sarameya.protocol.records.batch_codec import RawBatch
 _BATCHES_KEPT = 5
 """Batches remembered of each producer.
 
-It has at most five requests in flight, so a retry is one of its last five batches.
+A producer has at most five requests in flight, so that a retry is one of its last five batches.
 """
 
 _LAST_SEQUENCE = 2**31 - 1
@@ -24,7 +24,7 @@ _LAST_SEQUENCE = 2**31 - 1
 
 
 @attrs.frozen(slots=True)
-class _Remembered:
+class _AppendedBatch:
     base_sequence: int
     last_sequence: int
     base_offset: int
@@ -33,7 +33,7 @@ class _Remembered:
 @attrs.define(slots=True)
 class _Producer:
     epoch: int
-    batches: deque[_Remembered] = attrs.field(factory=lambda: deque(maxlen=_BATCHES_KEPT))
+    batches: deque[_AppendedBatch] = attrs.field(factory=lambda: deque(maxlen=_BATCHES_KEPT))
 
     @property
     def next_sequence(self) -> int:
@@ -61,12 +61,12 @@ class ProducerState:
         if known is None:
             return None
         self.check_epoch(batch.producer_id, batch.producer_epoch)
-        who = f"producer {batch.producer_id}"
+        name = f"producer {batch.producer_id}"
         if batch.producer_epoch > known.epoch:
             if batch.base_sequence != 0:
                 raise Refused(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                    f"{who} starts epoch {batch.producer_epoch} at sequence {batch.base_sequence} instead of 0",
+                    f"{name} starts epoch {batch.producer_epoch} at sequence {batch.base_sequence} instead of 0",
                 )
             return None
         last_sequence = _last_sequence(batch)
@@ -77,7 +77,7 @@ class ProducerState:
         if batch.base_sequence != expected:
             raise Refused(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"{who} sent sequence {batch.base_sequence}, expected {expected}",
+                f"{name} sent sequence {batch.base_sequence}, expected {expected}",
             )
         return None
 
@@ -88,7 +88,7 @@ class ProducerState:
         known = self._producers.get(batch.producer_id)
         if known is None or known.epoch != batch.producer_epoch:
             known = self._producers[batch.producer_id] = _Producer(batch.producer_epoch)
-        known.batches.append(_Remembered(batch.base_sequence, _last_sequence(batch), base_offset))
+        known.batches.append(_AppendedBatch(batch.base_sequence, _last_sequence(batch), base_offset))
 
     def check_epoch(self, producer_id: int, epoch: int) -> None:
         """Check that no later epoch of the producer is known.
@@ -104,7 +104,7 @@ class ProducerState:
             )
 
     def end_transaction(self, producer_id: int, epoch: int) -> None:
-        """Note a transaction marker. A later epoch resets the producer's sequence numbers."""
+        """Record a transaction marker. A later epoch resets the producer's sequence numbers."""
         known = self._producers.get(producer_id)
         if known is None or epoch > known.epoch:
             self._producers[producer_id] = _Producer(epoch)

@@ -1,8 +1,8 @@
 """The batch that a claim's handler is reading, and its position in that batch.
 
-A message is taken by advancing the iterator `left`, and by nothing else. `left` holds the messages that may be taken
-before the next check of the clock, so the number of messages taken follows from what is left in it. A pause sets the
-batch aside unchanged.
+The handler takes a message only by advancing the iterator `left`. `left` has the messages that may be taken before the
+next check of the clock. So the length of `left` tells how many messages were taken. A pause sets the batch aside
+unchanged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sarameya.model import Message
 
 
 class PresentBatch:
-    """The current batch of one claim, maybe none."""
+    """The current batch of one claim, or none."""
 
     __slots__ = ("_aside", "_batch", "_from", "_messages", "_until", "_whole_from", "left")
 
@@ -26,7 +26,7 @@ class PresentBatch:
         self._messages: Sequence[Message] = ()
         # Index of the first message in `left`, and of the one after the last.
         self._from = self._until = 0
-        # Offset of the first message, if messages were taken all at once as a batch; else -1.
+        # Offset of the first message that was taken, if all the rest was taken at once (`take_rest`); else -1.
         self._whole_from = -1
         self.left: Iterator[Message] = iter(())
         """Messages that may be taken in the current time slice."""
@@ -43,51 +43,48 @@ class PresentBatch:
         """True if no message is left to take, or there is no batch."""
         return self._until - length_hint(self.left) >= len(self._messages)
 
-    def position(self, behind: int) -> int:
-        """Return the offset of the next message; `behind` if none of the batch is taken yet. Any thread may call it."""
+    def position(self, default: int) -> int:
+        """Return the offset of the next message; `default` if none of the batch is taken. Any thread may call it."""
         # Each attribute is read once, `taken` last: the claim may advance meanwhile.
         batch, messages = self._batch, self._messages
         taken = self.taken
         if batch is None or not taken:
-            return behind
+            return default
         if taken >= len(messages):
             return batch.next_offset
         return messages[taken - 1].offset + 1
 
-    def from_offset(self, reached: int) -> int:
-        """Return the start of the next offset range; `reached` if there is no batch.
-
-        A batch that is set aside counts.
-        """
+    def from_offset(self, default: int) -> int:
+        """Return the start of the next offset range; `default` if there is no batch, not even one set aside."""
         batch, messages, taken = (
             self._aside if self._aside[0] is not None else (self._batch, self._messages, self.taken)
         )
         if batch is None:
-            return reached
+            return default
         if not taken:
             return batch.from_offset
         return messages[taken - 1].offset + 1 if taken < len(messages) else batch.next_offset
 
     @property
-    def last_given(self) -> tuple[int, int] | None:
-        """First and last offset that were taken last; None if no batch has any taken."""
+    def last_taken(self) -> tuple[int, int] | None:
+        """First and last offset of the messages taken last; None if none of the batch is taken."""
         messages, taken = self._messages, self.taken
         if not 0 < taken <= len(messages):
             return None
         last = messages[taken - 1].offset
         return (last if self._whole_from < 0 else self._whole_from), last
 
-    def begin(self, batch: MessageBatch) -> None:
-        """Make a batch current. None of its messages may be taken before `lay_ready`."""
+    def start(self, batch: MessageBatch) -> None:
+        """Make a batch current. None of its messages may be taken before `refill`."""
         self._batch, self._messages, self._whole_from = batch, batch.messages, -1
 
     def clear(self) -> None:
-        """Drop the batch. One that is set aside stays."""
+        """Drop the batch. A batch that is set aside stays."""
         self._batch, self._messages = None, ()
-        self._lay_nothing_ready(0)
+        self._empty_left(0)
 
-    def lay_ready(self, most: int) -> None:
-        """Put at most `most` untaken messages into `left`, but at least one."""
+    def refill(self, most: int) -> None:
+        """Replace `left` by the next messages: at most `most`, but at least one."""
         taken = self._until - length_hint(self.left)
         self._whole_from = -1
         self._from, self._until = taken, min(taken + max(most, 1), len(self._messages))
@@ -108,18 +105,18 @@ class PresentBatch:
         self.left = iter(())
         if not taken:
             return batch
-        rest, begins = batch.messages[taken:], batch.messages[taken - 1].offset + 1
-        return attrs.evolve(batch, messages=rest, from_offset=begins)
+        rest, from_offset = batch.messages[taken:], batch.messages[taken - 1].offset + 1
+        return attrs.evolve(batch, messages=rest, from_offset=from_offset)
 
     def set_aside(self) -> None:
         """Set the batch aside unchanged."""
         self._aside = (self._batch, self._messages, self.taken)
         self.clear()
 
-    def take_up(self) -> None:
-        """Make the batch current again that was set aside. Its messages may be taken after `lay_ready`."""
+    def restore(self) -> None:
+        """Make the batch that was set aside current again. Its messages may be taken after `refill`."""
         self._batch, self._messages, taken = self._aside
-        self._lay_nothing_ready(taken)
+        self._empty_left(taken)
         self._aside = (None, (), 0)
 
     def drop(self) -> None:
@@ -127,6 +124,6 @@ class PresentBatch:
         self.clear()
         self._aside = (None, (), 0)
 
-    def _lay_nothing_ready(self, taken: int) -> None:
+    def _empty_left(self, taken: int) -> None:
         self._from = self._until = taken
         self.left = iter(())

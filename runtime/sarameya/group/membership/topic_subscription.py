@@ -1,10 +1,10 @@
-"""The subscription of a member: its topics now, its content in a join, and whether the last assignment still fits.
+"""The subscription of a member: its current topics, its content in a join, and a check of the last assignment.
 
 The rules are pure (`protocol/subscription.py`). This module applies them to the cluster's metadata.
 
 A rule that is easily broken:
 
-- Waits before a join are bounded, since the group waits for the join and removes members that may still be reading.
+- Waits before a join are bounded: the group waits for the join, and removes a late member, which may still be reading.
   Test: `tests/group/test_late_news.py::test_join_of_a_pattern_waits_briefly_for_metadata`.
 """
 
@@ -41,7 +41,7 @@ class TopicSubscription:
     ) -> None:
         """Create a subscription. A join may wait `look_up_timeout` seconds for fresh metadata."""
         self.wanted: Wanted | None = wanted
-        """None once the subscription was dropped."""
+        """None after `change(None)`."""
         self._assignors = assignors
         self._metadata = metadata
         self._watch = watch
@@ -75,7 +75,7 @@ class TopicSubscription:
         self.grow(self._metadata.current)
 
     async def for_join(self, join: SendJoin) -> list[tuple[str, bytes]]:
-        """Return pairs of an assignor's name and an encoded subscription, best first.
+        """Return pairs of an assignor's name and an encoded subscription, in order of preference.
 
         Raises:
             AssignorError: An assignor raised.
@@ -103,7 +103,7 @@ class TopicSubscription:
         ]
 
     async def next_metadata(self) -> ClusterMetadata:
-        """Return the next metadata that arrives. While a topic seems to be deleted, request it soon."""
+        """Return the next metadata that arrives. While a topic seems to be deleted, request metadata every second."""
         while True:
             with trio.CancelScope() as scope:
                 if self._watch.doubts:
@@ -112,14 +112,13 @@ class TopicSubscription:
             self._metadata.request_refresh()
 
     def outdated(self, metadata: ClusterMetadata, *, is_leader: bool) -> str | None:
-        """Return why the last assignment no longer fits the topics; None if it does."""
+        """Return the reason why the last assignment no longer fits the topics; None if it fits."""
         if self.wanted is None:
             return None
         topics = self.topics
         if topics == self._joined_with:
             self._joined_for = self.wanted
-        # A topic that the same pattern no longer matches may only be missing in this metadata; the leader's watch
-        # decides that.
+        # If the same pattern matches fewer topics, this metadata may only lack some: the leader's watch decides.
         elif not self._has_pattern or self.wanted != self._joined_for or set(topics) - set(self._joined_with):
             return f"subscribed to {', '.join(topics)}"
         if is_leader and (changed := self._watch.changes(metadata)):
@@ -128,5 +127,5 @@ class TopicSubscription:
         return None
 
     def grow(self, metadata: ClusterMetadata) -> None:
-        """Note partitions that were added."""
+        """Record the partitions that were added since the last metadata."""
         self._growth.look(metadata)

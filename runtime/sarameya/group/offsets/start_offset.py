@@ -31,8 +31,8 @@ class Start:
     Attributes:
         why: `handler`, `committed`, `added` (while running), `given` (by the user without a group protocol), or the
             policy that chose the offset, as text.
-        leader_epoch: Of the record before the offset, where that is known (KIP-320).
-        lookup_epoch: The epoch of the leader that has just been asked for the offset, if one was.
+        leader_epoch: Epoch of the record before the offset, if known (KIP-320).
+        lookup_epoch: Epoch of the leader that returned the offset, if a leader was asked.
     """
 
     offset: int
@@ -42,7 +42,7 @@ class Start:
 
     @classmethod
     def at(cls, place: LogOffset, why: str) -> Start:
-        """Return the start at an offset that a leader was asked for."""
+        """Return the start at an offset that a leader returned."""
         return cls(place.offset, why, place.leader_epoch, place.lookup_epoch)
 
 
@@ -72,7 +72,7 @@ def parse_start(value: Any) -> StartOffset:
     """Return the start offset that `value` stands for.
 
     Raises:
-        ValueError: It stands for none.
+        ValueError: `value` is no start offset.
     """
     if value == "committed":
         return "committed"

@@ -44,7 +44,7 @@ class AdminClient:
         return listed_groups(answer, broker)
 
     async def describe(self, group: str, coordinator: Broker) -> DescribedGroup | None:
-        """Return the group's state and members, or None if no request describes it."""
+        """Return the group's state and members, or None if the coordinator has no such group."""
         return await self._describe_broker_led(group, coordinator) or await self._describe_classic(group, coordinator)
 
     async def _describe_broker_led(self, group: str, coordinator: Broker) -> DescribedGroup | None:

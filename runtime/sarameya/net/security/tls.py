@@ -1,7 +1,7 @@
 """TLS: certificates identify brokers and, if configured, this client.
 
-Owns the SSL context of the connections, and so the certificate files: when a file is replaced, the next connection uses
-the new one. Also translates OpenSSL's errors into messages with advice.
+Owns the SSL context of the connections, and so the certificate files: after a file is replaced, the next connection
+uses the new one. Also translates OpenSSL's errors into messages with advice.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ async def secured(transport: Transport, config: Config, observer: Observer) -> T
     if not speaks_tls(config) or isinstance(transport, TlsTransport):
         return transport
     contexts = TlsContexts(config, observer)
-    await contexts.current()  # report faults before there is anything to revoke
+    await contexts.current()  # raise before the member joins, not when it has partitions
     return TlsTransport(transport, contexts)
 
 
@@ -52,8 +52,8 @@ class TlsTransport:
             await trio.aclose_forcefully(stream)
             if not isinstance(error, trio.BrokenResourceError):
                 raise
-            if (named := tls_error(f"{host}:{port}", error)) is not None:
-                raise named from error
+            if (known := tls_error(f"{host}:{port}", error)) is not None:
+                raise known from error
             raise ConnectionResetError(
                 "the connection ended in the TLS handshake; does this port have a TLS listener?"
             ) from error
@@ -61,7 +61,7 @@ class TlsTransport:
 
 
 class TlsContexts:
-    """SSL context of the present files."""
+    """SSL context of the current certificate files."""
 
     def __init__(self, config: Config, observer: Observer) -> None:
         self._config = config
@@ -69,15 +69,17 @@ class TlsContexts:
         self._files = tuple(file for name in _FILES if (file := getattr(config, name)) is not None)
         self._context: ssl.SSLContext | None = None
         self._seen: _Signature = ()
-        self._looking = trio.Lock()
+        self._lock = trio.Lock()
 
     async def current(self) -> ssl.SSLContext:
-        """Return the context, read again if the files have changed.
+        """Return the context. Read the files again if they have changed.
 
-        Unusable new files are reported to the observer, and the old context stays. Raises ConfigError if there is none
-        yet.
+        If the new files are unusable, this is reported to the observer, and the old context stays.
+
+        Raises:
+            ConfigError: The files are unusable, and there is no old context.
         """
-        async with self._looking:
+        async with self._lock:
             seen = await trio.to_thread.run_sync(_signature, self._files)
             if self._context is not None and seen == self._seen:
                 return self._context
@@ -92,7 +94,7 @@ class TlsContexts:
                 return self._context
             if self._context is not None:
                 self._observer(TlsFilesRenewed(self._files))
-            # If a file has changed since the check, it is read once more.
+            # A file that changed after `_signature` is read again by the next call.
             self._context, self._seen = context, seen
             return context
 
@@ -111,7 +113,7 @@ def _signature_of(file: str) -> tuple[int, ...] | None:
 
 
 def make_context(config: Config) -> ssl.SSLContext:
-    """Make a context of the configured files. Blocking. Raises ConfigError, which names the option."""
+    """Make a context from the configured files. Blocking. Raises ConfigError, which names the option."""
     try:
         context = ssl.create_default_context(cafile=config.tls_ca_file)
     except (OSError, ssl.SSLError) as error:
@@ -119,11 +121,11 @@ def make_context(config: Config) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2  # whatever the minimum of the system's OpenSSL is
     context.check_hostname = config.tls_check_hostname
     if config.tls_cert_file is not None:
-        _identify(context, config)
+        _load_client_certificate(context, config)
     return context
 
 
-def _identify(context: ssl.SSLContext, config: Config) -> None:
+def _load_client_certificate(context: ssl.SSLContext, config: Config) -> None:
     password = config.tls_key_password
     was_asked = False
 
@@ -134,7 +136,7 @@ def _identify(context: ssl.SSLContext, config: Config) -> None:
         return "" if password is None else password.reveal()
 
     assert config.tls_cert_file is not None
-    # Checked first, since OpenSSL does not say which of the two it cannot read.
+    # Check both files first: OpenSSL does not report which of them it cannot read.
     for name in ("tls_cert_file", "tls_key_file"):
         if (file := getattr(config, name)) is not None:
             try:
@@ -188,30 +190,33 @@ _VERIFY: Mapping[int, tuple[str, str]] = {
     ),
 }
 
-_OURS = "set tls_cert_file (and tls_key_file) to a certificate that the broker's truststore knows"
+_SET_CERT = "set tls_cert_file (and tls_key_file) to a certificate that the broker's truststore knows"
 _REASONS: Mapping[str, tuple[str, str]] = {
     "WRONG_VERSION_NUMBER": (
         "the peer does not speak TLS",
-        "give the port of its TLS listener, or set security_protocol to what this one speaks",
+        "give the port of its TLS listener, or set security_protocol to the protocol of this one",
     ),
-    "TLSV13_ALERT_CERTIFICATE_REQUIRED": ("the broker requires a client certificate", _OURS),
-    "SSLV3_ALERT_BAD_CERTIFICATE": ("the broker requires a client certificate, and got none or refused ours", _OURS),
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": ("the broker requires a client certificate", _SET_CERT),
+    "SSLV3_ALERT_BAD_CERTIFICATE": (
+        "the broker requires a client certificate, and got none or refused ours",
+        _SET_CERT,
+    ),
     # Kafka's brokers report an expired one in this way, too.
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": (
         "the broker refuses our certificate",
-        f"renew it if it has expired, or {_OURS}",
+        f"renew it if it has expired, or {_SET_CERT}",
     ),
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": ("our certificate has expired", "renew the one in tls_cert_file"),
-    "SSLV3_ALERT_CERTIFICATE_REVOKED": ("our certificate was revoked", _OURS),
-    "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": ("the broker does not support our type of certificate", _OURS),
-    "TLSV1_ALERT_UNKNOWN_CA": ("the broker does not know the CA of our certificate", _OURS),
-    "TLSV1_ALERT_ACCESS_DENIED": ("the broker denies us access", _OURS),
-    "TLSV1_ALERT_DECRYPT_ERROR": ("the broker cannot verify our certificate", _OURS),
+    "SSLV3_ALERT_CERTIFICATE_REVOKED": ("our certificate was revoked", _SET_CERT),
+    "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": ("the broker does not support our type of certificate", _SET_CERT),
+    "TLSV1_ALERT_UNKNOWN_CA": ("the broker does not know the CA of our certificate", _SET_CERT),
+    "TLSV1_ALERT_ACCESS_DENIED": ("the broker denies us access", _SET_CERT),
+    "TLSV1_ALERT_DECRYPT_ERROR": ("the broker cannot verify our certificate", _SET_CERT),
     **dict.fromkeys(
         ("SSLV3_ALERT_HANDSHAKE_FAILURE", "NO_SHARED_CIPHER"),
         (
             "there is no common cipher, or the broker requires a client certificate",
-            f"check the broker's ssl.cipher.suites; {_OURS}",
+            f"check the broker's ssl.cipher.suites; {_SET_CERT}",
         ),
     ),
     **dict.fromkeys(

@@ -1,4 +1,4 @@
-"""Sticky assignor: loads as even as possible, and then as few moves as possible (KIP-54, KIP-341).
+"""Sticky assignor: loads are as even as possible, and then moves are as few as possible (KIP-54, KIP-341).
 
 The assignor is eager: members revoke everything before they join. The previous assignment therefore travels in the
 subscription's user data, in the bytes of Kafka's own sticky assignor. `sticky_balance` and `rack_matching` choose the
@@ -62,9 +62,9 @@ def assign_sticky(
 def _previous_owners(index: GroupIndex, previous: list[PreviousAssignment]) -> list[int]:
     """Return the previous owner of each partition, given the previous assignment that each member reports.
 
-    If several members report a partition, the one with the highest generation is its previous owner; if two have that
-    generation, nobody is. Ignored are partitions that do not exist (any more), and topics that the member no longer
-    subscribes to.
+    If several members report a partition, the member with the highest generation is its previous owner; if two have
+    that generation, nobody is. Partitions that do not exist, and topics that the member no longer subscribes to, are
+    ignored.
     """
     owners = [NOBODY] * len(index.pool_of)
     generations = [NO_GENERATION - 1] * len(owners)
@@ -80,8 +80,8 @@ def _previous_owners(index: GroupIndex, previous: list[PreviousAssignment]) -> l
 class StickyAssignor(Assignor):
     """Balance first, then stickiness; racks are used (KIP-881) if that costs no balance.
 
-    With equal subscriptions loads differ by at most one, and the number of moved partitions is the smallest possible.
-    With unequal ones the loads are such that no further moves, through however many members, would make them more even.
+    With equal subscriptions, loads differ by at most one, and the number of moved partitions is the smallest possible.
+    With unequal subscriptions, no further moves, through any number of members, would make loads more even.
     """
 
     name = "sticky"

@@ -69,7 +69,7 @@ class ClusterMetadata:
         return topic.partitions.get(partition.partition) if topic else None
 
     def leader(self, partition: TopicPartition) -> int | None:
-        """Return the node id of the partition's leader, or None if it has none or its address is not known."""
+        """Return the node id of the partition's leader; None if there is none or its address is not known."""
         found = self.partition(partition)
         return found.leader if found and found.leader in self.brokers else None
 
@@ -109,7 +109,7 @@ class ClusterMetadata:
 
 
 def from_response(response: Any) -> ClusterMetadata:
-    """Return the metadata in kafka-python's MetadataResponse, of any version. It does not know `has_all_topics`."""
+    """Return the metadata in kafka-python's MetadataResponse, of any version. `has_all_topics` is False."""
     brokers = {b.node_id: Broker(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
     topics = {
         t.name: TopicMetadata(

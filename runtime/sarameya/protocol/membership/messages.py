@@ -1,7 +1,7 @@
 """Inputs (events) and outputs (commands) of the membership machine. Plain data.
 
-Every command that will be answered carries a `token`; the event that reports the response carries the same. Times are
-those of the caller's monotonic clock, in seconds.
+Each command with a response carries a `token`, and so does the event that reports the response. Times are seconds on
+the caller's monotonic clock.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sarameya.model import NO_GENERATION, Assignment, Generation
 
 @attrs.frozen(slots=True)
 class GroupMember:
-    """A row of a join's response, as the leader gets it. `metadata` is the subscription, undecoded."""
+    """A member in a JoinGroup response to the leader. `metadata` is the encoded subscription."""
 
     member_id: str
     group_instance_id: str | None
@@ -27,10 +27,10 @@ class GroupMember:
 
 @attrs.frozen(slots=True)
 class JoinWanted:
-    """A request to join, or to rejoin after everything that a rebalance requires is revoked.
+    """A request to join, or to rejoin after all revocations that a rebalance requires.
 
     `owned` is the assignment that is kept (KIP-429), empty under an eager assignor. `reason` goes to the broker
-    (KIP-800). A session that continues names its `generation`: if that is over, the event is ignored.
+    (KIP-800). A session that continues gives its `generation`: if that has ended, the event is ignored.
     """
 
     reason: str = ""
@@ -40,7 +40,7 @@ class JoinWanted:
 
 @attrs.frozen(slots=True)
 class RebalanceWanted:
-    """A rebalance that this member asks for, since partition counts or the subscription changed."""
+    """A request of this member for a rebalance, since partition counts or the subscription changed."""
 
     reason: str
 
@@ -62,7 +62,7 @@ class FindSucceeded:
 
 @attrs.frozen(slots=True)
 class FindFailed:
-    """A failed search for the coordinator. `code` is Kafka's, 0 if no broker could be asked."""
+    """A failed search for the coordinator. `code` is Kafka's, or 0 if no broker responded."""
 
     token: int
     code: int
@@ -71,7 +71,7 @@ class FindFailed:
 
 @attrs.frozen(slots=True)
 class CoordinatorLost:
-    """Report of another user (a commit) that `coordinator` is no longer ours."""
+    """Report of another request (a commit) that broker `coordinator` no longer coordinates the group."""
 
     coordinator: int
     cause: str
@@ -87,7 +87,7 @@ class RequestFailed:
 
 @attrs.frozen(slots=True)
 class Unanswered:
-    """A join or sync without a response in its time. The coordinator may be holding it, or it is lost."""
+    """A join or sync without a response in time. Either the coordinator holds the request, or it was lost."""
 
     token: int
     cause: str
@@ -196,7 +196,7 @@ class FindCoordinator:
 
 @attrs.frozen(slots=True)
 class ForgetCoordinator:
-    """Notice that the coordinator is no longer at `node_id`."""
+    """Forget the coordinator: it is no longer at `node_id`."""
 
     node_id: int
     cause: str
@@ -204,7 +204,7 @@ class ForgetCoordinator:
 
 @attrs.frozen(slots=True)
 class SendJoin:
-    """Join. `owned` was assigned in generation `owned_since` (KIP-792; -1 if there was none)."""
+    """Send a JoinGroup request. `owned` was assigned in generation `owned_since` (KIP-792; -1 if there was none)."""
 
     token: int
     member_id: str
@@ -212,7 +212,7 @@ class SendJoin:
     owned: Assignment = attrs.field(factory=dict)
     owned_since: int = NO_GENERATION
     silences: int = 0
-    """Number of times that it, or a sync, was sent before without a response."""
+    """Number of joins and syncs in a row that got no response before this one."""
 
 
 @attrs.frozen(slots=True)
@@ -226,20 +226,20 @@ class Assign:
 
 @attrs.frozen(slots=True)
 class Supervise:
-    """Watch the topics of `members`, as the leader. The old assignment stands (KIP-814)."""
+    """Watch the topics of `members`, as the leader. The old assignment stays valid (KIP-814)."""
 
     members: tuple[GroupMember, ...]
 
 
 @attrs.frozen(slots=True)
 class SendSync:
-    """Sync. `assignments` is empty for a follower (and for a leader that must skip the assignment, KIP-814)."""
+    """Send a SyncGroup request. `assignments` is empty for a follower, and for a leader that must skip it (KIP-814)."""
 
     token: int
     generation: Generation
     assignments: Mapping[str, bytes]
     silences: int = 0
-    """Number of times that it, or the join before it, was sent before without a response."""
+    """Number of joins and syncs in a row that got no response before this one."""
 
 
 @attrs.frozen(slots=True)
@@ -252,7 +252,7 @@ class SendHeartbeat:
 
 @attrs.frozen(slots=True)
 class SendLeave:
-    """Leave the group. `reason` goes to the broker (KIP-800)."""
+    """Send a LeaveGroup request. `reason` goes to the broker (KIP-800)."""
 
     token: int
     member_id: str
@@ -261,7 +261,7 @@ class SendLeave:
 
 @attrs.frozen(slots=True)
 class Assigned:
-    """The membership is stable: `assignment` (encoded, empty bytes for no partitions) is ours in `generation`."""
+    """Own `assignment` (encoded, empty bytes for no partitions) in `generation`: the membership is stable."""
 
     generation: Generation
     assignment: bytes
@@ -284,10 +284,10 @@ class MembershipLost:
 
 @attrs.frozen(slots=True)
 class Left:
-    """The membership has ended.
+    """End: the membership has ended.
 
-    `taken` is True if the coordinator has accepted a leave. A client that has not joined has nothing to leave, and a
-    static member does not leave. `reason` is the one that the coordinator got.
+    `taken` is True if the coordinator has accepted a leave. A client that has not joined sends no leave, nor does a
+    static member. `reason` is the reason in the request.
     """
 
     taken: bool

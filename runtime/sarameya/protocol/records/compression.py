@@ -37,18 +37,18 @@ class TooLargeError(Exception):
 
 
 class BrokenDataError(Exception):
-    """The data is not what its codec wrote."""
+    """The data is damaged: not the complete output of its codec."""
 
 
-# snappy-java frames its blocks: this magic, two int32 of version, then (int32 length, block) pairs.
+# snappy-java frames its blocks: this magic, two int32 versions, then (int32 length, block) pairs.
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_SIZE = 32 * 1024
 
 _LZ4_STEP = 256 * 1024
-# Kafka's producers write one frame, but its Java reader reads any number, and so does this module. Bounded, because
-# each frame costs a copy of the bytes after it.
-_MOST_FRAMES = 64
+# Kafka's producers write one frame, but its Java reader reads any number, and so does this module. The number has a
+# bound, because each frame costs a copy of the bytes after it.
+_MAX_FRAMES = 64
 
 
 def decompress(codec: Codec, data: bytes, limit: int) -> bytes:
@@ -78,19 +78,20 @@ def compress(codec: Codec, data: bytes) -> bytes:
     return _COMPRESS[codec](data)
 
 
-def _frames(one: Callable[[bytes, int], tuple[bytes, bytes]], data: bytes, limit: int) -> bytes:
-    """Decompress all frames of `data`. `one` decompresses the first and returns its content and the bytes after it."""
+def _frames(first: Callable[[bytes, int], tuple[bytes, bytes]], data: bytes, limit: int) -> bytes:
+    """Decompress all frames of `data`. `first` returns the content of the first frame, and the bytes after it."""
     pieces: list[bytes] = []
-    for _ in range(_MOST_FRAMES):
-        piece, data = one(data, limit)
+    for _ in range(_MAX_FRAMES):
+        piece, data = first(data, limit)
         limit -= len(piece)
         pieces.append(piece)
         if not data:
             return b"".join(pieces)
-    raise ValueError(f"more than {_MOST_FRAMES} frames")
+    raise ValueError(f"more than {_MAX_FRAMES} frames")
 
 
-def _whole(plain: bytes, ended: bool, limit: int) -> bytes:
+def _checked(plain: bytes, ended: bool, limit: int) -> bytes:
+    """Return the content of a frame. Raise an error if it is too large or incomplete."""
     if len(plain) > limit:
         raise TooLargeError
     if not ended:
@@ -101,13 +102,13 @@ def _whole(plain: bytes, ended: bool, limit: int) -> bytes:
 def _gzip_member(data: bytes, limit: int) -> tuple[bytes, bytes]:
     member = zlib.decompressobj(wbits=31)
     plain = member.decompress(data, limit + 1)
-    return _whole(plain, member.eof, limit), member.unused_data
+    return _checked(plain, member.eof, limit), member.unused_data
 
 
 def _zstd_frame(data: bytes, limit: int) -> tuple[bytes, bytes]:
     frame = zstd.ZstdDecompressor()
     plain = frame.decompress(data, limit + 1)
-    return _whole(plain, frame.eof, limit), frame.unused_data
+    return _checked(plain, frame.eof, limit), frame.unused_data
 
 
 def _lz4_frame(data: bytes, limit: int) -> tuple[bytes, bytes]:
@@ -122,7 +123,7 @@ def _lz4_frame(data: bytes, limit: int) -> tuple[bytes, bytes]:
         pieces.append(piece)
         if not piece:
             break
-    return _whole(b"".join(pieces), frame.eof, limit), frame.unused_data or b""
+    return _checked(b"".join(pieces), frame.eof, limit), frame.unused_data or b""
 
 
 def _unsnappy(data: bytes, limit: int) -> bytes:
@@ -136,7 +137,7 @@ def _unsnappy(data: bytes, limit: int) -> bytes:
         (length,) = struct.unpack_from(">i", data, at)
         at += 4
         if not 0 <= length <= len(data) - at:
-            raise ValueError("a block runs out of its frame")
+            raise ValueError("a block is longer than the rest of the data")
         piece = _unsnappy_block(data[at : at + length], limit)
         limit -= len(piece)
         pieces.append(piece)
@@ -175,7 +176,7 @@ _COMPRESS: dict[Codec, Callable[[bytes], bytes]] = {
     Codec.NONE: bytes,
     Codec.GZIP: _gzip,
     Codec.SNAPPY: _snappy,
-    # Kafka's Java reader knows independent blocks only.
+    # Kafka's Java reader supports only independent blocks.
     Codec.LZ4: lambda data: bytes(lz4.frame.compress(data, block_linked=False)),
     Codec.ZSTD: zstd.compress,
 }

@@ -6,8 +6,8 @@ therefore copied only once, from the kernel, before they are decoded.
 
 A rule that is easily broken:
 
-- The bytes of a partition are copied once out of the frame buffer, which the next response uses again: a slow partition
-  does not keep the bytes of others, and no new pages are allocated. Test:
+- The bytes of a partition are copied once out of the frame buffer, which the next response reuses: a slow partition
+  does not keep the bytes of others alive, and no new pages are allocated. Test:
   `tests/protocol/test_frames.py::test_buffer_is_reused_while_frames_fill_half_of_it`.
 """
 
@@ -25,7 +25,7 @@ _TLS_ALERT = b"\x15\x03"
 _FIRST_BYTES = 16 * 1024
 """Initial size of the buffer; most responses are smaller."""
 _STEP_BYTES = 256 * 1024
-"""Minimal growth of the buffer, which at least doubles. A size that is only announced takes no memory."""
+"""Minimal growth of the buffer, which at least doubles. An announced size alone takes no memory."""
 _KEPT_BYTES = 8 * 2**20
 """Size above which a buffer is released once frames fill less than half of it.
 

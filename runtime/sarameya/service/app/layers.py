@@ -1,6 +1,6 @@
 """Layers of an app's values: command line over environment over app file over `.properties` file.
 
-They become one table, and each key keeps its origin. `app_file.py` says what the table must be.
+The layers become one table, and each key keeps its origin. `app_file.py` checks the table.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from sarameya.secret import Secret, masked
 from sarameya.service.app.environment import PREFIX, Environment, Problem, Variable
 
 PROPERTIES_KEYS = ("bootstrap_servers", "group")
-"""Keys that a `.properties` file gives beside options."""
+"""Keys other than options that a `.properties` file gives."""
 _SECURITY = ("security_protocol", "sasl_", "tls_")
-"""Options by the beginning of their names. A wrong value would weaken security, so that contradictions are refused."""
-_INSTEAD = {"topics": "topics_pattern", "topics_pattern": "topics"}
+"""Prefixes of the options for security. A wrong value would weaken it, so that contradictions are refused."""
+_EXCLUDES = {"topics": "topics_pattern", "topics_pattern": "topics"}
+"""Keys that exclude each other."""
 
 
 @attrs.frozen
 class Layers:
-    """A table as an app file has it, and the origins of its values."""
+    """A table in the form of an app file, and the origins of its values."""
 
     table: Mapping[str, Any] = attrs.field(repr=False)  # there may be secrets in it
     path: Path
@@ -35,7 +36,7 @@ class Layers:
     beneath: frozenset[str] = frozenset()
     """Keys that only `properties` gives."""
     is_short: bool = False
-    """The `.properties` file could not be read. Missing values may stand in it."""
+    """True if the `.properties` file could not be read. It may have the values that are missing."""
 
     def origin(self, key: str) -> str:
         """Return the origin of a key's value: the name of an argument or variable, a file's path, or `default`."""
@@ -62,7 +63,7 @@ def stack_layers(
     environment: Environment,
     arguments: Sequence[Variable] = (),
 ) -> tuple[Layers, list[Problem]]:
-    """Return the layers over the app file's table (which is changed), and the mistakes in them.
+    """Put the layers over the app file's table, which is changed. Return the layers and their mistakes.
 
     Args:
         table: The app file's table.
@@ -72,8 +73,8 @@ def stack_layers(
     """
     found, wrong = environment
     given_keys = {argument.key for argument in arguments}
-    given_keys |= {_INSTEAD[key] for key in given_keys & _INSTEAD.keys()}
-    problems = [(key, line) for key, line in (*wrong, *_both_set(found)) if key not in given_keys]
+    given_keys |= {_EXCLUDES[key] for key in given_keys & _EXCLUDES.keys()}
+    problems = [(key, line) for key, line in (*wrong, *_excluded(found)) if key not in given_keys]
     for variable in [*found, *arguments]:
         put(table, variable.key, variable.value)
     layers = Layers(table, path, (*reversed(arguments), *found))
@@ -88,31 +89,31 @@ def stack_layers(
         return attrs.evolve(layers, is_short=True), problems
     if "properties" in given_keys:
         problems += _contradictions(layers, properties, client)
-    return attrs.evolve(layers, properties=properties, beneath=frozenset(_laid(table, client))), problems
+    return attrs.evolve(layers, properties=properties, beneath=frozenset(_fill_in(table, client))), problems
 
 
-def _both_set(variables: Sequence[Variable]) -> Iterator[Problem]:
-    """Refuse two variables of which one would replace the other."""
+def _excluded(variables: Sequence[Variable]) -> Iterator[Problem]:
+    """Yield a mistake if two variables are set that exclude each other."""
     names = {variable.key: variable.name for variable in variables}
-    if names.keys() >= _INSTEAD.keys():
+    if names.keys() >= _EXCLUDES.keys():
         yield "topics", f"{names['topics']} and {names['topics_pattern']} are both set: set one of them"
 
 
 def _contradictions(layers: Layers, properties: Path, client: ClientValues) -> Iterator[Problem]:
-    """Refuse variables that contradict the file which the command line names, in cluster, group or security.
+    """Yield a mistake for each variable that contradicts the file of the command line in cluster, group or security.
 
-    The caller may not know of the variable: the command would ask, or change, another cluster than was meant.
+    The caller may not know of the variable: the command would then read or change the wrong cluster.
     """
     options = {f"config.{name}": value for name, value in client.options.items() if name.startswith(_SECURITY)}
-    for key, theirs in {**_whom(client), **options}.items():
+    for key, theirs in {**_cluster_and_group(client), **options}.items():
         ours = layers._variable(key)
         if ours is not None and ours.name.startswith(PREFIX) and not _agree(ours.value, theirs):
-            both = f"{ours.name} says {masked(key, ours.value)!r}, and {properties} {masked(key, theirs)!r}"
-            yield key, f"{key}: {both}: unset the variable, or say by an argument which is meant"
+            both = f"{ours.name} is {masked(key, ours.value)!r}, but {properties} has {masked(key, theirs)!r}"
+            yield key, f"{key}: {both}: unset the variable, or give the value by an argument"
 
 
 def put(table: dict[str, Any], key: str, value: Any) -> None:
-    """Put a value in place of the table's own, and of what it replaces."""
+    """Set the value of a key in the table. Remove the key that it excludes."""
     *parents, name = key.split(".")
     for parent in parents:
         inner = table.setdefault(parent, {})
@@ -120,13 +121,13 @@ def put(table: dict[str, Any], key: str, value: Any) -> None:
             return
         table = inner
     table[name] = value
-    if not parents and name in _INSTEAD:
-        table.pop(_INSTEAD[name], None)
+    if not parents and name in _EXCLUDES:
+        table.pop(_EXCLUDES[name], None)
 
 
-def _laid(table: dict[str, Any], client: ClientValues) -> Iterator[str]:
-    """Put the client properties where the table has nothing. Yields the keys."""
-    for key, value in _whom(client).items():
+def _fill_in(table: dict[str, Any], client: ClientValues) -> Iterator[str]:
+    """Set the client properties that the table lacks. Yield their keys."""
+    for key, value in _cluster_and_group(client).items():
         if key not in table:
             table[key] = value
             yield key
@@ -137,7 +138,7 @@ def _laid(table: dict[str, Any], client: ClientValues) -> Iterator[str]:
             yield f"config.{option}"
 
 
-def _whom(client: ClientValues) -> dict[str, Any]:
+def _cluster_and_group(client: ClientValues) -> dict[str, Any]:
     """Return the cluster and the group that client properties name."""
     both = zip(PROPERTIES_KEYS, (list(client.bootstrap_servers), client.group_id), strict=True)
     return {key: value for key, value in both if value}
@@ -157,7 +158,7 @@ def _agree(ours: Any, theirs: Any) -> bool:
 
 
 def _is_in(table: Any, names: Sequence[str]) -> bool:
-    """Return whether the key with these names is given. A name may have dots in it, as topics' names have."""
+    """Return whether the key with these names is in the table. A name may contain dots, as names of topics do."""
     if not names or not isinstance(table, Mapping):
         return not names
     heads = range(1, len(names) + 1)

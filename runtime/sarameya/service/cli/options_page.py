@@ -1,4 +1,4 @@
-"""The reference of all options as a Markdown page: docs/configuration.md, drawn from the checks in the code. Pure."""
+"""The reference of all options as a Markdown page: docs/configuration.md, generated from the code's checks. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ The first of these that gives a value wins:
 4. the [`.properties` file](#kafkas-own-names): `--properties`, or the one that the app file names,
 5. the default.
 
-This prints every value with its origin (`--json` for programs):
+`sarameya config show` prints every value with its origin (`--json` for programs):
 
     sarameya config show app.toml
 
@@ -55,18 +55,18 @@ Strings are taken as they are, commas separate the values of a list, and anythin
 With `--properties FILE` on the command line, a variable that contradicts the file is refused if it is about the cluster
 (no common broker), the group (if the command needs one), or security (`security_protocol`, `sasl_*`, `tls_*`): the
 caller may not know of the variable. An argument that gives the value resolves the contradiction. Variables may give
-what the file does not.
+values that the file does not have.
 
 | variable | key of the app file |
 |---|---|
 | `SARAMEYA_BOOTSTRAP_SERVERS`, `SARAMEYA_GROUP`, `SARAMEYA_TOPICS`, `SARAMEYA_TOPICS_PATTERN` | the same |
 | `SARAMEYA_PROPERTIES` | `properties` |
-| `SARAMEYA_CONFIG_SESSION_TIMEOUT`, and so each option | `config.session_timeout` |
-| `SARAMEYA_SERVICE_WORKERS`, and so each key of `[service]` | `service.workers` |
+| `SARAMEYA_CONFIG_SESSION_TIMEOUT`, and likewise each option | `config.session_timeout` |
+| `SARAMEYA_SERVICE_WORKERS`, and likewise each key of `[service]` | `service.workers` |
 | `SARAMEYA_HANDLER_NAME` | `handler.name` |
-| `SARAMEYA_HANDLER_OPTIONS_TABLE`, and so each option of the handler | `handler.options.table` |
+| `SARAMEYA_HANDLER_OPTIONS_TABLE`, and likewise each option of the handler | `handler.options.table` |
 
-A variable whose name ends in `_FILE` names a file that has the value, as containers get their secrets:
+A variable whose name ends in `_FILE` names a file that has the value, which is how containers get their secrets:
 `SARAMEYA_HANDLER_OPTIONS_TOKEN_FILE=/run/secrets/token`. Unknown variables with the prefix `SARAMEYA_` are refused, but
 for those that Kubernetes sets for a service (`SARAMEYA_SERVICE_HOST`, `SARAMEYA_PORT` and their like).
 """
@@ -83,7 +83,7 @@ client = ClientProperties.read("client.properties")  # .config, .bootstrap_serve
 
 The table above has Kafka's name of each option; `bootstrap.servers` and `group.id` belong to `ClientProperties`. All
 other names are refused together, each with its reason (`PropertiesError`): none is ignored. `auto.offset.reset` sets
-only `offset_initial`. A position that the log no longer has is `offset_out_of_range`'s case, which fails by default.
+only `offset_initial`. `offset_out_of_range` is for a position that the log no longer has: by default, the claim fails.
 Java's largest number, as a duration, means the longest duration allowed here. `sasl.jaas.config` of a PlainLoginModule
 or a ScramLoginModule sets `sasl_username` and `sasl_password`.
 
@@ -137,12 +137,12 @@ def _option(field: attrs.Attribute[Any]) -> tuple[str, ...]:
 
 
 def _allowed(option: str) -> str:
-    """Return the allowed values in the option's own words, taken from its error for a value that nothing allows."""
+    """Return the text about the allowed values: from the option's error for a value that no option allows."""
     try:
         Config.from_mapping({option: object()})
     except ConfigError as error:
         return error.allowed.removeprefix("must be ")
-    raise AssertionError(f"{option} takes anything")
+    raise AssertionError(f"{option} allows any value")
 
 
 def _service_key(field: attrs.Attribute[Any]) -> tuple[str, ...]:

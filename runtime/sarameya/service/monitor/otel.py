@@ -65,8 +65,8 @@ async def open_otel(
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
         from sarameya.service.monitor.otel_exporters import (
-            OF_METRICS,
-            OF_SPANS,
+            METRICS_MODULE,
+            SPANS_MODULE,
             MetricExporter,
             SpanExporter,
             exporter_log,
@@ -79,10 +79,10 @@ async def open_otel(
         raise ConfigError("service.otel", True, remedy) from None
     resource = resource_of(identity(app.group))
     patience = None if _TIMEOUT in os.environ else PATIENCE
-    with exporter_log(OF_METRICS) as of_metrics, exporter_log(OF_SPANS) as of_spans:
+    with exporter_log(METRICS_MODULE) as metrics_log, exporter_log(SPANS_MODULE) as spans_log:
         provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-        provider.add_span_processor(BatchSpanProcessor(SpanExporter(patience, of_spans)))
-        exporter = MetricExporter(patience, of_metrics)
+        provider.add_span_processor(BatchSpanProcessor(SpanExporter(patience, spans_log)))
+        exporter = MetricExporter(patience, metrics_log)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(partial(export_metrics, GroupCollector(snapshots), exporter, resource=resource))

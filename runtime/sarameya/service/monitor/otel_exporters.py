@@ -1,7 +1,7 @@
-"""OpenTelemetry's exporters over OTLP, with one log line when a collector is away and one when it is back.
+"""OpenTelemetry's exporters over OTLP, with one log line when a collector fails and one when it responds again.
 
-By themselves they log two lines for each attempt, and metrics are sent every few seconds. Their text becomes the reason
-in our line; with `--debug` it is logged as well.
+The exporters themselves log two lines for each attempt, and metrics are sent every few seconds. Their text becomes the
+reason in our line; with `--debug` it is logged as well.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from sarameya.telemetry.export_log import ExportLog
 
 logger = logging.getLogger("sarameya")
 
-OF_METRICS = OTLPMetricExporter.__module__
-OF_SPANS = OTLPSpanExporter.__module__
+METRICS_MODULE = OTLPMetricExporter.__module__
+SPANS_MODULE = OTLPSpanExporter.__module__
 
 
 class ExportError(SarameyaError):
@@ -31,7 +31,7 @@ class ExportError(SarameyaError):
 
 
 class ExporterLog(logging.Filter):
-    """The log lines of one export attempt, held back."""
+    """The log lines of one export attempt, which are not logged."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,8 +43,8 @@ class ExporterLog(logging.Filter):
 
     @property
     def why(self) -> str:
-        """The reason for the failure. The first line names it, the last one says that the exporter stopped."""
-        return " ".join(dict.fromkeys([*self._lines[:1], *self._lines[-1:]])) or "the exporter does not say why"
+        """The reason for the failure. The first line names it, and the last one is about the end of the attempt."""
+        return " ".join(dict.fromkeys([*self._lines[:1], *self._lines[-1:]])) or "the exporter gave no reason"
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Keep the line, and log it only at level debug."""
@@ -53,43 +53,43 @@ class ExporterLog(logging.Filter):
 
 
 class MetricExporter(OTLPMetricExporter):
-    """An exporter that raises ExportError; `export_metrics` logs it."""
+    """An exporter that raises ExportError, which `export_metrics` logs."""
 
-    def __init__(self, timeout: float | None, said: ExporterLog) -> None:
+    def __init__(self, timeout: float | None, log: ExporterLog) -> None:
         super().__init__(timeout=timeout)
-        self._said = said
+        self._attempt_log = log
 
     def export(self, metrics_data: MetricsData, timeout_millis: float | None = 10_000, **kwargs: Any) -> Any:
-        self._said.begin()
+        self._attempt_log.begin()
         if super().export(metrics_data, timeout_millis, **kwargs) is not MetricExportResult.SUCCESS:
-            raise ExportError(self._said.why)
+            raise ExportError(self._attempt_log.why)
         return MetricExportResult.SUCCESS
 
 
 class SpanExporter(OTLPSpanExporter):
     """An exporter that logs failures itself: a thread of the SDK calls it."""
 
-    def __init__(self, timeout: float | None, said: ExporterLog) -> None:
+    def __init__(self, timeout: float | None, log: ExporterLog) -> None:
         super().__init__(timeout=timeout)
-        self._said = said
+        self._attempt_log = log
         self._spans = ExportLog("spans")
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        self._said.begin()
+        self._attempt_log.begin()
         result = super().export(spans)
         if result is SpanExportResult.SUCCESS:
             self._spans.worked()
         else:
-            self._spans.failed(self._said.why)
+            self._spans.failed(self._attempt_log.why)
         return result
 
 
 @contextmanager
 def exporter_log(module: str) -> Iterator[ExporterLog]:
     """Hold back the log lines of exporters in a module, for the length of the block."""
-    said, log = ExporterLog(), logging.getLogger(module)
-    log.addFilter(said)
+    log, module_logger = ExporterLog(), logging.getLogger(module)
+    module_logger.addFilter(log)
     try:
-        yield said
+        yield log
     finally:
-        log.removeFilter(said)
+        module_logger.removeFilter(log)

@@ -1,6 +1,6 @@
-"""Wording and tables of what commands print for people. Pure.
+"""Wording and tables in the output of commands for people. Pure.
 
-Ids and hosts come from clients and may hold anything: `printable` keeps them from reaching a terminal as a command.
+Ids and hosts come from clients and may contain any characters: `printable` escapes those that control a terminal.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 _NAMED = 5
-"""Names that `listed` prints in one line."""
+"""Maximum number of names that `listed` returns."""
 
 NOTHING = "-"
 """An empty cell, as in Kafka's own tools."""
@@ -27,7 +27,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
-    """Return aligned columns: numbers to the right, a dash for None and for an empty text."""
+    """Return a table of aligned columns: numbers to the right, a dash for None and for an empty text."""
     columns = list(zip(*rows, strict=True)) or [()] * len(header)
     return "\n".join(
         "  ".join(cells).rstrip()
@@ -43,5 +43,5 @@ def _column(name: str, cells: Sequence[Cell]) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """Return the text with everything escaped that a terminal might obey."""
+    """Return the text with all unprintable characters escaped, since they may control a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)

@@ -1,6 +1,6 @@
-"""Progress of a group through its logs, shown while its members run. May end the service once they reach the end.
+"""Progress of a group through its logs, shown while its members run. May stop the service at the end of the logs.
 
-The cluster is asked, not the members: those may be other processes, or elsewhere. Trio.
+The offsets come from the cluster, not from the members: these may be other processes, on other machines. Trio.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sarameya.service.process.signals import Stop
 
 logger = logging.getLogger("sarameya")
 
-LOOK_EACH = 1.0
+POLL_INTERVAL = 1.0
 """Seconds between two requests for the group's offsets."""
 
 Offsets = Mapping[TopicPartition, int]
@@ -39,9 +39,9 @@ def watch_group(title: str, *, until_end: bool = False, quiet: bool = False, as_
 
     Args:
         title: The title of the progress.
-        until_end: Request the end once the group has committed all messages that the logs had at the first look.
+        until_end: Request the end once the group has committed all messages that the logs had at the first request.
         quiet: Show nothing.
-        as_lines: Print lines on a terminal, too, as where other processes write to it.
+        as_lines: Print lines even on a terminal, because other processes write to it.
     """
 
     async def watch(app: App, stop: Stop) -> None:
@@ -61,7 +61,7 @@ class Distance:
 
     @property
     def total(self) -> int:
-        """The number of offsets. Not each of them has a record."""
+        """The number of offsets. Some offsets may have no record."""
         return self.done(self.ends)
 
     def done(self, reached: Offsets) -> int:
@@ -70,7 +70,7 @@ class Distance:
 
 
 class GroupWatch:
-    """Reads a group's offsets from the cluster every `LOOK_EACH` seconds."""
+    """Reads a group's offsets from the cluster every `POLL_INTERVAL` seconds."""
 
     def __init__(self, app: App, stop: Stop, show: Callable[[int | None], Display], until_end: bool) -> None:
         self._app = app
@@ -86,28 +86,28 @@ class GroupWatch:
         """Watch until cancelled, or until the end is requested.
 
         Raises:
-            SarameyaError: With `until_end`, the log ends cannot be found out.
+            SarameyaError: With `until_end`, the log ends cannot be requested.
         """
         app = self._app
         while not self._stop.is_requested:
             try:
                 async with GroupAdmin(app.bootstrap_servers, app.config, lambda event: None) as admin:
                     while not self._stop.is_requested:
-                        await self._look(admin)
-                        await trio.sleep(LOOK_EACH)
+                        await self._update(admin)
+                        await trio.sleep(POLL_INTERVAL)
             except SarameyaError as error:
                 if self._until_end and is_permanent(error):
                     raise
                 logger.debug("the group's progress is unknown: %s", error)
-                await trio.sleep(LOOK_EACH)
+                await trio.sleep(POLL_INTERVAL)
 
-    async def _look(self, admin: GroupAdmin) -> None:
+    async def _update(self, admin: GroupAdmin) -> None:
         committed = {tp: commit.offset for tp, commit in (await admin.committed(self._app.group)).items()}
         ends = self._ends
         if ends is None and (ends := await self._log_ends(admin, committed)) is None:
-            return  # some topic is not there yet, or somebody did not answer
+            return  # a topic does not exist yet, or a broker did not respond
         if self._until_end and not ends:
-            problem = "matches no topic that is there or may be seen, so that there is no end to come to"
+            problem = "matches no topic that exists and that this client may describe, so there is no end to reach"
             raise ConfigError("topics_pattern", self._app.topics_pattern, problem)
         distance = Distance(self._first, ends)
         if self._until_end:
@@ -117,7 +117,7 @@ class GroupWatch:
         done, total = distance.done(committed), distance.total
         self._shown.update(done, "" if self._until_end else f"{total - done:,} to go")
         if self._until_end and done >= total:
-            self._stop.request("all that there was is done")
+            self._stop.request("the group has committed all messages")
 
     async def _log_ends(self, admin: GroupAdmin, committed: Offsets) -> Offsets | None:
         """Return the log ends of the partitions that the group reads. None if some are unknown."""

@@ -17,7 +17,7 @@ from sarameya.service.web.routes import make_routes
 from sarameya.service.web.status_board import PageSource
 
 _BACKLOG = 128
-"""Connections that wait to be accepted."""
+"""Maximum number of connections that wait to be accepted."""
 _STALLED = 5.0
 """Seconds after which a client that does not read its response is disconnected."""
 
@@ -26,7 +26,7 @@ _STALLED = 5.0
 async def serve_pages(
     board: PageSource, address: str, names: Collection[str] = (), *, option: str = "service.http"
 ) -> AsyncIterator[str]:
-    """Serve the board for the length of the block, shielded: members that drain can be watched. Yields the URL.
+    """Serve the board for the length of the block, shielded, so that it shows members that drain. Yield the URL.
 
     Args:
         board: The content.
@@ -35,8 +35,8 @@ async def serve_pages(
         option: The option that gives the address, for errors.
 
     Raises:
-        ListenError: The address cannot be listened at now.
-        ConfigError: The address can never be listened at.
+        ListenError: The server cannot listen at the address now.
+        ConfigError: The server can never listen at the address.
     """
     try:
         listener = await _listening(address)
@@ -76,7 +76,7 @@ async def _listening(address: str) -> trio.SocketListener:
     """Listen at HOST:PORT.
 
     Raises:
-        OSError: The address cannot be listened at.
+        OSError: The address is in use or not of this machine.
         UnicodeError: The host is no host name.
     """
     host, _, port = address.rpartition(":")
@@ -86,7 +86,7 @@ async def _listening(address: str) -> trio.SocketListener:
     bound = trio.socket.socket(family, kind, protocol)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):  # connections have it from here
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # accepted connections inherit it
             bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(_STALLED * 1000))
         await bound.bind(where)
         bound.listen(_BACKLOG)
@@ -97,7 +97,7 @@ async def _listening(address: str) -> trio.SocketListener:
 
 
 def _log() -> logging.Logger:
-    """Return the logger for warnings. hypercorn's other lines repeat our own."""
+    """Return a logger for warnings. hypercorn's other lines repeat our own."""
     log = logging.getLogger("sarameya.http")
     log.setLevel(logging.WARNING)
     return log

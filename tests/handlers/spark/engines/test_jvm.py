@@ -56,7 +56,7 @@ class FakeGateway:
     def shutdown(self) -> None:
         self.closed = True
 
-    def leave(self) -> None:
+    def remove_files(self) -> None:
         assert self.proc.returncode is not None
 
 

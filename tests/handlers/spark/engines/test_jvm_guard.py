@@ -30,7 +30,7 @@ with guarded_directory() as guard:
     jvm = subprocess.Popen(["/bin/sh", "-c", sys.argv[1]], stdin=subprocess.PIPE, process_group=0)
     guard.watch(jvm)
     if len(sys.argv) > 2:
-        guard.has_started()
+        guard.unwatch()
     jvm.stdin.write(b"\\n")  # until then it is not guarded
     jvm.stdin.flush()
     jvm.wait()
@@ -165,6 +165,7 @@ def test_loader_warning_of_the_shell_is_no_failure(monkeypatch: pytest.MonkeyPat
 
 def test_failed_directory_creation_raises_a_start_error(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(temporary / "missing"))
-    with pytest.raises(SparkStartError, match=r"^Spark's JVM has no place to answer at: .*No such file or directory"):
+    match = r"^the directory for Spark's JVM cannot be created: .*No such file or directory"
+    with pytest.raises(SparkStartError, match=match):
         with guarded_directory():
             pytest.fail("there is none")

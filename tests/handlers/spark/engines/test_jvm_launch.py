@@ -153,7 +153,7 @@ def test_gateway_address_does_not_stay_in_the_environment(script: Script, monkey
     assert "PYSPARK_GATEWAY_SECRET" not in os.environ
     assert gateway.proc is launched.process
     end_process(gateway.proc)
-    gateway.leave()
+    gateway.remove_files()
     assert gateway.proc.returncode == 0
 
 

@@ -75,8 +75,8 @@ def test_all_of_merges_properties_of_other_documents() -> None:
     [
         ({"type": "string"}, "describes no object with properties .string.: give the columns as value_schema"),
         ({"type": "array", "items": {"type": "object"}}, "describes no object"),
-        ({"properties": {"x": {"$ref": "other.json"}}}, "'other.json', which is none of its references"),
-        ({"properties": {"x": {"$ref": "#/nowhere"}}}, "'#/nowhere', which is not there"),
+        ({"properties": {"x": {"$ref": "other.json"}}}, "'other.json', which is not among its references"),
+        ({"properties": {"x": {"$ref": "#/nowhere"}}}, "'#/nowhere', which does not exist"),
     ],
 )
 def test_schema_without_columns_is_refused(text: Any, expected: str) -> None:

@@ -80,7 +80,7 @@ def test_import_missing_from_the_references_is_refused() -> None:
     with pytest.raises(ShapeError, match=r"cannot be compiled: base/money.proto: File not found"):
         file_set(schema(ORDER), {})
     compiled = files()
-    with pytest.raises(ShapeError, match=r"imports 'base/money.proto', which is none of its references"):
+    with pytest.raises(ShapeError, match=r"imports 'base/money.proto', which is not among its references"):
         file_set(in_base64(compiled, compiled.file[-1].name), {})
 
 

@@ -1,6 +1,6 @@
 """The last checkpoint of a Delta log: its version, and the transactions that it records.
 
-A checkpoint may be of another kind (V2), or missing. Callers then have to ask Spark.
+A checkpoint may be of another kind (V2), or missing. Callers then read the log with Spark.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from sarameya_handlers.spark.delta.history.commits import APP_PREFIX
 
 _TXN = b'{"txn":'
 _FEW_COMMITS = 10_000
-"""Most commits after the last checkpoint that are read one by one."""
+"""Maximum number of commits after the last checkpoint that are read one by one."""
 
 
-class _Last(msgspec.Struct):
+class _LastCheckpoint(msgspec.Struct):
     """Content of `_last_checkpoint`."""
 
     version: int
     parts: int | None = None
 
 
-def checkpointed(log: Path) -> int | None:
+def last_checkpoint_version(log: Path) -> int | None:
     """Return the version of the log's last checkpoint; None if it is unknown."""
-    last = _last(log)
+    last = _last_checkpoint(log)
     return None if last is None else last.version
 
 
@@ -39,33 +39,33 @@ def transactions_in(log: Path, newest: int) -> dict[str, int] | None:
     """
     import pyarrow as pa
 
-    last = _last(log)
+    last = _last_checkpoint(log)
     if last is None or newest - last.version > _FEW_COMMITS:
         return None
     try:
-        found = dict(txn for file in _files(log, last) for txn in _in_checkpoint(file))
+        found = dict(txn for file in _checkpoint_files(log, last) for txn in _txns_of_checkpoint(file))
         for version in range(last.version + 1, newest + 1):
-            found.update(_in_commit(log / f"{version:020d}.json"))
-    except (FileNotFoundError, pa.ArrowException):  # another kind of checkpoint, cleaned up meanwhile, or torn
+            found.update(_txns_of_commit(log / f"{version:020d}.json"))
+    except (FileNotFoundError, pa.ArrowException):  # another kind of checkpoint, a damaged or a removed file
         return None
     return found
 
 
-def _last(log: Path) -> _Last | None:
+def _last_checkpoint(log: Path) -> _LastCheckpoint | None:
     try:
-        return msgspec.json.decode((log / "_last_checkpoint").read_bytes(), type=_Last)
+        return msgspec.json.decode((log / "_last_checkpoint").read_bytes(), type=_LastCheckpoint)
     except (OSError, msgspec.MsgspecError):
         return None
 
 
-def _files(log: Path, last: _Last) -> list[Path]:
+def _checkpoint_files(log: Path, last: _LastCheckpoint) -> list[Path]:
     name = f"{last.version:020d}.checkpoint"
     if last.parts is None:
         return [log / f"{name}.parquet"]
     return [log / f"{name}.{part:010d}.{last.parts:010d}.parquet" for part in range(1, last.parts + 1)]
 
 
-def _in_checkpoint(file: Path) -> list[tuple[str, int]]:
+def _txns_of_checkpoint(file: Path) -> list[tuple[str, int]]:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
@@ -80,7 +80,7 @@ def _in_checkpoint(file: Path) -> list[tuple[str, int]]:
     return [(txn["appId"], txn["version"]) for txn in ours.to_pylist()]
 
 
-def _in_commit(file: Path) -> dict[str, int]:
+def _txns_of_commit(file: Path) -> dict[str, int]:
     txns: list[dict[str, Any]] = [
         msgspec.json.decode(line)["txn"] for line in file.read_bytes().splitlines() if line.startswith(_TXN)
     ]

@@ -1,16 +1,16 @@
 """Links in Delta commits: how they are written, and how they are read back. Pure.
 
     txn            appId   sarameya:<sink>/<topic>/<partition>     each part percent-encoded
-                   version the link's number; above it the term, if the table has been restored
+                   version the link's number; in the bits above it the term, 0 before the first RESTORE
     userMetadata   {"sarameya": {"link": {...}, "seen": 41, "term": 0}}
 
 The commit that adds the rows has both. `txn` is the compare-and-swap: Delta accepts only a version above the last one
-of this appId, and refuses a commit if another one changed it concurrently. It holds only the number; the metadata
+of this appId, and refuses a commit if another one changed it concurrently. `txn` holds only the number; the metadata
 describe the link.
 
-RESTORE brings back rows, but never lowers a `txn`. So a chain that continues after a RESTORE does so in a new *term*,
-named by the version of the RESTORE, and each of its numbers is above all of older rules. `seen` is the newest version
-that the writer knew: it reveals a link that was written in ignorance of a RESTORE.
+RESTORE brings back an older state of the rows, but never lowers a `txn`. So a chain continues after a RESTORE in a new
+*term*, whose number is the version of the RESTORE. Its `txn` versions are then above those of older terms. `seen` is
+the newest version that the writer knew: it reveals a link whose writer did not know of a RESTORE.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class CommitMark:
         """Parse a commit's metadata; None if they are not ours.
 
         Raises:
-            BrokenChainError: They claim to be ours, but do not describe a link.
+            BrokenChainError: They have our tag, but do not describe a link.
         """
         if not text or f'"{_TAG}"' not in text:
             return None
@@ -87,19 +87,19 @@ class CommitMark:
         try:
             return msgspec.convert(decoded[_TAG], type=cls)
         except msgspec.MsgspecError as error:
-            raise BrokenChainError(f"a commit's metadata are no link: {error}: {text[:200]}") from error
+            raise BrokenChainError(f"a commit's metadata do not describe a link: {error}: {text[:200]}") from error
 
 
 @attrs.frozen(slots=True)
 class DeltaCommit:
-    """A version of the table, as far as chains are concerned."""
+    """A version of the table: the fields that chains need."""
 
     version: int
     stamp: str
     """Distinguishes commits of the same version, if the table was recreated; empty if the writer recorded none."""
     mark: CommitMark | None = None
     restores: int | None = None
-    """The version that it restored; None if it is not a RESTORE, -1 if it does not say which."""
+    """The version that a RESTORE restored, -1 if it is not recorded. None for any other operation."""
 
     @classmethod
     def of(
@@ -112,15 +112,15 @@ class DeltaCommit:
         metrics: Mapping[str, Any],
         metadata: str | None,
     ) -> Self:
-        """Build a commit from a row of `DESCRIBE HISTORY`, or from the equal `commitInfo` of a commit's file."""
+        """Build a commit from a row of `DESCRIBE HISTORY`, or from the same fields in a commit file's `commitInfo`."""
         mark = CommitMark.from_json(metadata)
         if mark is not None:
-            mark = attrs.evolve(mark, link=_counted(mark.link, metrics))
+            mark = attrs.evolve(mark, link=_with_metrics(mark.link, metrics))
         restores = _number(parameters.get("version")) if operation == RESTORE else None
         return cls(version, stamp, mark, restores)
 
 
-def _counted(link: Link, metrics: Mapping[str, Any]) -> Link:
+def _with_metrics(link: Link, metrics: Mapping[str, Any]) -> Link:
     """Return the link with the rows and bytes that Delta counted while it wrote."""
     if link.kind is not Kind.RECORDS:
         return link

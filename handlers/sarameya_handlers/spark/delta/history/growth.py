@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sarameya_handlers.landing.directory.numbered import last_number
 from sarameya_handlers.landing.files import is_there
-from sarameya_handlers.spark.delta.history.checkpoints import checkpointed
+from sarameya_handlers.spark.delta.history.checkpoints import last_checkpoint_version
 
 LONG_LOG = 100_000
 """Commits in a log above which a service warns."""
@@ -29,7 +29,7 @@ def growth_of(log: Path, newest: int, table: str) -> str:
     def is_kept(back: int) -> bool:
         return back <= newest and is_there(log / f"{newest - back:020d}.json")
 
-    last = checkpointed(log)
+    last = last_checkpoint_version(log)
     behind = newest - (-1 if last is None else last)
     if behind > LONG_SINCE_CHECKPOINT:
         return (

@@ -20,7 +20,7 @@ from sarameya_handlers.landing.directory.numbered import last_number
 from sarameya_handlers.landing.errors import BrokenChainError
 from sarameya_handlers.landing.files import is_there
 from sarameya_handlers.spark.delta.errors import is_missing
-from sarameya_handlers.spark.delta.history.checkpoints import checkpointed, transactions_in
+from sarameya_handlers.spark.delta.history.checkpoints import last_checkpoint_version, transactions_in
 from sarameya_handlers.spark.delta.history.commits import APP_PREFIX, DeltaCommit
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class DeltaLog:
         kept = self._kept  # other threads may have filled it
         if kept and _has(directory, kept[0].version):
             return last_number(partial(_has, directory), kept[0].version)
-        for known in (checkpointed(directory), 0):
+        for known in (last_checkpoint_version(directory), 0):
             if known is not None and _has(directory, known):
                 # A log has no gaps.
                 return last_number(partial(_has, directory), known)

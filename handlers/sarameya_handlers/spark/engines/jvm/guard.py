@@ -1,10 +1,10 @@
-"""Guard: makes sure that a JVM that is still starting, and its directory, do not outlive this process.
+"""Guard: a shell that ends a starting JVM and removes its directory when this process ends.
 
-A JVM that has started sees its standard input close when we end, however we end, and exits. A JVM that is starting
-looks there only seconds later, and without us nobody removes its directory, which has the file with port and secret,
-and all temporary files. So a shell waits beside it for our end: by a second signal, the watchdog, SIGKILL. It starts
-before the directory, which it creates itself, and ends after it is gone, so that there is no gap. If the shell is
-killed together with us, the next start removes the directory (scratch.py).
+However this process ends, the standard input of its JVM closes, and a JVM that has started exits. A JVM that is
+starting reads its standard input only seconds later. Nor does it remove its directory, which has all temporary files,
+and the file with port and secret. So a shell waits for the end of this process, even by a second signal, the watchdog
+or SIGKILL. The shell creates the directory, and ends after the directory is removed, so that there is no gap. If the
+shell is killed together with this process, the next start removes the directory (scratch.py).
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from pathlib import Path
 from sarameya_handlers.spark.engines.jvm.scratch import new_place, own
 from sarameya_handlers.spark.errors import SparkStartError
 
-# On SIGTERM, a JVM removes its own temporary directories. Signals that end us must not end the guard: a supervisor's
-# SIGTERM reaches all our processes, and so may a closed terminal's SIGHUP. Nor must SIGPIPE: nobody reads the guard's
-# output after our end.
+# On SIGTERM, a JVM removes its own temporary directories. Signals that end this process must not end the guard: a
+# supervisor's SIGTERM reaches all processes of a service, and so may a closed terminal's SIGHUP. Nor must SIGPIPE:
+# nobody reads the guard's output after the end of this process.
 _GUARD = """
 trap '' INT TERM HUP PIPE
-if ! said=$(mkdir -m 700 -- "$0" 2>&1); then
-    printf '%s\\n' "$said"
+if ! error=$(mkdir -m 700 -- "$0" 2>&1); then
+    printf '%s\\n' "$error"
     exit
 fi
 echo made
 read -r jvm
 read -r started && read -r _
 if [ -n "$jvm" ]; then
-    # One that has started sees our end by itself, and may be in the middle of a commit.
-    [ -n "$started" ] && left=300 || { left=30; kill -s TERM -- "-$jvm"; }
-    while [ $left -gt 0 ] && kill -s 0 -- "-$jvm"; do
+    # A JVM that has started exits by itself, and may be in the middle of a commit.
+    [ -n "$started" ] && tenths=300 || { tenths=30; kill -s TERM -- "-$jvm"; }
+    while [ $tenths -gt 0 ] && kill -s 0 -- "-$jvm"; do
         sleep 0.1
-        left=$((left - 1))
+        tenths=$((tenths - 1))
     done
     [ -n "$started" ] && kill -s 0 -- "-$jvm" && exit
     [ -n "$started" ] || kill -s KILL -- "-$jvm"
@@ -50,23 +50,23 @@ _KILLED = "Spark's JVM is not started: the shell that would guard it was killed;
 
 
 class JvmGuard:
-    """The shell that waits for our end, and the directory that belongs to us until then."""
+    """The shell that waits for the end of this process, and the directory that it removes then."""
 
     def __init__(self, process: subprocess.Popen[bytes], directory: Path, owner: int) -> None:
         self._process = process
         self.directory = directory
         self.owner = owner
-        """Descriptor that marks our ownership. The JVM inherits it, since it may outlive us for a moment."""
+        """Descriptor that marks the directory as owned. The JVM inherits it: it may outlive this process briefly."""
 
     def watch(self, jvm: subprocess.Popen[bytes]) -> None:
-        """End the process group of `jvm` when we end, from now on. Raises SparkStartError if the guard was killed."""
-        self._say(b"%d\n" % jvm.pid)
+        """Let the guard end the process group of `jvm`, too. Raises SparkStartError if the guard was killed."""
+        self._send(b"%d\n" % jvm.pid)
 
-    def has_started(self) -> None:
-        """Leave only the directory to the guard from now on: the JVM ends by itself if we end."""
-        self._say(b"started\n")
+    def unwatch(self) -> None:
+        """Let the guard only remove the directory: the JVM has started, and exits by itself when this process ends."""
+        self._send(b"started\n")
 
-    def _say(self, line: bytes) -> None:
+    def _send(self, line: bytes) -> None:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(line)
@@ -76,21 +76,21 @@ class JvmGuard:
 
 @contextmanager
 def guarded_directory() -> Iterator[JvmGuard]:
-    """Provide a guarded directory for the length of a block. If we end within the block, directory and JVM are removed.
+    """Provide a guarded directory for the length of a block. If this process ends within it, the guard cleans up.
 
     Raises:
         SparkStartError: The directory cannot be created.
         FileNotFoundError: There is no directory for temporary files.
     """
     directory = new_place()
-    guard, owner = _started(directory), None
+    guard, owner = _start_guard(directory), None
     assert guard.stdin is not None
     assert guard.stdout is not None
     try:
         if (output := guard.stdout.readline()) != b"made\n":
             *_, why = [b"", *(output + guard.stdout.read()).splitlines()]
             raise SparkStartError(
-                f"Spark's JVM has no place to answer at: {why.decode(errors='replace')}" if why else _KILLED
+                f"the directory for Spark's JVM cannot be created: {why.decode(errors='replace')}" if why else _KILLED
             )
         owner = own(directory)
         yield JvmGuard(guard, directory, owner)
@@ -104,11 +104,10 @@ def guarded_directory() -> Iterator[JvmGuard]:
         guard.stdout.close()
 
 
-def _started(directory: Path) -> subprocess.Popen[bytes]:
+def _start_guard(directory: Path) -> subprocess.Popen[bytes]:
     """Start the guard in its own process group.
 
-    It starts with these signals blocked: until it is in its group and ignores them, a terminal's signal would end it,
-    too.
+    It starts with these signals blocked: until it is in its group and ignores them, a terminal's signal would end it.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     try:

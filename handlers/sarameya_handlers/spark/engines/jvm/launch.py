@@ -1,8 +1,9 @@
 """Launch of the JVM behind pyspark's gateway, and the end of its process. Blocking.
 
-pyspark could launch it, but in our process group, where the signal that stops us (from a terminal or supervisor) would
-kill it before the last flush; and nothing could end it while it starts. However we end, even by SIGKILL, the JVM sees
-its standard input close and exits. Until it looks there, the guard watches it (guard.py).
+pyspark could launch the JVM, but in the process group of this process. A signal from a terminal or supervisor would
+then kill the JVM before the last flush, and nothing could end a JVM that is starting. However this process ends, even
+by SIGKILL, the JVM's standard input closes, and the JVM exits. Until it reads its standard input, the guard watches it
+(guard.py).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ END_TIMEOUT = 10.0
 ANSWER_TIMEOUT = 300.0
 """Seconds for a JVM to respond. Starts of 150 seconds have been seen on a busy machine."""
 FAILED_TIMEOUT = 5.0
-"""Seconds for a JVM to end after its main thread failed. A JVM without space for its answer (a full /tmp) lives on."""
+"""Seconds for a JVM to end after its main thread failed. Without space for its file (a full /tmp), it does not end."""
 _POLL_INTERVAL = 0.05
 
 
@@ -39,23 +40,23 @@ def launch(
     conf: Iterable[tuple[str, str]],
     output: JvmOutput,
     environment: Mapping[str, str],
-    launched: Callable[[subprocess.Popen[bytes]], None],
+    on_launched: Callable[[subprocess.Popen[bytes]], None],
     check: Callable[[], None],
 ) -> Any:
     """Launch a JVM. Return pyspark's gateway to it.
 
-    The gateway's `proc` is the process. Its `leave` must be called after the process has ended, and removes its files.
+    The gateway's `proc` is the process. Call its `remove_files` after the process has ended.
 
     Args:
         conf: Spark properties.
         output: Reads the JVM's output.
         environment: Environment variables in addition to ours.
-        launched: Called with the process as soon as it exists.
+        on_launched: Called with the process as soon as it exists.
         check: Called repeatedly until the JVM responds. May raise.
 
     Raises:
-        HandlerError: A person must change something first, in the JVM's own words.
-        SparkStartError: Any other failure, in the JVM's own words.
+        HandlerError: A person must change something first. The text is the JVM's own.
+        SparkStartError: Any other failure. The text is the JVM's own.
     """
     try:
         require_java()
@@ -67,14 +68,14 @@ def launch(
             process = _start(conf, output, {**environment, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer)}, guard)
             try:
                 guard.watch(process)
-                launched(process)
+                on_launched(process)
                 is_late = not _has_answered(answer, process, output, check)
                 if is_late:
                     process.kill()
-                gateway = _connected(answer) if not is_late and process.poll() is None else None
+                gateway = _connect(answer) if not is_late and process.poll() is None else None
                 if gateway is not None:
-                    guard.has_started()
-                    gateway.proc, gateway.leave = process, stack.pop_all().close
+                    guard.unwatch()
+                    gateway.proc, gateway.remove_files = process, stack.pop_all().close
                     output.launched()
                     return gateway
             except BaseException:
@@ -124,7 +125,7 @@ def _start(
 
     home = _find_spark_home()  # type: ignore[no-untyped-call]
     command = [str(Path(home, "bin", "spark-submit"))]
-    command += [word for key, value in conf for word in ("--conf", f"{key}={value}")]
+    command += [argument for key, value in conf for argument in ("--conf", f"{key}={value}")]
     command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     return subprocess.Popen(
         command,
@@ -159,18 +160,18 @@ def _options(temporary: Path) -> str:
     return f'"-Djava.io.tmpdir={quoted}" {os.environ.get("SPARK_SUBMIT_OPTS", "")}'
 
 
-def _connected(answer: Path) -> Any:
+def _connect(answer: Path) -> Any:
     from pyspark.java_gateway import launch_gateway
     from pyspark.serializers import UTF8Deserializer, read_int
 
     with answer.open("rb") as file:
         port = read_int(file)  # type: ignore[no-untyped-call]
         secret = UTF8Deserializer().loads(file)  # type: ignore[no-untyped-call]
-    # spark-submit passes a JVM that runs already to pyspark in this way.
-    there = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
-    os.environ.update(there)
+    # spark-submit hands a running JVM to pyspark by these variables.
+    variables = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    os.environ.update(variables)
     try:
         return launch_gateway()  # type: ignore[no-untyped-call]
     finally:
-        for name in there:
+        for name in variables:
             del os.environ[name]

@@ -174,7 +174,7 @@ def _end(gateway: Any) -> None:
     SparkContext._gateway = SparkContext._jvm = None
     gateway.shutdown()
     end_process(gateway.proc)
-    gateway.leave()
+    gateway.remove_files()
 
 
 def _forget(context: SparkContext | None) -> None:

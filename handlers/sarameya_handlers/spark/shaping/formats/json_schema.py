@@ -1,7 +1,7 @@
 """Columns of a JSON Schema, as Spark's DDL. Pure.
 
-What a column cannot express (a number or an object, an object with any keys and values) becomes a string with its JSON
-text: `from_json` produces it from any value, and nothing is lost.
+A value that no column type can express (a number or an object, an object with any keys and values) becomes a string
+with its JSON text: `from_json` produces it from any value, and nothing is lost.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def ddl_of(schema: Schema, referred: Mapping[str, Schema]) -> str:
         documents[""] = json.loads(schema.text)
     except ValueError as error:
         raise ShapeError(f"{where} is not JSON: {error}") from error
-    made = _TypeBuilder(documents, where).type_of(documents[""], "", ())
-    if not made.startswith("struct<"):
-        raise ShapeError(f"{where} describes no object with properties ({made}): give the columns as value_schema")
-    return made
+    ddl = _TypeBuilder(documents, where).type_of(documents[""], "", ())
+    if not ddl.startswith("struct<"):
+        raise ShapeError(f"{where} describes no object with properties ({ddl}): give the columns as value_schema")
+    return ddl
 
 
 @attrs.frozen(slots=True)
@@ -49,11 +49,11 @@ class _TypeBuilder:
     where: str
 
     def type_of(self, schema: Any, document: str, within: tuple[str, ...]) -> str:
-        """Return a type. `within` are the references followed so far: one to itself is endless, so it is text."""
+        """Return a type. `within` has the references followed so far: a schema that contains itself becomes text."""
         if not isinstance(schema, dict):
             return _TEXT
         if "$ref" in schema:
-            found = self._referred(str(schema["$ref"]), document, within)
+            found = self._resolve(str(schema["$ref"]), document, within)
             return self.type_of(*found) if found else _TEXT
         for key in _BRANCHES:
             if key in schema:
@@ -76,7 +76,7 @@ class _TypeBuilder:
         if not isinstance(schema, dict):
             return {}
         if "$ref" in schema:
-            found = self._referred(str(schema["$ref"]), document, within)
+            found = self._resolve(str(schema["$ref"]), document, within)
             return self._fields(*found) if found else {}
         fields: dict[str, str] = {}
         for part in schema.get("allOf", ()):
@@ -87,19 +87,19 @@ class _TypeBuilder:
         return fields
 
     def _one_of(self, branches: Any, document: str, within: tuple[str, ...]) -> str:
-        """Return the type of the only branch apart from null; text if there are several."""
+        """Return the type that all branches but null have; text if they have several."""
         named = [branch for branch in branches if not (isinstance(branch, dict) and branch.get("type") == "null")]
         types = {self.type_of(branch, document, within) for branch in named}
         return types.pop() if len(types) == 1 else _TEXT
 
-    def _referred(
+    def _resolve(
         self, reference: str, document: str, within: tuple[str, ...]
     ) -> tuple[Any, str, tuple[str, ...]] | None:
-        """Resolve a reference: the schema, its document, and the references followed. None if it refers to itself."""
+        """Resolve a reference: the schema, its document, and the references followed. None for one followed before."""
         name, _, pointer = reference.partition("#")
         name = name or document
         if name not in self.documents:
-            raise ShapeError(f"{self.where} refers to {reference!r}, which is none of its references in the registry")
+            raise ShapeError(f"{self.where} refers to {reference!r}, which is not among its references in the registry")
         place = f"{name}#{pointer}"
         if place in within:
             return None
@@ -107,6 +107,6 @@ class _TypeBuilder:
         for step in filter(None, pointer.split("/")):
             key = unquote(step).replace("~1", "/").replace("~0", "~")
             if not isinstance(found, dict) or key not in found:
-                raise ShapeError(f"{self.where} refers to {reference!r}, which is not there")
+                raise ShapeError(f"{self.where} refers to {reference!r}, which does not exist")
             found = found[key]
         return found, name, (*within, place)

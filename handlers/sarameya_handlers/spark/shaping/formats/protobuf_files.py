@@ -28,25 +28,25 @@ _PROTOC_SECONDS = 60
 _OURS = "sarameya_schema.proto"
 _BUNDLED = "google/protobuf/"
 _NO_ERROR = re.compile(r"^WARNING: |^[WI]\d{4} |: warning: ")
-"""Lines that protoc prints besides errors."""
+"""Lines of protoc that are no errors."""
 
 
 def file_set(schema: Schema, referred: Mapping[str, Schema]) -> FileDescriptorSet:
-    """Return the schema's file, as the last one, preceded by all files that it imports. Raises ShapeError."""
+    """Return the files that the schema imports, and its own file last. Raises ShapeError."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-    described = _described(schema)
-    if described is None:
-        return _compiled(schema, {name: other.text for name, other in referred.items()})
+    descriptor = _decode_descriptor(schema)
+    if descriptor is None:
+        return _compile(schema, {name: other.text for name, other in referred.items()})
     files = {}
     for name, other in referred.items():
-        file = _described(other)
+        file = _decode_descriptor(other)
         if file is None:
             raise ShapeError(f"Protobuf schema {schema.id} is a descriptor, but {name!r}, which it imports, is not")
         file.name = name
         files[name] = file
     found = FileDescriptorSet()
-    _collect(described, files, found, schema)
+    _collect(descriptor, files, found, schema)
     return found
 
 
@@ -55,15 +55,15 @@ def message_at(file: FileDescriptorProto, path: Iterable[int]) -> str | None:
     name = str(file.package)
     messages: Iterable[DescriptorProto] = file.message_type
     for index in path:
-        among = list(messages)
-        if index >= len(among):
+        siblings = list(messages)
+        if index >= len(siblings):
             return None
-        name = f"{name}.{among[index].name}" if name else str(among[index].name)
-        messages = among[index].nested_type
+        name = f"{name}.{siblings[index].name}" if name else str(siblings[index].name)
+        messages = siblings[index].nested_type
     return name
 
 
-def _described(schema: Schema) -> FileDescriptorProto | None:
+def _decode_descriptor(schema: Schema) -> FileDescriptorProto | None:
     """Decode the text as a base64 descriptor; None if it is a .proto file."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.message import DecodeError
@@ -82,7 +82,7 @@ def _collect(
             continue
         needed = files.get(name) or _bundled(name)
         if needed is None:
-            raise ShapeError(f"Protobuf schema {schema.id} imports {name!r}, which is none of its references")
+            raise ShapeError(f"Protobuf schema {schema.id} imports {name!r}, which is not among its references")
         _collect(needed, files, found, schema)
     found.file.append(file)
 
@@ -102,8 +102,8 @@ def _bundled(name: str) -> FileDescriptorProto | None:
     return file
 
 
-def _compiled(schema: Schema, others: Mapping[str, str]) -> FileDescriptorSet:
-    """Compile by protoc, in a temporary directory."""
+def _compile(schema: Schema, others: Mapping[str, str]) -> FileDescriptorSet:
+    """Compile the schema with protoc, in a temporary directory."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
     with owned_directory() as root:
@@ -112,19 +112,19 @@ def _compiled(schema: Schema, others: Mapping[str, str]) -> FileDescriptorSet:
                 raise ShapeError(f"Protobuf schema {schema.id} refers to a file with the name {name!r}")
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text, encoding="utf-8")
-        made = root / "made.desc"
+        output = root / "made.desc"
         command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{root}", "--include_imports"]
-        done = subprocess.run(
-            [*command, f"--descriptor_set_out={made}", _OURS],
+        protoc = subprocess.run(
+            [*command, f"--descriptor_set_out={output}", _OURS],
             capture_output=True,
             text=True,
             timeout=_PROTOC_SECONDS,
             check=False,
         )
-        if done.returncode != 0:
-            lines = [line.replace(f"{root}/", "") for line in done.stderr.splitlines() if not _NO_ERROR.search(line)]
+        if protoc.returncode != 0:
+            lines = [line.replace(f"{root}/", "") for line in protoc.stderr.splitlines() if not _NO_ERROR.search(line)]
             text = "; ".join(lines)
             if "No module named" in text:
                 text = f"protoc is missing: {install_command('protobuf')}"
             raise ShapeError(f"Protobuf schema {schema.id} cannot be compiled: {text[:1000]}")
-        return FileDescriptorSet.FromString(made.read_bytes())
+        return FileDescriptorSet.FromString(output.read_bytes())

@@ -1,7 +1,7 @@
 """Requests to the coordinator and their results, as frozen data.
 
-The wire format is in `apis`. Times are in seconds (milliseconds on the wire). A null string of the wire is None only
-where the field says so. Flags stand for what a request's version implies, so that the coordinator knows no versions.
+The wire format is in `apis`. Times are in seconds (milliseconds on the wire). A null string on the wire is "" here,
+except in fields that may be None. Flags stand for the version of a request, so that the coordinator knows no versions.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class JoinGroupResult:
 
 @attrs.frozen(slots=True)
 class SyncRequest:
-    """SyncGroup. `assignments` (member id to bytes) counts only from the leader."""
+    """SyncGroup. `assignments` (bytes by member id) is read only from the leader."""
 
     group_id: str
     generation: int

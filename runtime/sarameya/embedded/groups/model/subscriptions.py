@@ -1,6 +1,6 @@
 """The topics that a group subscribes to, as far as the coordinator can read the clients' own format.
 
-Only subscriptions of the protocol type "consumer" are read. Of these only the topics, with which every version begins.
+Only subscriptions of the protocol type "consumer" are read, and only their topics: every version begins with these.
 """
 
 from __future__ import annotations
