@@ -16,7 +16,10 @@ from bench import BENCHES, compare
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the command line names. The exit code is not 0 where a bench, all of which are run, had failures."""
+    """Run the bench that the command line names, or all of them. Return the exit code.
+
+    A bench with failures does not stop the others; the exit code is not 0 then.
+    """
     benches = load_benches()
     parser = argument_parser(benches)
     options = parser.parse_args(arguments)
@@ -35,7 +38,7 @@ def _run(name: str, bench: ModuleType, options: argparse.Namespace, results: Pat
 
 
 def load_benches() -> dict[str, ModuleType]:
-    """Each bench's package, by its name."""
+    """Return the package of each bench, by the bench's name."""
     return {name: importlib.import_module(f"bench.{name.replace('-', '_')}") for name in BENCHES}
 
 
@@ -49,21 +52,21 @@ def argument_parser(benches: Mapping[str, ModuleType]) -> argparse.ArgumentParse
     subparsers = parser.add_subparsers(dest="bench", metavar="NAME", title="benches (default: all)")
     for name, module in benches.items():
         text = module.__doc__ or ""
-        one = subparsers.add_parser(
+        bench_parser = subparsers.add_parser(
             name,
             help=text.splitlines()[0],
             description=text,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        module.add_options(one)
+        module.add_options(bench_parser)
     text = compare.__doc__ or ""
-    two = subparsers.add_parser(
+    compare_parser = subparsers.add_parser(
         "compare",
         help=text.splitlines()[0],
         description=text,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    compare.add_options(two, benches)
+    compare.add_options(compare_parser, benches)
     return parser
 
 

@@ -25,7 +25,7 @@ import attrs
 from bench.common.documents import of_json
 from bench.common.machine import load
 from bench.common.options import positive
-from bench.common.presenting import present, say
+from bench.common.presenting import present, show_progress
 from bench.common.results import Result
 from bench.common.spread import ratio
 from bench.common.tables import Document, Ratio, Row, Table
@@ -54,7 +54,7 @@ def add_options(parser: argparse.ArgumentParser, benches: Iterable[str]) -> None
     )
     parser.add_argument("--rounds", type=positive, default=ROUNDS, metavar="N", help=f"default: {ROUNDS}")
     parser.add_argument("--quick", action="store_true", help="the quick form of each bench")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too, for programs")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE, for programs")
 
 
 def main(options: argparse.Namespace, benches: Mapping[str, ModuleType]) -> int:
@@ -82,7 +82,7 @@ def measure(commits: tuple[str, str], benches: Sequence[str], rounds: int, run: 
         documents: dict[str, list[Document]] = {commit: [] for commit in commits}
         for number in range(rounds):
             for commit in commits if number % 2 == 0 else commits[::-1]:
-                say(f"{bench}: round {number + 1} of {rounds}: {commit}")
+                show_progress(f"{bench}: round {number + 1} of {rounds}: {commit}")
                 documents[commit].append(run(commit, bench))
         yield from compared(documents, commits)
 

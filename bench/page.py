@@ -1,13 +1,13 @@
 """`python -m bench.page [DIR]`: puts what benches have measured into docs/benchmarks.md, so that no number is typed.
 
-DIR has the documents that `python -m bench --results DIR` wrote. They are copied to docs/benchmarks/, each in place
-of the last of its bench, and what stands on the page between
+DIR has the documents that `python -m bench --results DIR` wrote. They are copied to docs/benchmarks/, where each
+replaces the previous one of its bench. Then each block of the page,
 
     <!-- generated: NAME -->
     <!-- end -->
 
-is written anew from there, for each bench. Without DIR only that is done. A test fails while the page is not what the
-documents say.
+is generated from the document of the bench NAME. Without DIR, nothing is copied. A test fails if the page differs from
+the documents.
 """
 
 from __future__ import annotations
@@ -31,8 +31,16 @@ _BLOCK = re.compile(r"(?P<begin><!-- generated: (?P<name>[\w-]+) -->\n)(?P<body>
 _NOTHING = "Not measured yet."
 
 
-def written(page: str, documents: Mapping[str, Document]) -> str:
-    """The page with each bench's block as its document says. Raises ValueError where it has other blocks."""
+def render_page(page: str, documents: Mapping[str, Document]) -> str:
+    """Return the page with each block generated from its document.
+
+    Args:
+        page: Text of the page.
+        documents: Documents by bench. A bench without one was not measured.
+
+    Raises:
+        ValueError: The blocks are not one for each bench.
+    """
     blocks = [match["name"] for match in _BLOCK.finditer(page)]
     if sorted(blocks) != sorted(BENCHES):
         raise ValueError(f"the page has blocks named {sorted(blocks)}, the benches are {sorted(BENCHES)}")
@@ -45,19 +53,19 @@ def written(page: str, documents: Mapping[str, Document]) -> str:
     return _BLOCK.sub(block, page)
 
 
-def kept() -> dict[str, Document]:
-    """The documents that the page is made of, by bench."""
+def stored_documents() -> dict[str, Document]:
+    """Return the documents in docs/benchmarks/, by bench."""
     return {document.bench: document for document in read(DOCUMENTS)}
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Take over the documents of the directory, if one is given, and write the page."""
+    """Copy the documents of the directories, if any are given, and write the page."""
     DOCUMENTS.mkdir(exist_ok=True)
     for directory in arguments:
         for path in sorted(Path(directory).glob("*.json")):
             shutil.copy(path, DOCUMENTS / f"{of_json(path.read_text(encoding='utf-8')).bench}.json")
-    documents = kept()
-    PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), documents), encoding="utf-8")
+    documents = stored_documents()
+    PAGE.write_text(render_page(PAGE.read_text(encoding="utf-8"), documents), encoding="utf-8")
     missing = [name for name in BENCHES if name not in documents]
     print(
         f"{PAGE.name}: {', '.join(documents) or 'nothing'}{'; not measured: ' if missing else ''}{', '.join(missing)}"

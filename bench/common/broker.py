@@ -1,4 +1,4 @@
-"""The Kafka that a bench runs against: one broker, as the integration tests start it, in a directory of its own."""
+"""The Kafka broker of a bench: started as the integration tests start theirs, in a temporary directory."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from tests.integration.real_kafka import RealKafka
 
 @contextmanager
 def running_kafka(*, proxied: bool = False) -> Iterator[RealKafka]:
-    """One broker that answers, until the block ends; then all that it has written is removed.
+    """Run one broker until the block ends. Its files are removed then.
 
-    With `proxied` it has a second listener, for what stands behind a proxy: see `RealKafka`.
+    Args:
+        proxied: Give the broker a second listener, for clients behind a proxy (see `RealKafka`).
     """
     with (
         tempfile.TemporaryDirectory(prefix="sarameya-bench-") as directory,

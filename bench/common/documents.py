@@ -1,4 +1,4 @@
-"""A run of a bench as JSON, and read from it again. Times are seconds, sizes are bytes, rates are a second's."""
+"""Writes a run of a bench as JSON, and reads it. Times are seconds, sizes are bytes, rates are per second."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from bench.common.tables import Document
 
 
 def to_json(document: Document) -> str:
-    told: dict[str, Any] = cattrs.unstructure(document)
-    return json.dumps({**told, "versions": document.versions}, indent=2) + "\n"
+    fields: dict[str, Any] = cattrs.unstructure(document)
+    return json.dumps({**fields, "versions": document.versions}, indent=2) + "\n"
 
 
 def of_json(text: str) -> Document:
-    """Raises what cattrs does for what is none."""
+    """Parse a document. Raises what json and cattrs raise for another text."""
     return cattrs.structure(json.loads(text), Document)
 
 
 def read(directory: Path) -> list[Document]:
-    """Each document in a directory, by its file's name."""
+    """Return the documents in a directory, in the order of their file names."""
     return [of_json(path.read_text(encoding="utf-8")) for path in sorted(directory.glob("*.json"))]

@@ -1,5 +1,7 @@
-"""Events as services send them, in JSON, all of the same size; and what a table has that was made of them. Spark is
-asked to parse them by `parse`; `parsed` does it without Spark, to hold that against."""
+"""Events in JSON as services send them, all of the same size, and their columns in a table.
+
+`parse` gets the columns with Spark. `event_table` gets them without Spark, to check the result.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 COLUMNS = "id string, sequence bigint, sensor string, status string, temperature double, pressure double, note string"
-"""An event's, in Spark's words,"""
+"""Columns of an event, as Spark's DDL."""
 SCHEMA = pa.schema(
     [
         ("id", pa.string()),
@@ -26,13 +28,23 @@ SCHEMA = pa.schema(
         ("note", pa.string()),
     ]
 )
-"""and in Arrow's."""
+"""Columns of an event, as Arrow's schema."""
 LINEAGE = ("topic", "partition", "offset", "timestamp")
+"""Columns that identify the record of an event."""
 
 
 def event(generator: random.Random, number: int, size: int) -> bytes:
-    """One event. Raises ValueError for a size that is too small for it."""
-    told = {
+    """Return one event.
+
+    Args:
+        generator: Source of its random values.
+        number: Its sequence number.
+        size: Its size in bytes.
+
+    Raises:
+        ValueError: The size is too small for an event.
+    """
+    fields = {
         "id": f"{generator.getrandbits(64):016x}",
         "sequence": number,
         "sensor": f"sensor-{generator.randrange(500):04d}",
@@ -41,22 +53,22 @@ def event(generator: random.Random, number: int, size: int) -> bytes:
         "pressure": round(generator.gauss(1013, 8), 1),
         "note": "",
     }
-    text = json.dumps(told, separators=(",", ":"))
+    text = json.dumps(fields, separators=(",", ":"))
     if len(text) > size:
         raise ValueError(f"an event takes {len(text)} bytes, not {size}")
-    # Half as many letters as bytes of it would have: text, not noise.
+    # Hexadecimal digits compress to half, as text does. Random bytes would not compress.
     note = generator.randbytes((size - len(text) + 1) // 2).hex()[: size - len(text)]
     return f'{text[:-2]}{note}"}}'.encode()
 
 
 def parse(records: DataFrame) -> DataFrame:
-    """The events' columns and where they come from, of records as Spark's Kafka source has them."""
+    """Return the columns of events, and LINEAGE. `records` has the columns of Spark's Kafka source."""
     from pyspark.sql.functions import col, from_json
 
-    told = from_json(col("value").cast("string"), COLUMNS).alias("event")
-    return records.select(told, *LINEAGE).select("event.*", *LINEAGE)
+    event_column = from_json(col("value").cast("string"), COLUMNS).alias("event")
+    return records.select(event_column, *LINEAGE).select("event.*", *LINEAGE)
 
 
-def parsed(values: Sequence[bytes]) -> pa.Table:
-    """The columns of these events."""
+def event_table(values: Sequence[bytes]) -> pa.Table:
+    """Return a table of the columns of these events."""
     return pa.Table.from_pylist([json.loads(value) for value in values], schema=SCHEMA)

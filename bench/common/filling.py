@@ -1,4 +1,4 @@
-"""A topic is filled: by librdkafka, the same number to each partition, and looked at whether all of it is there."""
+"""Fills a topic with librdkafka, each partition with the same number of messages, and checks its log ends."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from bench.common.events import event
 from tests.integration.real_kafka import RealKafka
 
 BATCH_BYTES = 2**16
-"""Of a record batch, before it is compressed."""
+"""Maximum size of a record batch, before compression."""
 
 KEY_BYTES = 12
 """Size of each key."""
 
 _KEYS = tuple(b"customer%04d" % number for number in range(1000))
-_DIFFERENT = 2**15
-"""How many values there are before they come again: many more than a batch has, so that no codec sees one twice."""
+_DISTINCT_VALUES = 2**15
+"""Number of distinct values before they repeat: many more than a batch has, so that no codec sees one twice."""
 _FLUSH_SECONDS = 120
 _ANSWER_SECONDS = 20
 
 
 class FillingError(Exception):
-    """A topic does not have what was sent to it; the text says what it has."""
+    """A topic was not filled, or offsets were not committed; the text says why."""
 
 
 @attrs.frozen
@@ -52,16 +52,25 @@ class Contents:
 
 @attrs.frozen
 class Filled:
-    """A topic, full."""
+    """A filled topic.
+
+    Attributes:
+        topic: Name of the topic.
+        ends: Log end offset of each partition.
+        log_bytes: Size of its logs on the broker's disk, where record batches are stored as they were sent.
+    """
 
     topic: str
     ends: tuple[int, ...]
     log_bytes: int
-    """What its logs take on the broker's disk, record batches as they travel."""
 
 
 def fill(kafka: RealKafka, topic: str, contents: Contents) -> Filled:
-    """Create and fill the topic. Raises FillingError."""
+    """Create a topic and fill it.
+
+    Raises:
+        FillingError: Not all messages are in the topic.
+    """
     kafka.create_topic(topic, contents.partitions)
     _send(kafka, topic, contents)
     ends = tuple(_ends(kafka, topic, contents.partitions))
@@ -69,15 +78,19 @@ def fill(kafka: RealKafka, topic: str, contents: Contents) -> Filled:
         len(range(partition, contents.messages, contents.partitions)) for partition in range(contents.partitions)
     )
     if ends != wanted:
-        raise FillingError(f"{topic} has ends {ends}, not {wanted}")
-    os.sync()  # or else the disk is written to while the first contenders read
+        raise FillingError(f"{topic} has log ends {ends}, not {wanted}")
+    os.sync()  # otherwise the disk is still busy with writes while the first contenders read
     logs = (kafka.nodes[0].directory / "data").glob(f"{topic}-[0-9]*/*.log")
     return Filled(topic, ends, sum(log.stat().st_size for log in logs))
 
 
 def values(kind: str, size: int, count: int) -> Iterator[bytes]:
-    """`count` values of `size` bytes: "random", which nothing compresses, "compressible", which is text, or "events",
-    which are JSON as `bench.common.events` has it.
+    """Yield values, the same ones in each run.
+
+    Args:
+        kind: "random" does not compress; "compressible" is text; "events" are those of `bench.common.events`.
+        size: Bytes of each value.
+        count: Number of values.
     """
     generator = random.Random(size)
     make = _MAKERS[kind]
@@ -86,13 +99,19 @@ def values(kind: str, size: int, count: int) -> Iterator[bytes]:
 
 
 def pool(contents: Contents) -> list[bytes]:
-    """The values that the messages have, in turn: message n of all, which is in partition n % partitions, has number
-    n % len of these."""
-    return list(values(contents.values, contents.size, min(contents.messages, _DIFFERENT)))
+    """Return the distinct values of the messages.
+
+    Message n of the topic is in partition n % partitions, and has value n % len(pool).
+    """
+    return list(values(contents.values, contents.size, min(contents.messages, _DISTINCT_VALUES)))
 
 
 def commit(kafka: RealKafka, group: str, topic: str, offsets: Sequence[tuple[int, int]]) -> None:
-    """Let a group without members have committed these (partition, offset): where its members will begin."""
+    """Commit these (partition, offset) for a group without members. Its members will start there.
+
+    Raises:
+        FillingError: The coordinator refuses an offset.
+    """
     consumer = Consumer({"bootstrap.servers": ",".join(kafka.bootstrap_servers), "group.id": group})
     partitions = [TopicPartition(topic, partition, offset) for partition, offset in offsets]
     for committed in consumer.commit(offsets=partitions, asynchronous=False) or ():
@@ -101,8 +120,8 @@ def commit(kafka: RealKafka, group: str, topic: str, offsets: Sequence[tuple[int
     consumer.close()
 
 
-def _event(generator: random.Random, number: int, size: int) -> bytes:
-    """An event as services log them: JSON, names again and again, numbers that differ; cut to the size."""
+def _text_value(generator: random.Random, number: int, size: int) -> bytes:
+    """Return an event as services log it: JSON with repeated names and varying numbers, cut to the size."""
     text = f'{{"id":"{generator.getrandbits(64):016x}","sequence":{number}'
     while len(text) < size:
         text += (
@@ -114,7 +133,7 @@ def _event(generator: random.Random, number: int, size: int) -> bytes:
 
 _MAKERS: dict[str, Callable[[random.Random, int, int], bytes]] = {
     "random": lambda generator, _, size: generator.randbytes(size),
-    "compressible": _event,
+    "compressible": _text_value,
     "events": event,
 }
 
@@ -133,21 +152,23 @@ def _send(kafka: RealKafka, topic: str, contents: Contents) -> None:
     for number in range(contents.messages):
         value = all_values[number % len(all_values)]
         key = _KEYS[number % len(_KEYS)] if contents.has_keys else None
-        while not _produced(producer, topic, key, value, number % contents.partitions):
+        while not _produce(producer, topic, key, value, number % contents.partitions):
             producer.poll(0.05)
     if left := producer.flush(_FLUSH_SECONDS):
         raise FillingError(f"{left} messages for {topic} were not sent within {_FLUSH_SECONDS} s")
 
 
-def _produced(producer: Producer, topic: str, key: bytes | None, value: bytes, partition: int) -> bool:
+def _produce(producer: Producer, topic: str, key: bytes | None, value: bytes, partition: int) -> bool:
+    """Pass a message to the producer. Return False if its queue is full."""
     try:
         producer.produce(topic, value, key, partition=partition)
-    except BufferError:  # its queue is full
+    except BufferError:
         return False
     return True
 
 
 def _ends(kafka: RealKafka, topic: str, partitions: int) -> Iterator[int]:
+    """Yield the log end offset of each partition."""
     consumer = Consumer({"bootstrap.servers": ",".join(kafka.bootstrap_servers), "group.id": "filling"})
     for partition in range(partitions):
         _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), _ANSWER_SECONDS)

@@ -1,4 +1,4 @@
-"""Programs in Go: built from a module in the repository into `build/bench/`."""
+"""Builds programs in Go from modules of the repository, into `build/bench/`."""
 
 from __future__ import annotations
 
@@ -18,20 +18,29 @@ class GoError(Exception):
 
 
 def build(module: Path, packages: str, output: Path) -> None:
-    """Build `packages` of the Go module in the directory `module` to `output`, a file or a directory that exists.
+    """Build packages of a Go module. The first time, Go downloads the dependencies in go.mod.
 
-    The first time, Go downloads what go.mod names. Raises GoError.
+    Args:
+        module: Directory of the Go module.
+        packages: Packages to build, as `go build` takes them.
+        output: File to write, or an existing directory.
+
+    Raises:
+        GoError: Go is missing, or the build fails.
     """
     go = shutil.which("go")
     if go is None:
-        raise GoError(f"Go is missing: it builds {module} (the go of go.mod, or a later one, must be on PATH)")
-    done = subprocess.run(
-        [go, "build", "-o", str(output), packages],
-        cwd=module,
-        capture_output=True,
-        text=True,
-        timeout=_BUILD_SECONDS,
-        check=False,
-    )
+        raise GoError(f"Go is missing to build {module}: put the version of its go.mod, or a later one, on PATH")
+    try:
+        done = subprocess.run(
+            [go, "build", "-o", str(output), packages],
+            cwd=module,
+            capture_output=True,
+            text=True,
+            timeout=_BUILD_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise GoError(f"Go did not build {module} within {_BUILD_SECONDS} s") from None
     if done.returncode != 0:
         raise GoError(f"Go could not build {module}:\n{done.stdout}{done.stderr}")

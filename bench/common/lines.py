@@ -8,7 +8,8 @@ from bench.common.charts import chart
 from bench.common.showing import Grid, check_text, figures_grid, ratios_grid
 from bench.common.tables import Document, Table
 
-_NAME = 44
+_NAME_WIDTH = 44
+"""Least width of the first column."""
 _GAP = 3
 
 
@@ -31,15 +32,15 @@ def table_lines(table: Table) -> Iterator[str]:
 def versions(document: Document) -> Iterator[str]:
     if document.versions:
         yield "versions"
-    yield from (f"{name:{_NAME}}{version}" for name, version in document.versions.items())
+    yield from (f"{name:{_NAME_WIDTH}}{version}" for name, version in document.versions.items())
 
 
 def grid_lines(grid: Grid) -> Iterator[str]:
-    """Names to the left, cells to the right, each column as wide as it must be."""
+    """Yield the lines of a grid: names to the left, cells to the right, columns as wide as their widest cell."""
     title, *header = grid.header
     whole = [header, *(cells for _, cells in grid.rows if not isinstance(cells, str))]
     widths = [max(map(len, column)) + _GAP for column in zip(*whole, strict=True)]
-    left = max(_NAME, *(len(name) for name, _ in grid.rows), len(title))
+    left = max(_NAME_WIDTH, *(len(name) for name, _ in grid.rows), len(title))
     for name, cells in ((title, header), *grid.rows):
         if isinstance(cells, str):
             yield f"{name:{left}}{' ' * _GAP}{cells}"

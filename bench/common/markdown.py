@@ -1,4 +1,4 @@
-"""A run of a bench as a section of a page. Pure."""
+"""Renders a run of a bench as a section of a Markdown page. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.common.tables import Document, Table
 
 
 def section(document: Document) -> Iterator[str]:
-    """Its lines: what was measured where, then each table."""
+    """Yield the lines of the section: the measurement and its machine, then each table."""
     yield f"{document.about[0].upper()}{document.about[1:]}; medians (least, most). {document.machine}."
     yield f"It took {document.seconds:.0f} s."
     for table in document.tables:
@@ -20,12 +20,12 @@ def section(document: Document) -> Iterator[str]:
     for name, version in document.versions.items():
         versions.setdefault(version, []).append(name)
     if versions:
-        told = "; ".join(f"{', '.join(names)} {version}" for version, names in versions.items())
-        yield from ("", f"Versions: {told}.")
+        text = "; ".join(f"{', '.join(names)} {version}" for version, names in versions.items())
+        yield from ("", f"Versions: {text}.")
 
 
 def grid_rows(grid: Grid) -> Iterator[str]:
-    """The rows of one table."""
+    """Yield the rows of one Markdown table."""
     yield _row(grid.header)
     yield _row(["---", *("---:" for _ in grid.header[1:])])
     for name, cells in grid.rows:

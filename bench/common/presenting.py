@@ -1,4 +1,4 @@
-"""What every bench does with its tables: prints each as it comes, writes all of them for programs, counts failures."""
+"""Prints the tables of a bench, each once it is measured, and writes them as JSON for programs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,21 @@ from bench.common.tables import Document, Table
 
 
 def present(bench: str, about: str, tables: Iterable[Table], json: Path | None) -> int:
-    """Print the tables, and write them to `json`, each as it comes. 1 where a contender has failed, else 0."""
+    """Print the tables, and write them to a file, each once it is measured.
+
+    Args:
+        bench: Name of the bench.
+        about: One line about the measurement.
+        tables: Measures a table whenever the next one is requested.
+        json: File for the document; None to write none.
+
+    Returns:
+        Exit code: 1 if a contender has failed, else 0.
+    """
     began = time.monotonic()
     document = Document(bench, about, Machine.here(), 0.0, [])
     if json is not None:
-        json.touch()  # a path that cannot be written is told before anything takes time
+        json.touch()  # an unwritable path must raise before the measurement, which takes minutes
     print("\n".join(heading(document)), flush=True)
     for table in tables:
         document = attrs.evolve(document, tables=[*document.tables, table], seconds=time.monotonic() - began)
@@ -31,6 +41,6 @@ def present(bench: str, about: str, tables: Iterable[Table], json: Path | None) 
     return int(document.has_failures)
 
 
-def say(text: str) -> None:
-    """Progress, for who waits."""
+def show_progress(text: str) -> None:
+    """Print progress to standard error."""
     print(text, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""What a contender's runs came to: its figures by name, round by round, or why there are none. Pure."""
+"""Results of a contender: the figures of each run, or the reasons why runs failed. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import attrs
 from bench.common.spread import Spread
 
 Figures = Mapping[str, float]
-"""One run's: each figure by its key. Times are seconds, sizes are bytes; what is shown otherwise is a column's."""
+"""Figures of one run, by key. Times are seconds, sizes are bytes; `Column` scales them for output."""
 
 
 @attrs.define
 class Result:
-    """All runs of one contender at one thing."""
+    """All runs of one contender for one table."""
 
     name: str
     is_ours: bool = False
@@ -23,7 +23,7 @@ class Result:
     failures: list[str] = attrs.field(factory=list)
 
     def add(self, run: Figures | str) -> None:
-        """`run` is what it came to, or, for people, why it does not count."""
+        """Add the figures of a run, or the reason why it does not count."""
         if isinstance(run, str):
             self.failures.append(run)
         else:
@@ -31,7 +31,7 @@ class Result:
 
     @property
     def counts(self) -> bool:
-        """Whether it has figures: at least one run, and all of them right."""
+        """True if it has figures: at least one run, and no failure."""
         return bool(self.runs) and not self.failures
 
     def numbers(self, key: str) -> list[float]:
@@ -42,6 +42,6 @@ class Result:
 
 
 def best(results: Iterable[Result], key: str) -> Result | None:
-    """The one whose median of `key` is the highest, of those that count."""
+    """Return the result with the highest median of `key`, of those that count; None if none does."""
     good = [result for result in results if result.counts]
     return max(good, key=lambda result: result.spread(key).median, default=None)

@@ -1,4 +1,4 @@
-"""Figures, ratios and goals as text: the cells of tables, for whoever draws these. Pure."""
+"""Formats figures, ratios and goals as cells of text, for terminals and pages. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Grid:
 
     header: Sequence[str]
     rows: Sequence[tuple[str, Sequence[str] | str]]
-    """A name, and its cells or, in place of all of these, why there are none."""
+    """Name of each row, and its cells. A failed row has the reason, as one text, instead of cells."""
 
 
 def figures_grid(table: Table) -> Grid:
@@ -27,7 +27,7 @@ def figures_grid(table: Table) -> Grid:
 
 
 def ratios_grid(table: Table) -> Grid:
-    """Ours / theirs, a column for each key that has ratios."""
+    """Return the ratios ours / theirs, with a column for each key that has ratios."""
     keys = list(dict.fromkeys(ratio.key for ratio in table.ratios))
     pairs = list(dict.fromkeys((ratio.ours, ratio.theirs) for ratio in table.ratios))
     by_place = {(ratio.ours, ratio.theirs, ratio.key): ratio for ratio in table.ratios}
@@ -45,7 +45,7 @@ def check_text(check: Check, table: Table) -> str:
 
 
 def spread_text(spread: Spread, column: Column) -> str:
-    """The median; with the least and the most, where these differ."""
+    """Return the median, with the least and the most if these differ."""
     return column.show(spread.median) if spread.least == spread.most else spread.text(column.show)
 
 
@@ -59,12 +59,12 @@ def _ratio(ratio: Ratio | None) -> str:
     if ratio is None:
         return ""
     spread = ratio.spread
-    told = _three_digits(spread.median) if spread.least == spread.most else spread.text(_three_digits)
-    return told if ratio.goal is None else f"{told}, {_goal(ratio.goal, ratio.reached, '{:g}'.format)}"
+    text = _three_digits(spread.median) if spread.least == spread.most else spread.text(_three_digits)
+    return text if ratio.goal is None else f"{text}, {_goal(ratio.goal, ratio.reached, '{:g}'.format)}"
 
 
 def _three_digits(number: float) -> str:
-    """So that a goal just missed does not read as one reached."""
+    """Return the number with three digits. With fewer, a goal that is just missed would look reached."""
     return f"{number:#.3g}".removesuffix(".")
 
 

@@ -1,7 +1,7 @@
-"""What a bench tells, as data: tables of figures with their spread, ratios, goals. Pure.
+"""Results of a bench as data: tables of figures with their spread, ratios, and goals. Pure.
 
-A `Document` is all of a run. It becomes lines for a terminal (`lines`), JSON for programs (`documents`), and the
-tables of a page (`markdown`): each from this alone.
+A `Document` has everything about a run. `lines` renders it for a terminal, `documents` as JSON for programs, and
+`markdown` for a page; none of them needs anything else.
 """
 
 from __future__ import annotations
@@ -18,35 +18,41 @@ from bench.common.spread import Spread, ratio
 
 @attrs.frozen
 class Column:
-    """How the figures of one key are shown."""
+    """Format of the figures of one key.
+
+    Attributes:
+        key: Key of the figures.
+        title: Title of the column, with its unit.
+        scale: Factor that converts a figure to that unit.
+        digits: Number of decimal places.
+    """
 
     key: str
     title: str
-    """With the unit in which they are shown."""
     scale: float = 1.0
-    """What a figure is multiplied by to be in that unit."""
     digits: int = 0
-    """Behind the point."""
 
     def show(self, number: float) -> str:
+        """Format a figure."""
         return f"{number * self.scale:,.{self.digits}f}"
 
 
 @attrs.frozen
 class Row:
-    """One contender's."""
+    """Row of one contender in a table."""
 
     name: str
     is_ours: bool
     figures: Mapping[str, Spread]
-    """Of each column's key; none where it has failed."""
+    """Figures by the columns' keys; empty if the contender has failed."""
     failures: Sequence[str] = ()
     runs: int = 1
-    """Those that failed included."""
+    """Number of runs, failed ones included."""
     version: str = ""
 
     @classmethod
     def of(cls, result: Result, columns: Iterable[Column]) -> Self:
+        """Return the row of a result."""
         figures = {column.key: result.spread(column.key) for column in columns} if result.counts else {}
         runs = len(result.runs) + len(result.failures)
         return cls(result.name, result.is_ours, figures, tuple(result.failures), runs, result.version)
@@ -54,7 +60,7 @@ class Row:
 
 @attrs.frozen
 class Goal:
-    """What a figure or a ratio is to be: at least `bound`, or at most."""
+    """Goal of a figure or a ratio: at least `bound`, or at most, if `at_most` is set."""
 
     bound: float
     at_most: bool = False
@@ -65,7 +71,7 @@ class Goal:
 
 @attrs.frozen
 class Ratio:
-    """Of ours to another's figures of one key."""
+    """Ratio of our figure to another contender's, for one key."""
 
     ours: str
     theirs: str
@@ -77,7 +83,7 @@ class Ratio:
 
 @attrs.frozen
 class Check:
-    """A figure of a row that has a goal of its own; the median counts."""
+    """A figure of a row with its own goal. The median must reach it."""
 
     row: str
     key: str
@@ -88,26 +94,26 @@ class Check:
 
 @attrs.frozen
 class Series:
-    """A figure over time, in seconds since the beginning."""
+    """A figure over time. Times are seconds since the start."""
 
     title: str
-    """With the unit of the values."""
+    """Title, with the unit of the values."""
     times: Sequence[float]
     values: Sequence[float]
     marks: Sequence[tuple[float, str]] = ()
-    """What happened when."""
+    """Events, each with its time."""
 
 
 @attrs.frozen
 class Table:
-    """What was measured side by side."""
+    """Figures that were measured side by side."""
 
     title: str
     columns: Sequence[Column]
     rows: Sequence[Row]
     ratios: Sequence[Ratio] = ()
     ratio_means: str = ""
-    """What a ratio says that is above 1."""
+    """Meaning of a ratio above 1."""
     checks: Sequence[Check] = ()
     notes: Sequence[str] = ()
     series: Sequence[Series] = ()
@@ -128,15 +134,15 @@ class Document:
 
     bench: str
     about: str
-    """What was measured, in one line."""
+    """Description of the measurement, in a line."""
     machine: Machine
     seconds: float
-    """How long it took."""
+    """Duration of the run."""
     tables: Sequence[Table]
 
     @property
     def versions(self) -> dict[str, str]:
-        """The version of each contender that has told it."""
+        """Version of each contender that reports one."""
         return {row.name: row.version for table in self.tables for row in table.rows if row.version}
 
     @property
@@ -145,11 +151,14 @@ class Document:
 
 
 Goals = Mapping[tuple[str, str], Goal]
-"""By (ours, theirs) what a ratio is to be, or by (row, key) what a figure is to be."""
+"""Goals of ratios by (ours, theirs), or goals of figures by (row, key)."""
 
 
 def ratios(results: Sequence[Result], key: str, goals: Goals | None = None) -> list[Ratio]:
-    """Each of ours against each peer, and what else has a goal; none for who has failed, or has a figure of 0."""
+    """Return the ratio of each of our results to each peer's, and of other pairs that have a goal.
+
+    Failed results have no ratio. A result with a figure of 0 cannot be the denominator of one.
+    """
     wanted = goals or {}
     good = [result for result in results if result.counts]
     return [
@@ -166,7 +175,7 @@ def _ratio(ours: Result, theirs: Result, key: str, goal: Goal | None) -> Ratio:
 
 
 def checks(results: Iterable[Result], goals: Goals) -> list[Check]:
-    """Whether each row that has goals, and figures, has reached them."""
+    """Return a check for each goal whose row has figures."""
     good = {result.name: result for result in results if result.counts}
     found = [(row, key, good[row].spread(key).median, goal) for (row, key), goal in goals.items() if row in good]
     return [Check(row, key, number, goal, goal.is_reached(number)) for row, key, number, goal in found]

@@ -1,4 +1,4 @@
-"""The memory of a program and of all that it starts, watched as long as it runs."""
+"""Measures the memory of a program and of all processes that it starts, while it runs."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ import trio
 
 from bench.common.processes import rss_bytes_of, tree
 
-LOOK_SECONDS = 0.1
-_WHO_SECONDS = 1.0
-"""What it has started is looked for less often: all processes of the machine are asked for that."""
+_POLL_SECONDS = 0.1
+"""Seconds between two measurements."""
+_TREE_SECONDS = 1.0
+"""Seconds between two searches for new processes. They are rare: a search reads all processes of the machine."""
 
 
 @attrs.define
 class Peak:
+    """Peak memory of a program and its descendants."""
+
     rss_bytes: int = 0
-    """The most that all had together at any look."""
+    """The highest sum of any measurement."""
 
 
 @asynccontextmanager
 async def watching(pid: int) -> AsyncIterator[Peak]:
-    """Watch a process and what it starts for the length of the block."""
+    """Measure a process and its descendants until the block ends."""
     peak = Peak()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_watch, pid, peak)
@@ -33,10 +36,10 @@ async def watching(pid: int) -> AsyncIterator[Peak]:
 
 
 async def _watch(pid: int, peak: Peak) -> None:
-    asked = -_WHO_SECONDS
+    searched = -_TREE_SECONDS
     pids: set[int] = set()
     while True:
-        if time.monotonic() - asked >= _WHO_SECONDS:
-            asked, pids = time.monotonic(), tree(pid)
+        if time.monotonic() - searched >= _TREE_SECONDS:
+            searched, pids = time.monotonic(), tree(pid)
         peak.rss_bytes = max(peak.rss_bytes, rss_bytes_of(pids))
-        await trio.sleep(LOOK_SECONDS)
+        await trio.sleep(_POLL_SECONDS)

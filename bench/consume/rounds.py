@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from bench.common.broker import running_kafka
 from bench.common.filling import fill
 from bench.common.machine import load
-from bench.common.presenting import say
+from bench.common.presenting import show_progress
 from bench.common.results import Result, best
 from bench.common.tables import Table
 from bench.consume.contenders import CONTENDERS, YARDSTICK, Contender, build
@@ -29,7 +29,7 @@ def measure(plan: Plan) -> Iterator[Table]:
     with running_kafka() as kafka:
         for number, combination in enumerate(plan.combinations):
             topic = f"consume-{number}"
-            say(f"{combination}: filling with {combination.messages} messages")
+            show_progress(f"{combination}: filling with {combination.messages} messages")
             filled = fill(kafka, topic, combination.contents)
             results = _measure(kafka, combination, topic, filled.ends, contenders, plan.repeats)
             yield table(combination, filled.log_bytes, results, load())
@@ -67,5 +67,5 @@ def _measure(
             run = run_program(contender.command(task), _START_SECONDS + combination.messages / _SLOWEST)
             add(result, run, combination)
             told = run if isinstance(run, str) else f"{run.messages / run.seconds:,.0f}/s" if run.seconds else "0 s"
-            say(f"{combination}: round {number + 1} of {repeats}: {contender.name} {told}")
+            show_progress(f"{combination}: round {number + 1} of {repeats}: {contender.name} {told}")
     return results

@@ -1,19 +1,19 @@
-"""What a start and a landing cost in an old table: a long Parquet chain, a long Delta log, many Iceberg snapshots.
+"""Cost of a start and of landing in an old table: a long Parquet chain, a long Delta log, many Iceberg snapshots.
 
-No Kafka: a table is opened, and landed in, as a sink does it, with one Spark (local[2]) for all. Tables are made as old
-as that by writing what a service would have written: links' manifests, commits and a checkpoint, a table's metadata;
-the data files that they name are not there, since nobody reads them. So a Delta table of 1,000,000 commits takes
-1,000,000 files in the temporary directory, 5 GB, which are removed afterwards.
+No Kafka: the bench opens a table and lands in it as a sink does, with one Spark (local[2]) for all. It makes a table
+old by writing what a service would have written: manifests of links, commits and a checkpoint, or a table's metadata.
+The data files that these name do not exist, since nobody reads them. A Delta table of 1,000,000 commits takes 1,000,000
+files in the temporary directory, 5 GB, which are removed afterwards.
 
-"start" is opening the table and finding where ten partitions end: eight in which records land all the time, one in
-which one link landed long ago, and a new one. "landing" is one of 100 records in a busy partition, read
-back; the median of five. Of a Delta table also a start without the summary that an earlier service has left, as after
-an upgrade ("first start"); and three kinds of logs: with a checkpoint and all commits, cleaned up to the last 1,000
-commits, and without any checkpoint.
+"start" is the time to open the table and find the heads of ten partitions: eight in which records land all the time,
+one in which one link landed long ago, and a new one. "landing" is the time to land 100 records in a busy partition and
+read their link back; the median of five. A Delta table also has a "first start": without the summary that an earlier
+service has left, as after an upgrade. Delta has three kinds of logs: with a checkpoint and all commits, cleaned up to
+the last 1,000 commits, and without any checkpoint.
 
 A length that cannot be measured is shown as failed and makes the exit code 1.
 
-`parquet`, `delta` and `iceberg` make tables, `rounds` measures, `figures` computes (pure).
+`parquet`, `delta` and `iceberg` build tables, `rounds` measures, `figures` computes (pure).
 """
 
 from __future__ import annotations
@@ -36,11 +36,17 @@ _QUICK_LENGTHS = {"parquet": (1_000, 10_000), "delta": (1_000, 10_000), "iceberg
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_usual_options(parser, quick="one round, shorter", repeats=REPEATS)
     parser.add_argument("--formats", nargs="+", default=list(FORMATS), choices=list(FORMATS), help="default: all")
-    parser.add_argument("--lengths", type=positive, nargs="+", metavar="N", help=f"of each format (default: {LENGTHS})")
+    parser.add_argument(
+        "--lengths", type=positive, nargs="+", metavar="N", help=f"lengths of each format (default: {LENGTHS})"
+    )
 
 
 def main(options: argparse.Namespace) -> int:
-    """Measure and print; 1 where a length has failed. Raises JarsError."""
+    """Measure and print. Return 1 if a length has failed, else 0.
+
+    Raises:
+        JarsError: The jars of Delta Lake and Iceberg cannot be collected.
+    """
     lengths = _QUICK_LENGTHS if options.quick else LENGTHS
     plan = Plan(
         lengths={name: options.lengths or lengths[name] for name in options.formats},

@@ -1,4 +1,4 @@
-"""Chains as an old sink leaves them: some partitions are busy, one is quiet, one is new. Pure."""
+"""Chains of a sink that has run for a long time: some partitions are busy, one is quiet, one is new. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from sarameya_handlers.landing.links import ChainKey, Link, Origin
 ORIGIN = Origin(group="growth", topic_id="0123456789abcdef" * 2)
 BUSY = tuple(ChainKey("sarameya", "orders", partition) for partition in range(8))
 QUIET = ChainKey("sarameya", "orders", 8)
-"""It has one link, long ago."""
+"""A partition with one link, which landed long ago."""
 NEW = ChainKey("sarameya", "orders", 9)
-"""Nothing has landed of it."""
+"""A partition of which nothing has landed."""
 KEYS = (*BUSY, QUIET, NEW)
 ROWS = 100
 """Records of a link."""
@@ -34,9 +34,14 @@ def link(key: ChainKey, number: int, attempt: str) -> Link:
 
 
 def history(count: int, quiet_at: int = 0) -> Iterator[Link]:
-    """Return so many links in the order in which they landed, with the quiet one's behind so many others."""
+    """Yield links in the order in which they landed.
+
+    Args:
+        count: Number of links.
+        quiet_at: Number of links before the one of the quiet partition.
+    """
     attempts = uuid4().int >> 64
-    for at in range(count - 1):
-        if at == quiet_at:
+    for place in range(count - 1):
+        if place == quiet_at:
             yield link(QUIET, 1, uuid4().hex)
-        yield link(BUSY[at % len(BUSY)], at // len(BUSY) + 1, UUID(int=attempts << 64 | at).hex)
+        yield link(BUSY[place % len(BUSY)], place // len(BUSY) + 1, UUID(int=attempts << 64 | place).hex)

@@ -1,6 +1,6 @@
-"""A Delta table with a long log: its commits, and a checkpoint, are written as Sarameya and Spark write them.
+"""Builds a Delta table with a long log: writes its commits and a checkpoint as Sarameya and Spark write them.
 
-The table is created by Spark. The data files that commits name are not there: neither a start nor a landing reads any.
+Spark creates the table. The data files that commits name do not exist: neither a start nor a landing batch reads any.
 """
 
 from __future__ import annotations
@@ -24,40 +24,44 @@ from sarameya_handlers.spark.delta.history.log import commit_file
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_BEGAN = 1_790_000_000_000
-_EACH = 2_000
+_STARTED = 1_790_000_000_000
+"""Milliseconds since 1970 before the first commit."""
+_INTERVAL = 2_000
 """Milliseconds between two commits: a million of them are 23 days."""
-_BEHIND_CHECKPOINT = 50
+_AFTER_CHECKPOINT = 50
+"""Number of commits after the checkpoint."""
 _KEPT = 1000
+"""Number of commits up to the checkpoint that a cleaned log still has."""
 
 
 class Log(StrEnum):
-    """How a log is kept."""
+    """Kind of a log."""
 
     CHECKPOINTED = "checkpoint"
     """With a checkpoint a few commits ago, and all commits."""
     CLEANED = "cleaned"
-    """With a checkpoint, and the last thousand commits: what a short retention leaves."""
+    """With a checkpoint, and about the last thousand commits, as after a short retention."""
     BARE = "no checkpoint"
+    """With all commits, and no checkpoint."""
 
 
 def build(spark: SparkSession, root: Path, length: int, log: Log) -> None:
-    """Create the table, and give its log so many commits."""
+    """Create the table, and write a log of `length` commits."""
     columns = ", ".join(f"`{name}` {kind}" for name, kind in _columns(spark, root.parent))
     spark.sql(f"CREATE TABLE delta.`{root}` ({columns}) USING delta")
     created = [json.loads(line) for line in commit_file(root, 0).read_text().splitlines()]
-    checkpoint = length - _BEHIND_CHECKPOINT
-    keeps = max(checkpoint - _KEPT, 0) if log is Log.CLEANED else 0
+    checkpoint = length - _AFTER_CHECKPOINT
+    removed = max(checkpoint - _KEPT, 0) if log is Log.CLEANED else 0
     txns: dict[str, int] = {}
     adds: list[tuple[str, int]] = []
-    for version, one in enumerate(history(length, (keeps + checkpoint) // 2 if keeps else 0), start=1):
-        name = f"part-00000-{UUID(one.attempt)}-c000.snappy.parquet"
-        if version > keeps:
-            commit_file(root, version).write_text(_commit(one, version, name))
+    for version, link in enumerate(history(length, (removed + checkpoint) // 2 if removed else 0), start=1):
+        name = f"part-00000-{UUID(link.attempt)}-c000.snappy.parquet"
+        if version > removed:
+            commit_file(root, version).write_text(_commit(link, version, name))
         if version <= checkpoint and log is not Log.BARE:
-            txns[app_id(one.key)] = one.number
+            txns[app_id(link.key)] = link.number
             adds.append((name, version))
-    if keeps:
+    if removed:
         commit_file(root, 0).unlink()
     if log is not Log.BARE:
         _write_checkpoint(root, checkpoint, created, txns, adds)
@@ -66,14 +70,14 @@ def build(spark: SparkSession, root: Path, length: int, log: Log) -> None:
 
 
 def _columns(spark: SparkSession, directory: Path) -> Iterator[tuple[str, str]]:
-    """Names and types of the columns of records, as Spark reads them from a staged file."""
+    """Yield names and types of the columns of records, as Spark reads them from a staged file."""
     file = directory / "columns.parquet"
     pq.write_table(kafka_schema().empty_table(), file)
     yield from ((field.name, field.dataType.simpleString()) for field in spark.read.parquet(str(file)).schema)
 
 
 def _commit(link: Link, version: int, name: str) -> str:
-    now = _BEGAN + version * _EACH
+    now = _STARTED + version * _INTERVAL
     info = {
         "timestamp": now,
         "operation": "WRITE",
@@ -95,7 +99,7 @@ def _add(name: str, version: int) -> dict[str, Any]:
         "path": name,
         "partitionValues": {},
         "size": 20_000,
-        "modificationTime": _BEGAN + version * _EACH,
+        "modificationTime": _STARTED + version * _INTERVAL,
         "dataChange": True,
         "stats": f'{{"numRecords":{ROWS}}}',
     }
@@ -146,7 +150,7 @@ _CHECKPOINT = pa.schema(
         ),
     ]
 )
-_AT_A_TIME = 100_000
+_ROWS_PER_WRITE = 100_000
 
 
 def _write_checkpoint(
@@ -156,17 +160,17 @@ def _write_checkpoint(
     txns: Mapping[str, int],
     adds: list[tuple[str, int]],
 ) -> None:
-    kept = [one for one in created if "metaData" in one or "protocol" in one]
-    for one in kept:
-        if "metaData" in one:
-            one["metaData"]["configuration"] = list(one["metaData"]["configuration"].items())
-            one["metaData"]["format"]["options"] = []
-    head = kept + [{"txn": {"appId": app, "version": n, "lastUpdated": _BEGAN}} for app, n in txns.items()]
+    kept = [action for action in created if "metaData" in action or "protocol" in action]
+    for action in kept:
+        if "metaData" in action:
+            action["metaData"]["configuration"] = list(action["metaData"]["configuration"].items())
+            action["metaData"]["format"]["options"] = []
+    head = kept + [{"txn": {"appId": app, "version": n, "lastUpdated": _STARTED}} for app, n in txns.items()]
     file = root / "_delta_log" / f"{version:020d}.checkpoint.parquet"
     with pq.ParquetWriter(file, _CHECKPOINT) as writer:
         writer.write_table(pa.Table.from_pylist(head, _CHECKPOINT))
-        for first in range(0, len(adds), _AT_A_TIME):
-            some = [{"add": {**_add(*one), "partitionValues": []}} for one in adds[first : first + _AT_A_TIME]]
-            writer.write_table(pa.Table.from_pylist(some, _CHECKPOINT))
-    told = {"version": version, "size": len(head) + len(adds)}
-    (root / "_delta_log" / "_last_checkpoint").write_text(json.dumps(told))
+        for first in range(0, len(adds), _ROWS_PER_WRITE):
+            rows = [{"add": {**_add(*add), "partitionValues": []}} for add in adds[first : first + _ROWS_PER_WRITE]]
+            writer.write_table(pa.Table.from_pylist(rows, _CHECKPOINT))
+    last_checkpoint = {"version": version, "size": len(head) + len(adds)}
+    (root / "_delta_log" / "_last_checkpoint").write_text(json.dumps(last_checkpoint))

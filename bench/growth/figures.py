@@ -1,4 +1,4 @@
-"""What starts and landings cost at each length. Pure. Times are seconds."""
+"""Figures of starts and of landing, for each length. Pure. Times are seconds."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ COLUMNS = {
     "iceberg": (_START, _LANDING),
 }
 _FLAT = Goal(3.0, at_most=True)
-"""What is flat may take this many times as long at the greatest length, which is a hundred times the least."""
+"""Goal of a cost that must not grow: how many times as long the longest table may take, with 100 times the length."""
 
 
 def table(kind: str, unit: str, results: Sequence[Result], load: float) -> Table:
-    """Of one format, shortest first: the longest is compared with the shortest.
+    """Return the table of one format, which compares the longest length with the shortest.
 
     Args:
         kind: The format.
-        unit: What a length counts.
-        results: A result for each length.
+        unit: Title: the unit in which lengths are counted.
+        results: A result for each length, shortest first.
         load: The machine's load average.
     """
     good = [result for result in results if result.counts]
@@ -39,7 +39,7 @@ def table(kind: str, unit: str, results: Sequence[Result], load: float) -> Table
         title=unit,
         columns=columns,
         rows=[Row.of(result, columns) for result in results],
-        ratios=[one for column in columns for one in ratios(results, column.key, goals)] if goals else (),
+        ratios=[ratio for column in columns for ratio in ratios(results, column.key, goals)] if goals else (),
         ratio_means="the longer one takes longer",
         load=load,
     )

@@ -1,4 +1,4 @@
-"""One landing as a sink makes it: records are staged, appended as the next link, and the chain is read back."""
+"""Lands one batch as a sink does: stages records, appends them as the next link, and reads the chain back."""
 
 from __future__ import annotations
 
@@ -20,11 +20,21 @@ if TYPE_CHECKING:
 
 
 class LostLandingError(Exception):
-    """A landing is not the chain's last link afterwards."""
+    """A batch has landed, but its link is not the chain's last one."""
 
 
 def land(spark: SparkSession | None, table: Table, key: ChainKey, head: Link | None) -> Link:
-    """Append the next link, and return it as the table has it. Raises LostLandingError."""
+    """Append the next link to a chain, and return it as the table has it.
+
+    Args:
+        spark: A session; None if the table needs none.
+        table: The table.
+        key: Identity of the chain.
+        head: Last link of the chain, if any.
+
+    Raises:
+        LostLandingError: The table does not have the link.
+    """
     number = head.number + 1 if head else 1
     tried = attrs.evolve(link(key, number, uuid4().hex), rows=0, size_bytes=-1)
     staged = table.staging / f"{tried.attempt}.parquet"
@@ -40,13 +50,13 @@ def land(spark: SparkSession | None, table: Table, key: ChainKey, head: Link | N
     return found[-1]
 
 
-def _records(of: Link) -> pa.Table:
+def _records(new: Link) -> pa.Table:
     columns = {
         "key": [None] * ROWS,
         "value": [bytes(200)] * ROWS,
-        "topic": [of.key.topic] * ROWS,
-        "partition": [of.key.partition] * ROWS,
-        "offset": list(range(of.from_offset, of.to_offset)),
+        "topic": [new.key.topic] * ROWS,
+        "partition": [new.key.partition] * ROWS,
+        "offset": list(range(new.from_offset, new.to_offset)),
         "timestamp": [1_790_000_000_000_000] * ROWS,
         "timestampType": [0] * ROWS,
         "headers": [None] * ROWS,

@@ -1,4 +1,4 @@
-"""The rounds: each table is built, then started and landed in again and again."""
+"""The rounds: builds each table, then starts and lands in it, round after round."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from bench.common.machine import load
-from bench.common.presenting import say
+from bench.common.presenting import show_progress
 from bench.common.results import Figures, Result
 from bench.common.tables import Table
 from bench.growth import delta, iceberg, parquet
@@ -39,17 +39,20 @@ DRIVER_MEMORY = "4g"
 LANDINGS = 5
 
 Open = Callable[[], tables.Table]
+"""Creates the object for a table that was built, as a start does."""
 
 
 @attrs.frozen
 class Plan:
+    """Measurements to make."""
+
     lengths: Mapping[str, Sequence[int]]
-    """Of each format."""
+    """Lengths to measure, by format."""
     repeats: int
 
 
 def measure(plan: Plan) -> Iterator[Table]:
-    """A table for each format, and each kind of Delta's logs. Raises JarsError."""
+    """Yield a table for each format, and each kind of Delta's logs. Raises JarsError."""
     with tempfile.TemporaryDirectory(prefix="sarameya-growth-") as name:
         root = Path(name)
         if "parquet" in plan.lengths:
@@ -60,7 +63,7 @@ def measure(plan: Plan) -> Iterator[Table]:
         with _spark(root) as spark:
             for log in delta.Log if "delta" in plan.lengths else ():
                 build = partial(_delta, spark, root, log)
-                build(100)  # Spark, and its classes, are warm then
+                build(100)  # warms Spark up
                 yield _measured(spark, "delta", f"Delta: commits ({log})", plan, build)
             if "iceberg" in plan.lengths:
                 build = partial(_iceberg, spark, root)
@@ -74,16 +77,16 @@ def _measured(
     for length in plan.lengths[kind]:
         result = Result(f"{length:,}", is_ours=True)
         results.append(result)
-        say(f"growth: building {title}, {length:,}")
+        show_progress(f"growth: building {title}, {length:,}")
         directory, open_table = build(length)
         for number in range(plan.repeats):
             try:
                 figures = _round(spark, kind, directory, open_table)
-            except Exception as error:  # noqa: BLE001  whatever Spark makes of it: the length has failed
-                result.add(f"{type(error).__name__}: {str(error).splitlines()[0]}")
+            except Exception as error:  # noqa: BLE001  after any error of Spark the length has failed
+                result.add(f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}")
                 break
             result.add(figures)
-            say(f"growth: {title}, {length:,}, round {number + 1}: {figures}")
+            show_progress(f"growth: {title}, {length:,}, round {number + 1}: {figures}")
         shutil.rmtree(directory)
     return table(kind, title, results, load())
 
@@ -105,8 +108,9 @@ def _round(spark: SparkSession | None, kind: str, directory: Path, open_table: O
 
 
 def _start(spark: SparkSession | None, open_table: Open) -> tuple[float, tables.Table]:
+    """Open a table and find its heads. Return the seconds that this took, and the table."""
     if spark is not None:
-        # As a JVM that has just started: Delta keeps the logs that it has read.
+        # Delta caches the logs that it has read. A JVM that has just started has none.
         spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
     opened = open_table()
     began = time.monotonic()
@@ -129,9 +133,9 @@ def _delta(spark: SparkSession, root: Path, log: delta.Log, length: int) -> tupl
 
 def _iceberg(spark: SparkSession, root: Path, length: int) -> tuple[Path, Open]:
     name = f"{ICEBERG_CATALOG}.bench.orders{length}"
-    made = IcebergTable(name)
-    made.open(spark)
-    land(spark, made, QUIET, None)
+    created = IcebergTable(name)
+    created.open(spark)
+    land(spark, created, QUIET, None)
     iceberg.build(root / "iceberg", f"orders{length}", length)
     return root / "iceberg" / "bench" / f"orders{length}", partial(IcebergTable, name)
 

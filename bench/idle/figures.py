@@ -1,4 +1,4 @@
-"""What a quiet member takes a second. Pure."""
+"""Figures of a quiet member, per second. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COLUMNS = (
 
 
 def figures(before: Usage, after: Usage, traffic: Traffic) -> Figures:
-    """`traffic` is what passed in between."""
+    """Return the figures of one period. `traffic` is the traffic in it."""
     seconds = after.at - before.at
     return {
         CPU: cores(before, after),

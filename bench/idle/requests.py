@@ -1,4 +1,4 @@
-"""Requests of Kafka's protocol counted in the bytes that pass by. Pure."""
+"""Counts requests of Kafka's protocol in a stream of bytes. Pure."""
 
 from __future__ import annotations
 
@@ -7,23 +7,25 @@ import struct
 import attrs
 
 FETCH = 1
-"""The API key."""
+"""API key of Fetch."""
 
 _HEAD = struct.Struct(">ih")
-"""The size of what follows it, and the API key, which is the first of that."""
+"""Start of a request: the size of the rest, and the API key, with which the rest begins."""
 _SIZE = 4
+"""Bytes of the size."""
 
 
 @attrs.frozen
 class Traffic:
-    """What has passed by."""
+    """Traffic of connections."""
 
     requests: int = 0
     fetches: int = 0
-    """Those of the requests that were fetches."""
+    """Number of the requests that were fetches."""
     bytes_sent: int = 0
-    """By the client."""
+    """Bytes that clients sent."""
     bytes_received: int = 0
+    """Bytes that clients received."""
 
     def __sub__(self, earlier: Traffic) -> Traffic:
         return Traffic(*(now - then for now, then in zip(attrs.astuple(self), attrs.astuple(earlier), strict=True)))
@@ -31,14 +33,14 @@ class Traffic:
 
 @attrs.define
 class RequestReader:
-    """One connection's bytes, from its first on."""
+    """Finds the requests in the bytes that a client sends on one connection, from the first byte on."""
 
     _head: bytes = b""
     _left: int = 0
-    """How much of a request, behind its head, is still to come."""
+    """Bytes of a request after its head that have not arrived yet."""
 
     def feed(self, data: bytes) -> list[int]:
-        """The API key of each request whose head is complete with these bytes."""
+        """Return the API key of each request whose head is complete with these bytes."""
         keys = []
         while data:
             skipped = min(self._left, len(data))

@@ -1,4 +1,4 @@
-"""The rounds: a member is assigned the quiet partitions, left alone, and looked at."""
+"""The rounds: assigns quiet partitions to a member, waits until it has settled, and measures it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from bench.common.tables import Table
 from bench.idle.figures import COLUMNS, CPU, figures, table
 from bench.idle.proxy import HOST, Proxy
 from bench.members.clients import JAVA, Contender, build
-from bench.members.rounds import Ran, play
+from bench.members.rounds import MemberOutcome, run_rounds
 from bench.members.running import READY_SECONDS, Member, open_member
 from tests.integration.real_kafka import KAFKA_VERSION, RealKafka
 
 _SETTLE_SECONDS = 4.0
-"""Once it has its partitions, a member gets so long to look for their offsets, and to come to rest."""
+"""Time for a member, once its partitions are assigned, to look up their offsets and to settle."""
 
 CONTENDERS = (
     Contender("sarameya", "sarameya", commits=True),
@@ -34,27 +34,31 @@ CONTENDERS = (
 
 @attrs.frozen
 class Plan:
+    """Measurements to make."""
+
     contenders: Sequence[Contender]
     partitions: Sequence[int]
-    """How many, each in its turn."""
-    windows: int
-    """How often a member is looked at."""
+    """Numbers of partitions, one topic for each."""
+    periods: int
+    """Number of periods in which a member is measured."""
     seconds: float
-    """For how long each time."""
+    """Length of a period."""
 
 
 def measure(plan: Plan) -> Iterator[Table]:
-    """A table for each number of partitions. Raises GoError."""
+    """Yield a table for each number of partitions. Raises GoError."""
     build()
     [shown] = [column for column in COLUMNS if column.key == CPU]
     with running_kafka(proxied=True) as kafka:
         for partitions in plan.partitions:
             topic = kafka.create_topic(f"idle-{partitions}", partitions)
-            results = play(topic, plan.contenders, 1, partial(_run, kafka, topic, partitions, plan), shown)
+            results = run_rounds(topic, plan.contenders, 1, partial(_run, kafka, topic, partitions, plan), shown)
             yield table(partitions, results, load())
 
 
-async def _run(kafka: RealKafka, topic: str, partitions: int, plan: Plan, contender: Contender, _: int) -> Ran:
+async def _run(
+    kafka: RealKafka, topic: str, partitions: int, plan: Plan, contender: Contender, _: int
+) -> MemberOutcome:
     assert kafka.nodes[0].proxy is not None
     target, port = kafka.nodes[0].proxy
     proxy = Proxy(port, target)
@@ -67,13 +71,13 @@ async def _run(kafka: RealKafka, topic: str, partitions: int, plan: Plan, conten
             else:
                 await member.assigned(partitions)
             await trio.sleep(_SETTLE_SECONDS)
-            looked_at = [await _look(member, proxy, plan.seconds) for _ in range(plan.windows)]
+            periods = [await _measure(member, proxy, plan.seconds) for _ in range(plan.periods)]
             version = KAFKA_VERSION if contender.client == JAVA else (await member.end()).version
         nursery.cancel_scope.cancel()
-    return Ran(looked_at, version)
+    return MemberOutcome(periods, version)
 
 
-async def _look(member: Member, proxy: Proxy, seconds: float) -> dict[str, float]:
+async def _measure(member: Member, proxy: Proxy, seconds: float) -> dict[str, float]:
     before, passed = usage(member.pid), proxy.traffic
     await trio.sleep(seconds)
     return dict(figures(before, usage(member.pid), proxy.traffic - passed))

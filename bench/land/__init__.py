@@ -1,28 +1,28 @@
-"""How fast a full topic lands in Parquet and Delta through Spark: the SparkSink beside Spark's own Kafka source.
+"""Rate at which a full topic lands in Parquet and Delta: the SparkSink beside Spark's own Kafka source.
 
 One broker of Apache Kafka, four partitions, filled before with events in JSON. Each contender is a program of its own
-with a JVM of its own and, but for the jars of the Kafka source, the same SparkSession: local[2], with as much memory
-for the driver as Spark gives it by default. "sarameya" is a SparkSink, as the one member of a fresh group, in the
-Python API: a service (`sarameya run`) does not end where its topic does. "spark-source" is Structured Streaming:
-readStream from Kafka, the earliest offsets, availableNow, writeStream with a checkpoint. Options are the defaults, but
-for the oldest offset as the start, headers in Spark's source, so that both tables have the same columns, and the byte
-budget of ours (`programs.sarameya_lander`). Each lands in a Parquet directory and in a Delta table, the records as they
-are, and the columns of the events, which Spark's from_json gets out of them in both.
+with its own JVM and, except for the jars of the Kafka source, the same SparkSession: local[2], with Spark's default
+memory for the driver. "sarameya" is a SparkSink in the Python API, as the only member of a fresh group, because a
+service (`sarameya run`) does not stop at the end of its topic. "spark-source" is Structured Streaming: readStream from
+Kafka, the earliest offsets, availableNow, writeStream with a checkpoint. Options are the defaults, except for three:
+the oldest offset as the start, headers in Spark's source, so that both tables have the same columns, and our byte
+budget (`programs.sarameya_lander`). Each contender lands in a Parquet directory and in a Delta table: once the records
+as they are, and once the columns of the events, which Spark's from_json parses for both.
 
-Before the clock starts, the program lands another topic, half as long, so that Spark is there and the JVM's compilers
-have seen all code and are nearly done. (The less is landed before, the more of their work is in the figures, and there
-it is more for Spark's source than for ours: --warm.) THE FIGURE is rows / the seconds from before a consumer is made
+Before the clock starts, the program lands another topic, half as long. Spark is running then, and the JVM's compilers
+have seen all code and are nearly done. (With fewer messages before, the figures contain more of the compilers' work,
+and Spark's source needs more of it than ours: --warm.) The rate is rows / the seconds from before a consumer is created
 until all rows are in the table and their offsets are committed: ours to Kafka, Spark's to its checkpoint. CPU seconds
-are the program's and its JVM's in that time, peak RSS is the most that the program and all that it starts had at once,
-from its start to its end. The broker shares the machine and is in neither. "files" are those that readers see. Below
-each table stands where the seconds went, by each one's own account; what several threads do at once counts for each
-there.
+are those of the program and its JVM in that time. Peak RSS is the most that the program and all processes that it
+starts had at once, from its start to its end. The broker shares the machine and is in neither figure. "files" are those
+that readers see. A note below each table says where the seconds went, as each contender measures it. Seconds of several
+threads at the same time add up there.
 
-The contenders take turns, each into a fresh local directory, which pyarrow reads in the end. A landing whose table has
-not each message once, by partition, offset and value (or columns), and nothing else, is shown as failed and makes the
-exit code 1.
+Contenders run one after another, each into a fresh local directory, which pyarrow reads at the end. A table must have
+each message once, by partition, offset and value (or columns), and nothing else. Otherwise its run is shown as failed
+and makes the exit code 1.
 
-`programs` land, `jars` collects what they need by Maven, `rounds` runs them, `landed` reads the tables, `figures`
+`programs` land, `jars` collects their jars with Maven, `rounds` runs them, `landed` reads the tables, `figures`
 computes (pure).
 """
 
@@ -50,16 +50,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=[case.name for case in CASES],
         choices=[case.name for case in CASES],
         metavar="NAME",
-        help=f"only these; there are: {', '.join(case.name for case in CASES)}",
+        help=f"run only these (default: all of {', '.join(case.name for case in CASES)})",
     )
     parser.add_argument(
         "--messages", type=positive, metavar="N", help=f"in all (default: {MESSAGES}, quick: {_QUICK_MESSAGES})"
     )
-    parser.add_argument("--warm", type=positive, metavar="N", help="messages landed before (default: half as many)")
+    parser.add_argument(
+        "--warm", type=positive, metavar="N", help="messages that land before the clock starts (default: half as many)"
+    )
 
 
 def main(options: argparse.Namespace) -> int:
-    """Measure and print, fifteen minutes by default; 1 where a landing has failed. Raises JarsError, FillingError."""
+    """Measure and print, fifteen minutes by default. Return 1 if a contender has failed, else 0.
+
+    Raises:
+        JarsError: The jars cannot be collected.
+        FillingError: A topic cannot be filled.
+    """
     messages = options.messages or (_QUICK_MESSAGES if options.quick else MESSAGES)
     plan = Plan(
         cases=[case for case in CASES if case.name in options.cases],

@@ -1,4 +1,4 @@
-"""Who lands, into what, and the command of each."""
+"""Contenders, the command of each, and the cases in which they land."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from bench.land.programs.landing import Task
 
 @attrs.frozen
 class Contender:
+    """A program that lands a topic."""
+
     name: str
     program: str
-    """A module of `programs`."""
+    """Its module in `programs`."""
     is_ours: bool = False
 
     @property
@@ -24,7 +26,7 @@ class Contender:
         return f"{version('sarameya')} with Spark {version('pyspark')}" if self.is_ours else version("pyspark")
 
     def command(self, task: Task) -> list[str]:
-        """Raises JarsError."""
+        """Return the command that lands a task. Raises JarsError."""
         jars: tuple[Path, ...] = () if self.is_ours else source_jars()
         if task.kind == DELTA:
             jars += delta_jars()
@@ -42,7 +44,7 @@ DELTA = "delta"
 
 @attrs.frozen
 class Case:
-    """What is landed in, and what is made of records before."""
+    """Kind of the table, and whether records are parsed before they land."""
 
     kind: str
     is_parsed: bool

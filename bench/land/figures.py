@@ -1,4 +1,4 @@
-"""What landings come to: figures, the goal, the tables. Pure."""
+"""Figures of the contenders' runs, the goal, and the tables. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COLUMNS = (
 )
 
 GOALS: Goals = {("sarameya", "spark-source"): Goal(1.2)}
-"""How many times as fast the first is to be as the second."""
+"""Goal for the ratio of the first contender's rate to the second's."""
 
 _STAGE = "stage "
 _LANDINGS = "landings"
@@ -49,7 +49,7 @@ def table(title: str, results: Sequence[Result], notes: Sequence[str], load: flo
 
 
 def covered(spans: Iterable[tuple[float, float]]) -> float:
-    """How long at least one of these (begin, end) lasted."""
+    """Return the time in which at least one of these (begin, end) lasted."""
     total, until = 0.0, float("-inf")
     for begin, end in sorted(spans):
         total += max(end - max(begin, until), 0.0)
@@ -58,9 +58,9 @@ def covered(spans: Iterable[tuple[float, float]]) -> float:
 
 
 def _stages(results: Iterable[Result]) -> Iterator[str]:
-    """Where each one's seconds went."""
+    """Yield a note for each contender: where its seconds went."""
     for result in results:
         if result.counts:
             keys = [key for key in result.runs[0] if key.startswith(_STAGE) and all(key in run for run in result.runs)]
-            told = [f"{key.removeprefix(_STAGE)} {result.spread(key).median:.2f} s" for key in keys]
-            yield f"{result.name}, {result.spread(_LANDINGS).median:.0f} landings: {', '.join(told)}"
+            parts = [f"{key.removeprefix(_STAGE)} {result.spread(key).median:.2f} s" for key in keys]
+            yield f"{result.name}, {result.spread(_LANDINGS).median:.0f} landings: {', '.join(parts)}"

@@ -1,4 +1,4 @@
-"""What a table has in the end, and whether it is what the topic has: each record once, with its own values."""
+"""Reads a landed table, and checks that it has each record of the topic once, with its own values."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ import pyarrow.parquet as pq
 
 from bench.land.contenders import DELTA
 
-_AT = ("partition", "offset")
+_PLACE = ("partition", "offset")
 
 
 @attrs.frozen(eq=False)
 class Expected:
-    """What a full topic makes of a table."""
+    """Rows that a table must have."""
 
     ends: Sequence[int]
-    """Each partition's log end offset: message n of all is in partition n % len."""
+    """Log end offset of each partition. Message n of the topic is in partition n % len(ends)."""
     rows: pa.Table
-    """The columns that are made of messages' values: those of message n are row n % len."""
+    """Columns made of the messages' values. Those of message n are in row n % len(rows)."""
 
 
 def files(kind: str, table: Path) -> list[Path]:
-    """The files that readers of the table see; by another reader than Spark."""
+    """Return the files that readers of the table see, found without Spark."""
     if kind == DELTA:
         return _delta_files(table)
-    table.mkdir(exist_ok=True)  # who has landed nothing has not made it
+    table.mkdir(exist_ok=True)  # a contender that has landed nothing has not created it
     return [Path(file) for file in pyarrow.dataset.dataset(table, format="parquet").files]
 
 
 def batches(paths: Iterable[Path], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """All rows of these files: where each comes from, and these columns."""
+    """Yield all rows of these files: partition, offset, and these columns."""
     for path in paths:
         with pq.ParquetFile(path) as file:
-            yield from file.iter_batches(columns=[*_AT, *columns])
+            yield from file.iter_batches(columns=[*_PLACE, *columns])
 
 
 def fault(rows: Iterable[pa.RecordBatch], expected: Expected) -> str | None:
-    """Why a landing does not count; None where the table has each message once, and nothing else."""
+    """Return what is wrong with a table; None if it has each message once, and nothing else."""
     seen = [np.zeros(end, np.int64) for end in expected.ends]
     for batch in rows:
         if wrong := _wrong_place(batch, expected.ends) or _wrong_values(batch, expected):
             return wrong
-        partitions, offsets = (batch.column(name).to_numpy() for name in _AT)
+        partitions, offsets = (batch.column(name).to_numpy() for name in _PLACE)
         for partition in np.unique(partitions):
             seen[partition] += np.bincount(offsets[partitions == partition], minlength=len(seen[partition]))
     for partition, times in enumerate(seen):
@@ -64,16 +64,16 @@ def fault(rows: Iterable[pa.RecordBatch], expected: Expected) -> str | None:
 
 
 def _wrong_place(batch: pa.RecordBatch, ends: Sequence[int]) -> str | None:
-    partitions, offsets = (batch.column(name).to_numpy() for name in _AT)
+    partitions, offsets = (batch.column(name).to_numpy() for name in _PLACE)
     limits = np.append(ends, 0)[np.clip(partitions, -1, len(ends))]
-    strange = np.flatnonzero((partitions < 0) | (offsets < 0) | (offsets >= limits))
-    if len(strange):
-        return f"there is a row of partition {partitions[strange[0]]}, offset {offsets[strange[0]]}"
+    wrong = np.flatnonzero((partitions < 0) | (offsets < 0) | (offsets >= limits))
+    if len(wrong):
+        return f"there is a row of partition {partitions[wrong[0]]}, offset {offsets[wrong[0]]}"
     return None
 
 
 def _wrong_values(batch: pa.RecordBatch, expected: Expected) -> str | None:
-    partitions, offsets = (batch.column(name).to_numpy() for name in _AT)
+    partitions, offsets = (batch.column(name).to_numpy() for name in _PLACE)
     wanted = expected.rows.take((offsets * len(expected.ends) + partitions) % len(expected.rows))
     found = pa.Table.from_batches([batch]).select(wanted.column_names).cast(wanted.schema)
     if found.equals(wanted):
@@ -83,7 +83,7 @@ def _wrong_values(batch: pa.RecordBatch, expected: Expected) -> str | None:
 
 
 def _delta_files(table: Path) -> list[Path]:
-    """By its log, which is whole: no landing here commits so often that any of it would be removed."""
+    """Return the files according to the log. It is whole: no run commits so often that a part of it is removed."""
     live: dict[str, None] = {}
     for commit in sorted((table / "_delta_log").glob("*.json")):
         for line in commit.read_text(encoding="utf-8").splitlines():

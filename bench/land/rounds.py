@@ -1,5 +1,4 @@
-"""The rounds: two topics are filled, then both contenders land them, one after the other, and again; case by
-case."""
+"""The rounds: fills two topics, which both contenders land one after the other, round by round, case by case."""
 
 from __future__ import annotations
 
@@ -13,10 +12,10 @@ import pyarrow as pa
 import trio
 
 from bench.common.broker import running_kafka
-from bench.common.events import parsed
+from bench.common.events import event_table
 from bench.common.filling import Contents, Filled, fill, pool
 from bench.common.machine import load
-from bench.common.presenting import say
+from bench.common.presenting import show_progress
 from bench.common.results import Figures, Result
 from bench.common.tables import Table
 from bench.common.watching import watching
@@ -38,18 +37,20 @@ DRIVER_MEMORY = "1g"
 _START_SECONDS = 120.0
 _END_SECONDS = 30.0
 _SLOWEST = 20_000
-"""Rows a second: who is slower than that has failed."""
+"""Rows per second: a contender that is slower has failed."""
 
 
 @attrs.frozen
 class Plan:
+    """Measurements to make."""
+
     cases: Sequence[Case]
     contenders: Sequence[Contender]
     repeats: int
     messages: int
-    """In the topic that counts,"""
+    """Messages of the topic that is measured."""
     warm_messages: int
-    """and in the one before."""
+    """Messages of the topic that lands before."""
 
     @property
     def contents(self) -> Contents:
@@ -57,11 +58,11 @@ class Plan:
 
 
 def measure(plan: Plan) -> Iterator[Table]:
-    """A table for each case. Raises JarsError, FillingError."""
+    """Yield a table for each case. Raises JarsError, FillingError."""
     source_jars()
     delta_jars()
     with running_kafka() as kafka:
-        say(f"land: filling with {plan.messages} messages")
+        show_progress(f"land: filling with {plan.messages} messages")
         warm = fill(kafka, "land-warm", attrs.evolve(plan.contents, messages=plan.warm_messages))
         full = fill(kafka, "land", plan.contents)
         for case in plan.cases:
@@ -69,9 +70,9 @@ def measure(plan: Plan) -> Iterator[Table]:
 
 
 def _measure(kafka: RealKafka, warm: Filled, full: Filled, plan: Plan, case: Case) -> Table:
-    results = [Result(one.name, one.is_ours, one.version) for one in plan.contenders]
+    results = [Result(contender.name, contender.is_ours, contender.version) for contender in plan.contenders]
     values = pool(plan.contents)
-    expected = Expected(full.ends, parsed(values) if case.is_parsed else pa.table({"value": pa.array(values)}))
+    expected = Expected(full.ends, event_table(values) if case.is_parsed else pa.table({"value": pa.array(values)}))
     for number in range(plan.repeats):
         for contender, result in zip(plan.contenders, results, strict=True):
             task = Task(
@@ -87,8 +88,8 @@ def _measure(kafka: RealKafka, warm: Filled, full: Filled, plan: Plan, case: Cas
             )
             landed = _attempt(contender, task, expected)
             result.add(landed)
-            told = landed if isinstance(landed, str) else f"{landed[RATE]:,.0f}/s"
-            say(f"land: {case.name}, round {number + 1} of {plan.repeats}: {contender.name} {told}")
+            text = landed if isinstance(landed, str) else f"{landed[RATE]:,.0f}/s"
+            show_progress(f"land: {case.name}, round {number + 1} of {plan.repeats}: {contender.name} {text}")
     notes = [
         f"{plan.warm_messages} messages landed before",
         f"{full.log_bytes / plan.messages:.0f} bytes a message in the log",
@@ -97,9 +98,9 @@ def _measure(kafka: RealKafka, warm: Filled, full: Filled, plan: Plan, case: Cas
 
 
 def _attempt(contender: Contender, task: Task, expected: Expected) -> Figures | str:
-    """`task` without its directory, which is made here."""
+    """Run a task in a new directory. Return its figures, or the reason why it failed."""
     with tempfile.TemporaryDirectory(prefix="sarameya-land-", ignore_cleanup_errors=True) as directory:
-        os.sync()  # or else the disk is still written to by the one before
+        os.sync()  # otherwise the disk is still busy with writes of the previous run
         command = contender.command(attrs.evolve(task, directory=directory))
         failures: list[str] = []
         try:
@@ -114,10 +115,20 @@ def _attempt(contender: Contender, task: Task, expected: Expected) -> Figures | 
 
 
 async def run_program(command: Sequence[str], seconds: float) -> tuple[Outcome, int]:
-    """What the program tells in its last line, and the most memory that it and what it starts had, in bytes. Raises
-    MemberError where it does not, or does not end well."""
+    """Run a landing program.
+
+    Args:
+        command: The command.
+        seconds: Time-out of the outcome.
+
+    Returns:
+        The outcome, and the peak memory of the program and its descendants, in bytes.
+
+    Raises:
+        MemberError: The program reports no outcome, or does not end with 0.
+    """
     async with open_program(command, Outcome.of_json) as program, watching(program.pid) as peak:
-        await program.until(lambda: bool(program.lines), "what it came to", seconds)
+        await program.until(lambda: bool(program.lines), "its outcome", seconds)
         with trio.move_on_after(_END_SECONDS):
             await program.process.wait()
         await program.stop()

@@ -1,4 +1,4 @@
-"""How far a table has come, by its links, asked from outside: nothing is changed by it, and no Spark is needed."""
+"""Reads from a table's links which offsets have landed. Changes nothing, and needs no Spark."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from sarameya_handlers.spark.delta.history.commits import CommitMark
 SINK = "sarameya"
 
 
-class Looking(Protocol):
+class LandedOffsets(Protocol):
+    """Reads the landed offsets of all partitions."""
+
     def __call__(self) -> Sequence[int]:
-        """Each partition's offset behind the last record that has landed; 0 where none has."""
+        """Return the offset after the last landed record of each partition; 0 if none has landed."""
 
 
-def looking(kind: str, place: Path, topic: str, partitions: int) -> Looking:
-    """For a table of this kind, which may not be there yet."""
+def landed_offsets(kind: str, place: Path, topic: str, partitions: int) -> LandedOffsets:
+    """Return the reader for a table of this kind, which may not exist yet."""
     keys = [ChainKey(SINK, topic, partition) for partition in range(partitions)]
     return _Delta(place, keys) if kind == "delta" else _Parquet(place, keys)
 
@@ -47,8 +49,8 @@ class _Delta:
     def __call__(self) -> Sequence[int]:
         while (commit := self.place / "_delta_log" / f"{self._version:020d}.json").exists():
             for line in commit.read_text(encoding="utf-8").splitlines():
-                told = json.loads(line).get("commitInfo")
-                if told and (mark := CommitMark.from_json(told.get("userMetadata"))):
+                info = json.loads(line).get("commitInfo")
+                if info and (mark := CommitMark.from_json(info.get("userMetadata"))):
                     self._ends[mark.link.key] = mark.link.to_offset
             self._version += 1
         return [self._ends.get(key, 0) for key in self.keys]

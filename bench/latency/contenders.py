@@ -1,10 +1,11 @@
-"""Who competes: each client as it is by default; the two that are held to a goal also tuned for low latency."""
+"""Contenders: each client with its defaults, and the two that have a goal also tuned for low latency."""
 
 from __future__ import annotations
 
 from bench.members.clients import Contender
 
 TUNED = "-tuned"
+"""Suffix of the names of tuned contenders."""
 
 _DEFAULTS = (
     Contender("sarameya", "sarameya", commits=True),
@@ -13,8 +14,8 @@ _DEFAULTS = (
     Contender("sarama", "sarama", commits=True),
     Contender("franz-go", "franz-go", commits=True),
 )
-_TUNED_ONES = (
+_TUNED = (
     Contender(f"sarameya{TUNED}", "sarameya"),
     Contender(f"confluent-kafka{TUNED}", "confluent-kafka", "poll", {"socket.nagle.disable": True}),
 )
-CONTENDERS = (*_DEFAULTS, *_TUNED_ONES)
+CONTENDERS = (*_DEFAULTS, *_TUNED)

@@ -1,4 +1,4 @@
-"""Percentiles of how late messages were, and whether each came once. Pure. Times are seconds, lateness nanoseconds."""
+"""Percentiles of latencies, and the check of a run. Pure. Times are seconds, except for lateness: nanoseconds."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ GOALS: Goals = {
     ("sarameya", "confluent-kafka"): Goal(1.0, at_most=True),
     (f"sarameya{TUNED}", f"confluent-kafka{TUNED}"): Goal(1.0, at_most=True),
 }
-"""How late the first may be at the 99th percentile, as a multiple of the second."""
-_PUNCTUAL = 1.02
-"""A producer that takes so many times as long as it should has not sent at the rate."""
+"""Goal for the ratio of the first contender's 99th percentile to the second's."""
+_MAX_DURATION = 1.02
+"""A producer that takes longer, as a multiple of the planned time, has not sent at the rate."""
 
 
 def fault(done: Line, sent: Sent, messages: int, rate: float) -> str | None:
-    """Why a run does not count; None where each message that was sent in time has come once."""
+    """Return the reason why a run does not count; None if all messages were sent at the rate, and each came once."""
     if sent.failures or len(sent.acknowledged) != messages:
         return f"{sent.failures} of {messages} messages could not be sent, {len(sent.acknowledged)} were acknowledged"
-    if sent.seconds > _PUNCTUAL * messages / rate:
+    if sent.seconds > _MAX_DURATION * messages / rate:
         return f"{messages} messages took {sent.seconds:.2f} s to be sent"
     counted = Counter(done.sequences)
     missing = messages - len(counted)
@@ -48,25 +48,29 @@ def fault(done: Line, sent: Sent, messages: int, rate: float) -> str | None:
 
 
 def figures(done: Line, sent: Sent, first: int) -> Figures:
-    """Of the messages from number `first` on."""
-    late = [late for sequence, late in zip(done.sequences, done.lateness, strict=True) if sequence >= first]
+    """Return the figures of a run. Messages before number `first` are not counted."""
+    lateness = [late for sequence, late in zip(done.sequences, done.lateness, strict=True) if sequence >= first]
     acknowledged = sent.acknowledged[first:]
     return {
-        **{key: quantile(late, part) / 1e9 for key, part in _QUANTILES.items()},
+        **{key: quantile(lateness, share) / 1e9 for key, share in _QUANTILES.items()},
         "acknowledged_p50": quantile(acknowledged, 0.5) / 1e9,
         "acknowledged_p99": quantile(acknowledged, 0.99) / 1e9,
     }
 
 
-def quantile(numbers: Sequence[int], part: float) -> int:
-    """The least of the numbers that at least this part of them does not exceed. Raises ValueError for none."""
+def quantile(numbers: Sequence[int], share: float) -> int:
+    """Return the least number for which at least this share of the numbers is not greater.
+
+    Raises:
+        ValueError: There are no numbers.
+    """
     if not numbers:
         raise ValueError("a quantile of no numbers")
-    return sorted(numbers)[max(0, math.ceil(part * len(numbers)) - 1)]
+    return sorted(numbers)[max(0, math.ceil(share * len(numbers)) - 1)]
 
 
 def table(results: Sequence[Result], load: float) -> Table:
-    """Those with their defaults compare with one another, and so do those that are tuned."""
+    """Return the table. Ratios compare contenders with defaults, and compare tuned ones."""
     defaults = [result for result in results if not result.name.endswith(TUNED)]
     tuned = [result for result in results if result.name.endswith(TUNED)]
     return Table(

@@ -1,4 +1,4 @@
-"""The rounds: a member reads a topic of its own, while a producer sends to it."""
+"""The rounds: each member reads a topic of its own, while a producer sends to it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from bench.common.machine import load
 from bench.common.processes import cores, usage
 from bench.common.tables import Table
 from bench.latency.figures import COLUMNS, CPU, P99, fault, figures, table
-from bench.latency.sending import Sending, Sent
+from bench.latency.sending import SendTask, Sent
 from bench.members.clients import Contender, build
-from bench.members.rounds import Ran, play
+from bench.members.rounds import MemberOutcome, run_rounds
 from bench.members.running import MemberError, open_member
 from tests.integration.peers.running import ROOT
 from tests.integration.real_kafka import RealKafka
@@ -25,47 +25,47 @@ PARTITIONS = 4
 RATE = 1000
 SIZE = 200
 _WARM = 1000
-"""So many messages, the first ones, are not counted."""
+"""Number of messages at the start that are not counted."""
 _SETTLE_SECONDS = 1.0
-"""Once it has its partitions, a member gets so long to look for their offsets and to fetch."""
+"""Time for a member, once its partitions are assigned, to look up their offsets and to fetch."""
 _TAIL_SECONDS = 0.5
-"""How long after the last message was acknowledged it may come."""
+"""Time for the last message to arrive, after its acknowledgement."""
 
 
 def measure(contenders: Sequence[Contender], repeats: int, seconds: int) -> Iterator[Table]:
-    """The one table. Raises GoError."""
+    """Yield the only table. Raises GoError."""
     build()
     messages = _WARM + seconds * RATE
     with running_kafka() as kafka:
 
-        async def run(contender: Contender, number: int) -> Ran:
+        async def run(contender: Contender, number: int) -> MemberOutcome:
             return await _run(kafka, contender, f"latency-{contender.name}-{number}", messages)
 
-        # The first run would pay for what a broker's JVM, and the disk, do for the first time.
+        # The first run warms up the broker's JVM and the disk. It is not counted.
         trio.run(_run, kafka, contenders[0], "latency-warming", messages)
         [shown] = [column for column in COLUMNS if column.key == P99]
-        results = play("latency", contenders, repeats, run, shown)
+        results = run_rounds("latency", contenders, repeats, run, shown)
     yield table(results, load())
 
 
-async def _run(kafka: RealKafka, contender: Contender, topic: str, messages: int) -> Ran:
+async def _run(kafka: RealKafka, contender: Contender, topic: str, messages: int) -> MemberOutcome:
     bootstrap = kafka.bootstrap_servers[0]
     await trio.to_thread.run_sync(kafka.create_topic, topic, PARTITIONS)
     async with open_member(contender.command(bootstrap, topic, topic, PARTITIONS, is_stamped=True)) as member:
         await member.assigned(PARTITIONS)
         await trio.sleep(_SETTLE_SECONDS)
         before = usage(member.pid)
-        sent = await _send(Sending(bootstrap, topic, PARTITIONS, messages, RATE, SIZE))
+        sent = await _send(SendTask(bootstrap, topic, PARTITIONS, messages, RATE, SIZE))
         cpu = cores(before, usage(member.pid))
         await trio.sleep(_TAIL_SECONDS)
         done = await member.end()
     if (reason := fault(done, sent, messages, RATE)) is not None:
         raise MemberError(reason)
-    return Ran([{**figures(done, sent, _WARM), CPU: cpu}], done.version)
+    return MemberOutcome([{**figures(done, sent, _WARM), CPU: cpu}], done.version)
 
 
-async def _send(sending: Sending) -> Sent:
-    command = [sys.executable, "-m", "bench.latency.producer", json.dumps(attrs.asdict(sending))]
+async def _send(task: SendTask) -> Sent:
+    command = [sys.executable, "-m", "bench.latency.producer", json.dumps(attrs.asdict(task))]
     done = await trio.run_process(command, capture_stdout=True, check=False, cwd=ROOT)
     if done.returncode != 0:
         raise MemberError(f"the producer ended with {done.returncode}")

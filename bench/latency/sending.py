@@ -1,4 +1,4 @@
-"""What the producer is told and tells."""
+"""Input and output of the producer program."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import attrs
 
 
 @attrs.frozen
-class Sending:
-    """What to send."""
+class SendTask:
+    """Messages to send: `size` bytes each, `rate` messages per second."""
 
     bootstrap: str
     topic: str
@@ -21,15 +21,16 @@ class Sending:
 
 @attrs.frozen
 class Sent:
-    """What was sent."""
+    """Result of the producer."""
 
     failures: int
+    """Number of messages that could not be sent."""
     seconds: float
-    """From the first to the last."""
+    """Time from sending the first message to sending the last."""
     acknowledged: tuple[int, ...]
-    """How late the producer heard that each message was in the log, in nanoseconds, as they came."""
+    """Nanoseconds until each message was acknowledged, in the order of the messages."""
 
     @classmethod
     def of_json(cls, text: bytes) -> Sent:
-        told = json.loads(text)
-        return cls(told["failures"], told["seconds"], tuple(told["acknowledged"]))
+        fields = json.loads(text)
+        return cls(fields["failures"], fields["seconds"], tuple(fields["acknowledged"]))

@@ -1,9 +1,8 @@
-"""Members of a group, a program for each client, that handle messages as they are told to and say how they get on.
+"""Group members, a program for each client: they handle messages as their task says, and report their progress.
 
-Where `bench.consume` asks how fast a topic is read, the other benches ask what else reading does: how late a message
-comes, what one slow partition does to the others, what a quiet member costs, what memory one takes that is behind.
-They share these programs.
+`bench.consume` measures how fast a topic is read. Other benches measure the latency of messages, the effect of one slow
+partition on the others, the cost of a quiet member, and the memory of a member that lags. They share these programs.
 
-`telling` is what programs and benches say to each other (Go's half: `go/telling`), `programs` and `go` are the
-programs, `clients` names them, `running` runs them, `rounds` one after another.
+`telling` is the protocol between benches and programs (Go's half: `go/telling`), `programs` and `go` are the programs,
+`clients` names them, `running` runs one of them, `rounds` runs them one after another.
 """

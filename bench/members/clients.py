@@ -1,4 +1,4 @@
-"""Each client's member program, and how a bench names those that compete. What is written in Go is built here."""
+"""The member program of each client, and the contenders of a bench. Builds the programs in Go."""
 
 from __future__ import annotations
 
@@ -21,30 +21,35 @@ OURS = "sarameya"
 _IN_PYTHON = {OURS: "sarameya_member", "aiokafka": "aiokafka_member", "confluent-kafka": "confluent_member"}
 _IN_GO = ("sarama", "franz-go")
 JAVA = "java"
-"""Kafka's own console consumer, which tells no lines."""
+"""Kafka's own console consumer. It prints no reports."""
 CLIENTS = (*_IN_PYTHON, *_IN_GO, JAVA)
 _CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 
 
 @attrs.frozen
 class Contender:
-    """A client, used in a certain way."""
+    """A client, with one way to read and its options.
+
+    Attributes:
+        name: Name in the tables.
+        client: A client, one of CLIENTS.
+        way: One of the program's ways to read.
+        options: Options of the client that differ from its defaults.
+        commits: True if messages are marked, and marks are committed.
+    """
 
     name: str
     client: str = attrs.field(validator=attrs.validators.in_(CLIENTS))
     way: str = ""
-    """Which of the program's ways to read."""
     options: Mapping[str, Any] = attrs.field(factory=dict)
-    """The client's own, beside its defaults."""
     commits: bool = False
-    """Whether messages are marked and marks committed."""
 
     @property
     def is_ours(self) -> bool:
         return self.client == OURS
 
     def command(self, bootstrap: str, topic: str, group: str, partitions: int, **more: Any) -> list[str]:
-        """The command of its member; `more` are the other fields of the MemberTask."""
+        """Return the command of its member. `more` has further fields of the MemberTask."""
         if self.client == JAVA:
             return _java(bootstrap, topic, group)
         task = MemberTask(
@@ -57,11 +62,11 @@ class Contender:
 
 def _java(bootstrap: str, topic: str, group: str) -> list[str]:
     arguments = ["--bootstrap-server", bootstrap, "--topic", topic, "--group", group, "--from-beginning"]
-    # The heap is what Kafka's script gives it.
+    # Kafka's script sets the same heap size.
     return [java_program(), "-Xmx512m", "-cp", f"{kafka_jars()}/*", _CONSOLE_CONSUMER, *arguments]
 
 
 def build() -> None:
-    """Build what is written in Go. Raises GoError."""
+    """Build the programs in Go. Raises GoError."""
     BINARIES.mkdir(parents=True, exist_ok=True)
     go.build(GO_MODULE, "./...", BINARIES)

@@ -1,4 +1,4 @@
-"""Members run one after another, round by round; one that fails has no figures, and the others go on."""
+"""Runs members one after another, round by round. A member that fails has no figures; the others continue."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import attrs
 import trio
 
-from bench.common.presenting import say
+from bench.common.presenting import show_progress
 from bench.common.results import Figures, Result
 from bench.common.tables import Column
 from bench.members.clients import Contender
@@ -15,48 +15,56 @@ from bench.members.running import MemberError
 
 
 @attrs.frozen
-class Ran:
-    """What one run of a member came to."""
+class MemberOutcome:
+    """Outcome of one run of a member."""
 
     figures: Sequence[Figures]
-    """One, or those of several times of the same length, one after the other."""
+    """Figures of the run, or of several periods of it, all of the same length."""
     version: str
-    """The client's."""
+    """Version of the client."""
 
 
-Run = Callable[[Contender, int], Awaitable[Ran]]
-"""Runs a contender's member, in the round of that number. Raises MemberError."""
+Run = Callable[[Contender, int], Awaitable[MemberOutcome]]
+"""Runs a contender's member in the round of this number. Raises MemberError."""
 
 
-def play(title: str, contenders: Sequence[Contender], repeats: int, run: Run, shown: Column) -> list[Result]:
-    """The results of each contender. Progress is told by the figure that `shown` shows."""
+def run_rounds(title: str, contenders: Sequence[Contender], repeats: int, run: Run, shown: Column) -> list[Result]:
+    """Run each contender's member in each round. Return the result of each contender.
+
+    Args:
+        title: Title of progress.
+        contenders: The contenders.
+        repeats: Number of rounds.
+        run: Runs one member.
+        shown: Column of the figure that progress shows.
+    """
     results = [Result(contender.name, contender.is_ours) for contender in contenders]
     for number in range(repeats):
         for contender, result in zip(contenders, results, strict=True):
-            ran = _attempt(run, contender, number)
-            if isinstance(ran, Ran):
-                result.version = ran.version
-                for figures in ran.figures:
+            outcome = _attempt(run, contender, number)
+            if isinstance(outcome, MemberOutcome):
+                result.version = outcome.version
+                for figures in outcome.figures:
                     result.add(figures)
-                told = f"{shown.title} {shown.show(ran.figures[-1][shown.key])}"
+                text = f"{shown.title} {shown.show(outcome.figures[-1][shown.key])}"
             else:
-                result.add(ran)
-                told = ran
-            say(f"{title}: round {number + 1} of {repeats}: {contender.name} {told}")
+                result.add(outcome)
+                text = outcome
+            show_progress(f"{title}: round {number + 1} of {repeats}: {contender.name} {text}")
     return results
 
 
-def _attempt(run: Run, contender: Contender, number: int) -> Ran | str:
+def _attempt(run: Run, contender: Contender, number: int) -> MemberOutcome | str:
     failures: list[str] = []
     try:
         return trio.run(run, contender, number)
-    except* (MemberError, OSError) as raised:  # OSError: a process that is looked at is gone
+    except* (MemberError, OSError) as raised:  # OSError: a measured process has ended
         failures += (str(error) for error in leaves(raised))
     return "; ".join(failures)
 
 
 def leaves(raised: BaseException) -> list[BaseException]:
-    """What an exception group is made of, groups in it taken apart."""
+    """Return the errors in an exception group, also those of nested groups."""
     if isinstance(raised, BaseExceptionGroup):
         return [leaf for error in raised.exceptions for leaf in leaves(error)]
     return [raised]

@@ -1,4 +1,4 @@
-"""A member at work, as a bench holds it: started, listened to, ended."""
+"""Runs member programs for a bench: starts one, reads its lines, and ends it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tests.integration.peers.running import ROOT
 T = TypeVar("T")
 
 READY_SECONDS = 60.0
-"""What a member may take until it has what it waits for."""
+"""Seconds in which a member must report what a bench waits for."""
 _END_SECONDS = 20.0
 
 
 class MemberError(Exception):
-    """A member did not do what it should; the text says what, and the last of what it wrote to standard error."""
+    """A member failed. The text says how, with the last line that it wrote to standard error."""
 
 
 @attrs.define(eq=False)
 class Program(Generic[T]):
-    """A program that tells lines."""
+    """A running program that prints lines."""
 
     process: trio.Process
     lines: list[T]
@@ -43,70 +43,80 @@ class Program(Generic[T]):
         return self.process.pid
 
     async def until(self, condition: Callable[[], bool], what: str, seconds: float = READY_SECONDS) -> None:
-        """Wait until what it tells makes `condition` true: `what`, for people. Raises MemberError."""
+        """Wait until the lines printed so far meet a condition.
+
+        Args:
+            condition: Called after each new line.
+            what: Name of what is awaited, for the error.
+            seconds: Time-out.
+
+        Raises:
+            MemberError: The program has ended, or the time is over.
+        """
         with trio.move_on_after(seconds):
             while not condition():
                 if self._is_over:
                     await self.process.wait()
-                    raise MemberError(f"ended with {self.process.returncode}: {self.said()}")
+                    raise MemberError(f"ended with {self.process.returncode}: {self.last_error()}")
                 await self._changed.wait()
             return
-        raise MemberError(f"did not tell {what} within {seconds:g} s: {self.said()}")
+        raise MemberError(f"did not report {what} within {seconds:g} s: {self.last_error()}")
 
     async def stop(self) -> None:
-        """Let it end in order. Raises MemberError where it does not, or not well."""
+        """Send SIGTERM, and wait for the end. Raises MemberError if the program does not end, or not with 0."""
         self.process.terminate()
         with trio.move_on_after(_END_SECONDS):
             if code := await self.process.wait():
-                raise MemberError(f"ended with {code}: {self.said()}")
+                raise MemberError(f"ended with {code}: {self.last_error()}")
             return
-        raise MemberError(f"did not end within {_END_SECONDS:g} s: {self.said()}")
+        raise MemberError(f"did not end within {_END_SECONDS:g} s: {self.last_error()}")
 
     async def listen(self) -> None:
-        """Take down what it tells, until it has ended. Raises MemberError for what is no line."""
+        """Read lines until the program has ended. Raises MemberError if one cannot be parsed."""
         assert self.process.stdout is not None
         rest = b""
         try:
             async for chunk in self.process.stdout:
                 *texts, rest = (rest + chunk).split(b"\n")
-                self.lines += map(self._line, texts)
-                self._change()
+                self.lines += map(self._parse, texts)
+                self._notify()
         finally:
             self._is_over = True
-            self._change()
+            self._notify()
 
-    def _line(self, text: bytes) -> T:
+    def _parse(self, text: bytes) -> T:
         try:
             return self._read(text)
         except (ValueError, TypeError, KeyError) as error:
-            raise MemberError(f"told {text[-200:]!r}, which is no line: {error}") from error
+            raise MemberError(f"printed {text[-200:]!r}, which is not a report: {error}") from error
 
-    def _change(self) -> None:
+    def _notify(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
 
-    def said(self) -> str:
-        """The last of what it wrote to standard error."""
-        return (self._errors.read_text(errors="replace").strip().splitlines() or ["without a word"])[-1]
+    def last_error(self) -> str:
+        """Return the last line that the program wrote to standard error."""
+        return (self._errors.read_text(errors="replace").strip().splitlines() or ["no message"])[-1]
 
 
 class Member(Program[Line]):
     """A program of `clients`."""
 
-    def told(self, event: str) -> list[Line]:
+    def reports(self, event: str) -> list[Line]:
+        """Return the reports of an event."""
         return [line for line in self.lines if line.event == event]
 
     async def assigned(self, partitions: int) -> None:
-        """Wait until it has been assigned so many partitions. Raises MemberError."""
+        """Wait until the member has been assigned this number of partitions. Raises MemberError."""
         await self.until(
-            lambda: any(line.partitions == partitions for line in self.told("assigned")), f"{partitions} partitions"
+            lambda: any(line.partitions == partitions for line in self.reports("assigned")), f"{partitions} partitions"
         )
 
     async def end(self) -> Line:
-        """Let it end: what it told last. Raises MemberError."""
+        """Send SIGTERM, and return the last report. Raises MemberError."""
         self.process.send_signal(signal.SIGTERM)
-        await self.until(lambda: bool(self.told("done")), "what it had done", _END_SECONDS)
-        return self.told("done")[-1]
+        await self.until(lambda: bool(self.reports("done")), "its last figures", _END_SECONDS)
+        return self.reports("done")[-1]
 
 
 P = TypeVar("P", bound=Program)  # type: ignore[type-arg]
@@ -114,14 +124,14 @@ P = TypeVar("P", bound=Program)  # type: ignore[type-arg]
 
 @asynccontextmanager
 async def open_member(command: Sequence[str]) -> AsyncIterator[Member]:
-    """The program at work, for the length of the block; it is killed at the end of that."""
+    """Run a member until the block ends. Then it is killed, if it still runs."""
     async with _open(command, Member, Line.of_json) as member:
         yield member
 
 
 @asynccontextmanager
 async def open_program(command: Sequence[str], read: Callable[[bytes], T]) -> AsyncIterator[Program[T]]:
-    """The same for any program; `read` reads a line of it."""
+    """Run any program, as `open_member` does. `read` parses one of its lines."""
     async with _open(command, Program[T], read) as program:
         yield program
 

@@ -1,4 +1,4 @@
-"""What the value of a message with a stamp begins with: when it was sent, by the monotonic clock, and its number."""
+"""The stamp at the start of a message's value: when it was sent, by the monotonic clock, and its number."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _STAMP = struct.Struct(">qq")
 
 
 def stamped(sequence: int, size: int) -> bytes:
-    """A value of `size` bytes (at least 16), sent now."""
+    """Return a value of `size` bytes (at least 16), with the current time."""
     return _STAMP.pack(time.monotonic_ns(), sequence).ljust(size, b".")
 
 
 def lateness_and_sequence(value: bytes) -> tuple[int, int]:
-    """How many nanoseconds ago it was sent, and its number."""
+    """Return how many nanoseconds ago a message was sent, and its number."""
     sent, sequence = _STAMP.unpack_from(value)
     return time.monotonic_ns() - sent, sequence

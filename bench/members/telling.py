@@ -1,9 +1,9 @@
-"""What every member is told and tells, in whatever language it is written (Go's half: `go/telling`).
+"""Input and output of every member program, in whatever language it is written (Go's half: `go/telling`).
 
-One argument, a `MemberTask` as JSON; lines of JSON on standard output, each a `Line`. Standard error is for people. A
-member begins at its group's commits, else at the oldest offset, and runs until SIGTERM, upon which it tells what it
-has seen and is gone at once, without leaving its group. It counts the messages that it handles; the clock is the
-monotonic one, which all programs of a machine share.
+Input: one argument, a `MemberTask` as JSON. Output: lines of JSON, each a `Line`; standard error is for people. A
+member starts at its group's committed offsets, or at the oldest ones if there are none. It counts the messages that it
+handles. On SIGTERM it reports what it has handled, and exits at once, without leaving its group. All times are of the
+monotonic clock, which the programs of a machine share.
 """
 
 from __future__ import annotations
@@ -15,33 +15,34 @@ from typing import Any
 import attrs
 
 NEVER = -1.0
-"""The pace of a handler that takes nothing at all."""
+"""Pace of a handler that takes no message."""
 
 
 @attrs.frozen
 class MemberTask:
-    """Durations are seconds."""
+    """Task of a member. Durations are seconds."""
 
     bootstrap: str
     topic: str
     group: str
     partitions: int
-    """How many the topic has."""
+    """Number of the topic's partitions."""
     way: str = ""
-    """Which of the client's ways to read, as `clients` has it."""
+    """Way to read, one of those of the program."""
     options: Mapping[str, Any] = attrs.field(factory=dict)
-    """The client's own, by its own names, beside its defaults. Those in Go have none."""
+    """Options of the client that differ from its defaults, by its own names. Programs in Go accept none."""
     commits: bool = False
-    """Whether each message is marked and marks are committed, as often as is the client's default."""
+    """True if messages are marked, and marks are committed as often as the client does by default."""
     pace: float = 0.0
-    """What the handler takes for each message: it sleeps so long. Or NEVER."""
+    """Time for which the handler sleeps for each message, or NEVER."""
     slow_partition: int = -1
+    """A partition with its own pace; -1 for none."""
     slow_pace: float = 0.0
-    """The pace of that partition, if there is one."""
+    """Pace of the slow partition, if there is one."""
     is_stamped: bool = False
-    """Whether values begin with a `bench.members.stamps` stamp, and how late each comes is to be told."""
+    """True if values start with a stamp of `bench.members.stamps`: the member reports how late each message is."""
     report_seconds: float = 0.0
-    """How often to tell what has been handled; 0: only at the end."""
+    """Time between two `progress` reports; 0 for none."""
 
     @classmethod
     def of_json(cls, text: str) -> MemberTask:
@@ -56,34 +57,34 @@ class MemberTask:
 
 @attrs.frozen
 class Line:
-    """One thing that a member tells.
+    """Report of a member.
 
-    `loaded`    the program is loaded; its client is made next
-    `assigned`  it has been assigned partitions: how many it has now
-    `progress`  what it has handled so far
-    `done`      the same at its end, and how late each message came, if asked
+    `loaded`    the program is loaded, its client is not yet created
+    `assigned`  partitions were assigned: how many the member has now
+    `progress`  the messages handled so far
+    `done`      the messages handled until the end, and how late each one was, if values have stamps
     """
 
     event: str
     at: float
-    """When, in seconds of the monotonic clock."""
+    """Time of the report, in seconds of the monotonic clock."""
     rss_bytes: int = 0
-    """Its resident memory then (`loaded`)."""
+    """Resident memory at that time (`loaded`)."""
     partitions: int = 0
     others: int = 0
-    """Messages of all partitions but the slow one."""
+    """Messages handled of all partitions except the slow one."""
     slow: int = 0
-    """Messages of the slow one."""
+    """Messages handled of the slow partition."""
     sequences: tuple[int, ...] = ()
-    """The number of each message with a stamp, as they came,"""
+    """Numbers of the messages with stamps, in the order of their arrival."""
     lateness: tuple[int, ...] = ()
-    """and how late it came, in nanoseconds."""
+    """Nanoseconds from sending to handling of each of them."""
     version: str = ""
-    """The client's (`done`)."""
+    """Version of the client (`done`)."""
 
     @classmethod
     def of_json(cls, text: bytes | str) -> Line:
-        """Raises ValueError or TypeError for what is none."""
-        told = json.loads(text)
-        lists = {name: tuple(told[name]) for name in ("sequences", "lateness") if name in told}
-        return cls(**{**told, **lists})
+        """Parse a report. Raises ValueError or TypeError for another text."""
+        fields = json.loads(text)
+        lists = {name: tuple(fields[name]) for name in ("sequences", "lateness") if name in fields}
+        return cls(**{**fields, **lists})

@@ -1,17 +1,17 @@
-"""What memory a member takes whose handler is behind: resident memory over time, on 1 and on 1,000 full partitions.
+"""Memory of a member whose handler lags: resident memory over time, on 1 and on 1,000 full partitions.
 
 One broker of Apache Kafka, full topics of messages of 1,000 bytes. The handler is slow (it sleeps for each message)
-or stuck (it takes none). Ours has its byte budget (`Config.fetch_buffer_bytes`) at two sizes; the peers have their
-defaults, and slow handlers only. Each contender is the one member of a fresh group.
+or stuck (it takes none). Ours runs with two sizes of its byte budget (`Config.fetch_buffer_bytes`); the peers run with
+their defaults, and with slow handlers only. Each contender is the only member of a fresh group.
 
-"loaded" is the program with its libraries, before its client is made; "base" the same member with all its partitions
-assigned and nothing to read (its group's commits are at their ends). "peak" is the most in the time under
-backpressure, "over base" the difference. Where there is a budget, that is to be no more than the budget, an eighth of
-it for the answer that is being received, and 5 MB for the member at work. "slope" is that of a line through the last
-half of that time, "grown" by how much of the peak that line rises.
+"loaded" is the program with its libraries, before its client is created. "base" is the same member with all partitions
+assigned and nothing to read: its group has committed the log ends. "peak" is the maximum while the handler lags, "over
+base" the difference. With a budget, the goal for the difference is the budget, an eighth of it for the response that is
+being received, and 5 MB for the member at work. "slope" is the slope of a line through the last half of that time,
+"grown" the rise of that line as a part of the peak.
 
-A handler of ours and of sarama's has a task for each partition, which sleeps; those of the others are one loop, so
-that they take less in all: see "handled".
+Sarameya and sarama have a task for each partition, which sleeps. The others have one loop, so they handle fewer
+messages in all: see "handled".
 
 A contender that fails is shown as failed and makes the exit code 1.
 
@@ -39,7 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     names = [contender.name for contender in CONTENDERS]
     add_usual_options(parser, quick="shorter, on less full topics", repeats=REPEATS, contenders=names)
     parser.add_argument(
-        "--seconds", type=positive, metavar="N", help=f"of backpressure (default: {SECONDS}, quick: {_QUICK_SECONDS})"
+        "--seconds", type=positive, metavar="N", help=f"of a run (default: {SECONDS}, quick: {_QUICK_SECONDS})"
     )
     parser.add_argument(
         "--megabytes",
@@ -56,7 +56,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Measure and print; 1 where a contender has failed. Raises GoError without Go, FillingError."""
+    """Measure and print. Return 1 if a contender has failed, else 0.
+
+    Raises:
+        GoError: The programs in Go cannot be built.
+        FillingError: A topic cannot be filled.
+    """
     plan = Plan(
         contenders=[contender for contender in CONTENDERS if contender.name in options.contenders],
         partitions=options.partitions,

@@ -1,4 +1,4 @@
-"""What a member's resident memory did over time. Pure. Sizes are bytes, times seconds."""
+"""Figures of a member's resident memory over time. Pure. Sizes are bytes, times seconds."""
 
 from __future__ import annotations
 
@@ -23,27 +23,37 @@ COLUMNS = (
     Column("handled_a_second", "handled, messages/s", digits=1),
 )
 _FLAT = Goal(0.02, at_most=True)
+"""Goal for GROWN."""
 _RECEIVED = 1 / 8
-"""Of the budget: the answer that is being received, one a broker, has a buffer of its own until it is taken apart."""
+"""Part of the budget for the response being received: one per broker, in a buffer of its own until it is parsed."""
 _AT_WORK = 5_000_000
-"""What a member at work takes beside what it has fetched, also with a single partition: decoded messages, requests."""
+"""Bytes of a working member beside fetched records, even with one partition: decoded messages, requests."""
 
 
 @attrs.frozen
 class Base:
-    """A member with nothing to read."""
+    """Memory of a member with nothing to read: loaded, and with its partitions assigned."""
 
     loaded_bytes: int
     assigned_bytes: int
 
 
-def figures(base: Base, looks: Sequence[Usage], handled: int) -> Figures:
-    """Of a run that was looked at again and again. Raises ValueError for fewer than four looks."""
-    if len(looks) < 4:
-        raise ValueError(f"{len(looks)} looks do not show a slope")
-    peak = max(look.rss_bytes for look in looks)
-    half = looks[len(looks) // 2 :]
-    slope = linear_regression([look.at for look in half], [look.rss_bytes for look in half]).slope
+def figures(base: Base, samples: Sequence[Usage], handled: int) -> Figures:
+    """Return the figures of a run.
+
+    Args:
+        base: The same member with nothing to read.
+        samples: Measurements during the run, in order.
+        handled: Number of messages handled.
+
+    Raises:
+        ValueError: There are fewer than four samples.
+    """
+    if len(samples) < 4:
+        raise ValueError(f"{len(samples)} samples do not show a slope")
+    peak = max(sample.rss_bytes for sample in samples)
+    half = samples[len(samples) // 2 :]
+    slope = linear_regression([sample.at for sample in half], [sample.rss_bytes for sample in half]).slope
     return {
         "loaded_bytes": base.loaded_bytes,
         "base_bytes": base.assigned_bytes,
@@ -51,17 +61,17 @@ def figures(base: Base, looks: Sequence[Usage], handled: int) -> Figures:
         OVER: peak - base.assigned_bytes,
         "slope_bytes_a_second": slope,
         GROWN: slope * (half[-1].at - half[0].at) / peak,
-        "handled_a_second": handled / (looks[-1].at - looks[0].at),
+        "handled_a_second": handled / (samples[-1].at - samples[0].at),
     }
 
 
 def bound(budget: int) -> float:
-    """What a member with such a budget may take beyond its base, reading from one broker."""
+    """Return the goal for OVER: bytes over the base with this budget, with one broker."""
     return budget * (1 + _RECEIVED) + _AT_WORK
 
 
 def table(title: str, results: Sequence[Result], budgets: Mapping[str, int], load: float) -> Table:
-    """`budgets`, in bytes, are of those that have one. One broker."""
+    """Return the table. `budgets` has the byte budgets of the contenders that have one."""
     goals = {(name, OVER): Goal(bound(budget), at_most=True) for name, budget in budgets.items()}
     flat = {(name, GROWN): _FLAT for name in budgets}
     return Table(

@@ -1,4 +1,4 @@
-"""The rounds: a member with nothing to read, then the same with all of a topic and a handler that is behind."""
+"""The rounds: measures each member with nothing to read, then with a full topic and a handler that lags."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import trio
 from bench.common.broker import running_kafka
 from bench.common.filling import Contents, Filled, commit, fill
 from bench.common.machine import load
-from bench.common.presenting import say
+from bench.common.presenting import show_progress
 from bench.common.processes import rss_bytes, usage
 from bench.common.tables import Table
 from bench.members.clients import Contender, build
-from bench.members.rounds import Ran, play
+from bench.members.rounds import MemberOutcome, run_rounds
 from bench.members.running import open_member
 from bench.members.telling import NEVER
 from bench.memory.figures import COLUMNS, OVER, Base, figures, table
@@ -22,10 +22,10 @@ from tests.integration.real_kafka import RealKafka
 
 SIZE = 1000
 PACES = {"slow": 0.1, "stuck": NEVER}
-"""What a handler takes for a message, in seconds."""
+"""Seconds for which a handler sleeps for each message."""
 _SETTLE_SECONDS = 2.0
-"""Once it has its partitions, a member with nothing to read gets so long to come to rest."""
-_LOOK_SECONDS = 0.1
+"""Time for a member with nothing to read, once its partitions are assigned, to settle."""
+_SAMPLE_SECONDS = 0.1
 
 _BUDGET = "fetch_buffer_bytes"
 CONTENDERS = (
@@ -40,25 +40,27 @@ CONTENDERS = (
 
 @attrs.frozen
 class Plan:
+    """Measurements to make."""
+
     contenders: Sequence[Contender]
     partitions: Sequence[int]
-    """How many, each in its turn."""
+    """Numbers of partitions, one topic for each."""
     handlers: Sequence[str]
-    """Of PACES."""
+    """Keys of PACES."""
     repeats: int
     seconds: float
-    """How long a member is behind."""
+    """Length of a run."""
     messages: int
-    """In each topic."""
+    """Number of messages in each topic."""
 
 
 def measure(plan: Plan) -> Iterator[Table]:
-    """A table for each number of partitions and each handler. Raises GoError, FillingError."""
+    """Yield a table for each number of partitions and each handler. Raises GoError, FillingError."""
     build()
     with running_kafka() as kafka:
         for partitions in plan.partitions:
             topic = f"memory-{partitions}"
-            say(f"{topic}: filling with {plan.messages} messages")
+            show_progress(f"{topic}: filling with {plan.messages} messages")
             filled = fill(kafka, topic, Contents(plan.messages, SIZE, partitions))
             bases: dict[str, Base] = {}
             for handler in plan.handlers:
@@ -66,18 +68,18 @@ def measure(plan: Plan) -> Iterator[Table]:
 
 
 def _measure(kafka: RealKafka, filled: Filled, plan: Plan, handler: str, bases: dict[str, Base]) -> Table:
-    """`bases` has what was measured of the contenders already, by their names."""
+    """Measure one table. `bases` has the bases measured so far, by the contenders' names."""
     title = f"{filled.topic}-{handler}"
 
-    async def run(contender: Contender, number: int) -> Ran:
+    async def run(contender: Contender, number: int) -> MemberOutcome:
         if contender.name not in bases:
             bases[contender.name] = await _base(kafka, filled, contender)
         return await _run(kafka, filled, plan, handler, contender, f"{title}-{contender.name}-{number}", bases)
 
     [shown] = [column for column in COLUMNS if column.key == OVER]
-    contenders = [one for one in plan.contenders if one.is_ours or PACES[handler] != NEVER]
-    results = play(title, contenders, plan.repeats, run, shown)
-    budgets = {one.name: one.options[_BUDGET] for one in contenders if _BUDGET in one.options}
+    contenders = [each for each in plan.contenders if each.is_ours or PACES[handler] != NEVER]
+    results = run_rounds(title, contenders, plan.repeats, run, shown)
+    budgets = {each.name: each.options[_BUDGET] for each in contenders if _BUDGET in each.options}
     return table(f"{len(filled.ends)} partition(s), {handler} handler", results, budgets, load())
 
 
@@ -88,7 +90,7 @@ async def _base(kafka: RealKafka, filled: Filled, contender: Contender) -> Base:
     async with open_member(command) as member:
         await member.assigned(len(filled.ends))
         await trio.sleep(_SETTLE_SECONDS)
-        base = Base(member.told("loaded")[0].rss_bytes, rss_bytes(member.pid))
+        base = Base(member.reports("loaded")[0].rss_bytes, rss_bytes(member.pid))
         await member.end()
     return base
 
@@ -101,14 +103,14 @@ async def _run(
     contender: Contender,
     group: str,
     bases: dict[str, Base],
-) -> Ran:
+) -> MemberOutcome:
     partitions = len(filled.ends)
     command = contender.command(kafka.bootstrap_servers[0], filled.topic, group, partitions, pace=PACES[handler])
     async with open_member(command) as member:
         await member.assigned(partitions)
-        looks = [usage(member.pid)]
-        while looks[-1].at - looks[0].at < plan.seconds:
-            await trio.sleep(_LOOK_SECONDS)
-            looks.append(usage(member.pid))
+        samples = [usage(member.pid)]
+        while samples[-1].at - samples[0].at < plan.seconds:
+            await trio.sleep(_SAMPLE_SECONDS)
+            samples.append(usage(member.pid))
         done = await member.end()
-    return Ran([figures(bases[contender.name], looks, done.others)], done.version)
+    return MemberOutcome([figures(bases[contender.name], samples, done.others)], done.version)

@@ -1,9 +1,9 @@
-"""What a rebalance costs: a third member's wait for its first message, a take-over, the pause of partitions kept.
+"""Cost of a rebalance: a third member's wait for its first message, a take-over, and the pause of kept partitions.
 
-Two members on six partitions of Apache Kafka; a third joins and, later, leaves in order, round after round. All of a
-contender's rounds are at the same phases of its heartbeats, which are what most of the waiting is for.
+Two members own six partitions of Apache Kafka. A third one joins and, later, leaves the group, round after round. Most
+of the waiting is for heartbeats, so the rounds of each contender are at the same phases of its heartbeats.
 
-`contenders` says who competes, `rounds` drives one group, `figures` computes from what its members told (pure). The
+`contenders` has the contenders, `rounds` runs one group, `figures` computes from its members' reports (pure). The
 members are programs of their own: those of the integration tests, and sarama's (Go) in `sarama/`.
 """
 
@@ -26,11 +26,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Measure and print. Raises GoError without Go."""
+    """Measure and print. Return the exit code.
+
+    Raises:
+        GoError: The program in Go cannot be built.
+    """
     repeats = rounds_asked(options, REPEATS)
     chosen = [contender for contender in CONTENDERS if str(contender) in options.contenders]
     about = (
         f"Apache Kafka {KAFKA_VERSION}, one broker on this machine, {PARTITIONS} partitions, {RATE:g} messages/s,"
-        f" heartbeats each {OPTIONS['heartbeat_interval']:g} s, {repeats} round(s)"
+        f" a heartbeat every {OPTIONS['heartbeat_interval']:g} s, {repeats} round(s)"
     )
     return present("rebalance", about, measure(chosen, repeats), options.json)

@@ -1,4 +1,4 @@
-"""Who competes, and the program of each: sarama's is built here, by Go, from `sarama/`."""
+"""Contenders, and the program of each. Builds sarama's program, in Go, from `sarama/`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ BINARY = go.BINARIES / "sarama-member"
 
 @attrs.frozen
 class Contender:
+    """A client, with one assignor."""
+
     kind: str
-    """Which program, of `commands()`."""
+    """Key of its program in `commands()`."""
     strategy: str
+    """Name of the assignor."""
     is_ours: bool = False
 
     def __str__(self) -> str:
@@ -38,7 +41,7 @@ CONTENDERS = (
 
 
 def commands() -> Mapping[str, Command]:
-    """Each kind of member: the command that runs it. Builds what is to be built. Raises GoError."""
+    """Build sarama's program, and return the command of each kind of member. Raises GoError."""
     go.build(SOURCE, ".", BINARY)
 
     def sarama(options: MemberOptions) -> list[str]:

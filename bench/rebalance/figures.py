@@ -1,4 +1,4 @@
-"""What a change of a group cost, computed from what its members told. Pure. Times are seconds."""
+"""Cost of a change of a group, computed from its members' reports. Pure. Times are seconds."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from bench.common.tables import Column, Row, Table, ratios
 from tests.integration.peers.lines import Line
 
 JOINING = "first_message"
-_IDLE = "steady"
+_STEADY = "steady"
 COLUMNS = (
     Column(JOINING, "third's first, ms", scale=1e3),
     Column("pause_joining", "kept paused, ms", scale=1e3),
     Column("taken_over", "taken over, ms", scale=1e3),
     Column("pause_leaving", "kept paused, ms", scale=1e3),
-    Column(_IDLE, "(nothing happening)", scale=1e3),
+    Column(_STEADY, "(nothing happening)", scale=1e3),
 )
 
 
 @attrs.frozen
 class Cost:
-    """What one change of the group cost."""
+    """Cost of one change of the group."""
 
     wait: float
-    """From the change until it is done for whom it is made: `first_message` or `taken_over`."""
+    """Time from the change until the new owners have messages: `first_message` or `taken_over`."""
     pause: float
-    """The longest silence, meanwhile, of a partition that stayed where it was."""
+    """Longest time meanwhile without a message of a partition that kept its owner."""
     steady: float
-    """The same just before, when nothing happened: what of the pause is the trickle's own."""
+    """The same just before the change: the part of the pause that is due to the rate of messages."""
 
 
 def figures(joining: Cost, leaving: Cost) -> Figures:
-    """Those of a round: a third has joined, and left."""
+    """Return the figures of a round, in which a third member joined and left."""
     return {
         JOINING: joining.wait,
         "pause_joining": joining.pause,
         "taken_over": leaving.wait,
         "pause_leaving": leaving.pause,
-        _IDLE: max(joining.steady, leaving.steady),
+        _STEADY: max(joining.steady, leaving.steady),
     }
 
 
 def table(results: Sequence[Result], load: float) -> Table:
-    compared = [column.key for column in COLUMNS if column.key != _IDLE]
+    compared = [column.key for column in COLUMNS if column.key != _STEADY]
     return Table(
         title="a third joins, and leaves",
         columns=COLUMNS,
@@ -58,21 +58,24 @@ def table(results: Sequence[Result], load: float) -> Table:
 
 
 def first_message(lines: Iterable[Line], begin: float) -> float:
-    """How long after `begin` the first message came among `lines`. Raises ValueError without one."""
+    """Return the time from `begin` to the first message in `lines`. Raises ValueError if there is none."""
     return min(line.at for line in lines if line.event == "message" and line.at >= begin) - begin
 
 
 def taken_over(lines: Sequence[Line], partitions: Iterable[int], begin: float) -> float:
-    """How long after `begin` each of `partitions` has had a message among `lines`, those of the heirs."""
-    return max(first_message(_of(lines, partition), begin) for partition in partitions)
+    """Return the time from `begin` until each of these partitions has had a message in `lines` of the new owners."""
+    return max(first_message(_messages_of(lines, partition), begin) for partition in partitions)
 
 
 def longest_silence(lines: Sequence[Line], partitions: Iterable[int], begin: float, end: float) -> float:
-    """The longest time without a message of one of `partitions`, of what began before `end` and ended after `begin`."""
-    return max(_silence([line.at for line in _of(lines, partition)], begin, end) for partition in partitions)
+    """Return the longest time without a message of one of these partitions.
+
+    Only times that overlap with `begin` to `end` count.
+    """
+    return max(_silence([line.at for line in _messages_of(lines, partition)], begin, end) for partition in partitions)
 
 
-def _of(lines: Iterable[Line], partition: int) -> list[Line]:
+def _messages_of(lines: Iterable[Line], partition: int) -> list[Line]:
     return [line for line in lines if line.event == "message" and line.partitions == (partition,)]
 
 

@@ -1,4 +1,4 @@
-"""The rounds: each contender in turn has a group of two, which a third joins and leaves."""
+"""The rounds: each contender has a group of two members, which a third one joins and leaves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import trio
 
 from bench.common.broker import running_kafka
 from bench.common.machine import load
-from bench.common.presenting import say
+from bench.common.presenting import show_progress
 from bench.common.results import Result
 from bench.common.tables import Table
 from bench.rebalance.contenders import Contender, commands
@@ -20,41 +20,49 @@ from tests.integration.peers.stage import Owned, Stage, open_stage
 
 PARTITIONS = 6
 RATE = 600.0
-"""Messages a second: a hundred for each partition, so that silences are told within 10 ms."""
+"""Messages per second: a hundred for each partition, so that a pause is measured to within 10 ms."""
 OPTIONS = {"session_timeout": 10.0, "heartbeat_interval": 3.0}
 
 _LOAD_SECONDS = 1.5
-"""A program gets this long to be loaded before it is to start."""
+"""Time for a program to load, before it creates its consumer."""
 _STEADY_SECONDS = 2.0
+"""Least time without a change before each change."""
 _TAIL_SECONDS = 0.5
-"""How long a change is watched after the group has settled."""
+"""Time for which members are observed after the group has settled."""
 
 
 def measure(contenders: Iterable[Contender], rounds: int) -> Iterator[Table]:
-    """The one table. Raises GoError."""
+    """Yield the only table. Raises GoError."""
     programs = commands()
     results = []
     with running_kafka() as kafka:
         for number, contender in enumerate(contenders):
             topic = kafka.create_topic(f"rebalance-{number}", PARTITIONS)
             server = kafka.bootstrap_servers[0]
-            costs = trio.run(_measure, contender, server, topic, programs, rounds)
-            result = Result(str(contender), contender.is_ours, runs=[figures(*cost) for cost in costs])
+            result = Result(str(contender), contender.is_ours)
             results.append(result)
-            say(f"{contender}: third's first message after {result.spread(JOINING).median:.3f} s")
+            try:
+                costs = trio.run(_measure, contender, server, topic, programs, rounds)
+            except Exception as error:  # noqa: BLE001  after any error the contender has failed
+                result.add(f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}")
+                show_progress(f"{contender}: failed")
+                continue
+            for cost in costs:
+                result.add(figures(*cost))
+            show_progress(f"{contender}: third's first message after {result.spread(JOINING).median:.3f} s")
     yield table(results, load())
 
 
 async def _measure(
     contender: Contender, bootstrap: str, topic: str, programs: Mapping[str, Command], rounds: int
 ) -> list[tuple[Cost, Cost]]:
-    """What joining and leaving cost, round by round."""
+    """Return the cost of joining and of leaving, for each round."""
     costs = []
     async with open_stage(bootstrap, topic, PARTITIONS, group=topic, rate=RATE, commands=programs) as stage:
         for _ in range(2):
             await _start(stage, contender)
         for number in range(rounds):
-            # The heartbeats of all members begin together, when the group settles.
+            # All members start their heartbeats when the group settles: this spreads the changes over one interval.
             delay = OPTIONS["heartbeat_interval"] * (number + 0.5) / rounds
             joining, third = await _join(stage, contender, delay)
             costs.append((joining, await _leave(stage, third, delay)))
@@ -81,12 +89,12 @@ async def _leave(stage: Stage, third: Peer, delay: float) -> Cost:
     after = await stage.settled()
     await trio.sleep(_TAIL_SECONDS)
     begin = third.told("leaving")[0].at
-    heirs = [line for peer in stage.peers.live for line in peer.lines]
-    return _cost(stage, before, after, begin, taken_over(heirs, before[third.client_id], begin))
+    new_owners = [line for peer in stage.peers.live for line in peer.lines]
+    return _cost(stage, before, after, begin, taken_over(new_owners, before[third.client_id], begin))
 
 
 async def _quiet(stage: Stage, delay: float) -> Owned:
-    """Who owns what, after a time in which nothing happened."""
+    """Wait until the group has been steady for a while, and return the owned partitions."""
     await stage.settled()
     await trio.sleep(_STEADY_SECONDS + delay)
     return await stage.settled()

@@ -1,15 +1,14 @@
-"""What one slow partition does to its neighbours on a broker: what these lose, beside every peer.
+"""Effect of one slow partition on the other partitions of a member: the rate that these lose, beside every peer.
 
-One broker of Apache Kafka full of messages, four partitions. The one member of a fresh group reads the first three as
-fast as it can; the fourth is either at its end from the start ("alone") or full as well, with a handler that takes 50
-ms a message ("beside a slow one"). A figure is the rate of the three in the first seconds, or until all of them is
-read; "lost" is by how much the slow one has lowered it, both runs being of the same round. The contenders run one
+One broker of Apache Kafka full of messages, four partitions. The only member of a fresh group reads the first three as
+fast as it can. The fourth one either has nothing to read ("alone"), or is full as well, with a handler that takes 50 ms
+a message ("beside a slow one"). A figure is the rate of the three in the first seconds, or until they are read
+completely. "lost" is the part of the rate that the slow one costs, with both runs in the same round. Contenders run one
 after another, round by round.
 
-A handler of ours and of sarama's has a task for each partition, which sleeps. The others hand messages to one loop,
-so that a slow partition holds up all; "aiokafka-tasks" is getmany for each partition, in a task of its own;
-"confluent-threads" is one loop that deals messages to a thread for each partition, and pauses those that are behind,
-which is what its manual recommends.
+Sarameya and sarama have a task for each partition, which sleeps. The others pass messages to one loop, so that a slow
+partition delays all. "aiokafka-tasks" has a task with getmany for each partition. "confluent-threads" has one loop that
+passes messages to a thread for each partition, and pauses partitions whose threads lag, as its manual recommends.
 
 A contender that fails is shown as failed and makes the exit code 1.
 
@@ -34,12 +33,17 @@ _QUICK_MESSAGES = 200_000
 def add_options(parser: argparse.ArgumentParser) -> None:
     names = [contender.name for contender in CONTENDERS]
     add_usual_options(parser, quick="one round, fewer messages", repeats=REPEATS, contenders=names)
-    parser.add_argument("--seconds", type=positive, default=SECONDS, metavar="N", help=f"a run's (default: {SECONDS})")
+    parser.add_argument("--seconds", type=positive, default=SECONDS, metavar="N", help=f"of a run (default: {SECONDS})")
     parser.add_argument("--messages", type=positive, metavar="N", help=f"in each partition (default: {MESSAGES})")
 
 
 def main(options: argparse.Namespace) -> int:
-    """Measure and print; 1 where a contender has failed. Raises GoError without Go, FillingError."""
+    """Measure and print. Return 1 if a contender has failed, else 0.
+
+    Raises:
+        GoError: The programs in Go cannot be built.
+        FillingError: A topic cannot be filled.
+    """
     plan = Plan(
         contenders=[contender for contender in CONTENDERS if contender.name in options.contenders],
         repeats=rounds_asked(options, REPEATS),

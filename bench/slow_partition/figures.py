@@ -1,4 +1,4 @@
-"""How fast the neighbours of a slow partition are read, and what they lose. Pure. Rates are messages a second."""
+"""Figures of the partitions beside a slow one: their rate, and its loss. Pure. Rates are messages per second."""
 
 from __future__ import annotations
 
@@ -23,32 +23,46 @@ GOALS: Goals = {("sarameya", LOST): Goal(0.05, at_most=True)}
 
 @attrs.frozen
 class Reading:
-    """What one run has read in its time."""
+    """Rates of one run: of the slow partition, and of the others together."""
 
     others: float
     slow: float
 
 
 def has_read(lines: Sequence[Line], messages: int, seconds: float) -> bool:
-    """Whether a run has told enough: all that the others have, or so many seconds since its first message."""
-    begun = _begun(lines)
-    return bool(begun) and (begun[-1].others >= messages or begun[-1].at - begun[0].at >= seconds)
+    """Return whether a run is complete: the others are read, or the time since the first message is over.
+
+    Args:
+        lines: Reports of the member.
+        messages: Number of messages of the other partitions together.
+        seconds: Length of a run.
+    """
+    progress = _progress(lines)
+    return bool(progress) and (progress[-1].others >= messages or progress[-1].at - progress[0].at >= seconds)
 
 
 def reading(lines: Sequence[Line], messages: int, seconds: float) -> Reading:
-    """The rates of a run, from the first line with a message to the last that counts.
+    """Return the rates of a run, from the first report with a message to the last report that counts.
 
-    Those count that are within the seconds and, if there are any others, tell of less than all messages: once all are
-    read, time goes on, and messages do not. Raises ValueError where nothing was read.
+    Reports within `seconds` count. Those with all messages count only if there are no others: once all messages are
+    read, the time continues, but the number does not.
+
+    Args:
+        lines: Reports of the member.
+        messages: Number of messages of the other partitions together.
+        seconds: Length of a run.
+
+    Raises:
+        ValueError: Nothing was read, or nothing was reported after the first message.
     """
-    begun = _begun(lines)
-    if not begun:
+    progress = _progress(lines)
+    if not progress:
         raise ValueError("nothing was read")
-    first = begun[0]
-    within = [line for line in begun if 0 < line.at - first.at <= seconds]
+    first = progress[0]
+    within = [line for line in progress if 0 < line.at - first.at <= seconds]
     last = ([line for line in within if line.others < messages] or within)[-1:]
     if not last:
-        raise ValueError("nothing was told after the first message")
+        raise ValueError("nothing was reported after the first message")
     elapsed = last[0].at - first.at
     return Reading((last[0].others - first.others) / elapsed, (last[0].slow - first.slow) / elapsed)
 
@@ -74,5 +88,6 @@ def table(results: Sequence[Result], load: float) -> Table:
     )
 
 
-def _begun(lines: Sequence[Line]) -> list[Line]:
+def _progress(lines: Sequence[Line]) -> list[Line]:
+    """Return the reports from the first message on."""
     return [line for line in lines if line.event == "progress" and line.others + line.slow > 0]

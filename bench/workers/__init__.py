@@ -1,12 +1,12 @@
-"""What two worker processes are worth: `sarameya run --workers 2` beside one, one group, on a Kafka full of messages.
+"""Benefit of two worker processes: `sarameya run --workers 2` beside one worker, in one group, on a full topic.
 
-One broker of Apache Kafka, four partitions, filled before. The service is started as anybody starts it, with a
-handler that counts; each member's partitions are paused from the beginning and resumed together once every worker has
-its share, so that neither starting nor joining is in the figures. A figure is messages / the seconds from the first
-message of any worker to the last of all. How many processors the workers and the broker kept busy meanwhile is told
-beside it: they share one machine.
+One broker of Apache Kafka, four partitions, filled before. The service is started as users start it, with a handler
+that counts. Each member's partitions are paused at first, and resumed together once every worker has its share, so that
+neither starting nor joining is in the figures. The rate is messages / the seconds from the first message of any worker
+to the last of all. The table also shows how many processors the workers and the broker kept busy meanwhile: they share
+one machine.
 
-A run that has not read exactly what there is is shown as failed and makes the exit code 1.
+A run that has not read exactly all messages is shown as failed and makes the exit code 1.
 
 `handler` reads, `rounds` runs the service, `figures` computes (pure).
 """
@@ -35,7 +35,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Measure and print; 1 where a run has failed. Raises FillingError."""
+    """Measure and print. Return 1 if a run has failed, else 0.
+
+    Raises:
+        FillingError: The topic cannot be filled.
+    """
     plan = Plan(
         workers=options.workers,
         repeats=rounds_asked(options, REPEATS),

@@ -1,4 +1,4 @@
-"""What so many workers have read together, and how fast. Pure."""
+"""Figures of several workers together. Pure."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ Assignment = Mapping[int, tuple[int, ...]]
 
 
 def name(workers: int) -> str:
+    """Return the name of a row: `2 workers`."""
     return f"{workers} worker{'s' if workers > 1 else ''}"
 
 
@@ -28,24 +29,31 @@ GOALS: Goals = {(name(2), name(1)): Goal(1.0)}
 
 
 def assignment(lines: Sequence[WorkerLine]) -> Assignment:
-    """What each worker was assigned last."""
+    """Return the last assignment of each worker."""
     return {line.pid: line.partitions for line in lines if line.event == "assigned"}
 
 
-def is_shared_out(found: Assignment, workers: int, partitions: int) -> bool:
-    """Whether so many workers have all partitions, each one once, and none has nothing."""
-    assigned = sorted(partition for each in found.values() for partition in each)
+def is_complete(found: Assignment, workers: int, partitions: int) -> bool:
+    """Return whether the workers own each partition once, and each worker owns at least one.
+
+    Args:
+        found: Assignment so far.
+        workers: Expected number of workers.
+        partitions: Number of partitions.
+    """
+    assigned = sorted(partition for owned in found.values() for partition in owned)
     return len(found) == workers and all(found.values()) and assigned == list(range(partitions))
 
 
 def assignment_text(found: Assignment) -> str:
+    """Return the partitions of each worker: `0 1 | 2 3`."""
     return " | ".join(sorted(" ".join(map(str, partitions)) for partitions in found.values()))
 
 
 def fault(read: Sequence[WorkerLine], ends: Sequence[int]) -> str | None:
-    """Why a run does not count; None where each partition was read once, to its end."""
-    told = sorted((line.partitions[0], line.messages) for line in read)
-    return None if told == list(enumerate(ends)) else f"read (partition, messages) {told} of {list(enumerate(ends))}"
+    """Return the reason why a run does not count; None if each partition was read once, to its end."""
+    found = sorted((line.partitions[0], line.messages) for line in read)
+    return None if found == list(enumerate(ends)) else f"read (partition, messages) {found} of {list(enumerate(ends))}"
 
 
 def figures(read: Sequence[WorkerLine], workers_cores: float, broker_cores: float) -> Figures:
@@ -59,7 +67,7 @@ def figures(read: Sequence[WorkerLine], workers_cores: float, broker_cores: floa
 
 
 def table(results: Sequence[Result], notes: Sequence[str], load: float) -> Table:
-    """`notes` tell who was assigned what."""
+    """Return the table. `notes` has the assignments."""
     return Table(
         title="sarameya run",
         columns=COLUMNS,

@@ -1,4 +1,4 @@
-"""The handler of the workers: it counts messages, once a gate is open, and tells what it was assigned and has read."""
+"""Handler of the workers: counts messages once a gate is open, and reports assigned and read partitions."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import trio
 
 from sarameya import Claim, ConsumerGroupHandler, Session, TopicPartition
 
-_LOOK_SECONDS = 0.005
+_POLL_SECONDS = 0.005
 
 
 @attrs.frozen
 class WorkerLine:
-    """One thing that a worker tells, on the service's standard output.
+    """Report of a worker, on the service's standard output.
 
-    `assigned`  all partitions that it has now
-    `read`      it has read one partition to its end
+    `assigned`  all partitions that the worker owns now
+    `read`      the worker has read one partition to its end
     """
 
     event: str
@@ -28,18 +28,23 @@ class WorkerLine:
     partitions: tuple[int, ...]
     messages: int = 0
     first: float = 0.0
-    """When the first of them came, in seconds of the monotonic clock,"""
+    """Time of the first message, in seconds of the monotonic clock."""
     last: float = 0.0
-    """and the last."""
+    """Time of the last message."""
 
     @classmethod
     def of_json(cls, text: bytes) -> WorkerLine:
-        told = json.loads(text)
-        return cls(**{**told, "partitions": tuple(told["partitions"])})
+        fields = json.loads(text)
+        return cls(**{**fields, "partitions": tuple(fields["partitions"])})
 
 
 class GatedReader(ConsumerGroupHandler):
-    """Holds all partitions back until the file `gate` is there, then reads each to its end (`ends`, by partition)."""
+    """Pauses all partitions until a file exists, then reads each one to its end.
+
+    Args:
+        gate: Path of the file.
+        ends: Log end offset of each partition.
+    """
 
     def __init__(self, gate: str, ends: list[int]) -> None:
         self._gate = gate
@@ -49,11 +54,11 @@ class GatedReader(ConsumerGroupHandler):
         session.pause_all()
 
     async def partitions_assigned(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
-        _say("assigned", [partition.partition for partition in partitions])
+        _report("assigned", [partition.partition for partition in partitions])
 
     async def consume_claim(self, session: Session, claim: Claim) -> None:
-        while not os.path.exists(self._gate):  # noqa: ASYNC110, ASYNC240  whoever opens it is another program
-            await trio.sleep(_LOOK_SECONDS)
+        while not os.path.exists(self._gate):  # noqa: ASYNC110, ASYNC240  another program creates it
+            await trio.sleep(_POLL_SECONDS)
         session.resume_all()
         last = self._ends[claim.partition] - 1
         messages = 0
@@ -64,10 +69,10 @@ class GatedReader(ConsumerGroupHandler):
             messages += 1
             if message.offset == last:
                 break
-        _say("read", [claim.partition], messages=messages, first=first, last=time.monotonic())
-        async for _ in claim:  # there is nothing more; a claim that returned would end the session for the others
+        _report("read", [claim.partition], messages=messages, first=first, last=time.monotonic())
+        async for _ in claim:  # no message follows, but a claim that returns ends the session for the others
             pass
 
 
-def _say(event: str, partitions: Sequence[int], **more: float) -> None:
+def _report(event: str, partitions: Sequence[int], **more: float) -> None:
     print(json.dumps({"event": event, "pid": os.getpid(), "partitions": sorted(partitions), **more}), flush=True)

@@ -1,4 +1,4 @@
-"""The rounds: the service with one worker, then with two, reads a full topic."""
+"""The rounds: the service reads a full topic, with one worker, then with two."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import trio
 from bench.common.broker import running_kafka
 from bench.common.filling import Contents, Filled, fill
 from bench.common.machine import load
-from bench.common.presenting import say
+from bench.common.presenting import show_progress
 from bench.common.processes import cores, usage
 from bench.common.results import Figures, Result
 from bench.common.tables import Table
 from bench.members.rounds import leaves
 from bench.members.running import MemberError, open_program
-from bench.workers.figures import RATE, assignment, assignment_text, fault, figures, is_shared_out, name, table
+from bench.workers.figures import RATE, assignment, assignment_text, fault, figures, is_complete, name, table
 from bench.workers.handler import WorkerLine
 from tests.integration.real_kafka import RealKafka
 
@@ -53,25 +53,27 @@ on_failure = "stop"
 
 @attrs.frozen
 class Plan:
+    """Measurements to make."""
+
     workers: Sequence[int]
-    """How many, each in its turn."""
+    """Numbers of workers, measured one after the other."""
     repeats: int
     messages: int
 
 
 def measure(plan: Plan) -> Iterator[Table]:
-    """The one table. Raises FillingError."""
+    """Yield the only table. Raises FillingError."""
     results = [Result(name(workers), is_ours=True, version=version("sarameya")) for workers in plan.workers]
     assignments: dict[str, None] = {}
     with running_kafka() as kafka:
-        say(f"workers: filling with {plan.messages} messages")
+        show_progress(f"workers: filling with {plan.messages} messages")
         filled = fill(kafka, "workers", Contents(plan.messages, SIZE, PARTITIONS))
         for number in range(plan.repeats):
             for workers, result in zip(plan.workers, results, strict=True):
-                ran = _attempt(kafka, filled, workers, f"workers-{workers}-{number}", assignments)
-                result.add(ran)
-                told = ran if isinstance(ran, str) else f"{ran[RATE]:,.0f}/s"
-                say(f"workers: round {number + 1} of {plan.repeats}: {result.name} {told}")
+                outcome = _attempt(kafka, filled, workers, f"workers-{workers}-{number}", assignments)
+                result.add(outcome)
+                text = outcome if isinstance(outcome, str) else f"{outcome[RATE]:,.0f}/s"
+                show_progress(f"workers: round {number + 1} of {plan.repeats}: {result.name} {text}")
     yield table(results, list(assignments), load())
 
 
@@ -79,19 +81,19 @@ def _attempt(kafka: RealKafka, filled: Filled, workers: int, group: str, assignm
     failures: list[str] = []
     try:
         return trio.run(_run, kafka, filled, workers, group, assignments)
-    except* (MemberError, OSError) as raised:  # OSError: a process that is looked at is gone
+    except* (MemberError, OSError) as raised:  # OSError: a measured process has ended
         failures += (str(error) for error in leaves(raised))
     return "; ".join(failures)
 
 
 async def _run(kafka: RealKafka, filled: Filled, workers: int, group: str, assignments: dict[str, None]) -> Figures:
-    """Also notes in `assignments` who was assigned what."""
+    """Run the service once, and return its figures. Adds its assignment to `assignments`."""
     with tempfile.TemporaryDirectory() as directory:
         gate = trio.Path(directory, "gate")
         command = _command(Path(directory, "app.toml"), kafka, filled, group, str(gate), workers)
         async with open_program(command, WorkerLine.of_json) as service:
             await service.until(
-                lambda: is_shared_out(assignment(service.lines), workers, PARTITIONS),
+                lambda: is_complete(assignment(service.lines), workers, PARTITIONS),
                 f"an assignment of {PARTITIONS} partitions to {name(workers)}",
             )
             assigned = assignment(service.lines)
@@ -100,8 +102,8 @@ async def _run(kafka: RealKafka, filled: Filled, workers: int, group: str, assig
             broker = kafka.nodes[0].pid
             before = [usage(pid) for pid in (*pids, broker)]
             await gate.touch()
-            await service.until(lambda: len(_read(service.lines)) == PARTITIONS, "what it has read", _READ_SECONDS)
-            *used, by_broker = [cores(one, usage(pid)) for one, pid in zip(before, (*pids, broker), strict=True)]
+            await service.until(lambda: len(_read(service.lines)) == PARTITIONS, "the last message", _READ_SECONDS)
+            *used, by_broker = [cores(start, usage(pid)) for start, pid in zip(before, (*pids, broker), strict=True)]
             await service.stop()
     read = _read(service.lines)
     if (reason := fault(read, filled.ends)) is not None:

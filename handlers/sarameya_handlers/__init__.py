@@ -1,8 +1,8 @@
-"""Stock handlers for Sarameya. Importing them costs neither pyspark nor pyarrow.
+"""Stock handlers for Sarameya. This package imports neither pyspark nor pyarrow until they are needed.
 
 printing.py   PrintHandler: a line for each message
 spark/        SparkSink: partitions land in tables through Spark
-landing/      how they land exactly once: chains of links, whatever the table
+landing/      the exactly-once protocol: chains of links, for any kind of table
 registry/     a schema registry's client
 audit/        the commands verify, sweep, rewind, compact
 """

@@ -1,4 +1,4 @@
-"""Handlers' options as an app file gives them: what is unknown is named, with the nearest that is known."""
+"""Checks the handler options of an app file. An error suggests the known option that is nearest to an unknown one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from sarameya import ConfigError, unknown_option
 
 
 def check_known(options: Mapping[str, Any], known: Iterable[str], prefix: str = "") -> None:
-    """Raise ConfigError for an option that is not `known`; it is named with `prefix` before it."""
+    """Check that all options are known.
+
+    Args:
+        options: Options of an app file.
+        known: Names of the known ones.
+        prefix: Prepended to the name of the option in the error.
+
+    Raises:
+        ConfigError: An option is unknown.
+    """
     allowed = set(known)
     for key, value in options.items():
         if key not in allowed:

@@ -2,12 +2,12 @@
 
 group/      the public consumer API: ConsumerGroup, ConsumerGroupHandler, Session, Claim; Consumer
 producer/   the public producer API: Producer
-consumer/   fetching and distribution     net/       connections, metadata, the coordinator
+consumer/   fetching from brokers         net/       connections, metadata, the coordinator
 protocol/   pure state machines, formats  embedded/  a broker in the process
 model, errors, config, observe            testing/   the test kit        service/  the command line
 """
 
-from sarameya import _kafka_python as _kafka_python  # before all that imports kafka-python
+from sarameya import _kafka_python as _kafka_python  # must precede every import of kafka-python
 from sarameya._version import __version__
 from sarameya.config import ClientProperties, Config, TopicConfig
 from sarameya.error_codes import ErrorCode

@@ -1,11 +1,12 @@
-"""Imports of kafka-python and aiokafka, before anything else of this package.
+"""Lazy import of kafka-python and aiokafka. Must run before any other module of this package.
 
-Both libraries import their whole clients in the `__init__` of their packages: 150 ms, for clients that are never used
-here. So these packages are created without running their `__init__`. That runs at the first use of a name from it, so
-`from kafka import KafkaConsumer` works as ever for a program that also uses kafka-python.
+The `__init__` of both libraries imports their whole clients, which takes 150 ms. This package never uses these
+clients. So this module puts the packages into `sys.modules` without running their `__init__`. The first access to a
+name of the `__init__` runs it, so `from kafka import KafkaConsumer` still works in a program that also uses
+kafka-python.
 
-Python 3.11 also warns about the way in which kafka-python reads its schemas; users who turn warnings into errors could
-not import this package.
+Python 3.11 also warns about the way in which kafka-python reads its schemas. The warning is suppressed: otherwise users
+who turn warnings into errors could not import this package.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from types import ModuleType
 from typing import Any
 
 _LAZY_PACKAGES = ("kafka", "kafka.net", "aiokafka")
-_running = threading.RLock()
+_init_lock = threading.RLock()
+_running: set[str] = set()
+"""Packages whose `__init__` runs."""
 
 
 class _LazyPackage(ModuleType):
@@ -30,16 +33,22 @@ class _LazyPackage(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("__") and find_spec(f"{self.__name__}.{name}") is not None:
             return importlib.import_module(f"{self.__name__}.{name}")
-        with _running:
+        with _init_lock:  # another thread waits until `__init__` has run
             if self.__class__ is _LazyPackage:
-                self.__class__ = ModuleType  # type: ignore[assignment]
-                assert self.__spec__ is not None and self.__spec__.loader is not None
-                try:
-                    self.__spec__.loader.exec_module(self)
-                except BaseException:
-                    self.__class__ = _LazyPackage
-                    raise
+                if self.__name__ in _running:  # `__init__` itself imports from the package, too early
+                    raise AttributeError(f"partially initialized module {self.__name__!r} has no attribute {name!r}")
+                self._run_init()
         return getattr(self, name)
+
+    def _run_init(self) -> None:
+        assert self.__spec__ is not None
+        assert self.__spec__.loader is not None
+        _running.add(self.__name__)
+        try:
+            self.__spec__.loader.exec_module(self)
+            self.__class__ = ModuleType  # type: ignore[assignment]
+        finally:
+            _running.discard(self.__name__)
 
 
 def _make_lazy(name: str) -> None:
@@ -54,8 +63,8 @@ def _make_lazy(name: str) -> None:
 
 
 @contextmanager
-def schemas_are_read() -> Iterator[None]:
-    """Suppress the warning while kafka-python reads schemas, which happens when a message's class is created."""
+def schema_warnings_ignored() -> Iterator[None]:
+    """Suppress the warning of kafka-python, which reads a schema whenever it creates the class of a Kafka message."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"(read|open)_text is deprecated", DeprecationWarning)
         yield
@@ -63,7 +72,7 @@ def schemas_are_read() -> Iterator[None]:
 
 for _name in _LAZY_PACKAGES:
     _make_lazy(_name)
-with schemas_are_read():
+with schema_warnings_ignored():
     for _name in ("admin", "consumer", "metadata", "producer", "sasl"):
         importlib.import_module(f"kafka.protocol.{_name}")
     importlib.import_module("kafka.coordinator.assignors.sticky.user_data")

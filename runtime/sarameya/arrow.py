@@ -1,7 +1,7 @@
-"""Messages as Arrow columns. Imports pyarrow and numpy, as only `protocol.records.record_walk` does besides.
+"""Messages as Arrow columns. Only this module and `protocol.records.record_walk` import pyarrow and numpy.
 
-Columns are made from Python objects or, by `record_walk`, from buffers. The latter are sequences of Python objects,
-too, which are made on access.
+Columns are created from Python objects or, by `record_walk`, from buffers. A column from buffers is also a sequence of
+Python objects, which are created on each access.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from sarameya.model import NO_TIMESTAMP, Headers, TimestampType
 
 _MOST_MILLISECONDS = (2**63 - 1) // 1000
 _MOST_BYTES = 2**31 - 1
-# Columns of one value are slices of a cached column of this length: filling one takes no time, creating it does.
-_KEPT_ROWS = 4096
+# A column that repeats one value is a slice of a cached column of this length. Creating a column costs time, whatever
+# its length.
+_CACHED_ROWS = 4096
 
 _T = TypeVar("_T")
 _Ints = npt.NDArray[np.int64]
@@ -61,8 +62,16 @@ def columns_to_arrow(
 ) -> pa.Table:
     """Convert messages of one partition, at least one, to an Arrow table of `kafka_schema()`.
 
-    `kinds` may be one timestamp type for all. A message without a timestamp, or with one that does not fit in int64
-    microseconds, gets null.
+    Args:
+        topic: Topic of all messages.
+        partition: Partition of all messages.
+        offsets: Offset of each message.
+        timestamps: Timestamp of each message in milliseconds. A message without a timestamp, or with a timestamp that
+            does not fit in int64 microseconds, gets null.
+        kinds: Timestamp type of each message, or one type for all.
+        keys: Key of each message.
+        values: Value of each message.
+        headers: Headers of each message.
     """
     count = len(offsets)
     columns = [
@@ -79,7 +88,7 @@ def columns_to_arrow(
 
 
 class ArrowColumn(Sequence[_T]):
-    """Arrow array as a sequence of Python objects, which are made on each access."""
+    """Arrow array as a sequence of Python objects, which are created on each access."""
 
     __slots__ = ("array",)
 
@@ -138,7 +147,7 @@ def binary_column(name: str, lengths: _Ints, data: _Buffer) -> ArrowColumn[bytes
     """
     if lengths.max() < 0:
         return ArrowColumn(_repeated(name, None, len(lengths)))
-    return ArrowColumn(_of_lengths(pa.binary(), lengths, data))
+    return ArrowColumn(_from_lengths(pa.binary(), lengths, data))
 
 
 def headers_column(
@@ -159,9 +168,9 @@ def headers_column(
     if not counts.any():
         return _HeadersColumn(_repeated("headers", None, len(counts)))
     if counts.min() < 0 or key_lengths.min() < 0:
-        raise ValueError("a negative count of headers, or a key that is null")
+        raise ValueError("a count of headers is negative, or a header's key is null")
     kind = _type("headers")
-    flat = [_of_lengths(pa.string(), key_lengths, keys), _of_lengths(pa.binary(), value_lengths, values)]
+    flat = [_from_lengths(pa.string(), key_lengths, keys), _from_lengths(pa.binary(), value_lengths, values)]
     flat[0].validate(full=True)
     structs = pa.StructArray.from_arrays(flat, fields=list(kind.value_type))
     buffers = [_bitmap(counts == 0), pa.py_buffer(_ends(counts))]
@@ -198,7 +207,7 @@ def _int64(column: Sequence[int]) -> _Ints:
 
 def _timestamps(milliseconds: _Ints) -> pa.Array:
     microseconds = milliseconds * 1000
-    # As unsigned numbers, negative ones are larger than any allowed one.
+    # Viewed as unsigned, a negative number is larger than any allowed number.
     if milliseconds.view(np.uint64).max() <= _MOST_MILLISECONDS:
         return _numbers("timestamp", microseconds)
     null = (milliseconds == NO_TIMESTAMP) | (milliseconds < -_MOST_MILLISECONDS) | (milliseconds > _MOST_MILLISECONDS)
@@ -214,15 +223,21 @@ def _kinds(kinds: TimestampType | Sequence[TimestampType], count: int) -> pa.Arr
 
 
 def _repeated(name: str, value: str | int | None, count: int) -> pa.Array:
-    """Return a column of one value, by its name in the schema."""
-    if count > _KEPT_ROWS:
+    """Return a column that repeats one value.
+
+    Args:
+        name: Name of the column in the schema.
+        value: Value of every row.
+        count: Number of rows.
+    """
+    if count > _CACHED_ROWS:
         return _make_repeated(name, value, count)
-    return _kept(name, value)[:count]
+    return _cached(name, value)[:count]
 
 
 @lru_cache(maxsize=256)
-def _kept(name: str, value: str | int | None) -> pa.Array:
-    return _make_repeated(name, value, _KEPT_ROWS)
+def _cached(name: str, value: str | int | None) -> pa.Array:
+    return _make_repeated(name, value, _CACHED_ROWS)
 
 
 def _make_repeated(name: str, value: str | int | None, count: int) -> pa.Array:
@@ -231,7 +246,7 @@ def _make_repeated(name: str, value: str | int | None, count: int) -> pa.Array:
     if isinstance(value, int):
         return _numbers(name, np.full(count, value, np.int32))
     text = value.encode()
-    return _of_lengths(pa.string(), np.full(count, len(text), np.int64), text * count)
+    return _from_lengths(pa.string(), np.full(count, len(text), np.int64), text * count)
 
 
 def _numbers(name: str, column: npt.NDArray[Any], valid: pa.Buffer | None = None) -> pa.Array:
@@ -239,7 +254,7 @@ def _numbers(name: str, column: npt.NDArray[Any], valid: pa.Buffer | None = None
     return pa.Array.from_buffers(_type(name), len(column), [valid, pa.py_buffer(column)])
 
 
-def _of_lengths(kind: pa.DataType, lengths: _Ints, data: _Buffer) -> pa.Array:
+def _from_lengths(kind: pa.DataType, lengths: _Ints, data: _Buffer) -> pa.Array:
     null = lengths < 0
     if not null.any():
         return pa.Array.from_buffers(kind, len(lengths), [None, pa.py_buffer(_ends(lengths)), pa.py_buffer(data)])

@@ -5,11 +5,11 @@
     ├── PropertiesError                 Kafka properties that cannot be options here (also a ValueError)
     ├── ConnectError                    no broker could be reached at the given addresses
     ├── AuthenticationError             a broker refuses this client, or cannot prove its own identity
-    │   └── TlsError                    by certificates
+    │   └── TlsError                    the TLS handshake failed
     ├── TokenError                      no credentials are available now                    (retriable)
     ├── ConnectionLostError             a connection ended with requests in flight          (retriable)
     ├── RequestTimeoutError             a broker did not respond within the deadline        (retriable)
-    ├── ProtocolError                   bytes that are not the Kafka protocol
+    ├── ProtocolError                   a peer sent bytes that are not the Kafka protocol
     │   ├── ResponseTooLargeError       a response is larger than `max_response_bytes`
     │   └── UnsupportedVersionError     broker and client share no version of an API
     ├── KafkaError                      a broker returned an error code
@@ -21,12 +21,12 @@
     │   └── GroupError                  the group cannot be used as configured
     │       ├── GroupAuthorizationError
     │       ├── FencedInstanceError
-    │       └── CommitError             a commit was refused for good
+    │       └── CommitError             a commit was refused permanently
     ├── RetriesExhaustedError           the options allow no further retry
     ├── DeliveryTimeoutError            a record was not acknowledged in time               (retriable)
     ├── NoCommittedOffsetError          no start offset is known, and the policy is `fail`
     ├── OffsetOutOfRangeError           the position is not in the log, and the policy is `fail`
-    ├── LogTruncatedError               the log was cut below the position, and the policy is `fail`
+    ├── LogTruncatedError               the log was truncated below the position, and the policy is `fail`
     ├── TopicRecreatedError             the topic was deleted, and created again under its name
     ├── RecordError                     malformed records; names topic, partition, offset
     │   ├── CorruptRecordError          CRC, lengths, structure
@@ -36,10 +36,10 @@
     ├── AssignorError                   an assignor raised, or returned an invalid assignment
     ├── InterceptorError                an interceptor raised, or returned an invalid result
     ├── ClaimError                      an exception of one claim's handler, with its coordinates
-    ├── RebalanceDeadlineError          a handler's task outlived the rebalance deadline
+    ├── RebalanceDeadlineError          a handler's task did not end by the rebalance deadline
     └── HandlerError                    a handler could not be found, built or run as configured
 
-`protocol/reactions.py` has the reaction of the group's membership to each code.
+`protocol/reactions.py` defines how the group membership reacts to each error code.
 """
 
 from __future__ import annotations
@@ -54,15 +54,17 @@ from sarameya.secret import masked
 
 
 class SarameyaError(Exception):
-    """Base class of all errors raised here. `retriable`: a retry may succeed.
+    """Base class of all errors that Sarameya raises.
 
-    `permanent`: a person has to change something first (the app file, an argument, credentials, a permission, the
-    table, a group's offset). `sarameya run` then ends with exit code 2, and never retries. Every other error is
-    passing, including those of other packages: it is retried with backoff under `on_failure = "restart"`, and is exit
-    code 1 under `stop`.
+    Attributes:
+        retriable: A retry may succeed.
+        permanent: A person has to change something first (the app file, an argument, credentials, a permission, the
+            table, a group's offset). `sarameya run` then ends with exit code 2, and never retries. Every other error is
+            passing, including errors of other packages: `sarameya run` retries with backoff under
+            `on_failure = "restart"`, and ends with exit code 1 under `stop`.
 
-    `args` are always the class's own arguments, so that an error can be pickled, and raised anew for each of several
-    waiting callers (`again`).
+    `args` are always the arguments of the class's constructor. So an error can be pickled, and several waiting callers
+    can each get their own copy (`again`).
     """
 
     retriable: bool = False
@@ -71,19 +73,19 @@ class SarameyaError(Exception):
     def again(self) -> Self:
         """Return a new exception with the same content, for another caller.
 
-        Tracebacks must not pile up on one object.
+        If one exception were raised several times, its traceback would grow each time.
         """
-        fresh = type(self)(*self.args)
-        fresh.__cause__ = self.__cause__
+        copy = type(self)(*self.args)
+        copy.__cause__ = self.__cause__
         for note in getattr(self, "__notes__", ()):
-            fresh.add_note(note)
-        return fresh
+            copy.add_note(note)
+        return copy
 
 
 class ConfigError(SarameyaError, ValueError):
-    """An invalid value of an option. Names the option, the value and the allowed values.
+    """An invalid value of an option. The message names the option, the value and the allowed values.
 
-    A value that is a secret, or looks like one by its option's name, is shown as `***`.
+    A secret is shown as `***`, and so is the value of an option whose name suggests a secret.
     """
 
     permanent = True
@@ -100,9 +102,9 @@ class ConfigError(SarameyaError, ValueError):
 
 
 class PropertiesError(SarameyaError, ValueError):
-    """Properties by Kafka's names that cannot be options here.
+    """Kafka properties that cannot be options here.
 
-    `problems` has one line for each: name, value and reason, after the file's name if they come from one.
+    `problems` has one line for each property: the file's name if it was read from a file, then name, value and reason.
     """
 
     permanent = True
@@ -124,7 +126,10 @@ class ConnectError(SarameyaError):
 class AuthenticationError(SarameyaError):
     """A broker that refuses this client, or cannot prove its own identity: a retry cannot help.
 
-    `address` is the broker's, `problem` the fault, `remedy` the advice.
+    Attributes:
+        address: The broker's address.
+        problem: The cause of the failure.
+        remedy: Advice; may be empty.
     """
 
     permanent = True
@@ -140,11 +145,11 @@ class AuthenticationError(SarameyaError):
 
 
 class TlsError(AuthenticationError):
-    """Refusal of a certificate, the broker's by us or ours by the broker; or no common version of TLS."""
+    """A TLS handshake that failed: a refused certificate (the broker's or the client's), or no common TLS version."""
 
 
 class TokenError(SarameyaError):
-    """Missing credentials, without which no broker can be used.
+    """Credentials that are not available now: no broker can be used without them.
 
     `Config.sasl_token` raised or returned an invalid token, there is no Kerberos ticket, or there are no AWS
     credentials.
@@ -166,15 +171,15 @@ class RequestTimeoutError(SarameyaError):
 
 
 class ProtocolError(SarameyaError):
-    """Bytes of the peer that are not the Kafka protocol; its connection is closed."""
+    """Received bytes that are not the Kafka protocol. The connection is closed."""
 
 
 class ResponseTooLargeError(ProtocolError):
-    """A response announced as larger than `Config.max_response_bytes` (or a peer that is no Kafka broker)."""
+    """A response that is larger than `Config.max_response_bytes`, by its length field. The peer may not be Kafka."""
 
 
 class UnsupportedVersionError(ProtocolError):
-    """An API without a common version of broker and client. Names the API and both ranges."""
+    """An API without a common version of broker and client. The message names the API and both version ranges."""
 
     permanent = True
 
@@ -194,7 +199,7 @@ class KafkaError(SarameyaError):
 
 
 class UnknownTopicError(KafkaError):
-    """A topic that does not exist on the cluster (or may not be seen, for which Kafka returns the same)."""
+    """A topic that does not exist on the cluster, or that the client may not see: Kafka returns the same code."""
 
 
 class TopicAuthorizationError(KafkaError):
@@ -204,7 +209,7 @@ class TopicAuthorizationError(KafkaError):
 
 
 class TopicError(KafkaError):
-    """A topic that the cluster does not create, or change, as requested; its own message is in the advice."""
+    """A topic that the cluster does not create, or change, as requested. `advice` has the broker's message."""
 
     permanent = True
 
@@ -218,7 +223,7 @@ class MessageTooLargeError(KafkaError):
 
 
 class GroupError(KafkaError):
-    """A member that the group coordinator has refused for good."""
+    """A member that the group coordinator has refused permanently."""
 
     permanent = True
 
@@ -248,13 +253,13 @@ class RetriesExhaustedError(SarameyaError):
         self.cause = cause
 
     def __str__(self) -> str:
-        return f"{self.what}: gave up after {self.attempts} tries in {self.elapsed:.1f} s; last: {self.cause}"
+        return f"{self.what}: failed after {self.attempts} attempts in {self.elapsed:.1f} s; last: {self.cause}"
 
 
 class DeliveryTimeoutError(SarameyaError):
-    """A record that was not acknowledged within `Config.delivery_timeout`. `trouble` is the last obstacle.
+    """A record that was not acknowledged within `Config.delivery_timeout`. `trouble` is the last cause of the delay.
 
-    It may have been stored all the same: the result of a request without a response is unknown.
+    The record may have been stored: the result of a request without a response is unknown.
     """
 
     retriable = True
@@ -277,7 +282,7 @@ class NoCommittedOffsetError(SarameyaError):
     def __init__(self, group: str, partitions: tuple[TopicPartition, ...]) -> None:
         super().__init__(group, partitions)
         self.group = group
-        """Empty if partitions are read without a group."""
+        """Group id; empty if the partitions are read without a group."""
         self.partitions = partitions
 
     def __str__(self) -> str:
@@ -298,7 +303,7 @@ class NoCommittedOffsetError(SarameyaError):
 class OffsetOutOfRangeError(SarameyaError):
     """A position outside the log, while the policy is `fail`.
 
-    `gone` is the number of offsets from the position on that were deleted before they were read.
+    `gone` is the number of deleted offsets that were not read.
     """
 
     permanent = True
@@ -320,10 +325,10 @@ class OffsetOutOfRangeError(SarameyaError):
 
 
 class LogTruncatedError(SarameyaError):
-    """A log cut below the position, while the policy is `fail`.
+    """A log that was truncated below the position, while the policy is `fail`.
 
-    That is the result of an election of a leader with fewer records (KIP-320). Records read from `diverging_offset` on
-    differ from the log's present ones (None: nobody knows where that starts).
+    The partition has elected a leader with fewer records (KIP-320). From `diverging_offset` on, the records that were
+    read are no longer in the log; None if that offset is unknown.
     """
 
     permanent = True
@@ -348,10 +353,10 @@ class LogTruncatedError(SarameyaError):
 
 
 class TopicRecreatedError(SarameyaError):
-    """A topic that was deleted while it was read; another one has its name (KIP-516).
+    """A topic that was deleted and created again while it was read (KIP-516).
 
-    Offsets of the old topic mean nothing in the new one. A new session starts at the beginning: Kafka deletes a topic's
-    committed offsets with it.
+    Offsets of the old topic mean nothing in the new topic, and Kafka deletes committed offsets with their topic. So the
+    group commits offset 0 of the new topic, unless marks have metadata: a restart reads it from the beginning.
     """
 
     def __init__(self, partition: TopicPartition, offset: int, before: uuid.UUID, after: uuid.UUID) -> None:
@@ -364,12 +369,12 @@ class TopicRecreatedError(SarameyaError):
     def __str__(self) -> str:
         return (
             f"{self.partition}: the topic was deleted and created again while it was read (offset {self.offset}; topic "
-            f"id {self.before}, now {self.after}): restart to read the new one from offset_initial"
+            f"id {self.before}, now {self.after}): restart to read the new topic"
         )
 
 
 class RecordError(SarameyaError):
-    """Fetched bytes that are not valid records. Nothing from `offset` on was delivered or skipped."""
+    """Fetched bytes that are not valid records. No record from `offset` on was delivered or skipped."""
 
     def __init__(self, topic: str, partition: int, offset: int, problem: str) -> None:
         super().__init__(topic, partition, offset, problem)
@@ -401,7 +406,7 @@ class DecompressionLimitError(RecordError):
 class AssignorError(SarameyaError):
     """An assignor that raised (`__cause__`), or returned an invalid assignment.
 
-    Names the assignor, and the member and the partition concerned.
+    The message names the assignor, and the member and the partition that are wrong.
     """
 
     def __init__(self, assignor: str, problem: str) -> None:
@@ -416,7 +421,8 @@ class AssignorError(SarameyaError):
 class InterceptorError(SarameyaError):
     """An interceptor that failed (`__cause__`) on the messages from `offset` to `last_offset`.
 
-    None of them was delivered, and none is skipped. Set its `on_error` to `skip` to continue without it.
+    None of these messages was delivered or skipped. To deliver messages on which it fails unchanged, set its `on_error`
+    to `skip`.
     """
 
     def __init__(
@@ -453,15 +459,14 @@ class ClaimError(SarameyaError):
 
 
 class RebalanceDeadlineError(SarameyaError):
-    """A handler's task that ran beyond the rebalance deadline; the member has left the group."""
+    """A handler's task that did not end by the rebalance deadline. The member has left the group."""
 
 
 class HandlerError(SarameyaError):
     """A handler that could not be found, built or run as configured.
 
-    Names the package to install or the change to make.
-
-    Handlers raise it if a person has to change something first; all their other exceptions are retried.
+    The message names the package to install or the change to make. Handlers raise this error if a person has to change
+    something first; all their other exceptions are retried.
     """
 
     permanent = True
@@ -482,7 +487,7 @@ ADVICE: dict[ErrorCode, str] = {
     ErrorCode.OFFSET_METADATA_TOO_LARGE: "shorten the metadata (the broker's offset.metadata.max.bytes)",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "create the topic, or correct its name",
 }
-"""Advice for a person, by code; appended to the error's text."""
+"""Advice for the user, by error code. It is appended to the error's text."""
 
 
 _CLASSES: dict[ErrorCode, type[KafkaError]] = {

@@ -1,7 +1,7 @@
 """Batches of one partition's messages, by row or by column.
 
-Either form may be the decoded one (`decode` and `decode_columns` of `protocol.records.batch_codec`); the other is made
-from it on demand.
+Records are decoded into either form (`decode` and `decode_columns` of `protocol.records.batch_codec`). The other form
+is created from it on demand.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _COLUMNS = attrgetter("offset", "timestamp", "timestamp_type", "key", "value", "
 
 @attrs.frozen(slots=True, eq=False, kw_only=True)
 class MessageColumns(Sequence[Message]):
-    """Messages of one partition, stored by field; a sequence that makes each message on access.
+    """Messages of one partition, stored by column: a sequence that creates each message on access.
 
-    The five columns have the same length. Values common to all messages of a record batch are stored once.
+    The five columns have the same length. Fields with one value for the whole record batch are stored once.
     """
 
     topic: str
@@ -40,7 +40,7 @@ class MessageColumns(Sequence[Message]):
 
     @classmethod
     def joined(cls, parts: Sequence[MessageColumns]) -> MessageColumns:
-        """Join several, at least one, with the same partition, timestamp type and leader epoch."""
+        """Join `parts` (at least one), which have the same partition, timestamp type and leader epoch."""
         if len(parts) == 1:
             return parts[0]
         return attrs.evolve(
@@ -98,18 +98,18 @@ class MessageColumns(Sequence[Message]):
 
 @attrs.frozen(slots=True, order=False, eq=False)
 class MessageBatch:
-    """Consecutive messages of one partition, in offset order, complete except for records that the log hides.
+    """Consecutive messages of one partition, in offset order. Never empty.
 
-    Never empty.
+    No record is missing, except those that no consumer gets: control records, aborted records and compacted records.
 
     `next_offset` is the position after the batch: at least `messages[-1].offset + 1`, more if control records or
-    compacted gaps follow. To mark `next_offset` is always right. `size_bytes` is the size on the wire.
+    compacted gaps follow. A mark at `next_offset` is always correct. `size_bytes` is the size on the wire.
 
     `from_offset` is the position before the batch: the `next_offset` of the claim's previous batch, or the claim's
-    start offset. The ranges [from_offset, next_offset) of a claim's batches are therefore contiguous, and hidden
-    records (control records, aborted and compacted ones) are inside them. If the log lost the position and it was moved
+    start offset. The ranges [from_offset, next_offset) of a claim's batches are therefore contiguous, and include the
+    offsets of the records that no consumer gets. If the position was reset because the log does not have it
     (`OffsetReset`), `from_offset` is the new position: it differs from the previous `next_offset`, which shows that
-    records are missing. The default, for batches made by hand, is the first message's offset.
+    records are missing. The default, for batches that tests create, is the first message's offset.
     """
 
     topic: str
@@ -131,12 +131,12 @@ class MessageBatch:
 
     @property
     def first_offset(self) -> int:
-        """Offset of the first message. Raises IndexError in a batch without messages."""
+        """Offset of the first message. Raises IndexError if the batch has no messages."""
         return self.messages[0].offset
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last message, which `next_offset` may exceed by far. Raises IndexError without messages."""
+        """Offset of the last message; `next_offset` may be much larger. Raises IndexError if there are no messages."""
         return self.messages[-1].offset
 
     def __len__(self) -> int:
@@ -156,16 +156,16 @@ class MessageBatch:
         """
         from sarameya.arrow import columns_to_arrow
 
-        held = self.messages
-        if isinstance(held, MessageColumns):
+        messages = self.messages
+        if isinstance(messages, MessageColumns):
             return columns_to_arrow(
                 self.topic,
                 self.partition,
-                held.offsets,
-                held.timestamps,
-                held.timestamp_type,
-                held.keys,
-                held.values,
-                held.headers,
+                messages.offsets,
+                messages.timestamps,
+                messages.timestamp_type,
+                messages.keys,
+                messages.values,
+                messages.headers,
             )
-        return columns_to_arrow(self.topic, self.partition, *zip(*map(_COLUMNS, held), strict=True))
+        return columns_to_arrow(self.topic, self.partition, *zip(*map(_COLUMNS, messages), strict=True))

@@ -1,6 +1,6 @@
 """Counters for monitoring: they only grow, and the monitoring system computes rates. Pure.
 
-`Meter` is an observer, and also gets the durations of requests. `status` has the present state.
+`Meter` counts events as an observer, and durations of requests. The present state is in `status.py`.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ from sarameya.observe import (
 )
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""Upper bounds of the buckets of durations: from a response of a nearby broker to a rebalance of many members."""
+"""Upper bounds of the buckets of durations: from the response of a near broker to the rebalance of a large group."""
 ROWS = tuple(float(10**power) for power in range(8))
-"""Upper bounds of the buckets of rows in a landing."""
+"""Upper bounds of the buckets of rows in a write to a table."""
 BYTES = tuple(float(2**power) for power in range(12, 31, 2))
-"""Upper bounds of the buckets of bytes in a landing: from 4 KiB to a GiB."""
+"""Upper bounds of the buckets of bytes in a write to a table: from 4 KiB to a GiB."""
 REBALANCE_REASONS = {
-    "first_join": "it was not a member: it starts, or has subscribed again after it left",
-    "own_wish": "it has changed its subscription, finished a revocation, or ended its session",
-    "group_changed": "members or topics came or went, as the coordinator or metadata report",
-    "member_forgotten": "the coordinator does not know it any more: the group has removed it",
-    "generation_dropped": "the group has continued without it",
+    "first_join": "the member was not in the group: it starts, or has subscribed again after it left",
+    "own_wish": "the member has changed its subscription, finished a revocation, or ended its session",
+    "group_changed": "other members joined or left, or topics changed",
+    "member_forgotten": "the coordinator does not know the member any more: the group has removed it",
+    "generation_dropped": "the group has continued without the member",
 }
 """Causes of a rebalance, and their explanations."""
 _REASONS = {"join_wanted": "own_wish", "rebalance": "group_changed"}
-"""Reasons that differ from `MembershipChanged.trigger`; the others have its name."""
+"""Causes whose name differs from `MembershipChanged.trigger`."""
 _OUTSIDE = frozenset({"UNJOINED", "LEAVING"})
+"""States of a member that is not in the group."""
 _SETTLED = frozenset({"STABLE", "LEAVING", "UNJOINED", "FENCED"})
 """States without a rebalance in progress."""
 
@@ -50,7 +51,7 @@ class Histogram:
 
     bounds: tuple[float, ...] = SECONDS
     counts: list[int] = attrs.field(default=attrs.Factory(lambda self: [0] * (len(self.bounds) + 1), takes_self=True))
-    """Number of values in each bucket; the last one has no upper bound."""
+    """Number of values in each bucket; the last bucket has no upper bound."""
     total: float = 0.0
     """Sum of the values."""
 
@@ -66,19 +67,23 @@ class Histogram:
 
     def cumulative(self) -> list[tuple[float, int]]:
         """Return each bound with the number of values up to it."""
-        rows, so_far = [], 0
+        rows, total = [], 0
         for bound, count in zip(self.bounds, self.counts, strict=False):
-            so_far += count
-            rows.append((bound, so_far))
+            total += count
+            rows.append((bound, total))
         return rows
 
 
 @attrs.define(slots=True)
 class TopicMeters:
-    """Counts of one topic, over all partitions that this member has had."""
+    """Counts of one topic, over all partitions that this member has read.
+
+    `records`, `size_bytes` and the two sums of seconds cover only claims that have ended. Running claims are in the
+    status.
+    """
 
     records: int = 0
-    """Messages of claims that have ended, as in the next three; the status of running claims has theirs."""
+    """Number of messages."""
     size_bytes: int = 0
     handler_seconds: float = 0.0
     backpressure_seconds: float = 0.0
@@ -104,7 +109,7 @@ class Meters:
     rebalances: dict[str, int] = attrs.field(factory=lambda: dict.fromkeys(REBALANCE_REASONS, 0))
     """Number of rebalances, by cause (`REBALANCE_REASONS`)."""
     rebalance_seconds: Histogram = attrs.field(factory=Histogram)
-    """Duration of each rebalance, from leaving the stable state to the return."""
+    """Seconds of each rebalance, from leaving the stable state to the return."""
     loop_blocked_seconds: float = 0.0
     """Seconds for which the event loop was blocked: the sum of `LoopBlocked.seconds`."""
     topics: dict[str, TopicMeters] = attrs.field(factory=dict)
@@ -115,7 +120,7 @@ class Meters:
 
 
 class Meter:
-    """Observer that keeps a member's meters. `clock` returns seconds."""
+    """Observer that updates a member's meters. `clock` returns seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.meters = Meters()
@@ -130,7 +135,7 @@ class Meter:
             case Retrying(kind=kind):
                 meters.retries[kind] = meters.retries.get(kind, 0) + 1
             case MembershipChanged(before=before, after=after, trigger=trigger):
-                self._member_moved(before, after, trigger)
+                self._count_rebalance(before, after, trigger)
             case OffsetReset(partition=partition, gone=gone):
                 meters.topic(partition.topic).offsets_gone += gone
             case ClaimEnded(partition=partition):
@@ -140,7 +145,7 @@ class Meter:
                 topic.handler_seconds += event.handler_seconds
                 topic.backpressure_seconds += event.backpressure_seconds
             case Landed(partition=partition):
-                self._landed(meters.topic(partition.topic), event)
+                self._count_landed(meters.topic(partition.topic), event)
             case LandingFailed(partition=partition):
                 meters.topic(partition.topic).landing_failures += 1
             case LoopBlocked(seconds=seconds):
@@ -151,19 +156,19 @@ class Meter:
     def answered(self, request: str, seconds: float) -> None:
         """Record the seconds until a broker's response."""
         name = request.removesuffix("Request")
-        found = self.meters.requests.get(name)
-        if found is None:
-            found = self.meters.requests[name] = Histogram()
-        found.observe(seconds)
+        histogram = self.meters.requests.get(name)
+        if histogram is None:
+            histogram = self.meters.requests[name] = Histogram()
+        histogram.observe(seconds)
 
-    def _landed(self, topic: TopicMeters, event: Landed) -> None:
+    def _count_landed(self, topic: TopicMeters, event: Landed) -> None:
         topic.landing_seconds.observe(event.seconds)
         if event.rows >= 0:
             topic.landing_rows.observe(event.rows)
         if event.size_bytes >= 0:
             topic.landing_bytes.observe(event.size_bytes)
 
-    def _member_moved(self, before: str, after: str, trigger: str) -> None:
+    def _count_rebalance(self, before: str, after: str, trigger: str) -> None:
         if (before in _OUTSIDE or before == "STABLE") and after not in _SETTLED:
             reason = "first_join" if before in _OUTSIDE else _REASONS.get(trigger, trigger)
             self.meters.rebalances[reason] = self.meters.rebalances.get(reason, 0) + 1

@@ -16,16 +16,16 @@ NO_LEADER_EPOCH = -1
 """Leader epoch of a record whose format or broker has none (KIP-320)."""
 
 NO_GENERATION = -1
-"""Generation of a client that has not been in the group yet (KIP-792)."""
+"""Generation of a client that was not in the group yet (KIP-792)."""
 
 NO_TIMESTAMP = -1
-"""Timestamp of a message without one (format v0)."""
+"""Timestamp of a message that has none (format v0)."""
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
 def is_offset(value: object) -> bool:
-    """Return whether `value` can be an offset: an int from 0 to 2**63 - 2 (the next one must fit in int64 too)."""
+    """Return whether `value` can be an offset: an int from 0 to 2**63 - 2 (the next offset must fit in int64, too)."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63 - 1
 
 
@@ -51,9 +51,9 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     """A record as a handler gets it. Keys and values are bytes or None, as in Kafka.
 
     `timestamp` is in milliseconds since 1970, or NO_TIMESTAMP. `leader_epoch` is NO_LEADER_EPOCH if the record format
-    has none. A msgspec.Struct, because there are millions of them: compiled code makes one in a quarter of the time of
-    a NamedTuple, and a tenth of that of a frozen attrs class. Since a message cannot be part of a cycle, the garbage
-    collector need not track it.
+    has none. The class is a msgspec.Struct, since there are millions of messages: compiled code creates a Struct in a
+    quarter of the time of a NamedTuple, and in a tenth of the time of a frozen attrs class. A message cannot be part of
+    a cycle, so the garbage collector need not track it.
     """
 
     topic: str
@@ -78,7 +78,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 @attrs.frozen(slots=True)
 class Generation:
-    """A round of a group, as one member sees it. `id` fences commits and heartbeats."""
+    """A generation of a group, as one member gets it. `id` fences commits and heartbeats."""
 
     id: int
     member_id: str
@@ -89,9 +89,9 @@ class Generation:
 
 @attrs.frozen(slots=True)
 class GroupMetadata:
-    """Identity of a committing member.
+    """Identity of a member.
 
-    A transactional producer sends it with a group's offsets, to be fenced by it (KIP-447).
+    A transactional producer sends it with the group's offsets, so that the coordinator can fence it (KIP-447).
     """
 
     group_id: str
@@ -113,8 +113,7 @@ class CommittedOffset:
 class LogRange:
     """Offsets in a partition's log, from `start` up to but not including `end`.
 
-    `end` is the next offset to be written. It is the high watermark: later records are not on all replicas yet, and no
-    consumer sees them.
+    `end` is the high watermark: later records are not on all in-sync replicas yet, and no consumer gets them.
     """
 
     start: int
@@ -122,7 +121,7 @@ class LogRange:
 
 
 Assignment = Mapping[str, tuple[int, ...]]
-"""topic -> its assigned partitions, ascending."""
+"""topic -> its assigned partitions, in ascending order."""
 
 
 def topic_partitions(assignment: Assignment) -> list[TopicPartition]:
@@ -131,7 +130,7 @@ def topic_partitions(assignment: Assignment) -> list[TopicPartition]:
 
 
 def by_topic(partitions: Iterator[TopicPartition] | Sequence[TopicPartition]) -> dict[str, tuple[int, ...]]:
-    """Return the partition numbers of each topic, both ascending."""
+    """Return the partition numbers of each topic. Topics and numbers are in ascending order."""
     grouped: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         grouped.setdefault(topic, []).append(partition)

@@ -1,6 +1,6 @@
-"""Offset policies: a place in a log by rule (an end, a time, a duration), or `fail`. Pure.
+"""Offset policies: rules for a place in a log (an end, a time, a duration), or `fail`. Pure.
 
-This module has the values of a policy, and their text: `oldest`, `newest`, `fail`, `timestamp:2026-01-31T12:00:00Z`
+This module defines the values of a policy, and their text: `oldest`, `newest`, `fail`, `timestamp:2026-01-31T12:00:00Z`
 and, as in KIP-1106, `by_duration:PT1H`. The consumer looks up the offset (`consumer/offset_lookup.py`).
 """
 
@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
 OffsetPolicy: TypeAlias = Literal["oldest", "newest", "fail"] | datetime | timedelta
-"""A place in a log: an end, a time, a duration before now, or `fail`, which raises.
+"""A place in a log: an end, a time, or a duration before now. `fail` means that an error is raised instead.
 
-A time (an aware datetime) or a duration (a timedelta) means the first message whose timestamp is at least that, or the
-log's end if every message is older.
+A time (an aware datetime) or a duration (a timedelta) means the first message at or after that time, or the log's end
+if every message is older.
 """
 
 ALLOWED = (
@@ -36,7 +36,11 @@ _DURATION = re.compile(
 
 
 def parse_policy(value: Any) -> OffsetPolicy:
-    """Return the policy in `value`, a policy or its text. Raises ValueError, which lists the allowed ones."""
+    """Return the policy in `value`, which is a policy or its text.
+
+    Raises:
+        ValueError: `value` is no policy. The message lists the allowed policies.
+    """
     match value:
         case "oldest":
             return "oldest"
@@ -49,17 +53,17 @@ def parse_policy(value: Any) -> OffsetPolicy:
         case str():
             kind, _, text = value.partition(":")
             if kind == "timestamp":
-                return _from_1970_on(parse_moment(text))
+                return _checked_moment(parse_moment(text))
             if kind == "by_duration":
                 return parse_duration(text)
         case datetime():
-            return _from_1970_on(value)
+            return _checked_moment(value)
         case timedelta() if value >= timedelta(0):
             return value
     raise ValueError(f"must be {ALLOWED}")
 
 
-def _from_1970_on(when: datetime) -> datetime:
+def _checked_moment(when: datetime) -> datetime:
     if when.tzinfo is None:
         raise ValueError("must have a time zone, for example 2026-01-31T12:00:00Z")
     if when < _EPOCH:
@@ -68,7 +72,11 @@ def _from_1970_on(when: datetime) -> datetime:
 
 
 def parse_moment(text: str) -> datetime:
-    """Parse a date and time of ISO 8601, naive if it has no zone. Raises ValueError."""
+    """Parse a date and time of ISO 8601. The result is naive if the text has no zone.
+
+    Raises:
+        ValueError: The text is not in this format.
+    """
     try:
         return datetime.fromisoformat(text)
     except ValueError:
@@ -76,7 +84,11 @@ def parse_moment(text: str) -> datetime:
 
 
 def parse_duration(text: str) -> timedelta:
-    """Parse a duration of ISO 8601, in weeks, days, hours, minutes and seconds. Raises ValueError."""
+    """Parse a duration of ISO 8601, in weeks, days, hours, minutes and seconds.
+
+    Raises:
+        ValueError: The text is not in this format, or the duration is too long.
+    """
     match = _DURATION.fullmatch(text)
     parts = {unit: float(number) for unit, number in match.groupdict().items() if number} if match else {}
     try:
@@ -119,7 +131,7 @@ def milliseconds(when: datetime) -> int:
 def timestamp_of(policy: datetime | timedelta, now: float) -> int:
     """Return the policy's time in milliseconds since 1970.
 
-    A time before 1970 becomes 1970, which is older than any message.
+    If a duration reaches back to a time before 1970, the result is 0: no message is older.
 
     Args:
         policy: A time, or a duration before `now`.

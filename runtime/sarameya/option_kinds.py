@@ -1,4 +1,4 @@
-"""Kinds of options: validators and converters, with the text of the allowed values. `config/` has the options.
+"""Kinds of options: validators and converters, with the texts for invalid values. `config/` has the options.
 
 A validator raises `ConfigError`, which names the option, the value and the allowed values.
 """
@@ -31,7 +31,7 @@ def number(low: float, high: float, *, above: bool = False) -> Validator:
     def check(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ConfigError(attribute.name, value, allowed)
-        if not low <= value <= high or (above and value == low):  # in this form it refuses NaN
+        if not low <= value <= high or (above and value == low):  # `not low <= value` is also true for NaN
             raise ConfigError(attribute.name, value, allowed)
 
     return check
@@ -49,7 +49,7 @@ def whole(low: int, high: int = _INT32) -> Validator:
 
 
 def optional(check: Validator) -> Validator:
-    """Validate None, or what `check` allows."""
+    """Validate None, or a value that `check` accepts."""
 
     def check_unless_none(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
         if value is not None:
@@ -59,7 +59,7 @@ def optional(check: Validator) -> Validator:
 
 
 def one_of(*allowed: str) -> Validator:
-    """Validate one of these words."""
+    """Validate one of these texts."""
 
     def check(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
         if value not in allowed:
@@ -77,7 +77,11 @@ def text(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
 
 
 def check_group_id(value: object) -> None:
-    """Refuse a group id that no request can carry, which would be retried for ever. Raises ConfigError."""
+    """Check that a request can contain this group id. Otherwise the request would be retried forever.
+
+    Raises:
+        ConfigError: The group id is not valid.
+    """
     if not (isinstance(value, str) and value):
         raise ConfigError("group_id", value, "must be a non-empty string")
     if not is_utf8(value):
@@ -97,7 +101,7 @@ def function(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
 
 
 def function_shown(value: Any) -> str:
-    """Return the name of a function, or the class of another callable: the object may contain secrets."""
+    """Return the name of a function, or the class of another callable. Its `repr` might show secrets."""
     if value is None:
         return repr(value)
     named = value if hasattr(value, "__qualname__") else type(value)
@@ -111,12 +115,12 @@ def instance_id(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
 
 
 def as_tuple(value: Any) -> Any:
-    """Convert a list (as in TOML) to a tuple; the validator reports anything else."""
+    """Convert a list (as in TOML) to a tuple. Other values stay: the validator reports them."""
     return tuple(value) if isinstance(value, list) else value
 
 
 def policy(value: Any, attribute: attrs.Attribute[Any]) -> OffsetPolicy:
-    """Convert an offset policy, or its text."""
+    """Convert the text of an offset policy; a policy stays as it is."""
     try:
         return parse_policy(value)
     except ValueError as error:
@@ -129,7 +133,7 @@ def policy_or_none(value: Any, attribute: attrs.Attribute[Any]) -> OffsetPolicy 
 
 
 def _secret_or_none(value: Any, attribute: attrs.Attribute[Any]) -> Secret | None:
-    """Convert a Secret, or the argument of `Secret.of`."""
+    """Convert text by `Secret.of`; a Secret and None stay as they are."""
     if value is None or isinstance(value, Secret):
         return value
     try:
@@ -143,7 +147,7 @@ def _anything(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
 
 
 def converted(convert: Callable[[Any, attrs.Attribute[Any]], Any], default: Any, doc: str, *, kafka: str = "") -> Any:
-    """Return an option whose value `convert` converts or refuses."""
+    """Return an option with a converter, which raises ConfigError for invalid values."""
     converter = attrs.Converter(convert, takes_field=True)
     return option(default, _anything, doc, kafka=kafka, converter=converter)
 
@@ -159,7 +163,7 @@ def option(
         doc: Text for the reference.
         kafka: Kafka's own name of the option.
         converter: Converts the value first.
-        shown: Argument `repr` of `attrs.field`.
+        shown: The argument `repr` of `attrs.field`.
     """
     return attrs.field(
         default=default,
@@ -172,7 +176,7 @@ def option(
 
 
 def seconds(default: float, doc: str, *, above: bool = True, kafka: str = "") -> Any:
-    """Return an option for a duration; `above`: it may not be 0."""
+    """Return an option for a duration in seconds. If `above` is True, it must not be 0."""
     return option(default, number(0, MOST_SECONDS, above=above), doc, kafka=kafka)
 
 
@@ -182,12 +186,16 @@ def size(default: int, doc: str, *, low: int = 1, kafka: str = "") -> Any:
 
 
 def secret(doc: str, *, kafka: str = "") -> Any:
-    """Return an option for a `Secret`, or a text that names its place (`Secret.of`); the default is None."""
+    """Return an option for a `Secret`, or for text as in `Secret.of`. The default is None."""
     return converted(_secret_or_none, None, doc, kafka=kafka)
 
 
 def allowed(field: attrs.Attribute[Any], value: Any) -> Any:
-    """Return the value if the option accepts it. Raises ConfigError."""
+    """Return the value if the option accepts it.
+
+    Raises:
+        ConfigError: The option does not accept it.
+    """
     convert = field.converter
     if isinstance(convert, attrs.Converter):
         converted = convert.converter(value, field)  # type: ignore[attr-defined]  # its stub has no attributes
@@ -199,9 +207,12 @@ def allowed(field: attrs.Attribute[Any], value: Any) -> Any:
 
 
 def unknown_option(key: str, known: set[str], *, listed: str = "") -> str:
-    """Return the message for the unknown option `key`: the option that was probably meant, or the known ones.
+    """Return the error text for an unknown option.
 
-    `listed` ends the sentence instead if they are too many: it names their list.
+    Args:
+        key: The unknown name.
+        known: Names of all options. The text suggests the nearest name; if there is none, it lists all names.
+        listed: A sentence that says where all options are listed. It replaces the list of names.
     """
     near = difflib.get_close_matches(key, known, n=1)
     hints = [f"did you mean {near[0]!r}?"] if near else []
@@ -213,4 +224,4 @@ def unknown_option(key: str, known: set[str], *, listed: str = "") -> str:
 
 
 IN_THE_REFERENCE = "`sarameya config docs` lists all options"
-"""Hint for the options of `Config`, which are too many for a line."""
+"""Hint for the options of `Config`, which are too many for one line."""

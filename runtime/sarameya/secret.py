@@ -1,7 +1,7 @@
-"""Secrets that are never shown, and the masking of values that look like one. Pure, except for reading secrets.
+"""Secrets that are never shown, and the masking of values that may be secrets. Pure, except for reading secrets.
 
-Secrets may come from the environment or from files. The words of a name show that it is secret, even mistyped ones: a
-message about `sasl.pasword` does not contain the password.
+Secrets may come from the environment or from files. A value is masked if the words of its name suggest a secret, even
+mistyped words: a message about `sasl.pasword` does not contain the password.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ MASK = "***"
 
 
 def is_utf8(text: str) -> bool:
-    """Return whether the text can be encoded.
+    """Return whether the text can be encoded as UTF-8.
 
-    Text that Python reads from the environment or a command line may contain bytes that are not text (as surrogates).
+    Text that Python reads from the environment or a command line may contain bytes that are not UTF-8, as surrogates.
     """
     try:
         text.encode()
@@ -31,10 +31,10 @@ def is_utf8(text: str) -> bool:
 
 @final
 class Secret:
-    """A text that is never shown: `repr`, `str` and formatting give `***`; only `reveal()` gives the text.
+    """A text that is never shown: `repr`, `str` and formatting return `***`; only `reveal()` returns the text.
 
-    It is not a string, so that nothing joins or writes it by accident, and JSON refuses it. Pickling includes the
-    value, so that other processes can get it.
+    It is not a string, so that it is not joined or written by accident, and cannot be written as JSON. Pickling
+    includes the value, so that other processes can get it.
     """
 
     __slots__ = ("_value",)
@@ -48,10 +48,14 @@ class Secret:
 
     @classmethod
     def of(cls, text: str) -> Secret:
-        """Return the secret that `text` names.
+        """Return the secret that `text` refers to.
 
-        `env:NAME` is the value of an environment variable, `file:PATH` the content of a file (read now, without its
-        last line break), any other text the secret itself. Raises ValueError, which does not show the text.
+        Args:
+            text: `env:NAME` for the value of an environment variable, `file:PATH` for the content of a file (read now,
+                without its last line break), or the secret itself.
+
+        Raises:
+            ValueError: There is no such secret, or it is empty. The message does not show a secret.
         """
         kind, colon, rest = text.partition(":") if isinstance(text, str) else ("", "", "")
         match kind + colon:
@@ -84,7 +88,7 @@ class Secret:
 
 
 HIDDEN = Secret(MASK)
-"""Placeholder of a secret, without a content."""
+"""Placeholder for a secret."""
 
 
 def _of_environment(name: str) -> Secret:
@@ -107,7 +111,11 @@ def _of_file(path: str) -> Secret:
 
 
 def text_of_file(path: str) -> str:
-    """Return a file's text without its last line break, which editors and `echo` add. Raises ValueError."""
+    """Return a file's text without its last line break, which editors and `echo` add.
+
+    Raises:
+        ValueError: The file cannot be read, or is not UTF-8 text.
+    """
     try:
         text = Path(path).read_bytes().decode()
     except OSError as error:
@@ -123,18 +131,18 @@ _SECRET = re.compile(
     r"passw(or)?d|passphrase|secret|token|credential|jaas|userinfo|authorization|cookie|connectionstring"
     r"|(api|access|private|account|shared|encryption|signing|keystore|tls|ssl)key"
 )
-"""Matches in a name without its separators."""
+"""Parts of names of secrets. The names are compared without separators."""
 _SECRET_WORDS = ("pass", "pwd", "sas", "auth")
 _MISTYPED = ("password", "passphrase", "secret", "token", "credentials")
 _LIKENESS = 0.84
 _PLACES = {"file", "path", "location", "url", "uri", "class", "type", "provider", "ms", "seconds"}
-"""Last words of names of a secret's place, or another fact about it."""
+"""Last words of names that are not secret: they name the place of a secret, its type or its duration."""
 _ADDRESSES = ("server", "servers", "broker", "brokers", "brokerlist")
 _BEFORE_HOST = re.compile(r".*@", re.DOTALL)
-"""Everything up to the last `@`, which is hidden, also in a list.
+"""The part of an address up to the last `@`, which is masked. For a list, that is the last `@` of the whole list.
 
-The message about `user:password@host:9092`, which is not an address, must not show the password, which may have a comma
-in it.
+A message about the invalid address `user:password@host:9092` must not show the password, and a password may contain a
+comma.
 """
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
@@ -147,9 +155,9 @@ _IN_TEXT = re.compile(
         (?: "(?:\\.|[^"\\])*" | '(?:\\.|[^'\\])*' | [^;&,\s"']+ )
 
       | (?P<header> authorization["']?\s*[:=]\s*["']?(?:bearer|basic)\s+ ) [^\s,;"']+
-      | (?P<bearer> \bbearer\s+ ) (?= [\w.~+/=-]*\d | [\w.~+/=-]{20} ) [\w.~+/=-]{8,}  # and not the word after it
+      | (?P<bearer> \bbearer\s+ ) (?= [\w.~+/=-]*\d | [\w.~+/=-]{20} ) [\w.~+/=-]{8,}  # a token, not any word
 
-        # After a host name comes its port, if it ends as one: a password may contain "/" or "@".
+        # Digits after the colon that end like a port are a port, not a password. A password may contain "/" or "@".
       | (?P<user> (?<![a-z0-9+.-])[a-z0-9+.-]+://[^\s/@:]*: ) (?!\d{1,5}(?:[/?\#,\s]|$)) (?:(?!://)\S)+(?=@)
       | (?P<scheme> (?<![a-z0-9+.-])[a-z0-9+.-]+:// ) [^\s/:]+(?=@)
     """,
@@ -158,7 +166,7 @@ _IN_TEXT = re.compile(
 
 
 def looks_secret(name: str) -> bool:
-    """Return whether a value of this name may be a password, a key or the like."""
+    """Return whether a value with this name may be a password, a key or another secret."""
     words = [word.lower() for word in _WORD.findall(name)]
     if not words or words[-1] in _PLACES:
         return False
@@ -169,7 +177,7 @@ def looks_secret(name: str) -> bool:
 
 
 def _names_addresses(name: str) -> bool:
-    """Return whether a value of this name may be brokers' addresses."""
+    """Return whether a value with this name may be addresses of brokers."""
     parts = ["".join(_WORD.findall(part)).lower() for part in name.split(".")]
     return "".join(parts).endswith(_ADDRESSES) or any(
         difflib.get_close_matches("".join(parts[-last:]), ["bootstrapservers"], 1, _LIKENESS) for last in (1, 2)
@@ -177,7 +185,12 @@ def _names_addresses(name: str) -> bool:
 
 
 def masked(name: str, value: Any) -> Any:
-    """Return `value` as it may be shown under `name`, with a Secret in place of each part that looks like one."""
+    """Return `value` for a message, with `HIDDEN` or `***` in place of each part that may be secret.
+
+    Args:
+        name: Name of the value.
+        value: Text, number, list, tuple or mapping.
+    """
     match value:
         case None | bool() | Secret():
             return value
@@ -190,8 +203,8 @@ def masked(name: str, value: Any) -> Any:
                 for key, inner in value.items()
             }
         case list() | tuple() if _names_addresses(name):
-            last = max((index for index, one in enumerate(value) if "@" in str(one)), default=0)
-            return type(value)([HIDDEN] * last + [masked(name, one) for one in value[last:]])
+            last = max((index for index, item in enumerate(value) if "@" in str(item)), default=0)
+            return type(value)([HIDDEN] * last + [masked(name, item) for item in value[last:]])
         case list():
             return [masked(name, inner) for inner in value]
         case tuple():
@@ -204,5 +217,5 @@ def masked(name: str, value: Any) -> Any:
 
 
 def masked_text(text: str) -> str:
-    """Return the text with `***` in place of the parts that look secret, for texts of other programs."""
+    """Return the text, for example an error of another program, with `***` in place of parts that may be secret."""
     return _IN_TEXT.sub(lambda match: f"{next(filter(None, match.groups()))}{MASK}", text)

@@ -1,6 +1,6 @@
-"""Present state of a member: for metrics, readiness and pages, which request it when they need it.
+"""Snapshot of a member's state, for metrics, readiness checks and status pages.
 
-Times are ages, in seconds: readers on another clock need not know when the snapshot was taken.
+Times are ages in seconds, so they do not depend on the reader's clock.
 """
 
 from __future__ import annotations
@@ -13,59 +13,60 @@ from sarameya.model import TopicPartition
 
 
 class Activity(StrEnum):
-    """Present activity of a partition. If several apply, the first in this list is used."""
+    """Present activity of a partition. If several apply, the first of them in this list is used."""
 
     GIVING_UP = "giving up"
-    """The partition is being revoked: its claim drains, or has ended, and the final work is not done yet."""
+    """The partition is being revoked: its claim drains, or has ended while its last commit is not done yet."""
     PAUSED = "paused"
+    """The user has paused the partition."""
     BACKPRESSURED = "backpressured"
-    """Its handler has taken nothing for longer than `Config.max_processing_time`: nothing more is fetched."""
+    """Its handler has taken no message for longer than `Config.max_processing_time`, so it is not fetched."""
     LANDING = "landing"
     """Its handler reports that it is writing messages to their table (`Claim.report`)."""
     COMMITTING = "committing"
     """Its marks are being sent to the coordinator."""
     IN_HANDLER = "in handler"
-    """Its handler has got messages, and has not asked for more."""
+    """Its handler processes messages."""
     RETRYING = "retrying"
     """A request for it, or a write of its messages, has failed and is retried: see `attempt` and `reason`."""
     RESETTING = "resetting"
-    """Its log does not have the position (any more): a new one is looked up."""
+    """Its log does not have the position, so a new position is looked up."""
     NO_ROOM = "no room"
-    """Nothing more is fetched, since it, or others, hold too many bytes (`Config.fetch_buffer_bytes`)."""
+    """Not fetched, since this partition or others hold too many bytes (`Config.fetch_buffer_bytes`)."""
     FETCHING = "fetching"
-    """Its handler waits for messages, and the broker has a fetch for it."""
+    """Its handler waits for messages, and the broker has a fetch request for it."""
     STARTING = "starting"
     """The partition is assigned, and its start offset is looked up."""
 
 
 def held_text(partition: TopicPartition, offset: int, last_offset: int) -> str:
-    """Return the name of some records of a partition: `orders-3 offset 3001`, `orders-3 offsets 3001 to 3500`."""
+    """Return a text for some records of a partition: `orders-3 offset 3001`, `orders-3 offsets 3001 to 3500`."""
     offsets = f"offset {offset}" if last_offset <= offset else f"offsets {offset} to {last_offset}"
     return f"{partition} {offsets}"
 
 
 def overdue_text(partition: TopicPartition, offset: int, last_offset: int, seconds: float) -> str:
-    """Return the line about a handler that holds records for too long."""
+    """Return the line about an overdue handler."""
     return f"handler has held {held_text(partition, offset, last_offset)} for {seconds:.0f} s"
 
 
 @attrs.frozen(slots=True, kw_only=True)
 class OverdueHandler:
-    """Records that a handler has held for too long; `str` of it is a line for a person.
+    """Records that a handler has held for too long. `str(handler)` is a log line.
 
-    The limit is ten times `Config.max_processing_time`, and at least 30 seconds, without a sign of work: the handler
-    has not asked for more, marked anything, or reported an activity (`Claim.report`).
+    The limit is ten times `Config.max_processing_time`, and at least 30 seconds, without progress: the handler has not
+    requested more messages, marked one, moved its landed offset, or reported an activity (`Claim.report`).
     """
 
     partition: TopicPartition
     offset: int
-    """The first of the records."""
+    """Offset of the first record."""
     last_offset: int
-    """The last of the records; `offset` if the handler holds one message."""
+    """Offset of the last record; equal to `offset` if the handler holds one message."""
     seconds: float
-    """Seconds for which the handler has held them."""
+    """Seconds for which the handler has held the records."""
     stack: str = ""
-    """Stack of its task; empty if too many handlers are overdue."""
+    """Stack of the handler's task; empty if too many handlers are overdue."""
 
     def __str__(self) -> str:
         return overdue_text(self.partition, self.offset, self.last_offset, self.seconds)
@@ -94,21 +95,21 @@ class PartitionStatus:
     landed_lag: int = -1
     """Offsets from `landed` to the log end."""
     unlanded_seconds: float = -1.0
-    """Age of the oldest record that was read and has not landed.
+    """Age of the oldest record that was read and is not landed; not committed, if the handler lands nothing.
 
-    If its handler does not report what has landed: that is not committed. By the record's timestamp, and to the
-    precision of the batch in which it was read. 0 if there is none, -1 if it is unknown.
+    It is the age of the first record in the same batch, by its timestamp. 0 if there is no such record, -1 if the age
+    is unknown.
     """
     marked: int = -1
     committed: int = -1
     uncommitted_seconds: float = 0.0
-    """Seconds for which the coordinator has accepted no commit of its marks; 0 if it accepted the last."""
+    """Seconds for which the coordinator has accepted no commit of its marks; 0 if it accepted the last commit."""
     landed: int = -1
     """Offset up to which the handler reports records as landed."""
     broker: int = -1
     """Node id of the broker that it is read from."""
     asked_seconds: float = -1.0
-    """Seconds since the last response of a broker for it, even without records."""
+    """Seconds since that broker's last response to a fetch, even without records; -1 if there was none."""
     buffered_bytes: int = 0
     """Bytes fetched and not yet processed, including those that its handler holds."""
     held_bytes: int = 0
@@ -116,11 +117,11 @@ class PartitionStatus:
     records_total: int = 0
     """Messages decoded for its handler since the claim started."""
     bytes_total: int = 0
-    """Bytes, on the wire, of the record batches that were decoded for that."""
+    """Bytes, on the wire, of the decoded record batches."""
     handler_seconds: float = 0.0
-    """Seconds of work in its handler since the start: from getting messages to asking for more."""
+    """Seconds for which its handler has processed messages since the claim started."""
     backpressured_seconds: float = 0.0
-    """Seconds of the present backpressure, even if `activity` is another; 0 if there is none."""
+    """Seconds of the present backpressure, even if `activity` is not BACKPRESSURED; 0 if there is none."""
     backpressure_seconds: float = 0.0
     """Seconds of backpressure in total since the claim started."""
     overdue: OverdueHandler | None = None
@@ -129,11 +130,11 @@ class PartitionStatus:
 
 @attrs.frozen(slots=True, kw_only=True)
 class GroupStatus:
-    """State of one member of a group. Before it has joined, and after it has left, `generation` is -1."""
+    """State of one member of a group. `generation` is -1 before the member has joined, and after it has left."""
 
     group: str
     state: str
-    """State of the membership: a name of `protocol.membership.states.State`; "closed" if nothing consumes."""
+    """State of the membership: a name of `protocol.membership.states.State`; "closed" if `consume` does not run."""
     seconds: float = 0.0
     """Seconds in this state."""
     member_id: str = ""
@@ -145,14 +146,11 @@ class GroupStatus:
     coordinator_seconds: float = -1.0
     """Seconds since its last response to a join, a sync or a heartbeat; -1 before the first."""
     session_timeout: float = 0.0
-    """Seconds without a heartbeat after which the group removes the member, whatever its `state`.
-
-    The value of `Config.session_timeout`.
-    """
+    """`Config.session_timeout`: seconds without a heartbeat after which the group removes the member."""
     blocked_seconds: float = 0.0
-    """Length of the last blockage of the event loop of a third of the session timeout or longer."""
+    """Duration of the last blockage of the event loop that took a third of the session timeout or longer."""
     blocked_ago: float = -1.0
-    """Seconds since its end; -1 if there was none."""
+    """Seconds since the end of that blockage; -1 if there was none."""
     blocked_at: str = ""
     """Place of the call that blocked the loop: FILE:LINE in FUNCTION."""
     partitions: tuple[PartitionStatus, ...] = ()

@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from bench import BENCHES
-from bench.page import PAGE, kept, written
+from bench.page import PAGE, render_page, stored_documents
 from tests.bench.common.kit import document, result, table
 
 BLOCKS = "\n".join(f"# {name}\n<!-- generated: {name} -->\nold\n<!-- end -->\nprose\n" for name in BENCHES)
@@ -15,12 +15,13 @@ BLOCKS = "\n".join(f"# {name}\n<!-- generated: {name} -->\nold\n<!-- end -->\npr
 def test_page_says_what_the_documents_say() -> None:
     page = PAGE.read_text(encoding="utf-8")
 
-    assert written(page, kept()) == page, f"{PAGE.name} is not as its documents are; run: python -m bench.page"
+    rendered = render_page(page, stored_documents())
+    assert rendered == page, f"{PAGE.name} is not as its documents are; run: python -m bench.page"
 
 
 def test_block_is_written_from_its_document_and_prose_stays() -> None:
     made = attrs.evolve(document(table(result("ours", 1e6, is_ours=True))), bench=BENCHES[0])
-    page = written(BLOCKS, {BENCHES[0]: made})
+    page = render_page(BLOCKS, {BENCHES[0]: made})
 
     assert "| ours | 1,000 | 1.00 |" in page.split("prose")[0]
     assert page.count("Not measured yet.") == len(BENCHES) - 1
@@ -31,4 +32,4 @@ def test_block_is_written_from_its_document_and_prose_stays() -> None:
 @pytest.mark.parametrize("page", ["no blocks", BLOCKS + "<!-- generated: more -->\n<!-- end -->"])
 def test_page_with_other_blocks_is_refused(page: str) -> None:
     with pytest.raises(ValueError, match="blocks"):
-        written(page, {})
+        render_page(page, {})

@@ -209,7 +209,7 @@ def test_none_is_no_value() -> None:
 def test_name_near_one_of_librdkafka_s_is_told_both() -> None:
     assert problems_of({"sasl.pasword": "x"}) == [
         "sasl.pasword = ***: is not a property of Kafka's clients; did you mean 'sasl.password'? That is librdkafka's "
-        "name: Kafka's is 'sasl.jaas.config'"
+        "name; Kafka's is 'sasl.jaas.config'"
     ]
 
 
@@ -231,17 +231,17 @@ def test_all_that_cannot_be_is_told_at_once() -> None:
         }
     ) == [
         "sesion.timeout.ms = '6000': is not a property of Kafka's clients; did you mean 'session.timeout.ms'?",
-        "max.poll.records = '500': has no meaning here: nothing polls; max.partition.fetch.bytes and fetch.max.bytes "
-        "bound what a handler is given at a time",
+        "max.poll.records = '500': has no meaning here: handlers do not poll; max.partition.fetch.bytes and "
+        "fetch.max.bytes bound how much a handler gets at a time",
         "fetch.min.bytes = '0': as fetch_min_bytes = 0, it must be a whole number from 1 to 2147483647",
         "fetch.max.bytes = 'much': must be a whole number",
         "transactional.id = 't': is not supported: the producer has no transactions",
         "acks = '1': can only be '-1' or 'all' here: every record is acknowledged by all in-sync replicas",
-        "bootstrap.servers = 'a:1': is no option: ConsumerGroup, Consumer and Producer take bootstrap_servers; "
-        "ClientProperties has both",
+        "bootstrap.servers = 'a:1': is not an option: it is the argument bootstrap_servers of ConsumerGroup, Consumer "
+        "and Producer; ClientProperties reads it, too",
         "zzz = '': is not a property of Kafka's clients",
-        "session_timeout = '6': is our own name: Config has it; Kafka's is 'session.timeout.ms'",
-        "ssl.ca.location = '/ca.pem': is librdkafka's name: Kafka's is 'ssl.truststore.location'",
+        "session_timeout = '6': is an option of Config, not a Kafka property; Kafka's name is 'session.timeout.ms'",
+        "ssl.ca.location = '/ca.pem': is librdkafka's name; Kafka's is 'ssl.truststore.location'",
         "heartbeat.interval.ms: as heartbeat_interval = 3.0, it must be below session_timeout (2)",
     ]
 

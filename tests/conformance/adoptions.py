@@ -86,7 +86,7 @@ class AdoptedDelta(DeltaTable):
         self._detail = TableDetail(location=f"file://{root}")
         self._staging = root / "_sarameya" / "staging"
         self._committer = DirectCommitter(root)
-        self._log.is_at(root)
+        self._log.read_below(root)
 
     def open(self, spark: Any) -> None:
         make_directory(self.staging)

@@ -12,7 +12,7 @@ from prometheus_client import Metric
 from sarameya import ConsumerGroup
 from sarameya.service.app.app_file import SERVICE_KEYS, ServiceSection
 from sarameya.service.monitor.local_members import LocalMembers
-from sarameya.service.monitor.otel import PATIENCE
+from sarameya.service.monitor.otel import EXPORT_TIMEOUT
 from sarameya.service.web.host_check import AllowedHosts
 from sarameya.service.web.metrics import MetricsCollector
 from sarameya.service.web.routes import make_routes
@@ -88,7 +88,7 @@ def test_host_names_are_allowed_by_the_example() -> None:
     assert said == {}
     assert SERVICE_KEYS["http_hosts"]
     names = AllowedHosts(named=hosts)
-    assert [names.let_in(host) for host in ("orders.example.com", "a.prod.svc.cluster.local", "example.com")] == [
+    assert [names.allows(host) for host in ("orders.example.com", "a.prod.svc.cluster.local", "example.com")] == [
         True,
         True,
         False,
@@ -113,4 +113,4 @@ def test_tracing_example_enables_spans() -> None:
 
 def test_named_objects_exist() -> None:
     assert all((context_of, export_metrics, GroupCollector.of))
-    assert (MOST_LINKS, INTERVAL, PATIENCE) == (128, 15, 3)
+    assert (MOST_LINKS, INTERVAL, EXPORT_TIMEOUT) == (128, 15, 3)

@@ -64,7 +64,7 @@ BAD = {
     "record longer than the batch": Bad(batch_of(varint(2**40) + record()[1:]), CorruptRecordError, "structure"),
     "key longer than the record": Bad(batch_of(record(key=varint(2**31))), CorruptRecordError, "structure"),
     "header key that is no UTF-8": Bad(
-        batch_of(record(headers=varint(1) + varint(2) + b"\xff\xfe" + varint(-1))), CorruptRecordError, "is no UTF-8"
+        batch_of(record(headers=varint(1) + varint(2) + b"\xff\xfe" + varint(-1))), CorruptRecordError, "is not UTF-8"
     ),
     "bomb": Bad(
         build([(0, None, bytes(2_000_000), ())], codec=Codec.ZSTD),
@@ -165,6 +165,6 @@ async def test_fault_59_header_key_not_utf8_stops_the_claim(
         await eventually(lambda: bool(handler.errors))
         await member.close()
     told = str(handler.errors[0])
-    assert f"orders-0 at offset {BAD_AT}: the key of a record's header is no UTF-8: b'\\xff\\xfe'" in told
-    assert f"in the batch up to offset {BAD_AT}; to go on, set the group's offset behind it" in told
+    assert f"orders-0 at offset {BAD_AT}: the key of a record's header is not UTF-8: b'\\xff\\xfe'" in told
+    assert f"in the batch up to offset {BAD_AT}; to go on, set the group's offset after it" in told
     assert handler.offsets[0] == list(range(BAD_AT))

@@ -129,7 +129,7 @@ async def test_autocommit_without_retries_left_is_reported_and_repeated(
         await eventually(lambda: cluster.faults == ())
         await trio.sleep(0.01)
         (failed,) = member.seen(CommitFailed)
-        assert failed.cause.startswith("commit of group g: gave up after 3 tries")
+        assert failed.cause.startswith("commit of group g: failed after 3 attempts")
         await eventually(lambda: committed(cluster) == {"orders-0": 2})
         assert member.error is None
         assert len(handler.sessions) == 1

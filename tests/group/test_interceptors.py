@@ -185,13 +185,13 @@ async def test_interceptor_sees_each_message_once_despite_pauses(
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (lambda ms: ms[:-1], "each of the 5, with its topic, partition and offset, in their order; it gave 4"),
-        (lambda ms: [*ms, ms[-1]], "it gave 6"),
-        (lambda ms: ms[::-1], "it gave 5, and orders-0 at offset 4 for orders-0 at offset 0"),
-        (lambda ms: [m.replace(offset=m.offset + 1) for m in ms], "orders-0 at offset 1 for orders-0 at offset 0"),
-        (lambda ms: [m.replace(topic="t") for m in ms], "t-0 at offset 0 for orders-0 at offset 0"),
-        (lambda ms: [], "it gave 0"),
-        (lambda ms: [m.value for m in ms], "must give back messages, or None"),
+        (lambda ms: ms[:-1], "each of the 5, with its topic, partition and offset, in the same order; it returned 4"),
+        (lambda ms: [*ms, ms[-1]], "it returned 6"),
+        (lambda ms: ms[::-1], "it returned 5, and orders-0 at offset 4 instead of orders-0 at offset 0"),
+        (lambda ms: [m.replace(offset=m.offset + 1) for m in ms], "offset 1 instead of orders-0 at offset 0"),
+        (lambda ms: [m.replace(topic="t") for m in ms], "t-0 at offset 0 instead of orders-0 at offset 0"),
+        (lambda ms: [], "it returned 0"),
+        (lambda ms: [m.value for m in ms], "must return messages, or None"),
         (lambda ms: 5, "TypeError"),
     ],
 )
@@ -316,7 +316,7 @@ async def test_invalid_result_of_a_skipped_interceptor_is_ignored(autojump_clock
         member = await start_member(nursery, cluster, handler, interceptors=[Dropping()])
         await handler.received(5)
         [told] = member.seen(InterceptorFailed)
-        assert "it gave 0" in told.error
+        assert "it returned 0" in told.error
 
 
 # -- commits ------------------------------------------------------------------------------------------------

@@ -131,5 +131,5 @@ def told(topic_id: int | None) -> ClusterMetadata:
 def test_partitions_of_a_topic_with_another_id_are_new(ids: tuple[int | None, ...], is_new: bool) -> None:
     growth = Growth()
     for topic_id in ids:
-        growth.look(told(topic_id))
+        growth.update(told(topic_id))
     assert growth.is_new(TopicPartition("orders", 0)) is is_new

@@ -153,7 +153,7 @@ async def test_reset_position_takes_the_marks_along(autojump_clock: MockClock) -
 
 async def test_partition_that_was_never_read_cannot_be_marked(autojump_clock: MockClock) -> None:
     async with orders() as cluster, Watched(cluster, "g") as consumer:
-        with pytest.raises(ValueError, match="orders-0 has not been read here"):
+        with pytest.raises(ValueError, match="orders-0 cannot be marked: this consumer has not read it"):
             consumer.mark_offset("orders", 0, 1)
 
 

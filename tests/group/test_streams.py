@@ -502,7 +502,7 @@ async def test_stream_that_exceeds_its_grace_is_cancelled(
             await start_member(nursery, cluster, other, **COOPERATIVE)
         await eventually(lambda: handler.calls.count("setup") == 2)
         ending = member.seen(SessionEnding)[0]
-        reason = "stream 0 (orders-0 at 2, orders-1 at 1) was cancelled: it did not ask for more messages"
+        reason = "stream 0 (orders-0 at 2, orders-1 at 1) was cancelled: it did not request the next message"
         assert ending.reason.startswith(reason)
         assert not ending.lost
         assert {e.partition for e in member.seen(ClaimCancelled)} == {partition(0), partition(1)}

@@ -283,13 +283,13 @@ async def test_limit_grows_again_after_an_overloaded_pass(autojump_clock: MockCl
     slices = [TimeSlice(handler_time) for _ in range(100)]
     with handler_time.measured():
         await trio.lowlevel.checkpoint()
-        slices[0].give()
+        slices[0].hold_messages()
         autojump_clock.jump(5.0)
-        slices[0].take_back()
+        slices[0].release_messages()
         began = trio.current_time()
         for each in slices:  # one more each time, while all before it keep what they have
             assert await each.wait()
-            each.give()
+            each.hold_messages()
         assert 5 < trio.current_time() - began < 20
 
 
@@ -322,7 +322,7 @@ async def test_claim_that_ends_while_it_waits_in_line_ends_at_once(
             waiting._end()
             await trio.testing.wait_all_tasks_blocked()
             assert sorted(ended) == [*range(readers)]
-            assert handler_time._line == {}
+            assert handler_time._queue == {}
             nursery.cancel_scope.cancel()
 
 
@@ -367,14 +367,14 @@ async def test_tasks_waiting_for_the_same_slice_keep_their_places(mock_clock: Mo
                     await one.wait()  # all of them have been in the line before
                 nursery.start_soon(wait, one, name)
     assert sorted(began) == ["again", "first", "other", "second"]
-    assert handler_time._line == {}
+    assert handler_time._queue == {}
     assert handler_time.is_free(trio.current_time())
 
 
 async def test_jump_of_the_virtual_clock_is_no_overload(autojump_clock: MockClock) -> None:
     handler_time = HandlerTime(overload=0.5)
     with handler_time.measured():
-        handler_time.give()
+        handler_time.add_holder()
         await trio.sleep(60)
         began = trio.current_time()
         assert handler_time.is_free(began)
@@ -386,15 +386,15 @@ async def test_cancelled_start_leaves_the_line(mock_clock: MockClock) -> None:
     handler_time, surroundings = HandlerTime(), Mock()
     surroundings.handler_time = handler_time
     for _ in range(100):
-        handler_time.give()  # more than may have something in hand
+        handler_time.add_holder()  # more than may have something in hand
     starter = PartitionStarter(surroundings, Mock(), Mock(), Recorder(), Mock(), Mock())
     batch = starter.prepare({TopicPartition("orders", 0): None})
     async with trio.open_nursery() as nursery:
         nursery.start_soon(starter.start, batch)
         await trio.testing.wait_all_tasks_blocked()
-        assert len(handler_time._line) == 1
+        assert len(handler_time._queue) == 1
         nursery.cancel_scope.cancel()
-    assert handler_time._line == {}
+    assert handler_time._queue == {}
 
 
 class BlocksAtStart(Recorder):

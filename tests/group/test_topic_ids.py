@@ -83,11 +83,11 @@ async def test_topic_that_was_not_heard_of_is_looked_up_once(
         asked = watch(monkeypatch, Api.METADATA)
         runtime.metadata.follow(["orders"])
         assert logs.topic_id("orders") is None
-        await logs.reach([ORDERS_0])
+        await logs.fetch_metadata([ORDERS_0])
         assert logs.topic_id("orders") is not None
-        await logs.reach([ORDERS_0])
+        await logs.fetch_metadata([ORDERS_0])
         assert len(asked) == 1
-        await logs.reach([TopicPartition("gone", 0)])
+        await logs.fetch_metadata([TopicPartition("gone", 0)])
         assert logs.topic_id("gone") is None
 
 
@@ -96,14 +96,14 @@ async def test_topics_are_heard_of_before_the_handler_is_told_of_them(
 ) -> None:
     heard: list[TopicPartition] = []
 
-    async def reach(self: Logs, partitions: Iterable[TopicPartition]) -> None:
+    async def fetch_metadata(self: Logs, partitions: Iterable[TopicPartition]) -> None:
         await trio.sleep(5)
         heard.extend(partitions)
 
     async def look(session: Session) -> list[TopicPartition]:
         return list(heard)
 
-    monkeypatch.setattr(Logs, "reach", reach)
+    monkeypatch.setattr(Logs, "fetch_metadata", fetch_metadata)
     async with orders(2) as cluster, deadline() as nursery:
         handler = Looks(look)
         await start_member(nursery, cluster, handler)
@@ -115,7 +115,7 @@ async def test_topic_that_is_not_to_be_heard_of_is_not_waited_for(autojump_clock
     async with orders() as cluster, deadline(), bare_logs(cluster) as (logs, _):
         cluster.drop_next(Api.METADATA, None, hang_up=False)
         began = trio.current_time()
-        await logs.reach([ORDERS_0])
+        await logs.fetch_metadata([ORDERS_0])
         assert trio.current_time() - began == Config().request_timeout
         cluster.clear_faults()
 

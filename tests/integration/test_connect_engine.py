@@ -237,9 +237,9 @@ async def test_adopted_session_of_a_restarted_server_is_not_reopened(server: Con
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (lambda url: {"master": url.replace("s3cret", "other")}, "Invalid authentication token; give its token along"),
-        (lambda url: {"master": url.split(";")[0]}, "token provided; give its token along: sc://host:port/;token="),
-        (lambda url: {"master": url, "conf": {"spark.jars": "a.jar"}}, "give the server itself what is no setting"),
+        (lambda url: {"master": url.replace("s3cret", "other")}, "Invalid authentication token; add its token"),
+        (lambda url: {"master": url.split(";")[0]}, "token provided; add its token to the address: sc://"),
+        (lambda url: {"master": url, "conf": {"spark.jars": "a.jar"}}, "set this property for the server itself"),
     ],
 )
 async def test_refusing_server_is_reported_with_its_reason(

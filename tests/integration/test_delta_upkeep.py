@@ -189,7 +189,7 @@ def test_forgotten_chain_is_not_restarted(spark: SparkSession, table: DeltaTable
         assert one.keys(spark) == [KEY, OTHER]
         one.open(spark)  # from here on by the log's files
     by_spark, by_files = DeltaLog(name), DeltaLog(name)
-    by_files.is_at(root)
+    by_files.read_below(root)
     for log in (by_spark, by_files):
         assert log.transactions(spark, f"file://{root}") == {app_id(KEY): 11, app_id(OTHER): 1}
     # Whoever lands nevertheless is refused by Delta: the transaction outlives the history.
@@ -230,7 +230,7 @@ def test_non_delta_table_is_refused(spark: SparkSession, root: Path, tmp_path: P
     with pytest.raises(HandlerError, match=r"holds Parquet files \(id, .*CONVERT TO DELTA"):
         DeltaTable(root).open(spark)
     spark.sql("CREATE TABLE IF NOT EXISTS plain (id BIGINT) USING parquet")
-    with pytest.raises(HandlerError, match="of format parquet, not of Delta's"):
+    with pytest.raises(HandlerError, match="of format parquet, not a Delta table"):
         DeltaTable("plain", staging=tmp_path).open(spark)
 
 

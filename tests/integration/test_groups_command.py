@@ -123,7 +123,7 @@ async def test_live_group_is_described_as_by_kafkas_tool(real_kafka_any: RealKaf
         ("other", None, [topic]),
     ]
     assert document["advice"] == [
-        "3 partitions, 2 members: some read 2, others 1; 1 or 3 members would have as many each"
+        "3 partitions, 2 members: some read 2, others 1; 1 or 3 members would read the same number each"
     ]
 
 

@@ -88,11 +88,11 @@ async def test_page_and_metrics_match_the_table(spark: SparkSession, tmp_path: P
         with trio.fail_after(DEADLINE):
             began = trio.current_time()
             async with (
-                ConsumerGroup(cluster.bootstrap_servers, "landing", config, observers=[roster.recent(1)]) as group,
+                ConsumerGroup(cluster.bootstrap_servers, "landing", config, observers=[roster.recorder(1)]) as group,
                 serve_pages(board, "127.0.0.1:0") as url,
                 trio.open_nursery() as nursery,
             ):
-                roster.begins(1, group)
+                roster.set_group(1, group)
                 metrics = Metrics(url)
                 nursery.start_soon(group.consume, ["orders"], sink)
                 cluster.produce_many("orders", 1, [(None, b"%d" % n) for n in range(50)])

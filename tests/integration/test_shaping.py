@@ -288,7 +288,7 @@ def test_invalid_message_is_found_among_valid_records(spark: Any, stage: Stage, 
     values[38] = b"\x0a\x01\xff"  # a string that is no UTF-8
     shaping = Shaping(value=Decode(format="protobuf", schema=proto, message="shop.Line"))
     assert sorted(reasons(shaping.unreadable(spark, stage.landing(values)))) == [103, 104, 138]
-    assert "the record at offset 103 is no shop.Line" in fails(shaping.frame(spark, stage.landing(values)))
+    assert "the record at offset 103 is not a shop.Line" in fails(shaping.frame(spark, stage.landing(values)))
     of_orders = Shaping(value=Decode(format="protobuf", schema=proto, message="shop.Order"))
     landing = stage.landing([b"", late.SerializeToString()])
     assert sorted(reasons(of_orders.unreadable(spark, landing))) == [101]
@@ -318,7 +318,7 @@ def test_flattened_fields_named_as_record_columns_are_refused(spark: Any, stage:
 
 def test_value_without_fields_is_not_flattened(spark: Any, stage: Stage) -> None:
     shaping = Shaping(value=Decode(format="json", schema="array<int>"), flatten=True)
-    with pytest.raises(ShapeError, match="flatten needs a value with fields, and it is array<int>"):
+    with pytest.raises(ShapeError, match="flatten needs a value with fields, but the value is array<int>"):
         shaping.frame(spark, stage.landing([b"[]"]))
 
 
@@ -396,7 +396,7 @@ def test_failing_transform_is_reported_in_one_line(spark: Any, stage: Stage, tra
     ],
 )
 def test_unsupported_shaping_is_refused_before_any_record(spark: Any, shaping: Shaping, expected: str) -> None:
-    with pytest.raises(HandlerError, match=f"records cannot be shaped as the options say: {expected}"):
+    with pytest.raises(HandlerError, match=f"records cannot be shaped with these options: {expected}"):
         shaping.check(spark)
 
 

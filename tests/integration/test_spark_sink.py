@@ -254,7 +254,7 @@ async def test_rows_with_other_columns_stop_and_name_them(spark: SparkSession, t
     await land(spark, table, range(4), "offset", "topic as name")
     await land(spark, table, range(4, 8), "topic as NAME", "int(offset) as offset")
     await land(spark, table, range(8, 12), "offset")
-    rules = rf"do not fit parquet:{table.path}, whose schema is one for all that lands there, of whatever topic: "
+    rules = rf"do not fit parquet:{table.path}, which has one schema for the rows of all topics that land there: "
     for columns, told in [
         (
             ("string(offset) as offset", "topic as name"),

@@ -96,9 +96,11 @@ class MarkCellsModel(RuleBasedStateMachine):
     def position_moved(self, partition: TopicPartition, before: int, after: int, is_first: bool) -> None:
         if partition in self.partitions:
             self.reached[partition] = None
-            reach = lambda: self.reached[partition]  # noqa: E731 - the same callable for both
+            since = lambda: self.reached[partition]  # noqa: E731 - the same callable for both
             self._same(
-                lambda marks: marks.ledger.position_moved(partition, before, after, is_first=is_first, reach=reach)
+                lambda marks: marks.ledger.position_moved(
+                    partition, before, after, is_first=is_first, position_since=since
+                )
             )
 
     @rule(partition=Partitions, reached=Offsets)

@@ -203,7 +203,7 @@ def _puts_off(self: RevocationDeadline, deadline: float, now: float) -> float:
 
 
 def _no_grace(self: RevocationDeadline, deadline: float, now: float) -> float:
-    self.at = min(self.at, deadline_module.in_order(deadline, now))
+    self.at = min(self.at, deadline_module.with_least_time(deadline, now))
     return deadline
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sarameya.net.broker_rotation import BEHIND, SOON, BrokerRotation, seconds_each
+from sarameya.net.broker_rotation import DEMOTED_FOR, MAX_WAIT_EACH, BrokerRotation, seconds_each
 from sarameya.protocol.cluster.metadata import Broker
 
 BROKERS = [Broker(number, "host", number) for number in (1, 2, 3)]
@@ -27,7 +27,7 @@ def test_broker_that_failed_comes_last_for_a_while() -> None:
     rotation = BrokerRotation()
     rotation.failed("host:1", 0.0)
     assert [order(rotation, 1.0) for _ in range(3)] == [[2, 3, 1], [3, 2, 1], [2, 3, 1]]
-    assert order(rotation, BEHIND)[0] == 1
+    assert order(rotation, DEMOTED_FOR)[0] == 1
 
 
 def test_failed_brokers_are_tried_in_order_of_failure() -> None:
@@ -38,5 +38,5 @@ def test_failed_brokers_are_tried_in_order_of_failure() -> None:
 
 
 def test_all_brokers_are_asked_within_the_time_that_there_is() -> None:
-    assert seconds_each(3, 10.0) == SOON
+    assert seconds_each(3, 10.0) == MAX_WAIT_EACH
     assert seconds_each(100, 10.0) * 100 < 10.0

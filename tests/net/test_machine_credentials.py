@@ -46,7 +46,7 @@ async def begun(config: Config = MSK) -> Exchange:
     authenticator = authenticator_of(config)
     assert authenticator is not None
     exchange = await authenticator.begin(f"{HOST}:9098")
-    exchange.handshaken(SaslHandshakeResponse(error_code=0, mechanisms=["AWS_MSK_IAM"]))
+    exchange.receive_handshake(SaslHandshakeResponse(error_code=0, mechanisms=["AWS_MSK_IAM"]))
     return exchange
 
 
@@ -80,7 +80,7 @@ def signed_by_botocore(said: dict[str, str], token: str | None) -> str:
 async def test_word_is_signed_as_aws_signs(token: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     if token:
         monkeypatch.setenv("AWS_SESSION_TOKEN", token)
-    word = (await begun()).next_word
+    word = (await begun()).next_message
     assert word is not None
     said = json.loads(word)
     assert (said["host"], said["action"], said.get("x-amz-security-token")) == (HOST, "kafka-cluster:Connect", token)
@@ -91,8 +91,8 @@ async def test_word_is_signed_as_aws_signs(token: str | None, monkeypatch: pytes
 @pytest.mark.usefixtures("_rich")
 async def test_broker_takes_it_for_a_time() -> None:
     exchange = await begun()
-    exchange.authenticated(answer(b'{"version":"2020_10_22","request-id":"1"}', lifetime=900_000))
-    assert (exchange.next_word, exchange.lifetime) == (None, 900.0)
+    exchange.receive(answer(b'{"version":"2020_10_22","request-id":"1"}', lifetime=900_000))
+    assert (exchange.next_message, exchange.lifetime) == (None, 900.0)
 
 
 @pytest.mark.usefixtures("_rich")
@@ -101,14 +101,14 @@ async def test_broker_does_not_take_it() -> None:
     with pytest.raises(
         AuthenticationError, match=r"AWS_MSK_IAM was refused: .*; allow kafka-cluster:Connect for these"
     ):
-        exchange.authenticated(answer(b"", error=58))
+        exchange.receive(answer(b"", error=58))
 
 
 @pytest.mark.usefixtures("_rich")
 async def test_broker_that_says_nothing_has_not_taken_it() -> None:
     exchange = await begun()
     with pytest.raises(AuthenticationError, match="does not confirm the authentication"):
-        exchange.authenticated(answer(b""))
+        exchange.receive(answer(b""))
 
 
 async def test_no_credentials_are_nothing_to_show() -> None:

@@ -303,7 +303,7 @@ def test_sequences_begin_anew_behind_the_last():
     box = outbox()
     add(box, b"a")
     box.stored(send_one(box), 0)
-    box._lanes[P0].sequence = 2**31 - 1
+    box._queues[P0].sequence = 2**31 - 1
     add(box, b"b")
     batch = send_one(box)
     assert batch.base_sequence == 2**31 - 1
@@ -362,7 +362,7 @@ def test_bounded_retries_end_the_wait_for_a_leader():
 def test_record_that_no_broker_had_is_not_sent_when_nobody_waits():
     box = outbox()
     given_up, wanted = add(box, b"a"), add(box, b"b")
-    box.give_up([given_up])
+    box.withdraw([given_up])
     assert of(send_one(box)) == [b"b"]
     assert wanted.outcome is None
 
@@ -371,7 +371,7 @@ def test_batch_is_resent_while_anyone_waits_for_it():
     box = outbox()
     given_up, _ = add(box, b"a"), add(box, b"b")
     batch = send_one(box)
-    box.give_up([given_up])
+    box.withdraw([given_up])
     box.again(batch, "cut", 0.0)
     assert send_one(box, 10.0) is batch
 
@@ -382,11 +382,11 @@ def test_batch_without_waiters_is_not_resent(given_up_first):
     pending = add(box, b"a")
     batch = send_one(box)
     if given_up_first:
-        box.give_up([pending])
+        box.withdraw([pending])
         assert box.again(batch, "cut", 0.0) is None
     else:
         box.again(batch, "cut", 0.0)
-        box.give_up([pending])
+        box.withdraw([pending])
     assert not box.has_work
     assert box.due(lambda _: 1, (), 100.0).wake_at == inf
 
@@ -399,7 +399,7 @@ def test_late_answer_to_a_batch_that_is_no_more_changes_nothing():
     pending = add(box, b"a")
     batch = send_one(box)
     box.again(batch, "cut", 0.0)
-    box.give_up([pending])
+    box.withdraw([pending])
     add(box, b"b")
     current = send_one(box)
 

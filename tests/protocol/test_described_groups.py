@@ -74,8 +74,12 @@ def test_member_that_the_leader_has_left_out_is_assigned_nothing() -> None:
 @pytest.mark.parametrize(
     ("metadata", "assignment", "problem"),
     [
-        (b"\x00", encode_assignment({}), "a group member sent bytes that are no ConsumerProtocolSubscription"),
-        (SUBSCRIPTION, b"\x00\x01\x7f\xff\xff\xff", "a group member sent bytes that are no ConsumerProtocolAssignment"),
+        (b"\x00", encode_assignment({}), "a group member sent bytes that are not a ConsumerProtocolSubscription"),
+        (
+            SUBSCRIPTION,
+            b"\x00\x01\x7f\xff\xff\xff",
+            "a group member sent bytes that are not a ConsumerProtocolAssignment",
+        ),
     ],
 )
 def test_undecodable_member_metadata_is_reported(metadata: bytes, assignment: bytes, problem: str) -> None:

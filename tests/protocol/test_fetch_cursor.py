@@ -143,7 +143,7 @@ def test_batch_that_begins_again_is_not_delivered_twice() -> None:
     assert [b.base_offset for b in outcome.batches] == [10]
     outcome = FetchCursor(TP, 12).take(part(batch(10, 1) + batch(10, 3)), 12)
     assert isinstance(outcome, Failed)
-    assert "before the end of the one before it" in str(outcome.error)
+    assert "before the end of the previous batch" in str(outcome.error)
 
 
 @pytest.mark.parametrize(

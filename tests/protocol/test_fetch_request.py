@@ -65,11 +65,11 @@ def theirs(version: int, plan: FetchPlan, **more: Any) -> bytes:
                     log_start_offset=-1,
                     partition_max_bytes=ask.max_bytes,
                 )
-                for partition, ask in plan.asks.items()
+                for partition, ask in plan.partitions.items()
                 if (partition.topic, ask.topic_id) == (topic, topic_id)
             ],
         )
-        for topic, topic_id in unique((partition.topic, ask.topic_id) for partition, ask in plan.asks.items())
+        for topic, topic_id in unique((partition.topic, ask.topic_id) for partition, ask in plan.partitions.items())
     ]
     forgotten = [
         Theirs.ForgottenTopic(

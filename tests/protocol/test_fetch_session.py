@@ -33,7 +33,7 @@ def test_first_request_is_full_and_begins_a_session() -> None:
     session.put(A, ask(5))
     plan = session.plan()
     assert (plan.session_id, plan.session_epoch, plan.is_full) == (NO_SESSION_ID, 0, True)
-    assert plan.asks == {A: ask(5)}
+    assert plan.partitions == {A: ask(5)}
 
 
 def test_quiet_partitions_do_not_travel() -> None:
@@ -41,7 +41,7 @@ def test_quiet_partitions_do_not_travel() -> None:
     session.put(A, ask(9))
     plan = session.plan()
     assert (plan.session_id, plan.session_epoch, plan.is_full) == (7, 1, False)
-    assert (plan.asks, plan.forgotten) == ({A: ask(9)}, ())
+    assert (plan.partitions, plan.forgotten) == ({A: ask(9)}, ())
 
 
 def test_partition_that_is_dropped_is_forgotten_once() -> None:
@@ -57,7 +57,7 @@ def test_partition_dropped_and_added_again_is_not_sent() -> None:
     session.drop(A)
     session.put(A, ask())
     plan = session.plan()
-    assert (plan.asks, plan.forgotten) == ({}, ())
+    assert (plan.partitions, plan.forgotten) == ({}, ())
 
 
 def test_recreated_topic_starts_a_new_fetch_session() -> None:
@@ -66,7 +66,7 @@ def test_recreated_topic_starts_a_new_fetch_session() -> None:
     session.put(A, ask(topic_id=IDS[1]))
     plan = session.plan()
     assert (plan.session_id, plan.is_full) == (7, True)
-    assert (plan.asks, plan.forgotten) == ({B: ask(), A: ask(topic_id=IDS[1])}, ())
+    assert (plan.partitions, plan.forgotten) == ({B: ask(), A: ask(topic_id=IDS[1])}, ())
 
 
 def test_requested_new_session_ignores_the_pending_response() -> None:
@@ -75,7 +75,7 @@ def test_requested_new_session_ignores_the_pending_response() -> None:
     session.begin_anew()
     session.answered(7)
     plan = session.plan()
-    assert (plan.session_id, plan.is_full, plan.asks) == (7, True, {A: ask()})
+    assert (plan.session_id, plan.is_full, plan.partitions) == (7, True, {A: ask()})
     session.answered(8)
     assert not session.plan().is_full
 
@@ -86,7 +86,7 @@ def test_broker_without_sessions_gets_full_requests() -> None:
     session.answered(NO_SESSION_ID)
     plan = session.plan()
     assert (plan.session_id, plan.session_epoch) == (NO_SESSION_ID, 0)
-    assert plan.asks.keys() == {A, B}
+    assert plan.partitions.keys() == {A, B}
 
 
 def test_lost_response_replaces_the_fetch_session() -> None:
@@ -95,7 +95,7 @@ def test_lost_response_replaces_the_fetch_session() -> None:
     session.begin_anew()
     plan = session.plan()
     assert (plan.session_id, plan.session_epoch) == (7, 0)
-    assert plan.asks.keys() == {A, B}
+    assert plan.partitions.keys() == {A, B}
 
 
 def test_refused_session_is_followed_by_a_new_one() -> None:
@@ -119,7 +119,7 @@ def test_full_request_names_last_what_was_changed_last() -> None:
     for partition in (A, B):
         session.put(partition, ask())
     session.put(A, ask(3))
-    assert list(session.plan().asks) == [B, A]
+    assert list(session.plan().partitions) == [B, A]
 
 
 class FetchSessions(RuleBasedStateMachine):
@@ -148,7 +148,7 @@ class FetchSessions(RuleBasedStateMachine):
     def send(self) -> None:
         self.sent = dict(self.session.wanted)
         self.plan = self.session.plan()
-        assert not {tp for tp, _ in self.plan.forgotten} & self.plan.asks.keys()
+        assert not {tp for tp, _ in self.plan.forgotten} & self.plan.partitions.keys()
 
     @rule()
     def begin_anew(self) -> None:
@@ -183,7 +183,7 @@ class FetchSessions(RuleBasedStateMachine):
     ) -> tuple[bool, int, dict[tuple[TopicPartition, uuid.UUID | None], PartitionFetch]]:
         plan = self.plan
         assert plan is not None
-        asks = {(tp, a.topic_id): a for tp, a in plan.asks.items()}
+        asks = {(tp, a.topic_id): a for tp, a in plan.partitions.items()}
         if plan.is_full:
             self.known.pop(plan.session_id, None)
             if not keeps_sessions:

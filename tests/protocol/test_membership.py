@@ -485,7 +485,7 @@ def test_retries_beyond_the_attempts_allowed_are_fatal() -> None:
     driver.receive(FindFailed(driver.get(FindCoordinator).token, 0, "nobody answers"))
     error = driver.get(Fail).error
     assert isinstance(error, RetriesExhaustedError)
-    assert "find_coordinator of group g: gave up after 3 tries in 0.3 s; last: nobody answers" in str(error)
+    assert "find_coordinator of group g: failed after 3 attempts in 0.3 s; last: nobody answers" in str(error)
     assert driver.machine.state is State.FENCED
 
 

@@ -184,7 +184,7 @@ class Moved:
         self.has_moved_mark = self.move(before, after, is_first=is_first)
 
     def move(self, before: int, after: int, *, is_first: bool = False) -> bool:
-        return self.ledger.position_moved(P0, before, after, is_first=is_first, reach=lambda: self.reached)
+        return self.ledger.position_moved(P0, before, after, is_first=is_first, position_since=lambda: self.reached)
 
     def mark(self, offset: int) -> int | None:
         """The mark that comes of marking `offset`."""
@@ -269,14 +269,14 @@ def test_forward_reset_keeps_a_mark_with_metadata(is_first: bool) -> None:
 def test_reset_sets_no_mark_for_a_handler_with_metadata(before: int, after: int) -> None:
     ledger = OffsetLedger({P0: None})
     ledger.note(P0)
-    assert not ledger.position_moved(P0, before, after, is_first=True, reach=lambda: None)
+    assert not ledger.position_moved(P0, before, after, is_first=True, position_since=lambda: None)
     assert ledger.dirty() == {}
 
 
 def test_backward_reset_moves_a_mark_with_its_metadata() -> None:
     """All that stands before it is told of by that. What a handler marks late is not taken for more."""
     ledger = OffsetLedger({P0: at(80, "landed to 80")})
-    assert ledger.position_moved(P0, 100, 50, is_first=False, reach=lambda: None)
+    assert ledger.position_moved(P0, 100, 50, is_first=False, position_since=lambda: None)
     assert ledger.dirty() == {P0: at(50, "landed to 80")}
     assert ledger.mark(P0, at(100, "landed to 100"))
     assert ledger.dirty() == {P0: at(50, "landed to 100")}

@@ -403,7 +403,7 @@ def test_header_key_that_is_no_utf_8_is_told_with_its_bytes(into):
     key = b"\xff\xfe" + bytes(500)
     raw = one(batch_of(record(headers=varint(1) + varint(len(key)) + key + varint(-1))))
     error = problem_of(lambda: into(raw, PARTITION), CorruptRecordError)
-    assert error.problem.startswith(r"the key of a record's header is no UTF-8: b'\xff\xfe")
+    assert error.problem.startswith(r"the key of a record's header is not UTF-8: b'\xff\xfe")
     assert len(error.problem) < 300
 
 

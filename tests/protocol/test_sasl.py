@@ -17,7 +17,7 @@ from sarameya.embedded.network.framing import ReceivedRequest
 from sarameya.embedded.sasl import SaslConfig, SaslServerAuthenticator
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import AuthenticationError, ConfigError, ConnectionLostError, ProtocolError
-from sarameya.protocol.sasl.exchange import MOST_WORDS, Exchange
+from sarameya.protocol.sasl.exchange import MAX_MESSAGES, Exchange
 from sarameya.protocol.sasl.mechanisms import Mechanism, RefusedError, oauthbearer, plain, scram
 from sarameya.protocol.versions import Api
 from sarameya.secret import Secret
@@ -122,58 +122,58 @@ def test_extensions_that_cannot_be_said_are_none(extensions: Any) -> None:
 def test_unprintable_sasl_input_is_refused_without_being_shown() -> None:
     exchange = Exchange("PLAIN", "user", "a:1", plain("u\udcff", PENCIL))
     with pytest.raises(AuthenticationError, match="PLAIN as 'user': the credentials cannot be encoded") as seen:
-        exchange.handshaken(Handshake(error_code=0, mechanisms=["PLAIN"]))
+        exchange.receive_handshake(Handshake(error_code=0, mechanisms=["PLAIN"]))
     assert "pencil" not in "".join(traceback.format_exception(seen.value))
 
 
 def test_exchange_shows_nothing_of_what_is_said() -> None:
     exchange = Exchange("PLAIN", "user", "a:1", plain("user", PENCIL))
-    exchange.handshaken(Handshake(error_code=0, mechanisms=["PLAIN"]))
-    assert exchange.next_word == b"user\0user\0pencil"
+    exchange.receive_handshake(Handshake(error_code=0, mechanisms=["PLAIN"]))
+    assert exchange.next_message == b"user\0user\0pencil"
     assert repr(exchange) == "Exchange(name='PLAIN', user='user', address='a:1', lifetime=inf)"
 
 
 class TestExchange:
     def test_lifetime_is_the_broker_s(self) -> None:
         exchange = Exchange("PLAIN", "user", "a:1", plain("user", PENCIL))
-        exchange.handshaken(Handshake(error_code=0, mechanisms=["PLAIN"]))
-        assert exchange.next_word == b"user\0user\0pencil"
-        exchange.authenticated(answered(lifetime=5000))
-        assert (exchange.next_word, exchange.lifetime) == (None, 5.0)
+        exchange.receive_handshake(Handshake(error_code=0, mechanisms=["PLAIN"]))
+        assert exchange.next_message == b"user\0user\0pencil"
+        exchange.receive(answered(lifetime=5000))
+        assert (exchange.next_message, exchange.lifetime) == (None, 5.0)
 
     def test_broker_that_says_nothing_of_it_never_asks_again(self) -> None:
         exchange = Exchange("PLAIN", "user", "a:1", plain("user", PENCIL))
-        exchange.handshaken(Handshake(error_code=0, mechanisms=["PLAIN"]))
-        exchange.authenticated(answered())
+        exchange.receive_handshake(Handshake(error_code=0, mechanisms=["PLAIN"]))
+        exchange.receive(answered())
         assert exchange.lifetime == math.inf
 
     def test_broker_that_wants_more_of_plain_is_refused(self) -> None:
         exchange = Exchange("PLAIN", "user", "a:1", plain("user", PENCIL))
-        exchange.handshaken(Handshake(error_code=0, mechanisms=["PLAIN"]))
+        exchange.receive_handshake(Handshake(error_code=0, mechanisms=["PLAIN"]))
         with pytest.raises(AuthenticationError, match="PLAIN as 'user': the broker's last response does not confirm"):
-            exchange.authenticated(answered(b"more?"))
+            exchange.receive(answered(b"more?"))
 
     def test_error_without_words_is_told_by_its_name(self) -> None:
         exchange = Exchange("OAUTHBEARER", "", "a:1", oauthbearer(Token("t")))
-        exchange.handshaken(Handshake(error_code=0, mechanisms=[]))
+        exchange.receive_handshake(Handshake(error_code=0, mechanisms=[]))
         with pytest.raises(AuthenticationError, match=r"OAUTHBEARER was refused: .*SASL_AUTHENTICATION_FAILED"):
-            exchange.authenticated(answered(error=ErrorCode.SASL_AUTHENTICATION_FAILED))
+            exchange.receive(answered(error=ErrorCode.SASL_AUTHENTICATION_FAILED))
 
     def test_listener_that_asks_nobody_is_one_that_did_not_before(self) -> None:
         exchange = Exchange("PLAIN", "user", "a:1", plain("user", PENCIL))
         illegal = Handshake(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
         with pytest.raises(AuthenticationError, match="its listener does not authenticate clients"):
-            exchange.handshaken(illegal)
+            exchange.receive_handshake(illegal)
         with pytest.raises(ConnectionLostError, match="does not renew"):
-            exchange.handshaken(illegal, anew=True)
+            exchange.receive_handshake(illegal, is_renewal=True)
 
     def test_exchange_ends_after_some_words(self) -> None:
         exchange = Exchange("OAUTHBEARER", "", "a:1", oauthbearer(Token("t")))
-        exchange.handshaken(Handshake(error_code=0, mechanisms=[]))
-        for _ in range(MOST_WORDS - 1):
-            exchange.authenticated(answered(b"and?"))
+        exchange.receive_handshake(Handshake(error_code=0, mechanisms=[]))
+        for _ in range(MAX_MESSAGES - 1):
+            exchange.receive(answered(b"and?"))
         with pytest.raises(AuthenticationError, match="did not finish after 8 messages"):
-            exchange.authenticated(answered(b"and?"))
+            exchange.receive(answered(b"and?"))
 
 
 def answered(word: bytes = b"", *, error: int = 0, lifetime: int = 0) -> Any:

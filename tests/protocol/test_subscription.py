@@ -93,7 +93,7 @@ def test_names_beside_a_pattern_are_refused() -> None:
 def test_topics_as_they_were_dealt_are_no_change() -> None:
     watch = watching(a=2, b=1)
     assert watch.changes(cluster({"a": 2, "b": 1, "other": 5})) == {}
-    assert not watch.doubts
+    assert not watch.has_doubts
 
 
 def test_partitions_that_were_added_are_a_change_at_once() -> None:
@@ -104,7 +104,7 @@ def test_topic_that_nobody_had_seen_is_a_change_when_it_appears() -> None:
     watch = watching(a=2, late=0)
     for _ in range(10):
         assert watch.changes(cluster({"a": 2}, {"late": UNKNOWN})) == {}
-    assert not watch.doubts, "it was dealt as missing, and is"
+    assert not watch.has_doubts, "it was dealt as missing, and is"
     assert watch.changes(cluster({"a": 2, "late": 4})) == {"late": 4}
 
 
@@ -120,9 +120,9 @@ def test_topic_counts_as_deleted_after_five_look_ups(
     watch = watching(a=2, b=1)
     for _ in range(4):
         assert watch.changes(cluster({"a": 2}, **missing)) == {}
-        assert watch.doubts
+        assert watch.has_doubts
     assert watch.changes(cluster({"a": 2}, **missing)) == {"b": 0}
-    assert not watch.doubts, "it is believed"
+    assert not watch.has_doubts, "it is believed"
 
 
 @MISSING
@@ -132,7 +132,7 @@ def test_topic_that_is_seen_in_between_is_looked_for_anew(missing: dict[str, dic
         for _ in range(4):
             assert watch.changes(cluster({"a": 2}, **missing)) == {}
         assert watch.changes(cluster({"a": 2, "b": 1})) == {}
-        assert not watch.doubts
+        assert not watch.has_doubts
 
 
 @pytest.mark.parametrize(
@@ -149,14 +149,14 @@ def test_topic_that_answers_with_anything_else_is_never_gone(code: ErrorCode) ->
     watch = watching(a=2, b=1)
     for _ in range(20):
         assert watch.changes(cluster({"a": 2}, {"b": code})) == {}
-        assert not watch.doubts
+        assert not watch.has_doubts
 
 
 def test_same_answer_is_one_look_however_often_it_is_asked_about() -> None:
     watch, once = watching(b=1), cluster()
     for _ in range(20):
         assert watch.changes(once) == {}
-    assert watch.doubts
+    assert watch.has_doubts
 
 
 def test_looks_of_each_topic_are_its_own() -> None:
@@ -166,7 +166,7 @@ def test_looks_of_each_topic_are_its_own() -> None:
     for _ in range(2):
         assert watch.changes(cluster()) == {}
     assert watch.changes(cluster()) == {"a": 0}
-    assert watch.doubts, "of b, which has been missing three times"
+    assert watch.has_doubts, "of b, which has been missing three times"
 
 
 def test_what_is_dealt_anew_is_what_is_watched() -> None:
@@ -175,12 +175,12 @@ def test_what_is_dealt_anew_is_what_is_watched() -> None:
         watch.changes(cluster({"a": 2}))
     watch.changes(last)
     watch.assigned_from({"b": 1})
-    assert not watch.doubts
+    assert not watch.has_doubts
     assert watch.changes(last) == {}, "the first look, by an answer that is had already"
-    assert watch.doubts
+    assert watch.has_doubts
     watch.assigned_from({})
     assert watch.changes(cluster()) == {}
-    assert not watch.doubts
+    assert not watch.has_doubts
 
 
 # -- what has been added ------------------------------------------------------------------------------
@@ -192,53 +192,53 @@ def is_new(growth: Growth, topic: str, count: int) -> list[bool]:
 
 def test_partitions_beyond_those_first_seen_are_new() -> None:
     growth = Growth()
-    growth.look(cluster({"a": 2}))
-    growth.look(cluster({"a": 4}))
+    growth.update(cluster({"a": 2}))
+    growth.update(cluster({"a": 4}))
     assert is_new(growth, "a", 4) == [False, False, True, True]
 
 
 def test_topic_that_was_never_seen_has_nothing_new() -> None:
     growth = Growth()
     assert is_new(growth, "a", 3) == [False] * 3
-    growth.look(cluster({}, {"a": UNKNOWN}))
-    growth.look(cluster({"a": 2}))
+    growth.update(cluster({}, {"a": UNKNOWN}))
+    growth.update(cluster({"a": 2}))
     assert is_new(growth, "a", 3) == [False, False, True], "it may have been there before it was asked about"
 
 
 def test_topic_that_appears_among_all_topics_is_new_as_a_whole() -> None:
     growth = Growth()
-    growth.look(everything({"a": 1}))
-    growth.look(everything({"a": 1, "b": 2}))
+    growth.update(everything({"a": 1}))
+    growth.update(everything({"a": 1, "b": 2}))
     assert is_new(growth, "a", 1) == [False]
     assert is_new(growth, "b", 2) == [True, True]
 
 
 def test_first_sight_of_all_topics_makes_none_of_them_new() -> None:
     growth = Growth()
-    growth.look(cluster({"a": 1}))
-    growth.look(everything())  # which tells nothing
-    growth.look(everything({"a": 1, "b": 2}))
+    growth.update(cluster({"a": 1}))
+    growth.update(everything())  # which tells nothing
+    growth.update(everything({"a": 1, "b": 2}))
     assert is_new(growth, "b", 2) == [False, False]
 
 
 def test_topic_that_was_only_not_asked_about_before_is_not_new() -> None:
     growth = Growth()
-    growth.look(everything({"a": 1}))
-    growth.look(cluster({"b": 2}))
+    growth.update(everything({"a": 1}))
+    growth.update(cluster({"b": 2}))
     assert is_new(growth, "b", 2) == [False, False]
 
 
 def test_topic_that_returns_is_new_as_a_whole() -> None:
     growth = Growth()
-    growth.look(cluster({"a": 2}))
+    growth.update(cluster({"a": 2}))
     growth.forget(["a", "never seen"])
-    growth.look(cluster({"a": 2}))
+    growth.update(cluster({"a": 2}))
     assert is_new(growth, "a", 2) == [True, True]
     assert is_new(growth, "never seen", 1) == [False]
 
 
 def test_what_the_leader_tells_of_is_new() -> None:
     growth = Growth()
-    growth.look(cluster({"a": 3}))
+    growth.update(cluster({"a": 3}))
     growth.add([TopicPartition("a", 2)])
     assert is_new(growth, "a", 3) == [False, False, True]

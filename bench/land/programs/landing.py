@@ -1,6 +1,6 @@
-"""What both landing programs share: what they are told and tell, what their Spark is like, the clock.
+"""Input, output, Spark options and stopwatch of both landing programs.
 
-One argument, a `Task` as JSON, and one line of JSON on standard output, `Outcome`. Standard error is for people.
+Input: one argument, a `Task` as JSON. Output: one line of JSON, an `Outcome`; standard error is for people.
 """
 
 from __future__ import annotations
@@ -34,22 +34,25 @@ class Source:
 
 @attrs.frozen
 class Task:
+    """Topics to land, and where and how."""
+
     bootstrap: str
     group: str
-    """Fresh: what the names of consumer groups begin with."""
+    """Prefix of the names of consumer groups. None of them exists yet."""
     warm: Source
-    """Landed first, with the clock standing still."""
+    """Topic that lands first, before the clock starts."""
     full: Source
+    """Topic that is measured."""
     directory: str
-    """Fresh. What is landed of `full` is to be in its subdirectory TABLE."""
+    """An empty directory. `full` lands in its subdirectory TABLE."""
     master: str
     driver_memory: str
     kind: str = "parquet"
-    """Or "delta"."""
+    """Kind of the table: "parquet" or "delta"."""
     is_parsed: bool = False
-    """Whether rows are what `bench.common.events.parse` makes of records, rather than the records."""
+    """True if `bench.common.events.parse` makes rows of the records. Otherwise the records land as they are."""
     jars: tuple[str, ...] = ()
-    """Of the Kafka source and of Delta Lake, for who uses them."""
+    """Jars of the Kafka source and of Delta Lake, if the contender needs them."""
 
     @classmethod
     def of_command_line(cls) -> Task:
@@ -66,40 +69,41 @@ class Task:
 TABLE = "table"
 
 Stages = Mapping[str, float]
-"""Seconds by what they were for; what several threads do at once counts for each."""
+"""Seconds by stage. Seconds of several threads at the same time add up."""
 
 
 @attrs.frozen
 class Outcome:
-    """What one landing came to. Processor time is of the program and its JVM together."""
+    """Outcome of one run. CPU time is that of the program and its JVM together."""
 
     seconds: float
-    """From before a consumer is made to all rows being in the table and their offsets committed."""
+    """From before a consumer is created until all rows are in the table and their offsets are committed."""
     cpu_seconds: float
-    """In that time, user and system."""
+    """CPU time in these seconds, user and system."""
     stages: Stages = attrs.field(factory=dict)
     landings: int = 0
-    """Of one partition's or of several's, each with one job of Spark's at most."""
+    """Number of our flushes, of one or more partitions, or of Spark's micro-batches."""
 
     def to_json(self) -> str:
         return json.dumps(attrs.asdict(self))
 
     @classmethod
     def of_json(cls, text: str | bytes) -> Outcome:
-        """Raises ValueError or TypeError for what is none."""
+        """Parse an outcome. Raises ValueError or TypeError for another text."""
         return cls(**json.loads(text))
 
 
 class Stopwatch:
-    """Runs from when it is made, for this program and its JVM."""
+    """Measures this program and its JVM, from its creation on."""
 
     def __init__(self, jvm_pid: int) -> None:
         self._pids = (os.getpid(), jvm_pid)
-        self._cpu_began, self._began = self._cpu(), time.perf_counter()
+        self._cpu_at_start, self._start = self._cpu(), time.perf_counter()
 
     def outcome(self, stages: Stages, landings: int) -> Outcome:
-        seconds = time.perf_counter() - self._began
-        return Outcome(seconds, self._cpu() - self._cpu_began, stages, landings)
+        """Return the outcome up to now."""
+        seconds = time.perf_counter() - self._start
+        return Outcome(seconds, self._cpu() - self._cpu_at_start, stages, landings)
 
     def _cpu(self) -> float:
         return sum(map(cpu_seconds, self._pids))
@@ -111,7 +115,7 @@ def jvm_pid(spark: SparkSession) -> int:
 
 
 def options(task: Task) -> SparkOptions:
-    """The same for both, but for the jars: the sink's, with all of its defaults."""
+    """Return the options of Spark: the sink's defaults for both programs, and the jars of the task."""
     from sarameya_handlers import SparkOptions
 
     conf: dict[str, str] = {"spark.driver.memory": task.driver_memory}

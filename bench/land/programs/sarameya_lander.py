@@ -1,10 +1,11 @@
-"""Ours: a SparkSink, and the one member of a fresh group.
+"""Sarameya's program: a SparkSink, as the only member of a fresh group.
 
-In the Python API, not by `sarameya run`: a service does not end where its topic does. Here each claim does, as
-availableNow has it for Spark: at the end that the topic had at the beginning. What the sink has collected by then
-lands at once, as at the end of any claim.
+It uses the Python API, not `sarameya run`, since a service does not stop at the end of its topic. Here each claim stops
+at the log end that the topic had at the start, as availableNow does for Spark. The records that the sink has collected
+by then land at once, as at the end of any claim.
 
-Spark is started by the sink's engine, as in a service: where it is somebody else's, Delta's commits are left to it.
+The sink's engine starts Spark, as in a service. In a Spark that was started elsewhere, the sink would leave Delta's
+commits to Spark.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from sarameya_handlers.spark.delta.table import DeltaTable
 from sarameya_handlers.spark.engines.engine import SparkEngine
 
 FETCH_BUFFER_BYTES = 512 * 2**20
-"""For what four partitions have collected, and what of them is landing: see Claim.has_room."""
+"""Byte budget for the records that four partitions have collected, and those that are landing (Claim.has_room)."""
 
 
 class UpTo:
-    """A claim whose batches end at an offset."""
+    """A claim that stops at an offset."""
 
     def __init__(self, claim: Claim, end: int) -> None:
         self._claim = claim
@@ -45,7 +46,7 @@ class UpTo:
     def __aiter__(self) -> UpTo:
         return self
 
-    # Not a generator, which could not go on once the sink, whose time has come to land, has cancelled a step.
+    # Not a generator: the sink cancels a step when it is time to land, and a generator could not continue after that.
     async def __anext__(self) -> MessageBatch:
         if self._position >= self._end:
             raise StopAsyncIteration
@@ -55,7 +56,7 @@ class UpTo:
 
 
 class BoundedSink(SparkSink):
-    """Lands each claim up to its end in `ends`, by partition; once all have, it closes the group."""
+    """Lands each partition up to its offset in `ends`, then closes the group."""
 
     def __init__(self, table: Table, ends: tuple[int, ...], group: ConsumerGroup, **options: Any) -> None:
         super().__init__(table, **options)
@@ -69,14 +70,14 @@ class BoundedSink(SparkSink):
         if not self._ends:
             self._done.set()
             self._group.close_nowait()
-        # A claim that returned earlier would end the session for the others.
+        # The first claim that returns ends the session, so each one waits for the others.
         await self._done.wait()
 
 
 async def _main(task: Task) -> Outcome:
-    """Land the one topic, then the other with the clock running."""
+    """Land the first topic, then the other one with a running clock."""
     spark = options(task)
-    # One Spark for both sinks, which enter it with engines of their own.
+    # Keeps one Spark running for both sinks, whose own engines share it.
     async with SparkEngine(spark) as engine:
         pid = await engine.run(lambda session, _: jvm_pid(session), tag="pid")
         await _land(task, spark, task.warm, Path(task.directory, "warm"))

@@ -1,4 +1,4 @@
-"""Spark Structured Streaming: its own Kafka source into its own Parquet sink, or Delta's, with a checkpoint."""
+"""Spark's program: Structured Streaming from Spark's Kafka source into its Parquet sink, or Delta's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sarameya_handlers.spark.engines.jvm import spark_jvm
 
 
 def _main(task: Task) -> Outcome:
-    """Land the one topic, then the other with the clock running."""
+    """Land the first topic, then the other one with a running clock."""
     running = spark_jvm.start(options(task))
     try:
         spark = running.session
@@ -31,7 +31,7 @@ def _land(task: Task, spark: SparkSession, source: Source, table: Path) -> tuple
         .option("kafka.bootstrap.servers", task.bootstrap)
         .option("subscribe", source.topic)
         .option("startingOffsets", "earliest")
-        # The same columns as ours.
+        # Our table has this column, too.
         .option("includeHeaders", "true")
         .load()
     )
@@ -49,11 +49,11 @@ def _land(task: Task, spark: SparkSession, source: Source, table: Path) -> tuple
 
 
 def _stages(progress: Any) -> Stages:
-    """Its own account of where its batches' seconds went."""
-    told: Counter[str] = Counter()
+    """Return the seconds of all batches by stage, as Spark reports them."""
+    milliseconds: Counter[str] = Counter()
     for batch in progress:
-        told.update(batch["durationMs"])
-    return {name: told[name] / 1000 for name in ("queryPlanning", "addBatch", "walCommit", "commitOffsets")}
+        milliseconds.update(batch["durationMs"])
+    return {name: milliseconds[name] / 1000 for name in ("queryPlanning", "addBatch", "walCommit", "commitOffsets")}
 
 
 if __name__ == "__main__":

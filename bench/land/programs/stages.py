@@ -1,4 +1,4 @@
-"""Where a sink's seconds go, told by its engine and its table as the sink calls them."""
+"""Measures where a sink's seconds go, in the calls of its engine and of its table."""
 
 from __future__ import annotations
 
@@ -21,51 +21,54 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FLUSH, LAND, FOUND, OTHER = "flush", "land", "found", "other"
-_WORKS: dict[object, str] = {flush: FLUSH, read_links: FOUND}
+FLUSH, LAND, READ_BACK, OTHER = "flush", "land", "read back", "other"
+_STAGES: dict[object, str] = {flush: FLUSH, read_links: READ_BACK}
+"""Stage of a function that the sink runs with its engine."""
 
 
 @attrs.define
 class StageClock:
-    """Spans of time, by what they were for. Several threads add to it."""
+    """Spans of time, by stage. Several threads add spans."""
 
     _now: Callable[[], float] = time.perf_counter
-    _began: float = attrs.field(init=False)
+    _start: float = attrs.field(init=False)
     _spans: dict[str, list[tuple[float, float]]] = attrs.field(factory=lambda: defaultdict(list), init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._began = self._now()
+        self._start = self._now()
 
     @contextmanager
-    def running(self, what: str) -> Iterator[None]:
-        began = self._now()
+    def running(self, stage: str) -> Iterator[None]:
+        """Add the time of the block to a stage."""
+        start = self._now()
         try:
             yield
         finally:
-            self._spans[what].append((began, self._now()))
+            self._spans[stage].append((start, self._now()))
 
     @property
     def flushes(self) -> int:
+        """Number of flushes."""
         return len(self._spans[FLUSH])
 
     def stages(self) -> Stages:
-        """Those of all since it began."""
-        flushing, landing, finding = (self._seconds(what) for what in (FLUSH, LAND, FOUND))
-        busy = covered(span for what in (FLUSH, FOUND) for span in self._spans[what])
+        """Return the seconds of each stage since the creation of the clock."""
+        flushing, landing, reading_back = (self._seconds(stage) for stage in (FLUSH, LAND, READ_BACK))
+        busy = covered(span for stage in (FLUSH, READ_BACK) for span in self._spans[stage])
         return {
             "staging": flushing - landing,
             "writing and linking": landing,
-            "reading back": finding,
+            "reading back": reading_back,
             "opening, heads": self._seconds(OTHER),
-            "nothing landing": self._now() - self._began - busy,
+            "nothing landing": self._now() - self._start - busy,
         }
 
-    def _seconds(self, what: str) -> float:
-        return sum(end - begin for begin, end in self._spans[what])
+    def _seconds(self, stage: str) -> float:
+        return sum(end - begin for begin, end in self._spans[stage])
 
 
 class TimedEngine(Engine):
-    """An engine whose works are timed, each by what it is for."""
+    """An engine that measures each function that it runs, by stage."""
 
     def __init__(self, engine: Engine, clock: StageClock) -> None:
         self._engine = engine
@@ -75,29 +78,29 @@ class TimedEngine(Engine):
         await self._engine.__aenter__()
         return self
 
-    async def __aexit__(self, *what: Any) -> None:
-        await self._engine.__aexit__(*what)
+    async def __aexit__(self, *error: Any) -> None:
+        await self._engine.__aexit__(*error)
 
     @property
     def max_jobs(self) -> int:
         return self._engine.max_jobs
 
     async def run(self, work: Callable[[SparkSession, Check], T], *, tag: str) -> T:
-        what = _WORKS.get(getattr(work, "func", None), OTHER)
+        stage = _STAGES.get(getattr(work, "func", None), OTHER)
 
         def timed_work(session: SparkSession, check: Check) -> T:
-            with self._clock.running(what):
+            with self._clock.running(stage):
                 return work(session, check)
 
         return await self._engine.run(timed_work, tag=tag)
 
 
 def timed(kind: type[Table], clock: StageClock) -> Callable[..., Table]:
-    """The same kind of table, whose landings are timed."""
+    """Return a class for this kind of table that measures how long batches take to land."""
 
     class Timed(kind):  # type: ignore[valid-type, misc]
-        def land(self, spark: SparkSession, landings: Sequence[Any], *what: Any) -> None:
+        def land(self, spark: SparkSession, landings: Sequence[Any], *more: Any) -> None:
             with clock.running(LAND):
-                super().land(spark, landings, *what)
+                super().land(spark, landings, *more)
 
     return Timed

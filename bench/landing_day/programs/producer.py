@@ -1,7 +1,7 @@
-"""A steady producer, a program of its own: `python -m bench.landing_day.programs.producer TASK`.
+"""A steady producer, as a program of its own: `python -m bench.landing_day.programs.producer TASK`.
 
-It sends events, each at its time, to the partitions in turn, and tells every fifth of a second how many it has sent, in
-a line of JSON, a `Progress`.
+It sends events at a steady rate, to the partitions in turn. Every fifth of a second it prints how many it has sent: a
+`Progress`, as a line of JSON.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from confluent_kafka import Producer
 
 from bench.common.filling import Contents, pool
 
-_TELL_SECONDS = 0.2
+_REPORT_SECONDS = 0.2
 _TICK_SECONDS = 0.01
 _FLUSH_SECONDS = 60
 
 
 @attrs.frozen
-class Steady:
+class ProducerTask:
+    """Topic to fill, and the rate."""
+
     bootstrap: str
     topic: str
     partitions: int
@@ -32,6 +34,7 @@ class Steady:
 
     @property
     def contents(self) -> Contents:
+        """Contents of the topic at the end."""
         return Contents(self.messages, self.size, self.partitions, values="events")
 
     def to_json(self) -> str:
@@ -40,26 +43,29 @@ class Steady:
 
 @attrs.frozen
 class Progress:
+    """Report of the producer."""
+
     at: float
-    """When, on the monotonic clock,"""
+    """Time of the report, in seconds of the monotonic clock."""
     messages: int
-    """so many had been sent."""
+    """Number of messages sent by then."""
     failures: int = 0
+    """Number of messages that could not be sent."""
     is_over: bool = False
-    """Whether all have been acknowledged, but for failures."""
+    """True in the last report: each message is acknowledged, or has failed."""
 
     @classmethod
     def of_json(cls, text: bytes) -> Progress:
         return cls(**json.loads(text))
 
 
-def send(task: Steady) -> None:
+def send(task: ProducerTask) -> None:
     values = pool(task.contents)
     producer = Producer(
         {
             "bootstrap.servers": task.bootstrap,
             "linger.ms": 5,
-            "enable.idempotence": True,  # so that what is sent again stays in order
+            "enable.idempotence": True,  # keeps the order if a batch is sent again
             "queue.buffering.max.messages": 1_000_000,
         }
     )
@@ -70,29 +76,30 @@ def send(task: Steady) -> None:
         nonlocal failures
         failures += error is not None
 
-    began = told = time.monotonic()
-    _tell(Progress(began, 0))
+    start = reported = time.monotonic()
+    _report(Progress(start, 0))
     number = 0
     while number < task.messages:
         now = time.monotonic()
-        due = min(int((now - began) * task.rate), task.messages)
+        due = min(int((now - start) * task.rate), task.messages)
         while number < due:
             value = values[number % len(values)]
             producer.produce(task.topic, value, partition=number % task.partitions, on_delivery=on_delivery)
             number += 1
-        if now - told >= _TELL_SECONDS:
-            told = time.monotonic()
-            _tell(Progress(told, number, failures))
+        if now - reported >= _REPORT_SECONDS:
+            reported = time.monotonic()
+            _report(Progress(reported, number, failures))
         producer.poll(0)
         time.sleep(_TICK_SECONDS)
     ended = time.monotonic()
-    failures += producer.flush(_FLUSH_SECONDS)
-    _tell(Progress(ended, number, failures, is_over=True))
+    unsent = producer.flush(_FLUSH_SECONDS)  # which calls `on_delivery`
+    failures += unsent
+    _report(Progress(ended, number, failures, is_over=True))
 
 
-def _tell(progress: Progress) -> None:
+def _report(progress: Progress) -> None:
     print(json.dumps(attrs.asdict(progress)), flush=True)
 
 
 if __name__ == "__main__":
-    send(Steady(**json.loads(sys.argv[1])))
+    send(ProducerTask(**json.loads(sys.argv[1])))

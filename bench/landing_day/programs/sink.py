@@ -1,4 +1,4 @@
-"""The members' handler: the Spark sink, which tells on standard output what it is assigned."""
+"""Handler of the members: the Spark sink. It also prints how many partitions the member owns."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ from sarameya_handlers import SparkSink
 
 @attrs.frozen
 class Line:
-    """All that a member has, once that has changed."""
+    """Number of partitions that a member owns, printed after each change."""
 
     pid: int
     partitions: int
     at: float
-    """On the monotonic clock."""
+    """Time of the change, in seconds of the monotonic clock."""
 
     @classmethod
     def of_json(cls, text: bytes) -> Line:
         return cls(**json.loads(text))
 
 
-class TellingSink(SparkSink):
+class ReportingSink(SparkSink):
+    """A Spark sink that prints the number of owned partitions after each change."""
+
     async def setup(self, session: Session) -> None:
         await super().setup(session)
         self._owned: set[TopicPartition] = set()
@@ -35,18 +37,18 @@ class TellingSink(SparkSink):
     async def partitions_assigned(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
         await super().partitions_assigned(session, partitions)
         self._owned |= set(partitions)
-        self._tell()
+        self._report()
 
     async def partitions_revoked(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
         await super().partitions_revoked(session, partitions)
         self._owned -= set(partitions)
-        self._tell()
+        self._report()
 
     async def partitions_lost(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
         await super().partitions_lost(session, partitions)
         self._owned -= set(partitions)
-        self._tell()
+        self._report()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         line = Line(os.getpid(), len(self._owned), time.monotonic())
         print(json.dumps(attrs.asdict(line)), flush=True)

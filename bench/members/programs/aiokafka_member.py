@@ -1,4 +1,4 @@
-"""aiokafka: one loop over all partitions ("loop"), or a task for each with getmany ("tasks")."""
+"""aiokafka's member: one loop over all partitions ("loop"), or a task with getmany for each partition ("tasks")."""
 
 from __future__ import annotations
 
@@ -6,40 +6,40 @@ import asyncio
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 
-from bench.members.programs.teller import Teller
+from bench.members.programs.teller import Reporter
 from bench.members.telling import NEVER
 
 
 class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    def __init__(self, teller: Teller) -> None:
-        self._teller = teller
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        self._teller.assigned(len(assigned))
+        self._reporter.assigned(len(assigned))
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-        """Tells nothing."""
+        """Report nothing."""
 
 
-async def loop(consumer: AIOKafkaConsumer, teller: Teller) -> None:
+async def loop(consumer: AIOKafkaConsumer, reporter: Reporter) -> None:
     async for message in consumer:
-        if pace := teller.handle(message.partition, message.value):
+        if pace := reporter.handle(message.partition, message.value):
             await asyncio.sleep(pace)
 
 
-async def tasks(consumer: AIOKafkaConsumer, teller: Teller) -> None:
+async def tasks(consumer: AIOKafkaConsumer, reporter: Reporter) -> None:
     async with asyncio.TaskGroup() as group:
-        for partition in range(teller.task.partitions):
-            group.create_task(_task(consumer, teller, partition))
+        for partition in range(reporter.task.partitions):
+            group.create_task(_task(consumer, reporter, partition))
 
 
-async def _task(consumer: AIOKafkaConsumer, teller: Teller, number: int) -> None:
-    partition = TopicPartition(teller.task.topic, number)
-    pace = teller.task.pace_of(number)
+async def _task(consumer: AIOKafkaConsumer, reporter: Reporter, number: int) -> None:
+    partition = TopicPartition(reporter.task.topic, number)
+    pace = reporter.task.pace_of(number)
     while True:
         for messages in (await consumer.getmany(partition, timeout_ms=1000)).values():
             for _ in messages:
-                teller.counts[number] += 1
+                reporter.counts[number] += 1
                 if pace:
                     await asyncio.sleep(pace)
 
@@ -48,8 +48,8 @@ WAYS = {"loop": loop, "tasks": tasks}
 
 
 async def main() -> None:
-    teller = Teller("aiokafka")
-    task = teller.task
+    reporter = Reporter("aiokafka")
+    task = reporter.task
     consumer = AIOKafkaConsumer(
         bootstrap_servers=task.bootstrap,
         group_id=task.group,
@@ -57,11 +57,11 @@ async def main() -> None:
         enable_auto_commit=task.commits,
         **task.options,
     )
-    consumer.subscribe([task.topic], listener=Listener(teller))
+    consumer.subscribe([task.topic], listener=Listener(reporter))
     async with consumer:
         if task.pace == NEVER:
             await asyncio.Event().wait()
-        await WAYS[task.way](consumer, teller)
+        await WAYS[task.way](consumer, reporter)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-// A member of a group by sarama, as the benches run it: takes its options as one argument of JSON, prints lines of
-// JSON about what it is assigned and reads, and leaves on SIGTERM. Options and lines are those of the Python members.
+// A group member with sarama. It takes its options as one argument of JSON, prints assigned partitions and messages as
+// lines of JSON, and leaves on SIGTERM. Options and lines are those of the Python members.
 package main
 
 import (
@@ -43,12 +43,12 @@ var (
 	output   = bufio.NewWriter(os.Stdout)
 )
 
-func say(told line) {
-	told.At = float64(time.Now().UnixNano()) / 1e9
-	if told.Partitions == nil {
-		told.Partitions = []int32{}
+func write(report line) {
+	report.At = float64(time.Now().UnixNano()) / 1e9
+	if report.Partitions == nil {
+		report.Partitions = []int32{}
 	}
-	text, err := json.Marshal(told)
+	text, err := json.Marshal(report)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -60,30 +60,30 @@ func say(told line) {
 	}
 }
 
-type teller struct{}
+type handler struct{}
 
-func (teller) Setup(session sarama.ConsumerGroupSession) error {
+func (handler) Setup(session sarama.ConsumerGroupSession) error {
 	for _, partitions := range session.Claims() {
-		say(line{Event: "assigned", Partitions: partitions})
+		write(line{Event: "assigned", Partitions: partitions})
 	}
 	return nil
 }
 
-func (teller) Cleanup(session sarama.ConsumerGroupSession) error {
+func (handler) Cleanup(session sarama.ConsumerGroupSession) error {
 	for _, partitions := range session.Claims() {
-		say(line{Event: "revoked", Partitions: partitions})
+		write(line{Event: "revoked", Partitions: partitions})
 	}
 	return nil
 }
 
-func (teller) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+func (handler) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
 	for {
 		select {
 		case message, open := <-claim.Messages():
 			if !open {
 				return nil
 			}
-			say(line{
+			write(line{
 				Event:      "message",
 				Partitions: []int32{message.Partition},
 				Offset:     message.Offset,
@@ -125,23 +125,23 @@ func main() {
 	if err := json.Unmarshal([]byte(os.Args[1]), &chosen); err != nil {
 		log.Fatal(err)
 	}
-	// What goes wrong is said, as with every member.
+	// Log problems to standard error, as every member does.
 	sarama.Logger = log.New(os.Stderr, "", log.LstdFlags|log.Lmicroseconds)
-	stop, forget := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer forget()
+	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer cancel()
 	time.Sleep(time.Until(time.Unix(0, int64(chosen.StartAt*1e9))))
 
-	say(line{Event: "starting"})
+	write(line{Event: "starting"})
 	group, err := sarama.NewConsumerGroup(strings.Split(chosen.Bootstrap, ","), chosen.Group, configure(chosen))
 	if err != nil {
 		log.Fatal(err)
 	}
 	go func() {
 		<-stop.Done()
-		say(line{Event: "leaving"})
+		write(line{Event: "leaving"})
 	}()
 	for stop.Err() == nil {
-		if err := group.Consume(stop, []string{chosen.Topic}, teller{}); err != nil && !errors.Is(err, context.Canceled) {
+		if err := group.Consume(stop, []string{chosen.Topic}, handler{}); err != nil && !errors.Is(err, context.Canceled) {
 			log.Fatal(err)
 		}
 	}

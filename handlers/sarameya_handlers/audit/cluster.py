@@ -95,13 +95,14 @@ async def log_facts(
             end=ends.found.get(partition),
             epoch_end=epoch_ends.get(partition),
             topic_id=_topic_id(metadata, partition),
-            problem=_why_gone(metadata, partition) or starts.missing.get(partition) or ends.missing.get(partition, ""),
+            problem=_absence(metadata, partition) or starts.missing.get(partition) or ends.missing.get(partition, ""),
         )
         for partition in sorted(epochs)
     }
 
 
-def _why_gone(metadata: ClusterMetadata, partition: TopicPartition) -> str:
+def _absence(metadata: ClusterMetadata, partition: TopicPartition) -> str:
+    """Return why the partition does not exist; empty if it does."""
     if metadata.partition(partition) is not None:
         return ""
     code = metadata.missing([partition.topic]).get(partition.topic)

@@ -32,7 +32,7 @@ class Chains:
 class ChainRewind:
     """The rewind of one chain: the offset that its group commits.
 
-    `after` is None if none can be, or has to be, committed.
+    `after` is None if no offset can be committed, or none has to be.
     """
 
     key: ChainKey
@@ -51,20 +51,21 @@ class ChainRewind:
 def plan_rewind(
     chains: Chains, groups: Mapping[str, GroupFacts], logs: Mapping[TopicPartition, LogSpan]
 ) -> list[ChainRewind]:
-    """Return a move for each chain of the table, of its older version, or that a committed offset gives evidence of."""
+    """Return a rewind for each chain: of the table, of its older version, or known from a committed offset only."""
     heads = {**chains.then, **chains.now}
     known = {key: head.origin for key, head in heads.items()}
     known |= _only_committed(known, groups)
-    moves = [_move(key, known[key], chains, groups, logs) for key in sorted(known)]
-    return _one_sink_each(moves)
+    rewinds = [_rewind_of(key, known[key], chains, groups, logs) for key in sorted(known)]
+    return _one_sink_each(rewinds)
 
 
 def _only_committed(known: Mapping[ChainKey, Origin], groups: Mapping[str, GroupFacts]) -> dict[ChainKey, Origin]:
-    """Return chains that no version shows, but that a commit names, beside others of their sink, topic and group.
+    """Return chains that neither version has, but that a committed offset names.
 
-    They were started after the older version, and the table was restored since.
+    They were started after the older version, and the table was restored since. A chain is returned only if its sink,
+    topic and group have another chain in the table.
     """
-    there = {(key.sink, key.topic, origin.group): origin for key, origin in known.items()}
+    in_table = {(key.sink, key.topic, origin.group): origin for key, origin in known.items()}
     found: dict[ChainKey, Origin] = {}
     for group, facts in groups.items():
         for partition, commit in facts.committed.items():
@@ -72,12 +73,12 @@ def _only_committed(known: Mapping[ChainKey, Origin], groups: Mapping[str, Group
             if note is None:
                 continue
             key = ChainKey(note.sink, *partition)
-            if key not in known and (note.sink, partition.topic, group) in there:
-                found[key] = there[note.sink, partition.topic, group]
+            if key not in known and (note.sink, partition.topic, group) in in_table:
+                found[key] = in_table[note.sink, partition.topic, group]
     return found
 
 
-def _move(
+def _rewind_of(
     key: ChainKey,
     origin: Origin,
     chains: Chains,
@@ -87,55 +88,55 @@ def _move(
     group, log = groups.get(origin.group, GroupFacts()), logs.get(key.topic_partition, LogSpan())
     now, then = chains.now.get(key), chains.then.get(key)
     before = group.committed.get(key.topic_partition)
-    move = ChainRewind(key=key, group=origin.group, now=now, then=then, before=before, after=None)
+    rewind = ChainRewind(key=key, group=origin.group, now=now, then=then, before=before, after=None)
     if group.problem:
-        return attrs.evolve(move, problem=f"the group's committed offsets are unknown: {group.problem}")
+        return attrs.evolve(rewind, problem=f"the group's committed offsets are unknown: {group.problem}")
     if then is not None:
         after = CommittedOffset(then.to_offset, CommitNote.of(then).to_metadata(), then.leader_epoch)
-        if before is not None and _says(before, then):
-            return attrs.evolve(move, remark="committed already", problem=_refusal(key, origin, then, before, log))
-        return attrs.evolve(move, after=after, problem=_refusal(key, origin, then, after, log))
-    return _to_the_start(move, chains.first.get(key), origin, log)
+        if before is not None and _matches(before, then):
+            return attrs.evolve(rewind, remark="committed already", problem=_refusal(key, origin, then, before, log))
+        return attrs.evolve(rewind, after=after, problem=_refusal(key, origin, then, after, log))
+    return _to_the_start(rewind, chains.first.get(key), origin, log)
 
 
-def _one_sink_each(moves: Sequence[ChainRewind]) -> list[ChainRewind]:
+def _one_sink_each(rewinds: Sequence[ChainRewind]) -> list[ChainRewind]:
     """Choose one sink for each group and partition, which has only one commit: the one that the last commit names."""
     sinks: dict[tuple[str, TopicPartition], list[str]] = {}
-    for move in moves:
-        sinks.setdefault((move.group, move.key.topic_partition), []).append(move.key.sink)
+    for rewind in rewinds:
+        sinks.setdefault((rewind.group, rewind.key.topic_partition), []).append(rewind.key.sink)
     found: list[ChainRewind] = []
-    for move in moves:
-        note = CommitNote.from_metadata(move.before.metadata) if move.before else None
-        others = [sink for sink in sinks[move.group, move.key.topic_partition] if sink != move.key.sink]
-        if others and (note is None or note.sink != move.key.sink):
+    for rewind in rewinds:
+        note = CommitNote.from_metadata(rewind.before.metadata) if rewind.before else None
+        others = [sink for sink in sinks[rewind.group, rewind.key.topic_partition] if sink != rewind.key.sink]
+        if others and (note is None or note.sink != rewind.key.sink):
             names = ", ".join(map(repr, others))
-            move = attrs.evolve(
-                move, after=None, problem="", remark=f"the group lands it as sink {names}, too: left as is"
+            rewind = attrs.evolve(
+                rewind, after=None, problem="", remark=f"the group lands it as sink {names}, too: left as is"
             )
-        found.append(move)
+        found.append(rewind)
     return found
 
 
-def _says(commit: CommittedOffset, head: Link) -> bool:
+def _matches(commit: CommittedOffset, head: Link) -> bool:
     """Return whether the commit matches this head already. Its offset may be later, in a tail without records."""
     return CommitNote.from_metadata(commit.metadata) == CommitNote.of(head) and commit.offset >= head.to_offset
 
 
-def _to_the_start(move: ChainRewind, first: Link | None, origin: Origin, log: LogSpan) -> ChainRewind:
+def _to_the_start(rewind: ChainRewind, first: Link | None, origin: Origin, log: LogSpan) -> ChainRewind:
     if first is not None and first.number == 1:
         offset, remark = first.from_offset, "the chain did not exist yet: back to its first offset"
     elif log.start is not None:
         offset, remark = log.start, "the chain did not exist yet, and its first offset is unknown: to the log start"
     else:
         problem = f"the chain did not exist yet, and its log is unknown: {log.problem or 'no broker responded'}"
-        return attrs.evolve(move, problem=problem)
+        return attrs.evolve(rewind, problem=problem)
     after = CommittedOffset(offset, "", UNKNOWN_EPOCH)
-    problem = _refusal(move.key, origin, None, after, log)
+    problem = _refusal(rewind.key, origin, None, after, log)
     if log.start is not None and log.start > offset:
         problem = f"the log starts at {log.start}: {offsets(offset, log.start)} are deleted and cannot land again"
-    if move.before == after:
-        return attrs.evolve(move, remark="committed already", problem=problem)
-    return attrs.evolve(move, after=after, remark=remark, problem=problem)
+    if rewind.before == after:
+        return attrs.evolve(rewind, remark="committed already", problem=problem)
+    return attrs.evolve(rewind, after=after, remark=remark, problem=problem)
 
 
 def _refusal(key: ChainKey, origin: Origin, head: Link | None, commit: CommittedOffset, log: LogSpan) -> str:
@@ -155,23 +156,25 @@ def _refusal(key: ChainKey, origin: Origin, head: Link | None, commit: Committed
 _HEADER = ("SINK", "TOPIC", "PARTITION", "GROUP", "HEAD", "TO-HEAD", "COMMITTED", "NEW-COMMIT", "REMARK")
 
 
-def rewind_text(name: str, to: str, moves: Sequence[ChainRewind], active: Mapping[str, str], *, executed: bool) -> str:
+def rewind_text(
+    name: str, to: str, rewinds: Sequence[ChainRewind], active: Mapping[str, str], *, executed: bool
+) -> str:
     """Return the text for a person. `active` has the members of active groups."""
     rows = [
         (
-            move.key.sink,
-            move.key.topic,
-            move.key.partition,
-            move.group,
-            _link_text(move.now),
-            _link_text(move.then),
-            _commit_text(move.before),
-            _commit_text(move.after),
-            _remark(move),
+            rewind.key.sink,
+            rewind.key.topic,
+            rewind.key.partition,
+            rewind.group,
+            _link_text(rewind.now),
+            _link_text(rewind.then),
+            _commit_text(rewind.before),
+            _commit_text(rewind.after),
+            _remark(rewind),
         )
-        for move in moves
+        for rewind in rewinds
     ]
-    parts = [f"TABLE {name}, to {to}", table(_HEADER, rows), "\n".join(_advice(moves, active, executed))]
+    parts = [f"TABLE {name}, to {to}", table(_HEADER, rows), "\n".join(_advice(rewinds, active, executed))]
     return "\n\n".join(parts)
 
 
@@ -186,20 +189,20 @@ def _commit_text(commit: CommittedOffset | None) -> str:
     return f"{commit.offset} (link {note.number})" if note else str(commit.offset)
 
 
-def _remark(move: ChainRewind) -> str:
-    if move.error:
-        return f"not changed: {move.error}"
-    return "; ".join(part for part in (move.remark, move.problem) if part)
+def _remark(rewind: ChainRewind) -> str:
+    if rewind.error:
+        return f"not changed: {rewind.error}"
+    return "; ".join(part for part in (rewind.remark, rewind.problem) if part)
 
 
-def _advice(moves: Sequence[ChainRewind], active: Mapping[str, str], executed: bool) -> Iterable[str]:
+def _advice(rewinds: Sequence[ChainRewind], active: Mapping[str, str], executed: bool) -> Iterable[str]:
     for group, members in active.items():
         yield f"Group {group!r} is active: {members}. Stop its members before anything is restored or committed."
-    changes = sum(move.after is not None for move in moves)
-    if problems := sum(bool(move.problem) for move in moves):
+    changes = sum(rewind.after is not None for rewind in rewinds)
+    if problems := sum(bool(rewind.problem) for rewind in rewinds):
         yield f"Landing could not continue in {counted(problems, 'chain')}: see the remarks."
     if executed:
-        refused = sum(bool(move.error) for move in moves)
+        refused = sum(bool(rewind.error) for rewind in rewinds)
         yield f"Done, except for {counted(refused, 'partition')}." if refused else "Done."
     elif changes:
         yield f"{counted(changes, 'commit')} to be changed. Nothing is changed yet: add --execute to do it."
@@ -207,7 +210,7 @@ def _advice(moves: Sequence[ChainRewind], active: Mapping[str, str], executed: b
         yield "Nothing has to be changed."
 
 
-def rewind_document(name: str, to: str, moves: Sequence[ChainRewind], *, executed: bool) -> dict[str, Any]:
+def rewind_document(name: str, to: str, rewinds: Sequence[ChainRewind], *, executed: bool) -> dict[str, Any]:
     """Return the document for programs."""
     return {
         "table": name,
@@ -215,19 +218,19 @@ def rewind_document(name: str, to: str, moves: Sequence[ChainRewind], *, execute
         "executed": executed,
         "chains": [
             {
-                "sink": move.key.sink,
-                "topic": move.key.topic,
-                "partition": move.key.partition,
-                "group": move.group,
-                "head": _link(move.now),
-                "to_head": _link(move.then),
-                "committed": _commit(move.before),
-                "new": _commit(move.after),
-                "remark": move.remark or None,
-                "problem": move.problem or None,
-                "error": move.error or None,
+                "sink": rewind.key.sink,
+                "topic": rewind.key.topic,
+                "partition": rewind.key.partition,
+                "group": rewind.group,
+                "head": _link(rewind.now),
+                "to_head": _link(rewind.then),
+                "committed": _commit(rewind.before),
+                "new": _commit(rewind.after),
+                "remark": rewind.remark or None,
+                "problem": rewind.problem or None,
+                "error": rewind.error or None,
             }
-            for move in moves
+            for rewind in rewinds
         ],
     }
 

@@ -1,8 +1,8 @@
-"""The plan of a sweep: the leftovers to remove, and the chains whose heads are restated before. Pure.
+"""The plan of a sweep: the leftovers to remove, and the chains whose heads are restated first. Pure.
 
-The process that left a file may be asleep, not dead. When it wakes, it appends its link if no other owner has taken the
-number, and its data must exist then. So the sweep takes the number first: a chain that has got no link since gets an
-empty one that restates its head. After that no older attempt can win, however late its process wakes.
+The process that left a file may be suspended, not dead. When it continues, it appends its link if no other owner has
+used the number, and its data must exist then. So the sweep uses the number first: a chain without a newer link gets an
+empty one that restates its head. After that no older attempt can win, however late its process continues.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Swept:
 def plan_sweep(leftovers: Iterable[Leftover], older_than: float, now: float, *, is_forced: bool = False) -> list[Swept]:
     """Plan which leftovers to remove; the oldest come first.
 
-    Due are those unchanged for `older_than` seconds and, unless the sweep `is_forced`, for as long as a job of another
-    process may still use them.
+    A leftover is due if it is unchanged for `older_than` seconds. Unless the sweep `is_forced`, it must be unchanged at
+    least as long as a job of another process may still use it.
     """
 
     def planned(leftover: Leftover) -> Swept:
@@ -107,12 +107,12 @@ def sweep_text(sweep: Sweep) -> str:
 
 
 def _unpublished(sweep: Sweep) -> Iterator[str]:
-    for one in sweep.unpublished:
-        rows = f"up to {amount(one.rows, 'row')}"
+    for found in sweep.unpublished:
+        rows = f"up to {amount(found.rows, 'row')}"
         if sweep.is_executed:
-            yield f"{one.what} was not finished, plain readers missed {rows}: it is finished now."
+            yield f"{found.what} was not finished, plain readers missed {rows}: it is finished now."
         else:
-            yield f"{one.what} is not finished, plain readers miss {rows}: --execute finishes it, whatever its age."
+            yield f"{found.what} is not finished, plain readers miss {rows}: --execute finishes it, whatever its age."
 
 
 def _fate(swept: Swept, executed: bool) -> str:
@@ -148,7 +148,7 @@ def sweep_document(sweep: Sweep) -> dict[str, Any]:
         "table": sweep.table,
         "executed": sweep.is_executed,
         "older_than": sweep.older_than,
-        "unpublished": [{"what": one.what, "rows": one.rows} for one in sweep.unpublished],
+        "unpublished": [{"what": each.what, "rows": each.rows} for each in sweep.unpublished],
         "restated": [
             {"sink": head.key.sink, "topic": head.key.topic, "partition": head.key.partition, "number": head.number + 1}
             for head in sweep.restate

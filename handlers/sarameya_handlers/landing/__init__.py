@@ -11,7 +11,7 @@ dead_letters/    the interface of places for records that cannot land, and two p
 
 Words (all of them are in docs/glossary.md): a *batch* of records of one partition is written together. A *link* is one
 committed batch: a number, an offset range, and the attempt that won. A *chain* is the links of one partition in one
-table, and its *head* is the last one. The *sink name* tells the chains of several sinks in one table apart. An
+table, and its *head* is the last one. The *sink name* distinguishes the chains of several sinks in one table. An
 *attempt* is one try to append a link: several owners of a partition may try, one wins. A *restated head* is an empty
 link after the head, which keeps the chain in the table's history, or stops earlier attempts.
 

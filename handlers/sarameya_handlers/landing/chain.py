@@ -104,7 +104,7 @@ class Chain:
             to_offset=to_offset,
             rows=rows,
             attempt=attempt,
-            origin=self._begun(from_offset),
+            origin=self._origin_from(from_offset),
             # A gap must not inherit the head's epoch: leaders may have changed within the gap.
             leader_epoch=leader_epoch if kind is Kind.GAP else self._known_epoch(leader_epoch),
             kind=kind,
@@ -155,8 +155,8 @@ class Chain:
         self.state = AttemptState.READY
         return Settled(Outcome.LOST if ours is None else Outcome.LANDED, found[0])
 
-    def _begun(self, from_offset: int) -> Origin:
-        """Return our origin with the chain's begin offset, if its links record it."""
+    def _origin_from(self, from_offset: int) -> Origin:
+        """Return our origin with the offset at which the chain starts; the head has it, if there is one."""
         return attrs.evolve(self.origin, begin=self.head.origin.begin if self.head else from_offset)
 
     def _known_epoch(self, leader_epoch: int) -> int:

@@ -1,7 +1,8 @@
 """The start offset of a new owner of a partition, or the error that forbids a start. Pure.
 
-The table decides; Kafka's commit is a witness. A difference between the two that members which died, hung, or woke up
-late cannot explain stops the partition: continuing would lose records, or land them twice.
+The table decides where to start, and the group's commit must agree with it. Members that died, hung, or woke up late
+explain some differences between the two. Any other difference stops the partition: to continue would lose records, or
+land them twice.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def _without_chain(key: ChainKey, committed: CommittedOffset | None, note: Commi
 def check_lost_start(found: Sequence[Link], origin: Origin, offset: int) -> None:
     """Check links that another owner appended to a chain that this owner was about to start at `offset`.
 
-    The owner may continue behind them only if a start behind them would have been allowed.
+    The owner may continue after them only if a start after them would have been allowed.
 
     Raises:
         ForeignChainError: They belong to another group, or to another topic.
@@ -198,14 +199,14 @@ def _against_commit(head: Link, committed: CommittedOffset | None, note: CommitN
 
 
 def _within_log(head: Link, offset: int, log: Log, may_leave_out: bool, *, reason: str = "") -> Begin:
-    """Return the start at `offset`, or at the log's start behind a gap.
+    """Return the start at `offset`, or at the log's start after a gap.
 
     `reason` says why records between the head and `offset` do not land; it is empty if there are none.
     """
-    ends = log.end if log.epoch_end is None or head.leader_epoch == UNKNOWN_EPOCH else min(log.end, log.epoch_end)
-    if head.to_offset > ends:
+    known_end = log.end if log.epoch_end is None or head.leader_epoch == UNKNOWN_EPOCH else min(log.end, log.epoch_end)
+    if head.to_offset > known_end:
         raise LostRecordsError(
-            f"{head}: the log was truncated at {ends}, below the landed records: "
+            f"{head}: the log was truncated at {known_end}, below the landed records: "
             "the table has records that the log has lost. Keep the table, and land what follows with another group "
             "in a new one."
         )

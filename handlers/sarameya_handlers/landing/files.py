@@ -64,7 +64,7 @@ def make_directory(directory: Path) -> None:
 
     Raises:
         OSError: A directory cannot be created, or its name cannot be synced. It is removed again then, so that no
-            process takes the name for a durable one.
+            process relies on a name that is not durable.
     """
     if is_there(directory):
         return
@@ -84,11 +84,11 @@ def make_directory(directory: Path) -> None:
 def is_there(path: Path) -> bool:
     """Return whether a file or a directory exists.
 
-    Path.exists returns False for some errors, in newer versions of Python for all. A disk that does not answer must not
-    be taken for one that has no such file.
+    Path.exists returns False for some errors, in newer versions of Python for all. But if a disk does not respond, the
+    file may exist.
 
     Raises:
-        OSError: The file system does not say.
+        OSError: The file system does not respond.
     """
     try:
         path.stat()
@@ -98,13 +98,12 @@ def is_there(path: Path) -> bool:
 
 
 def listed(directory: Path) -> list[Path]:
-    """Return what is in a directory, in the order of its names; nothing if the directory does not exist.
+    """Return the entries of a directory, in the order of their names; none if the directory does not exist.
 
-    Path.glob takes a directory that cannot be listed for an empty one, for some errors, in newer versions of Python for
-    all.
+    Path.glob yields nothing if a directory cannot be listed, for some errors, in newer versions of Python for all.
 
     Raises:
-        OSError: The file system does not say.
+        OSError: The directory cannot be listed.
     """
     try:
         return [directory / name for name in sorted(os.listdir(directory))]
@@ -120,7 +119,7 @@ def put_if_absent(path: Path, content: bytes, check: Callable[[], None] = unchec
     """Put a file with this content, durably and whole, if no file has its name. Exactly one caller succeeds.
 
     The file exists under a temporary name before it gets its own. A process that removes the temporary file stops the
-    put, wherever its caller sleeps: afterwards the name is given, or never will be. `DataFiles.discard`
+    put, wherever its caller is suspended: afterwards the file has its name, or will never get it. `DataFiles.discard`
     depends on that.
 
     Args:

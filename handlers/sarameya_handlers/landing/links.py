@@ -19,7 +19,7 @@ from sarameya import TopicPartition
 from sarameya_handlers.landing.errors import BrokenChainError
 
 UNKNOWN_EPOCH = -1
-"""Leader epoch of records older than leader epochs."""
+"""Leader epoch of records that were written before leader epochs existed."""
 
 UNKNOWN_BEGIN = -1
 """In place of `Origin.begin`: links of older versions do not record where their chain starts."""
@@ -129,9 +129,9 @@ class Link:
         if self.kind is Kind.GAP and (self.from_offset == self.to_offset or not self.reason):
             return "a gap is not empty, and names its reason"
         if self.kind is Kind.RESTATED and self.from_offset != self.to_offset:
-            return "a link that re-states covers nothing"
+            return "a link that restates the head covers no offsets"
         if self.kind is not Kind.RECORDS and self.rows:
-            return "only records make rows"
+            return "only a link of records has rows"
         return None
 
     def follows(self, previous: Link) -> bool:

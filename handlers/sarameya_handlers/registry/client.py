@@ -78,8 +78,7 @@ class Registry:
         """Return the schemas of these ids.
 
         The result lacks unknown ids (see `is_unknown`), and ids that were not requested: a look-up ends at
-        `MOST_UNKNOWN` unknown ids. It makes one request for each new schema and for each unknown id. If it finds fewer
-        than `MOST_UNKNOWN`, it requests each of them a second time.
+        `MOST_UNKNOWN` unknown ids. It makes one request for each new schema, and two for each unknown id.
 
         Raises:
             RegistryError: The registry did not respond, or its response is not a schema.
@@ -89,9 +88,8 @@ class Registry:
         room = MOST_UNKNOWN - sum(number in self._unknown for number in wanted)
         left = [number for number in wanted if number not in self._schemas and number not in self._unknown]
         if left := self._still_unknown(left, room):
-            if len(left) < room:
-                self._wait(LOOK_AGAIN_AFTER)
-                left = self._still_unknown(left, room)
+            self._wait(LOOK_AGAIN_AFTER)
+            left = self._still_unknown(left, room)
             self._remember_unknown(left)
         return {number: self._schemas[number] for number in wanted if number in self._schemas}
 

@@ -1,4 +1,4 @@
-"""Errors of a schema registry. An unknown schema id is not one of them: it is the record's fault."""
+"""Errors of a schema registry. An unknown schema id is not one of them: that record is bad."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A GET request, bounded in time and size. Blocking; can be cancelled between two pieces of the response."""
+"""Sends GET requests, bounded in time and size. Blocking; can be cancelled between two pieces of the response."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sarameya_handlers.registry.errors import RegistryError
 from sarameya_handlers.registry.options import RegistryOptions
 
 MAX_BYTES = 16 * 2**20
-"""Maximum size of a response. No schema is as long."""
+"""Maximum size of a response. No schema is that long."""
 _PIECE = 64 * 1024
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
 

@@ -22,11 +22,14 @@ def _check_urls(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     if not isinstance(value, tuple) or not value:
         raise ConfigError(attribute.name, value, "must be the registry's URL, or several of one registry")
     for url in value:
-        parts = urlsplit(url) if isinstance(url, str) else None
+        try:
+            parts = urlsplit(url) if isinstance(url, str) else None
+        except ValueError:  # for example an address of IPv6 without its end
+            parts = None
         if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError(attribute.name, url, "must be a URL that begins with http:// or https://")
         if parts.username is not None or parts.query or parts.fragment:
-            raise ConfigError(attribute.name, "(hidden)", "must have no user in it (there is username), and no query")
+            raise ConfigError(attribute.name, "(hidden)", "must have no user (use the option username), and no query")
 
 
 def _check_text(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -41,7 +44,7 @@ def _check_seconds(_: object, attribute: attrs.Attribute[Any], value: Any) -> No
 
 def _check_file(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     if value is not None and (not isinstance(value, str) or not Path(value).is_file()):
-        raise ConfigError(attribute.name, value, "must be the name of a file that is there")
+        raise ConfigError(attribute.name, value, "must be the name of an existing file")
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -53,17 +56,19 @@ class RegistryOptions:
     username: str | None = attrs.field(default=None, validator=_check_text)
     password: str | None = attrs.field(default=None, validator=_check_text, repr=False)
     token: str | None = attrs.field(default=None, validator=_check_text, repr=False)
-    """Bearer token, instead of username and password."""
+    """Bearer token, instead of username and password. Must be ASCII, since it goes into a header of HTTP."""
     ca_file: str | None = attrs.field(default=None, validator=_check_file)
-    """CA certificates (PEM) for the registry's own; by default the system's."""
+    """File of CA certificates (PEM) that verify the registry's certificate; by default the system's."""
     timeout: float = attrs.field(default=10.0, validator=_check_seconds)
     """Seconds for one response."""
 
     def __attrs_post_init__(self) -> None:
         if (self.username is None) != (self.password is None):
-            raise ConfigError("username", self.username, "goes together with password, both or none")
+            raise ConfigError("username", self.username, "must be set together with password, or not at all")
+        if self.token is not None and not self.token.isascii():
+            raise ConfigError("token", "(hidden)", "must consist of ASCII characters")
         if self.username is not None and self.token is not None:
-            raise ConfigError("token", "(hidden)", "must not be there beside username and password")
+            raise ConfigError("token", "(hidden)", "cannot be combined with username and password")
         if self.username is not None and ":" in self.username:
             raise ConfigError("username", self.username, "must have no colon in it")
 

@@ -63,7 +63,7 @@ class _Response(msgspec.Struct):
 
 
 def error_code(body: bytes) -> int | None:
-    """Return the registry's own code in an error response; None if something else has responded."""
+    """Return the registry's own code in an error response; None if another server has responded."""
     try:
         response: Any = msgspec.json.decode(body)
     except msgspec.MsgspecError:

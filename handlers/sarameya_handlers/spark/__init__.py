@@ -6,11 +6,11 @@ shaping/           from records to rows                  poison/     records tha
 engines/           start, sharing and death of Spark
 options.py         the sink's and Spark's options        session_settings.py   settings that Spark must have
 land_command.py    the command `sarameya land`           arguments.py          --spark and --conf
-errors.py          errors about Spark, in one line       error_sources.py      is it a record, the statement, or Spark?
+errors.py          errors of Spark, as one line of text  error_sources.py      caused by records, statement or Spark?
 
 Words (`landing/__init__.py` has link, chain, head, attempt and restated head): a `Landing` is one attempt together with
 its staged records. A *flush* writes one or more of them with one call of `Table.land`, and usually one Spark job.
-*Staged* records are in files that no reader of the table sees. A *shape* makes rows of records.
+*Staged* records are in files that no reader of the table sees. A *shape* converts records to rows.
 
 Imports go one way: sink, formats, poison, shaping, tables, engines, then the modules above.
 """

@@ -1,7 +1,7 @@
 """Source of an error from Spark: a record, the statement, or Spark itself.
 
 Determined by the error's SQLSTATE if it has one (all error classes of Spark 4 do), else by its class, else by its text.
-Works alike for classic Spark and Spark Connect. It is a first guess: a bisection finds out what fails alone.
+Works for classic Spark and Spark Connect. The result is a first guess: a bisection finds the records that fail alone.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from sarameya_handlers.spark.errors import (
 )
 
 NAME_BYTES = 255
-"""Most bytes of a file name, on any file system in use."""
+"""Maximum length of a file name in bytes, on common file systems."""
 
 
 class ErrorSource(Enum):
-    """Source of an error: where to look for its cause."""
+    """Source of an error: the place of its cause."""
 
     RECORD = auto()
     """A record's content: it cannot be decoded, computed with, or stored."""
     STATEMENT = auto()
-    """The statement: it fails for every record, and without any."""
+    """The statement: it fails for every record, and without records."""
     SPARK = auto()
-    """Spark, its workers, its disk or store, or a cancellation. The same may succeed later."""
+    """Spark, its workers, its disk or store, or a cancellation. A retry may succeed later."""
     UNKNOWN = auto()
     """Any of these."""
 
@@ -93,7 +93,7 @@ _CLASSES: Mapping[str, ErrorSource] = {
 """Sources by class name: the first found in the order of inheritance."""
 
 _NETWORK = r"java\.net\.(UnknownHost|SocketTimeout|Connect|NoRouteToHost)Exception"
-_OF_SPARK = re.compile(
+_SPARK_ERROR = re.compile(
     r"No space left on device|Disk quota exceeded|Too many open files|Connection refused|Connection reset"
     rf"|{_NETWORK}|java\.lang\.OutOfMemoryError|ExecutorLostFailure|ExecutorDeadException|FetchFailed"
     r"|SparkContext was shut ?down|stopped SparkContext|SPARK_JOB_CANCELLED|OPERATION_CANCELED"
@@ -101,26 +101,26 @@ _OF_SPARK = re.compile(
     # Responses of any object store: too many requests, an expired token, keys being changed.
     r"|(com\.amazonaws|software\.amazon\.awssdk)\.[\w.]+Exception"
 )
-_OF_A_ROW = re.compile(
+_ROW_ERROR = re.compile(
     r"\[DELTA_(VIOLATE_CONSTRAINT_WITH_VALUES|NOT_NULL_CONSTRAINT_VIOLATED|EXCEED_CHAR_VARCHAR_LIMIT)\]"
 )
 """Violations reported by Delta's writer. Their text has no SQLSTATE, except that of the surrounding write failure."""
-_OF_A_NAME = re.compile(
+_NAME_ERROR = re.compile(
     r"InvalidPathException: |File name too long|Mkdirs failed to create (?P<path>.+?) \(exists=false", re.S
 )
 """Names that a file system, or a JVM without UTF-8, refuses."""
-_OF_THE_WORKER = re.compile(
+_WORKER_ERROR = re.compile(
     r"(\w+\.)*(Connection\w*Error|Timeout(Error)?|BrokenPipeError|OSError|MemoryError|gaierror)\b"
 )
-"""Exceptions of a Python function that no record causes."""
-_OF_THE_INSTALLATION = re.compile(r"(\w+\.)*(ModuleNotFoundError|ImportError|PackageNotFoundError)\b")
-"""Exceptions of a Python function because something is not installed, until somebody installs it."""
+"""Exceptions of a Python function that are not caused by a record."""
+_INSTALLATION_ERROR = re.compile(r"(\w+\.)*(ModuleNotFoundError|ImportError|PackageNotFoundError)\b")
+"""Exceptions of a Python function because a package is not installed."""
 _BROKEN_CLASS = re.compile(r"java\.lang\.NoClassDefFoundError(?:: |\) )Could not initialize class ([\w.$]+)")
 _STATE = re.compile(r"SQLSTATE: ([0-9A-Z]{5})")
 
 
 def passes(error: BaseException) -> bool:
-    """Return whether the same may succeed later by itself: a full disk, a refusing store, a Spark that has died."""
+    """Return whether a retry may succeed later without a change: a full disk, a store that refuses, a dead Spark."""
     if isinstance(error, LandingError):
         return error.passes
     if isinstance(error, SarameyaError):
@@ -130,21 +130,21 @@ def passes(error: BaseException) -> bool:
 
 def passes_by_text(text: str) -> bool:
     """Return whether a Java error's text is about a disk, a connection or memory that is exhausted now."""
-    return _OF_SPARK.search(text) is not None
+    return _SPARK_ERROR.search(text) is not None
 
 
 def jars_error(error: Exception) -> SparkJarsError | None:
-    """Return the error to raise instead of one about missing or incompatible jars; None for any other error.
+    """Return the error to raise instead, if this error is due to missing or incompatible jars; else None.
 
-    Ignores errors caused by a record, whose text may quote the record: a topic of log lines contains many a stack.
+    None also for errors caused by a record: their text may quote the record, and a log line may contain a Java stack.
     """
     if isinstance(error, SarameyaError) and error.permanent:
         return None
     if source_of(error) is not ErrorSource.STATEMENT or not is_linkage(text_of(error) or ""):
         return None
     return SparkJarsError(
-        f"{cause_of(error)}: a jar of Spark's is missing, or is made for another version of Spark or Scala; correct "
-        "spark.jars.packages or spark.jars in spark.conf (docs/tables.md has those that are known to fit)"
+        f"{cause_of(error)}: one of Spark's jars is missing, or is made for another version of Spark or Scala; correct "
+        "spark.jars.packages or spark.jars in spark.conf (docs/tables.md lists versions that fit together)"
     )
 
 
@@ -152,12 +152,12 @@ def broken_class(error: BaseException) -> str | None:
     """Return the class that this JVM can never use again because its initialization failed once; None if there is none.
 
     For example, snappy's native library found no room in a full temporary directory. Only another JVM helps. None also
-    for errors caused by a record, whose text may quote the record.
+    for errors caused by a record: their text may quote the record.
     """
     found = None
-    for one in (error, error.__cause__):
-        if one is not None and source_of(one) in (ErrorSource.SPARK, ErrorSource.UNKNOWN):
-            found = found or _BROKEN_CLASS.search(text_of(one) or "")
+    for raised in (error, error.__cause__):
+        if raised is not None and source_of(raised) in (ErrorSource.SPARK, ErrorSource.UNKNOWN):
+            found = found or _BROKEN_CLASS.search(text_of(raised) or "")
     return None if found is None else found[1]
 
 
@@ -166,7 +166,7 @@ def source_of(error: BaseException) -> ErrorSource:
     if isinstance(error, SparkGoneError):
         return ErrorSource.SPARK
     if isinstance(error, LandingError):
-        return _wrapped(error)
+        return _source_of_landing_error(error)
     if isinstance(error, SarameyaError):
         return ErrorSource.SPARK if error.retriable else ErrorSource.STATEMENT
     own = _by_state(_own_state(error))
@@ -178,7 +178,7 @@ def source_of(error: BaseException) -> ErrorSource:
         return by_class
     text = text_of(error)
     if text is None:
-        return ErrorSource.SPARK  # the JVM that has its text is gone
+        return ErrorSource.SPARK  # the JVM that has its text is dead
     if by_class is ErrorSource.STATEMENT:
         # Hadoop reports a host that cannot be resolved now as an IllegalArgumentException.
         return ErrorSource.SPARK if re.search(_NETWORK, text) else by_class
@@ -189,13 +189,13 @@ def source_of(error: BaseException) -> ErrorSource:
 
 def _by_python(cause: str) -> ErrorSource:
     """Return the source of an exception that a Python function raised in Spark's workers."""
-    if _OF_THE_INSTALLATION.match(cause):
+    if _INSTALLATION_ERROR.match(cause):
         return ErrorSource.STATEMENT
-    return ErrorSource.SPARK if _OF_THE_WORKER.match(cause) else ErrorSource.RECORD
+    return ErrorSource.SPARK if _WORKER_ERROR.match(cause) else ErrorSource.RECORD
 
 
-def _wrapped(error: LandingError) -> ErrorSource:
-    """Return the source of an error that is described in our own words. Spark's own troubles stay Spark's."""
+def _source_of_landing_error(error: LandingError) -> ErrorSource:
+    """Return the source of one of our own errors: Spark if its cause has that source, else the statement."""
     cause = error.__cause__
     if error.passes or (cause is not None and source_of(cause) is ErrorSource.SPARK):
         return ErrorSource.SPARK
@@ -204,22 +204,23 @@ def _wrapped(error: LandingError) -> ErrorSource:
 
 def _by_text(text: str, own: ErrorSource | None) -> ErrorSource:
     """Return the source by the text of a chain of errors: Spark wraps a record's error in its own failure to write."""
-    if _OF_THE_INSTALLATION.match(python_cause(text) or ""):
+    if _INSTALLATION_ERROR.match(python_cause(text) or ""):
         return ErrorSource.STATEMENT
-    if _is_no_name(text):
+    if _is_name_refused(text):
         return ErrorSource.STATEMENT
     states = {_by_state(state) for state in _STATE.findall(text)} | {own}
-    if ErrorSource.RECORD in states or _OF_A_ROW.search(text):
+    if ErrorSource.RECORD in states or _ROW_ERROR.search(text):
         return ErrorSource.RECORD
-    if _OF_SPARK.search(text):
+    if _SPARK_ERROR.search(text):
         return ErrorSource.SPARK
     if is_linkage(text):
         return ErrorSource.STATEMENT
     return next((found for found in (ErrorSource.STATEMENT, ErrorSource.SPARK) if found in states), ErrorSource.UNKNOWN)
 
 
-def _is_no_name(text: str) -> bool:
-    found = _OF_A_NAME.search(text)
+def _is_name_refused(text: str) -> bool:
+    """Return whether a file system refuses a file's name. A failed "mkdirs" counts only if a name is too long."""
+    found = _NAME_ERROR.search(text)
     if found is None or found["path"] is None:
         return found is not None
     return any(len(name.encode()) > NAME_BYTES for name in found["path"].split("/"))
@@ -233,7 +234,7 @@ def _own_state(error: BaseException) -> str | None:
     """Return the SQLSTATE of the error itself, if its class has one."""
     read_state = getattr(error, "getSqlState", None)
     if read_state is not None:
-        with suppress(Exception):  # its JVM may be gone
+        with suppress(Exception):  # its JVM may be dead
             state = read_state()
             return state if isinstance(state, str) and len(state) == 5 else None
     return None

@@ -1,4 +1,4 @@
-"""Errors of the Spark sink, and how to describe an error of Spark in one line."""
+"""Errors of the Spark sink, and a function that describes an error of Spark in one line."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ class LandingError(SarameyaError):
 
     retriable = True
     passes = False
-    """True if the same may succeed later by itself. Then it is retried in place, without ending the session."""
+    """True if a retry may succeed later without a change. The sink then retries, and the session does not end."""
 
 
 class SparkGoneError(LandingError):
-    """Spark itself is gone, independent of the request: its driver has died, was stopped, or does not respond.
+    """Spark is dead, whatever the request was: its driver has died, was stopped, or does not respond.
 
-    Work that starts later gets another Spark, unless Spark is not ours to start.
+    Work that starts later gets another Spark, if the sink starts Spark itself.
 
     Args:
         text: Description.
         begun: True if the work had begun, so that its effect is unknown.
-        is_ours: True if Spark is ours to start.
+        is_ours: True if the sink starts Spark itself.
     """
 
     def __init__(self, text: str, *, begun: bool = True, is_ours: bool = True) -> None:
@@ -34,7 +34,7 @@ class SparkGoneError(LandingError):
 
 
 class BrokenClassError(LandingError):
-    """A Spark that is not ours to start can never use one of its classes again. Landing goes on after its restart."""
+    """A Spark that the sink cannot restart can never use one of its classes again. Landing needs its restart."""
 
     passes = True
 
@@ -67,25 +67,25 @@ def directory_error(problem: str, error: OSError, remedy: str) -> HandlerError |
     Args:
         problem: Description of the problem.
         error: The cause.
-        remedy: What to choose instead, if the cause does not pass by itself.
+        remedy: The remedy, if the cause does not pass by itself.
     """
-    named = f" ({error.filename})" if error.filename else ""
-    text = f"{problem}: {error.strerror or error}{named}"
+    file = f" ({error.filename})" if error.filename else ""
+    text = f"{problem}: {error.strerror or error}{file}"
     if is_refusal(error):
         return HandlerError(f"{text}; {remedy}")
     return LandingError(f"{text}; check its disk, and start again")
 
 
 def text_of(error: BaseException) -> str | None:
-    """Return an error's text; None if it is a Java error whose JVM, which has the text, is gone."""
+    """Return an error's text; None for a Java error whose text was lost with its JVM."""
     try:
         return str(error)
-    except Exception:  # noqa: BLE001  whatever py4j raises for a JVM that is gone
+    except Exception:  # noqa: BLE001  py4j raises several types for a dead JVM
         return None
 
 
 def cause_of(error: BaseException) -> str:
-    """Describe an error of Spark in one line. Its own text is often a hundred lines of Java stack."""
+    """Describe an error of Spark in one line. Its full text often has a hundred lines of Java stack."""
     if isinstance(error, LandingError):
         return str(error)
     text = text_of(error)
@@ -105,7 +105,7 @@ def python_cause(text: str) -> str | None:
     _, marker, traceback = text.partition("Traceback (most recent call last):\n")
     if not marker:
         return None
-    # The line after the last frame, all of which are indented. For nested errors, this is the last error, too.
+    # The first line after the last frame that is not indented. For nested errors, this is the last error.
     frames = [match.end() for match in re.finditer(r'^ +File ".*$', traceback, re.MULTILINE)]
-    behind = traceback[frames[-1] if frames else 0 :].splitlines()
-    return next((line.strip() for line in behind if line and not line[0].isspace()), None)
+    rest = traceback[frames[-1] if frames else 0 :].splitlines()
+    return next((line.strip() for line in rest if line and not line[0].isspace()), None)

@@ -1,6 +1,6 @@
 """`sarameya land`: lands topics in a table without an app file.
 
-Defines the arguments. They are turned into an app that the service runs, with the Spark sink as its handler.
+Defines the arguments, and converts them to an app that the service runs, with the Spark sink as its handler.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from sarameya_handlers.spark.arguments import add_spark_arguments
 
 _DEFAULTS = {
     "config.offset_initial": "oldest",
-    # A fresh JVM needs seconds for its first flush, which may be the last one, too.
+    # A new JVM needs seconds for its first flush, which may also be the last flush of a claim.
     "config.claim_grace": 35.0,
     "config.close_timeout": 45.0,
     # Users of the command line watch the log, perhaps by way of `tee` or a job's log.
     "service.log_format": "text",
 }
 _UNTIL_END_MAX_AGE = 5.0
-"""Nothing comes after the end of the logs, so there is no reason to wait longer for more records."""
+"""Seconds. The records of the last batches come soon or never, since landing stops at the end of the logs."""
 
 _REMEDIES = {
     "bootstrap_servers": "give --bootstrap HOST:PORT",
-    "group": "give --group NAME; its commits say where the next landing goes on",
+    "group": "give --group NAME; the next run starts at its committed offsets",
     "topics": "give --topic NAME, or --topics-pattern REGEX",
 }
 
@@ -49,8 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `sarameya land`."""
     parser.description = (
         "Land topics in a table through Spark, each record exactly once, until a signal or, with --until-end, until "
-        "all that is there has landed. What has landed is not landed again the next time: the table and the group "
-        "remember. --print-app prints the app file that `sarameya run` does the same by."
+        "all existing records have landed. The next run continues after the last landed record: the table and the "
+        "group record the offsets. --print-app prints an app file with which `sarameya run` does the same."
     )
     parser.epilog = epilog(
         "sarameya land --bootstrap localhost:9092 --group orders-landing --topic orders --to parquet:landing/orders",
@@ -58,21 +58,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--until-end",
         "sarameya land --bootstrap localhost:9092 --group g --topic orders --to delta:/lake/orders --set max_age=10 "
         "--print-app > landing.toml",
-        exit_codes="0 ended as asked, or at the end; 1 failed; 2 the command line or configuration must change",
+        exit_codes="0 ended by a signal, or at the end; 1 failed; 2 the command line or configuration must change",
     )
-    source = parser.add_argument_group("from where")
+    source = parser.add_argument_group("source")
     add_client_arguments(source)
-    source.add_argument("--group", metavar="NAME", help="the consumer group, which remembers how far it has come")
+    source.add_argument("--group", metavar="NAME", help="the consumer group, which stores the committed offsets")
     topics = source.add_mutually_exclusive_group()
     topics.add_argument("--topic", dest="topics", action="append", metavar="NAME", help="a topic; may be given again")
     topics.add_argument("--topics-pattern", metavar="REGEX", help="every topic whose whole name matches, now or later")
-    target = parser.add_argument_group("where to")
+    target = parser.add_argument_group("target")
     target.add_argument(
         "--to",
         dest="table",
         required=True,
         metavar="TABLE",
-        help="parquet:PATH, delta:PATH_OR_NAME, iceberg:CATALOG.DB.TABLE; a path is parquet's",
+        help="parquet:PATH, delta:PATH_OR_NAME, iceberg:CATALOG.DB.TABLE; a path alone means parquet",
     )
     target.add_argument(
         "--set",
@@ -86,11 +86,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_spark_arguments(target)
     parser.add_argument(
-        "--until-end", action="store_true", help="land what is there when it begins, up to the logs' ends, and stop"
+        "--until-end", action="store_true", help="land the records up to the logs' ends at the start, and stop"
     )
     add_run_arguments(parser)
     parser.add_argument("--quiet", action="store_true", help="hide progress")
-    parser.add_argument("--print-app", action="store_true", help="print this as an app file, and do nothing")
+    parser.add_argument("--print-app", action="store_true", help="print these options as an app file, and do nothing")
     parser.set_defaults(run=run)
 
 
@@ -107,8 +107,8 @@ def run(args: argparse.Namespace) -> int:
         print_out(as_app_file(loaded))
         return 0
     service = loaded.app.service
-    apart = service.workers > 1 and not service.in_process
-    watch = watch_group("landed", until_end=args.until_end, quiet=args.quiet, as_lines=apart)
+    has_worker_processes = service.workers > 1 and not service.in_process
+    watch = watch_group("landed", until_end=args.until_end, quiet=args.quiet, as_lines=has_worker_processes)
     return run_app(loaded.app, loaded.layers, args, watch)
 
 
@@ -121,7 +121,7 @@ def _loaded(args: argparse.Namespace) -> Loaded:
 
 def _given(args: argparse.Namespace) -> Iterator[Variable]:
     """Yield the app file's keys that the arguments set."""
-    wholes: list[tuple[str, str, Any]] = [
+    keys: list[tuple[str, str, Any]] = [
         ("--group", "group", args.group),
         ("--topic", "topics", args.topics),
         ("--topics-pattern", "topics_pattern", args.topics_pattern),
@@ -135,7 +135,7 @@ def _given(args: argparse.Namespace) -> Iterator[Variable]:
     ]
     yield argument("land", "handler.name", "spark")
     yield from client_given(args)
-    for name, key, value in wholes:
+    for name, key, value in keys:
         if value is not None:
             yield argument(name, key, value)
     for option, value in args.settings:

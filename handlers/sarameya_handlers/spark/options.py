@@ -1,6 +1,6 @@
-"""Options of a Spark sink, validated: its limits, its Spark, its transform.
+"""Validated options of a Spark sink: limits of a batch, its Spark, its transform.
 
-Every check raises ConfigError with the option, the value and what is allowed. Nothing here imports Spark.
+Every check raises ConfigError with the option, the value and the allowed values. Nothing here imports Spark.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _share(validated: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
     if not isinstance(value, bool | None):
         raise ConfigError(attribute.name, value, "must be true or false")
     if value and validated.is_connect:
-        raise ConfigError(attribute.name, value, "is not for a Spark Connect server, which all workers share as it is")
+        raise ConfigError(attribute.name, value, "is not for a Spark Connect server, which all workers share anyway")
 
 
 def _log_level(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -79,13 +79,13 @@ def _conf(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
 
 @attrs.frozen(slots=True, kw_only=True)
 class Limits:
-    """Limits of a batch. The first one reached makes a partition's records due."""
+    """Limits of a batch. A partition's records are flushed when the first limit is reached."""
 
     max_rows: int = attrs.field(default=250_000, validator=_count)
     max_bytes: int = attrs.field(default=64 * 2**20, validator=_count)
-    """Bytes in memory, as Arrow columns. A single record larger than this still lands, alone."""
+    """Bytes in memory, as Arrow columns. A larger record still lands, in a batch of its own."""
     max_age: float = attrs.field(default=30.0, validator=_seconds)
-    """Most seconds from a record's arrival to the start of its flush, however idle the topic is."""
+    """Maximum seconds from a record's arrival to the start of its flush, even if no more records arrive."""
 
 
 _SESSION_DEFAULTS = {
@@ -93,7 +93,7 @@ _SESSION_DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     # Not INT96, which other readers of Parquet deprecate.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # With its number in its name, the generated code of each batch of a job would be a class of its own to compile.
+    # With ids in class names, the generated code of each batch of a job would be a different class to compile.
     "spark.sql.codegen.useIdInClassName": "false",
 }
 
@@ -109,14 +109,14 @@ class SparkOptions:
     """Spark properties. They override the sink's defaults. With Spark Connect: properties that a session may set."""
     log_level: str = attrs.field(default="OFF", validator=_log_level)
     """Level of Spark's own log4j messages in the `sarameya.spark` logger. Off by default: errors that concern a sink
-    are raised, in one line. Output of the JVM itself (no memory, a crash) is always logged. A Spark Connect server
-    keeps its log to itself."""
+    are raised, in one line. Output of the JVM itself (no memory, a crash) is always logged. The log of a Spark Connect
+    server is not available here."""
     max_jobs: int = attrs.field(default=2, validator=_count)
-    """Most concurrent flushes, over all partitions. Each has its own session."""
+    """Maximum number of concurrent flushes, over all partitions. Each has its own session."""
 
     share: bool | None = attrs.field(default=None, validator=_share)
-    """True if the workers of `sarameya run --workers N` share one Spark, as a Spark Connect server, instead of one
-    each. None shares it only if the table accepts no more than one driver."""
+    """True if the workers of `sarameya run --workers N` share one Spark, as a Spark Connect server, instead of starting
+    one each. None shares it only if the table accepts only one driver."""
 
     @property
     def is_connect(self) -> bool:
@@ -181,7 +181,7 @@ def load_transform(name: Any) -> Transform:
     try:
         found: Any = importlib.import_module(module_name)
     except Exception as error:
-        # An import runs the user's code: whatever it raises, this option is wrong.
+        # An import runs the user's code, which may raise any exception.
         cause = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
         raise ConfigError("transform", name, f"cannot import {module_name!r}: {cause}") from error
     for attribute in path.split("."):

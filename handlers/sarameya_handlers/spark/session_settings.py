@@ -1,7 +1,8 @@
 """Spark settings under which rows would silently be lost or changed, and the values that sinks need instead.
 
-In a sink's own sessions, other values are replaced by the first allowed one. Options that ask for another value are
-refused, with the remedy. Options of the staged files' reader are in `tables/staged_files.py`. No Spark here.
+In a sink's own sessions, a value that is not allowed is replaced by the first allowed value. The sink's options may not
+set such a value: the error has the remedy. Options of the staged files' reader are in `tables/staged_files.py`. No
+Spark here.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from sarameya import ConfigError
 @attrs.frozen(slots=True)
 class _Rule:
     allowed: tuple[str, ...]
-    way_out: str
+    remedy: str
 
 
 _CALENDAR = _Rule(("CORRECTED", "EXCEPTION"), "convert old dates in the transform")
 _RULES: Mapping[str, _Rule] = {
     "spark.sql.ansi.enabled": _Rule(
-        ("true",), "use try_cast, try_add and the like in the transform, where null is wanted for what does not fit"
+        ("true",), "use try_cast, try_add and the like in the transform, to get null for values that do not fit"
     ),
     "spark.sql.storeAssignmentPolicy": _Rule(("ANSI", "STRICT"), "cast in the transform"),
     "spark.sql.files.ignoreCorruptFiles": _Rule(("false",), "set it in the session that reads other files"),
     "spark.sql.files.ignoreMissingFiles": _Rule(("false",), "set it in the session that reads other files"),
-    "spark.sql.timestampType": _Rule(("TIMESTAMP_LTZ",), "write timestamp_ntz where it is wanted"),
+    "spark.sql.timestampType": _Rule(("TIMESTAMP_LTZ",), "use the type timestamp_ntz explicitly"),
     "spark.sql.mapKeyDedupPolicy": _Rule(("EXCEPTION",), "make the keys of a map unique in the transform"),
-    "spark.sql.legacy.timeParserPolicy": _Rule(("CORRECTED", "EXCEPTION"), "give patterns of Spark 3 and later"),
+    "spark.sql.legacy.timeParserPolicy": _Rule(("CORRECTED", "EXCEPTION"), "use patterns of Spark 3 and later"),
     "spark.sql.parquet.binaryAsString": _Rule(("false",), "cast in the transform"),
     "spark.sql.parquet.outputTimestampType": _Rule(
         ("TIMESTAMP_MICROS", "INT96"), "round timestamps in the transform (date_trunc)"
@@ -47,12 +48,12 @@ def check_conf(key: str, value: Any) -> None:
     """Refuse a setting under which rows would be lost or changed.
 
     Raises:
-        ConfigError: `key` is such a setting, and `value` is not allowed. Says what to do instead.
+        ConfigError: `key` is such a setting, and `value` is not allowed. The text has the remedy.
     """
     rule = _RULES.get(key)
     if rule is not None and not _is_allowed(rule, value):
         allowed = " or ".join(map(repr, rule.allowed))
-        raise ConfigError(f"conf.{key}", value, f"must be {allowed}, or rows could be lost or changed: {rule.way_out}")
+        raise ConfigError(f"conf.{key}", value, f"must be {allowed}, or rows could be lost or changed: {rule.remedy}")
 
 
 def corrections(found: Mapping[str, str]) -> dict[str, str]:
@@ -66,7 +67,7 @@ def corrections(found: Mapping[str, str]) -> dict[str, str]:
 
 
 def make_safe(session: Any) -> None:
-    """Give one of the sink's own sessions the settings that its rows need."""
+    """Set the needed values in one of the sink's own sessions."""
     for key, value in corrections(session.conf.getAll).items():
         session.conf.set(key, value)
 

@@ -1,12 +1,12 @@
 """Configuration of the runtime. Pure, except for reading files.
 
 options             every option: its default, its unit, its bounds
-security            which of the security options go together
+security            rules for combinations of the security options
 mistakes            all mistakes in options at once
 properties          options by Kafka's own names
-kafka_names         Kafka's names that are no options here, and why
+kafka_names         Kafka's names without an option here, and the reasons
 jaas                user and password in `sasl.jaas.config`
-client_properties   a client as a .properties file describes it
+client_properties   clients described by .properties files
 properties_file     syntax of such files
 """
 

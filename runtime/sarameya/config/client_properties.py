@@ -16,12 +16,12 @@ from sarameya.errors import PropertiesError
 _SERVERS, _GROUP = "bootstrap.servers", "group.id"
 
 
-_Made = TypeVar("_Made")
+_Client = TypeVar("_Client")
 
 
 @attrs.frozen(slots=True)
 class ClientProperties:
-    """A client as Kafka's properties describe one.
+    """Client described by Kafka's properties.
 
     client = ClientProperties.read("client.properties")
     ConsumerGroup(client.bootstrap_servers, client.group_id or "orders", client.config)
@@ -34,8 +34,12 @@ class ClientProperties:
 
     @classmethod
     def of(cls, properties: Mapping[str, Any]) -> ClientProperties:
-        """Convert properties by name. Raises PropertiesError, as `Config.from_properties` does."""
-        servers, group, options = _apart(properties)
+        """Convert properties by name.
+
+        Raises:
+            PropertiesError: As for `Config.from_properties`.
+        """
+        servers, group, options = _split(properties)
         return cls(Config.from_properties(options), servers, group)
 
     @classmethod
@@ -51,7 +55,7 @@ class ClientProperties:
 
 @attrs.frozen(slots=True)
 class ClientValues:
-    """Part of a client's description, completed elsewhere: the options may lack some that they require."""
+    """Incomplete description of a client: the caller adds the options that are missing."""
 
     options: Mapping[str, Any] = attrs.field(repr=False)  # may contain secrets
     """Options of `Config`, by name."""
@@ -61,7 +65,7 @@ class ClientValues:
     @classmethod
     def of(cls, properties: Mapping[str, Any]) -> ClientValues:
         """Convert properties, as `ClientProperties.of` does."""
-        servers, group, options = _apart(properties)
+        servers, group, options = _split(properties)
         return cls(values_of(Config, options), servers, group)
 
     @classmethod
@@ -70,14 +74,14 @@ class ClientValues:
         return _read(path, cls.of)
 
 
-def _apart(properties: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None, dict[str, Any]]:
+def _split(properties: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None, dict[str, Any]]:
     """Split properties into servers, group, and all others."""
     servers = properties.get(_SERVERS) or ()
     options = {name: value for name, value in properties.items() if name not in (_SERVERS, _GROUP)}
     return tuple(_listed(servers) if isinstance(servers, str) else servers), properties.get(_GROUP), options
 
 
-def _read(path: str | Path, make: Callable[[Mapping[str, Any]], _Made]) -> _Made:
+def _read(path: str | Path, make: Callable[[Mapping[str, Any]], _Client]) -> _Client:
     try:
         return make(parse_properties(decode(Path(path).read_bytes())))
     except OSError as error:

@@ -11,24 +11,26 @@ from sarameya.secret import Secret
 
 JAAS = "sasl.jaas.config"
 OPTIONS = ("sasl_username", "sasl_password")
-"""Options that it sets."""
+"""Options of `Config` that the entry sets."""
 
 _ENTRY = re.compile(r"\s*(?P<module>[\w.$]+)\s+(?P<flag>\w+)(?P<options>.*?);?\s*", re.DOTALL)
 _OPTION = re.compile(
     r"""\s+(?P<name>[\w.]+)\s*=\s*(?:"(?P<quoted>(?:\\.|[^"\\])*)"|'(?P<single>[^']*)'|(?P<bare>[^\s;"']+))"""
 )
-_BY_PASSWORD = ("PlainLoginModule", "ScramLoginModule")
-_BY_MACHINE = {
-    "Krb5LoginModule": "tickets are this machine's, a keytab is named by the variable KRB5_CLIENT_KTNAME",
-    "IAMLoginModule": "credentials are found as AWS's tools find them, a profile is named by the variable AWS_PROFILE",
+_WITH_PASSWORD = ("PlainLoginModule", "ScramLoginModule")
+_CREDENTIALS_OF_MACHINE = {
+    "Krb5LoginModule": "Kerberos uses this machine's tickets; the variable KRB5_CLIENT_KTNAME names a keytab",
+    "IAMLoginModule": "credentials are found as AWS's tools find them; the variable AWS_PROFILE names a profile",
 }
 
 
 def credentials(text: str) -> dict[str, str | Secret]:
-    """Return the options that the entry means: `sasl_username` and `sasl_password`.
+    """Return the options that the entry sets: `sasl_username` and `sasl_password`.
 
-    The password is taken literally: it is no reference to another place. Raises ValueError, whose message shows none of
-    the text.
+    The password is taken literally, never as a reference such as `env:NAME`.
+
+    Raises:
+        ValueError: The entry is not valid or not supported. The message shows names of the entry, but no value.
     """
     entry = _ENTRY.fullmatch(text)
     if entry is None:
@@ -36,10 +38,10 @@ def credentials(text: str) -> dict[str, str | Secret]:
     module = entry["module"].rpartition(".")[2]
     if module == "OAuthBearerLoginModule":
         raise ValueError("cannot name the source of tokens here: leave it out, and give Config(sasl_token=...)")
-    if module in _BY_MACHINE:
-        raise ValueError(f"names {module}: leave it out; {_BY_MACHINE[module]}")
-    if module not in _BY_PASSWORD:
-        raise ValueError(f"names {module}; only {' and '.join(_BY_PASSWORD)} are supported")
+    if module in _CREDENTIALS_OF_MACHINE:
+        raise ValueError(f"names {module}: leave it out; {_CREDENTIALS_OF_MACHINE[module]}")
+    if module not in _WITH_PASSWORD:
+        raise ValueError(f"names {module}; only {' and '.join(_WITH_PASSWORD)} are supported")
     options = _options(entry["options"])
     for name in options:
         if name not in ("username", "password"):

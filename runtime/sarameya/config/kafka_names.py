@@ -1,7 +1,7 @@
-"""Kafka's client properties that are no options here, with the reasons (Kafka 4.1: consumer, producer, admin client).
+"""Kafka's client properties without an option here, and the reasons (Kafka 4.1: consumer, producer, admin client).
 
-Those that are options have their name in a field's metadata (`kafka`). Each of Kafka's names is in one of these tables
-or belongs to an option; a test compares them with the names in Kafka's own jar. Pure data.
+An option of `Config` has its Kafka name in the metadata of its field (`kafka`). Each of Kafka's names is in one of
+these tables or belongs to an option; a test compares them with the names in Kafka's own jar. Pure data.
 """
 
 from __future__ import annotations
@@ -28,12 +28,16 @@ ALWAYS: Mapping[str, tuple[frozenset[str], str]] = {
         ("connections.max.idle.ms", ("-1",), "connections are kept for as long as brokers keep them"),
         ("enable.idempotence", ("true",), "the producer is always idempotent"),
         ("enable.metrics.push", ("false",), "no metrics are pushed to brokers (KIP-714)"),
-        ("exclude.internal.topics", ("true",), "patterns never match internal topics; one that is named is read"),
-        ("group.protocol", ("classic",), "groups are joined by the classic protocol; KIP-848's is not spoken"),
+        (
+            "exclude.internal.topics",
+            ("true",),
+            "patterns never match internal topics; an internal topic can be subscribed to by name",
+        ),
+        ("group.protocol", ("classic",), "members join by the classic protocol; KIP-848's is not supported"),
         ("key.deserializer", ("org.apache.kafka.common.serialization.ByteArrayDeserializer",), "keys are bytes"),
         ("key.serializer", ("org.apache.kafka.common.serialization.ByteArraySerializer",), "keys are bytes"),
-        ("linger.ms", ("0",), "records are sent at once; those that come while a broker is busy go together"),
-        ("max.in.flight.requests.per.connection", ("1",), "a broker is sent one request with records at a time"),
+        ("linger.ms", ("0",), "records are sent at once; records that arrive while a broker is busy share a batch"),
+        ("max.in.flight.requests.per.connection", ("1",), "one Produce request at a time is sent to each broker"),
         ("metadata.recovery.strategy", ("rebootstrap",), "bootstrap_servers are used again if no broker responds"),
         ("receive.buffer.bytes", ("-1",), "the operating system chooses the socket's buffers"),
         (
@@ -56,14 +60,14 @@ def _all(names: str, reason: str) -> dict[str, str]:
 
 
 UNSUPPORTED: Mapping[str, str] = {
-    **_all("bootstrap.controllers", "controllers are not spoken to, only brokers: give bootstrap.servers"),
-    **_all("buffer.memory", "`send` waits for its records; who calls it bounds how many there are"),
+    **_all("bootstrap.controllers", "clients connect to brokers, never to controllers: give bootstrap.servers"),
+    **_all("buffer.memory", "`send` waits for its records; the caller bounds how many wait"),
     **_all(
         "compression.gzip.level compression.lz4.level compression.zstd.level",
-        "each codec compresses at its usual level",
+        "each codec compresses at its default level",
     ),
     **_all("default.api.timeout.ms", "bootstrap_timeout and retry_timeout bound retries"),
-    **_all("group.remote.assignor", "groups are joined by the classic protocol; KIP-848's is not spoken"),
+    **_all("group.remote.assignor", "members join by the classic protocol; KIP-848's is not supported"),
     **_all("max.block.ms", "bootstrap_timeout bounds the wait for a topic's metadata"),
     **_all("metadata.max.idle.ms", "a producer looks up all topics that it has sent to, until it is closed"),
     **_all(
@@ -84,9 +88,12 @@ UNSUPPORTED: Mapping[str, str] = {
     ),
     **_all(
         "ssl.cipher.suites ssl.enabled.protocols ssl.protocol",
-        "TLS is spoken as this system's OpenSSL has it, from 1.2 on",
+        "this system's OpenSSL chooses the cipher suites and the version of TLS, 1.2 or later",
     ),
-    **_all("ssl.keystore.password ssl.truststore.password", "PEM files have none; a key's own is ssl.key.password"),
+    **_all(
+        "ssl.keystore.password ssl.truststore.password",
+        "PEM files have no store password; a key's own password is ssl.key.password",
+    ),
     **_all(
         "ssl.keystore.certificate.chain ssl.keystore.key ssl.truststore.certificates",
         "certificates and keys are read from files: ssl.keystore.location, ssl.truststore.location",
@@ -94,7 +101,7 @@ UNSUPPORTED: Mapping[str, str] = {
     **_all(
         "sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.ticket.renew.jitter"
         " sasl.kerberos.ticket.renew.window.factor",
-        "Kerberos' own library has tickets renewed: of a keytab that KRB5_CLIENT_KTNAME names, or by who runs kinit",
+        "Kerberos' own library renews tickets from the keytab that KRB5_CLIENT_KTNAME names; otherwise run kinit",
     ),
     **_all(
         "sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds"
@@ -111,36 +118,36 @@ UNSUPPORTED: Mapping[str, str] = {
         " sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.ms"
         " sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.scope sasl.oauthbearer.scope.claim.name"
         " sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url",
-        "tokens come from Config(sasl_token=...), a function of yours that is called whenever one is needed",
+        "tokens come from your own function, Config(sasl_token=...), which is called whenever a token is needed",
     ),
 }
 """Features of Kafka's own clients that this client lacks, or does in another way."""
 
-_OF_JAVA = "it names a class of Java's"
+_JAVA_CLASS = "it names a Java class"
 
 MEANINGLESS: Mapping[str, str] = {
-    **_all("interceptor.classes", f"{_OF_JAVA}; ConsumerGroup(interceptors=[...]) takes ConsumerInterceptors"),
+    **_all("interceptor.classes", f"{_JAVA_CLASS}; ConsumerGroup(interceptors=[...]) takes ConsumerInterceptors"),
     **_all(
-        "internal.leave.group.on.close internal.throw.on.fetch.stable.offset.unsupported", "it is Kafka Streams' own"
+        "internal.leave.group.on.close internal.throw.on.fetch.stable.offset.unsupported", "only Kafka Streams uses it"
     ),
     **_all(
         "max.poll.records",
-        "nothing polls; max.partition.fetch.bytes and fetch.max.bytes bound what a handler is given at a time",
+        "handlers do not poll; max.partition.fetch.bytes and fetch.max.bytes bound how much a handler gets at a time",
     ),
     **_all(
         "auto.include.jmx.reporter metric.reporters metrics.num.samples metrics.recording.level"
         " metrics.sample.window.ms",
-        "it is about the metrics of Java's clients",
+        "it configures the metrics of Java's clients",
     ),
     **_all(
         "sasl.client.callback.handler.class sasl.login.callback.handler.class sasl.login.class"
         " sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class security.providers"
         " ssl.engine.factory.class ssl.keymanager.algorithm ssl.provider ssl.secure.random.implementation"
         " ssl.trustmanager.algorithm",
-        f"{_OF_JAVA}, or a service of its security providers",
+        f"{_JAVA_CLASS}, or a service of Java's security providers",
     ),
 }
-"""Properties without anything here that they could change."""
+"""Properties that would have no effect here."""
 
 ELSEWHERE: Mapping[str, str] = {
     "auto.commit.enable": "enable.auto.commit",
@@ -172,4 +179,4 @@ ELSEWHERE: Mapping[str, str] = {
     "ssl.key.pem": "ssl.keystore.key",
     "topic.metadata.refresh.interval.ms": "metadata.max.age.ms",
 }
-"""librdkafka's names (confluent-kafka's) and Kafka's names for the same: for hints only."""
+"""Kafka's name for each name of librdkafka (confluent-kafka). Used only for hints in error messages."""

@@ -1,4 +1,4 @@
-"""Mistakes in options, all at once; creating a `Config` raises only the first. Pure."""
+"""All mistakes in options at once. Creating a `Config` raises only the first. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,17 @@ from sarameya.option_kinds import allowed
 
 
 def mistakes(values: Mapping[str, Any], prefix: str = "") -> Iterator[ConfigError]:
-    """Yield the mistakes in options by name, as `Config.from_mapping` gets them, without conflicts between options."""
+    """Yield the mistakes in single options. Conflicts between options are not checked.
+
+    Args:
+        values: Options by name, as for `Config.from_mapping`.
+        prefix: Put before the name of an option in errors.
+    """
     yield from _mistakes(Config, values, prefix)
 
 
 def conflicts_of(values: Mapping[str, Any], prefix: str = "") -> Iterator[ConfigError]:
-    """Yield the first conflict of each option with others; each option is valid by itself."""
+    """Yield the first conflict of each option with other options. Each value must be valid by itself."""
     defaults = {name: field.default for name, field in attrs.fields_dict(Config).items()}
     reported: set[str] = set()
     for error in conflicts(SimpleNamespace(**{**defaults, **values})):

@@ -88,8 +88,8 @@ class TopicConfig:
         [config.topics.orders]
         offset_initial = "oldest"
 
-    These options are grouped by topic rather than by option: everything about a topic is read, and removed, in one
-    place. Topics are listed one by one; an option for all but a few topics is the general one.
+    These options are grouped by topic rather than by option, so all options of a topic are in one place. Topics are
+    listed one by one, without patterns: set the general option to the value for most topics.
     """
 
     offset_initial: OffsetPolicy | None = converted(policy_or_none, None, "`Config.offset_initial`, for this topic")
@@ -99,11 +99,11 @@ class TopicConfig:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], prefix: str = "") -> TopicConfig:
-        """Create one from plain values, as `Config.from_mapping` does."""
+        """Create a TopicConfig from plain values, as `Config.from_mapping` does."""
         return _from_mapping(cls, values, prefix)
 
 
-_NOTHING_OF_ITS_OWN = TopicConfig()
+_NO_OVERRIDES = TopicConfig()
 
 
 @attrs.frozen(slots=True)
@@ -217,7 +217,7 @@ class Config:
     rack_id: str = option(
         "",
         text,
-        "rack of this member, for rack-aware assignors, and for leaders, which may name a nearer replica (KIP-392)",
+        "rack of this member, for rack-aware assignors, and for brokers, which may name a nearer replica (KIP-392)",
         kafka="client.rack",
     )
     claim_grace: float = seconds(
@@ -225,7 +225,9 @@ class Config:
     )
     close_timeout: float = seconds(10.0, "seconds for claims, cleanup, last commit and leave when the group is closed")
     # -- fetching --------------------------------------------------------------------------------
-    fetch_min_bytes: int = size(1, "bytes at which a broker answers a fetch", kafka="fetch.min.bytes")
+    fetch_min_bytes: int = size(
+        1, "bytes of records that a broker waits for before it answers a fetch", kafka="fetch.min.bytes"
+    )
     fetch_max_wait: float = seconds(
         0.5, "seconds for which a broker holds a fetch without enough records", kafka="fetch.max.wait.ms"
     )
@@ -307,12 +309,12 @@ class Config:
 
     def offset_initial_of(self, topic: str) -> OffsetPolicy:
         """Return `offset_initial` for this topic."""
-        own = self.topics.get(topic, _NOTHING_OF_ITS_OWN).offset_initial
+        own = self.topics.get(topic, _NO_OVERRIDES).offset_initial
         return self.offset_initial if own is None else own
 
     def offset_out_of_range_of(self, topic: str) -> OffsetPolicy:
         """Return `offset_out_of_range` for this topic."""
-        own = self.topics.get(topic, _NOTHING_OF_ITS_OWN).offset_out_of_range
+        own = self.topics.get(topic, _NO_OVERRIDES).offset_out_of_range
         return self.offset_out_of_range if own is None else own
 
     @classmethod
@@ -324,7 +326,7 @@ class Config:
             prefix: Put before the name of an option in errors.
 
         Raises:
-            ConfigError: A key is unknown (names the nearest known one), or a value is not allowed.
+            ConfigError: A key is unknown (the message names the nearest known key), or a value is not allowed.
         """
         return _from_mapping(cls, values, prefix)
 
@@ -333,17 +335,17 @@ class Config:
         """Create a Config from Kafka's own properties, such as `{"session.timeout.ms": "6000"}`.
 
         Values may be text, as in a file, or numbers, booleans and lists. Properties with a fixed value here may be
-        given with that value (`acks=all`). `auto.offset.reset` sets only `offset_initial`: positions that are no longer
-        in the log are handled by `offset_out_of_range`.
+        given with that value (`acks=all`). `auto.offset.reset` sets only `offset_initial`: `offset_out_of_range`
+        decides about positions that are no longer in the log.
 
         Raises:
-            PropertiesError: Lists every property that is unknown (with the nearest known one), not supported, without
-                meaning here, or has an invalid value. None is ignored.
+            PropertiesError: Lists every property that is unknown (with the nearest known name), not supported, without
+                meaning here, or has an invalid value. No property is ignored.
         """
         return from_properties(cls, properties)
 
 
-class Together(SecurityOptions, Protocol):
+class RelatedOptions(SecurityOptions, Protocol):
     """Options of `Config` that depend on each other."""
 
     @property
@@ -359,7 +361,7 @@ class Together(SecurityOptions, Protocol):
     def rebalance_timeout(self) -> float: ...
 
 
-def conflicts(options: Together) -> Iterator[ConfigError]:
+def conflicts(options: RelatedOptions) -> Iterator[ConfigError]:
     """Yield the conflicts between options that are valid by themselves."""
     for name, below in ("heartbeat_interval", "session_timeout"), ("rebalance_margin", "rebalance_timeout"):
         value, bound = getattr(options, name), getattr(options, below)

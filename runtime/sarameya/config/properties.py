@@ -1,7 +1,7 @@
 """Options by Kafka's own property names: `session.timeout.ms = 6000` is `session_timeout=6.0`.
 
-Converts Kafka's values. Properties that cannot be options are reported, all at once, and never ignored: somebody relies
-on a property even if it changes nothing here. Pure.
+Converts Kafka's values. Properties that cannot be options are reported, all at once. None is ignored: the user relies
+on each property, even if it would change nothing here. Pure.
 """
 
 from __future__ import annotations
@@ -23,14 +23,18 @@ _Options = TypeVar("_Options", bound=attrs.AttrsInstance)
 
 
 def from_properties(options: type[_Options], properties: Mapping[str, Any]) -> _Options:
-    """Create options from Kafka's properties. Raises PropertiesError, which lists all problems."""
+    """Create options from Kafka's properties.
+
+    Raises:
+        PropertiesError: Lists all problems.
+    """
     values, problems = _read(options, properties)
     names = {field.name: field.metadata.get("kafka") for field in attrs.fields(options)}
     if JAAS in properties:
         names |= dict.fromkeys(OPTIONS, JAAS)
     while True:
         try:
-            made = options(**values)
+            created = options(**values)
         except ConfigError as error:  # conflicting options
             problem = f"as {error.option} = {error.value!r}, it {error.allowed}"
             problems.setdefault(names.get(error.option) or error.option, problem)
@@ -39,13 +43,16 @@ def from_properties(options: type[_Options], properties: Mapping[str, Any]) -> _
                 continue
         if problems:
             raise _refused(properties, problems)
-        return made
+        return created
 
 
 def values_of(options: type[_Options], properties: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of the options that the properties set, each valid by itself.
 
-    They may still conflict, or lack other options. Raises PropertiesError, which lists all problems.
+    Options may still conflict, or require other options that are not set.
+
+    Raises:
+        PropertiesError: Lists all problems.
     """
     values, problems = _read(options, properties)
     if problems:
@@ -81,46 +88,46 @@ def _read(options: type[_Options], properties: Mapping[str, Any]) -> tuple[dict[
 
 
 def no_such_option(options: type[attrs.AttrsInstance], name: str, value: Any) -> str:
-    """Return the message for `name`, which is none of the `options`."""
+    """Return the error text for the unknown option `name`."""
     known = {field.name for field in attrs.fields(options)}
     return kafkas_option(options, name, value) or unknown_option(name, known, listed=IN_THE_REFERENCE)
 
 
 def kafkas_option(options: type[attrs.AttrsInstance], name: str, value: Any) -> str:
-    """Return the message for one of Kafka's names, or "" for any other name.
+    """Return the error text for an option that has one of Kafka's names, or "" for any other name.
 
-    Python clients and librdkafka write it as `auto_offset_reset` or `auto.offset.reset`.
+    Both spellings are known: `auto.offset.reset`, and `auto_offset_reset` as in other Python clients.
     """
     kafkas = {field.metadata["kafka"]: field for field in attrs.fields(options) if field.metadata.get("kafka")}
     dotted = name.replace("_", ".").lower()
-    meant = dotted if dotted in kafkas else ELSEWHERE.get(dotted, dotted)
-    if meant in kafkas:
-        option = kafkas[meant].name
-        return f"no such option; Kafka's {dotted} is {option} here{_example(option, meant, value, options)}"
-    if meant in GIVEN_APART:
-        return f"no such option; Kafka's {dotted} is none: {_GIVEN_APART[meant]}"
+    kafka_name = dotted if dotted in kafkas else ELSEWHERE.get(dotted, dotted)
+    if kafka_name in kafkas:
+        option = kafkas[kafka_name].name
+        return f"no such option; Kafka's {dotted} is {option} here{_example(option, kafka_name, value, options)}"
+    if kafka_name in GIVEN_APART:
+        return f"no such option; Kafka's {dotted} is {_PLACES[kafka_name]}"
     for names in (UNSUPPORTED, MEANINGLESS):
-        if meant in names:
-            return f"no such option; Kafka's {dotted} has none here: {names[meant]}"
-    if meant in ALWAYS:
-        return f"no such option; Kafka's {dotted} has none here: {ALWAYS[meant][1]}"
+        if kafka_name in names:
+            return f"no such option; Kafka's {dotted} has no option here: {names[kafka_name]}"
+    if kafka_name in ALWAYS:
+        return f"no such option; Kafka's {dotted} has no option here: {ALWAYS[kafka_name][1]}"
     return ""
 
 
-_GIVEN_APART = {
+_PLACES = {
     "bootstrap.servers": "an app file's own `bootstrap_servers`, or the first argument of ConsumerGroup",
     "group.id": "an app file's own `group`, or the second argument of ConsumerGroup",
 }
-"""Places where the values of `GIVEN_APART` belong."""
+"""Where to set the properties of `GIVEN_APART`."""
 
 
-def _example(option: str, kafkas: str, value: Any, options: type[attrs.AttrsInstance]) -> str:
-    """Return the value written as an option; empty if it is invalid, or secret."""
+def _example(option: str, kafka_name: str, value: Any, options: type[attrs.AttrsInstance]) -> str:
+    """Return the option set to this value, such as ": session_timeout = 6.0"; empty if invalid or secret."""
     text = _text(value) if value is not None else ""
-    if not text or masked(kafkas, text) != text or masked(option, text) != text:
+    if not text or masked(kafka_name, text) != text or masked(option, text) != text:
         return ""
     try:
-        read = (_NAMED.get(kafkas) or _reader(get_type_hints(options)[option]))(text)
+        read = (_NAMED.get(kafka_name) or _reader(get_type_hints(options)[option]))(text)
     except (ConfigError, ValueError):
         return ""
     return f": {option} = {read!r}" if isinstance(read, str | int | float) and not isinstance(read, bool) else ""
@@ -136,7 +143,7 @@ def _line(name: str, given: Any, problem: str) -> str:
 
 
 def _text(given: Any) -> str:
-    """Return a value as a file has it; dictionaries for other clients contain numbers, booleans and lists, too."""
+    """Return a value as text, as in a file. In Python, a value may also be a number, a boolean or a list."""
     match given:
         case bool():
             return "true" if given else "false"
@@ -154,7 +161,10 @@ def _why_not(name: str, text: str, mapped: Mapping[str, Any]) -> str | None:
         possible = " or ".join(map(repr, sorted(values)))
         return None if text in values else f"can only be {possible} here: {reason}"
     if name in GIVEN_APART:
-        return f"is no option: ConsumerGroup, Consumer and Producer take {GIVEN_APART[name]}; ClientProperties has both"
+        return (
+            f"is not an option: it is the argument {GIVEN_APART[name]} of ConsumerGroup, Consumer and Producer; "
+            "ClientProperties reads it, too"
+        )
     if name in UNSUPPORTED:
         return f"is not supported: {UNSUPPORTED[name]}"
     if name in MEANINGLESS:
@@ -178,27 +188,27 @@ _STORES = {
 
 
 def _unknown(name: str, known: list[str], mapped: Mapping[str, Any]) -> str:
-    ours = {field.name: kafkas for kafkas, field in mapped.items()}
-    if name in ours:
-        return f"is our own name: Config has it; Kafka's is {ours[name]!r}"
+    kafka_names = {field.name: kafka_name for kafka_name, field in mapped.items()}
+    if name in kafka_names:
+        return f"is an option of Config, not a Kafka property; Kafka's name is {kafka_names[name]!r}"
     if name in ELSEWHERE:
-        return f"is librdkafka's name: Kafka's is {ELSEWHERE[name]!r}"
+        return f"is librdkafka's name; Kafka's is {ELSEWHERE[name]!r}"
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     if near and near[0] in ELSEWHERE:
-        hint += f" That is librdkafka's name: Kafka's is {ELSEWHERE[near[0]]!r}"
+        hint += f" That is librdkafka's name; Kafka's is {ELSEWHERE[near[0]]!r}"
     return f"is not a property of Kafka's clients{hint}"
 
 
 # -- conversion of values ----------------------------------------------------------------------
 
-_WITHOUT_END = 2**31 - 1
+_UNLIMITED = 2**31 - 1
 """Java's largest int, which stands for an unlimited duration."""
 
 
 def _seconds(text: str) -> float:
     milliseconds = _whole(text, "must be a whole number of milliseconds")
-    return MOST_SECONDS if milliseconds >= _WITHOUT_END else milliseconds / 1000
+    return MOST_SECONDS if milliseconds >= _UNLIMITED else milliseconds / 1000
 
 
 def _whole(text: str, problem: str = "must be a whole number") -> int:
@@ -237,7 +247,7 @@ _ASSIGNORS = {
 
 
 def _strategies(text: str) -> tuple[str, ...]:
-    """Return assignors by their Java classes, or by their names in the protocol and in librdkafka."""
+    """Convert a list of assignors: Java class names, or the names in the protocol and in librdkafka."""
     names = tuple(_ASSIGNORS.get(name, name) for name in _listed(text))
     for name in names:
         if name not in _ASSIGNORS.values():
@@ -266,7 +276,7 @@ def _identification(text: str) -> bool:
 
 
 _NAMED: Mapping[str, Callable[[str], Any]] = {"ssl.endpoint.identification.algorithm": _identification}
-"""Converters of properties whose type does not determine it."""
+"""Converters of properties for which the option's type is not enough."""
 
 
 _READERS: Mapping[Any, Callable[[str], Any]] = {
@@ -280,7 +290,7 @@ _READERS: Mapping[Any, Callable[[str], Any]] = {
 
 
 def _reader(kind: Any) -> Callable[[str], Any]:
-    """Return the converter for an option of this type; text stays as it is."""
+    """Return the converter for an option of this type. Text stays as it is."""
     if get_origin(kind) is tuple:
         return _strategies
     return _READERS.get(kind, str)

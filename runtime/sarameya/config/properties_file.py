@@ -1,7 +1,8 @@
 """Java's `.properties` syntax, like java.util.Properties: text in, names and values out. Pure.
 
-Lines end at LF, CR or both. Space, tab and form feed are blank. `#` and `!` start comments. An odd number of
-backslashes at its end continues a line. `=`, `:` or blanks end a name. If a name is given twice, the last value holds.
+Lines end with LF, CR or both. Space, tab and form feed are blank. `#` and `!` start comments. A line that ends with an
+odd number of backslashes continues on the next line. `=`, `:` or blanks end a name. If a name is given twice, the last
+value wins.
 """
 
 from __future__ import annotations
@@ -18,11 +19,15 @@ _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    r"""Return names and values. Raises ValueError, which names the line, for a `\\u` without its four digits."""
+    r"""Return values by name.
+
+    Raises:
+        ValueError: A `\\u` has no four hexadecimal digits. The message names the line.
+    """
     properties: dict[str, str] = {}
     for number, line in _logical_lines(text):
         match = _PROPERTY.fullmatch(line)
-        assert match is not None  # it takes any text
+        assert match is not None  # the pattern matches any text
         try:
             properties[_unescaped(match["name"])] = _unescaped(match["value"])
         except ValueError as error:
@@ -31,7 +36,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def decode(content: bytes) -> str:
-    """Decode a file: UTF-8, otherwise Latin-1, as Java does since version 9 (JEP 226)."""
+    """Decode a file: as UTF-8, or as Latin-1 if it is not valid UTF-8, as Java does since version 9 (JEP 226)."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:
@@ -39,7 +44,7 @@ def decode(content: bytes) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield lines that are neither blank nor comment, joined with their continuations, and the number of the first."""
+    """Yield each line that is neither blank nor a comment: its number, and its text joined with its continuations."""
     lines = enumerate((line.lstrip(_BLANKS) for line in _LINE_END.split(text)), 1)
     for number, line in lines:
         if line.startswith(("#", "!")) or not line:
@@ -60,11 +65,11 @@ def _is_continued(line: str) -> bool:
 def _unescaped(text: str) -> str:
     if "\\" not in text:
         return text
-    # Characters outside Unicode's first plane are written as two codes: UTF-16 joins them.
-    return _ESCAPE.sub(_meant, text).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    # Characters outside Unicode's first plane are written as two codes: UTF-16 joins the two.
+    return _ESCAPE.sub(_character, text).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
-def _meant(escape: re.Match[str]) -> str:
+def _character(escape: re.Match[str]) -> str:
     if escape["code"]:
         return chr(int(escape["code"], 16))
     if escape["other"] == "u":

@@ -1,4 +1,4 @@
-"""Consistency of the security options. Pure."""
+"""Rules for combinations of the security options. Pure."""
 
 from __future__ import annotations
 
@@ -50,24 +50,24 @@ KERBEROS_SERVICE = "kafka"
 """Usual service name of brokers in Kerberos."""
 
 
-def speaks_tls(options: SecurityOptions) -> bool:
+def requires_tls(options: SecurityOptions) -> bool:
     """Return whether the listener requires TLS."""
     return options.security_protocol.endswith("SSL")
 
 
-def asks_who(options: SecurityOptions) -> bool:
+def requires_sasl(options: SecurityOptions) -> bool:
     """Return whether the listener requires SASL."""
     return options.security_protocol.startswith("SASL_")
 
 
 def security_conflicts(options: SecurityOptions) -> Iterator[ConfigError]:
-    """Yield security options that have no effect, or lack another one."""
+    """Yield security options that have no effect, or that require another option that is not set."""
     yield from _tls_conflicts(options)
     yield from _sasl_conflicts(options)
 
 
 def _tls_conflicts(options: SecurityOptions) -> Iterator[ConfigError]:
-    if not speaks_tls(options):
+    if not requires_tls(options):
         for name in ("tls_ca_file", "tls_cert_file", "tls_key_file", "tls_key_password"):
             if (value := getattr(options, name)) is not None:
                 yield ConfigError(name, value, _NO_TLS)
@@ -80,7 +80,7 @@ def _tls_conflicts(options: SecurityOptions) -> Iterator[ConfigError]:
 
 
 def _sasl_conflicts(options: SecurityOptions) -> Iterator[ConfigError]:
-    if not asks_who(options):
+    if not requires_sasl(options):
         for name in ("sasl_mechanism", "sasl_username", "sasl_password", "sasl_token"):
             if (value := getattr(options, name)) is not None:
                 yield ConfigError(name, value, _NO_SASL)
@@ -102,7 +102,7 @@ def _sasl_conflicts(options: SecurityOptions) -> Iterator[ConfigError]:
     if options.sasl_username is not None and "\0" in options.sasl_username:
         yield ConfigError("sasl_username", options.sasl_username, "must not have a NUL in it")
     yield from _kerberos_conflicts(options)
-    if options.sasl_mechanism == "AWS_MSK_IAM" and not speaks_tls(options):
+    if options.sasl_mechanism == "AWS_MSK_IAM" and not requires_tls(options):
         yield ConfigError(
             "security_protocol",
             options.security_protocol,
@@ -118,16 +118,16 @@ def _kerberos_conflicts(options: SecurityOptions) -> Iterator[ConfigError]:
         yield ConfigError("sasl_kerberos_service", service, "must go with sasl_mechanism = 'GSSAPI'")
 
 
-_BY_PASSWORD = ("sasl_username", "sasl_password")
+_WITH_PASSWORD = ("sasl_username", "sasl_password")
 _CREDENTIALS: Mapping[str, tuple[str, ...]] = {
-    "PLAIN": _BY_PASSWORD,
-    "SCRAM-SHA-256": _BY_PASSWORD,
-    "SCRAM-SHA-512": _BY_PASSWORD,
+    "PLAIN": _WITH_PASSWORD,
+    "SCRAM-SHA-256": _WITH_PASSWORD,
+    "SCRAM-SHA-512": _WITH_PASSWORD,
     "OAUTHBEARER": ("sasl_token",),
     "GSSAPI": (),
     "AWS_MSK_IAM": (),
 }
-"""Options with the credentials of each mechanism; none if it uses those of the machine (a ticket, a role)."""
+"""Options with the credentials of each mechanism; none if it uses the machine's credentials (a ticket, a role)."""
 
 _NO_SASL = "requires security_protocol = 'SASL_SSL' or 'SASL_PLAINTEXT': other protocols have no authentication"
 _NO_TLS = "requires security_protocol = 'SSL' or 'SASL_SSL': other protocols use no TLS"

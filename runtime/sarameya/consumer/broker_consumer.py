@@ -162,7 +162,7 @@ class BrokerConsumer:
             self._something = trio.Event()
             now = trio.current_time()
             self._end_leases(now)
-            subscriptions.settle(self._budget.fetch_size(config.fetch_max_partition_bytes), now)
+            subscriptions.update_session(self._budget.fetch_size(config.fetch_max_partition_bytes), now)
             if self._suspects:
                 await self._fetch_suspect()
                 continue
@@ -334,7 +334,7 @@ class BrokerConsumer:
             self._session.refused()  # a quota is exhausted: the broker has read nothing and keeps no session
             return False
         self._session.answered(response.session_id)
-        subscriptions, cold = self._subscriptions, self._subscriptions.cool()
+        subscriptions, were_hot = self._subscriptions, self._subscriptions.reset_hot()
         answered: set[TopicPartition] = set()
         is_useful = False
         for topic in response.responses:
@@ -347,11 +347,11 @@ class BrokerConsumer:
                 elif ask is not None:
                     is_useful = True  # of a partition that was removed meanwhile: no later response repeats it
                 answered.add(partition)
-        for partition in cold:
+        for partition in were_hot:
             if partition not in answered and (consumer := subscriptions.get(partition)) is not None:
                 consumer.source.found(records=False)
         if plan.is_full:
-            for partition in plan.asks:
+            for partition in plan.partitions:
                 if partition not in answered and (consumer := subscriptions.get(partition)) is not None:
                     self._return_partition(consumer, Redispatch("missing in the response to a fetch"))
                     is_useful = True

@@ -1,6 +1,6 @@
-"""Ends of leader epochs, looked up until they are known (`net.leader_epochs` sends the requests).
+"""Lookup of the ends of leader epochs, with retries (`net.leader_epochs` sends the requests).
 
-`epoch_checks` does the checks of claims, without this module.
+The checks of claims (`epoch_checks`) do not use this module.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from sarameya.protocol.backoff import Backoff
 
 
 @attrs.define(slots=True)
-class _Round:
-    """Results of one request to each leader. Partitions in neither mapping need another round."""
+class _Results:
+    """Results of one request to each leader."""
 
     ends: dict[TopicPartition, int | None] = attrs.field(factory=dict)
     missing: dict[TopicPartition, str] = attrs.field(factory=dict)
-    """Reason for each missing result."""
+    """Reason for each missing result; these partitions are requested again."""
     fatal: SarameyaError | None = None
+    """An error that a retry would not change."""
 
 
 class EpochLookup:
@@ -43,14 +44,16 @@ class EpochLookup:
     async def find(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """Return the end of each leader epoch in the log of the partition's leader.
 
-        That is the offset of the first record of a later epoch, or the log's end. If the log does not have the epoch,
-        it is the end of the last earlier one that it has. Retries until all are known; bound it with a cancel scope.
+        The end of an epoch is the offset of the first record of a later epoch, or the log's end. If the log does not
+        have the epoch, the result is the end of the last earlier epoch in the log. Retries until all are known; bound
+        it with a cancel scope.
 
         Args:
             epochs: Leader epoch to look up for each partition.
 
         Returns:
-            The offsets; None for no epoch (-1), for a broker that is too old, and for a log with neither epoch.
+            The offset for each partition. None if the requested epoch is -1 (no epoch), if the broker is too old to
+            know, or if the log has neither this epoch nor an earlier one.
 
         Raises:
             TopicAuthorizationError: Access to a topic is denied.
@@ -60,46 +63,47 @@ class EpochLookup:
         wanted = {partition: epoch for partition, epoch in epochs.items() if epoch > NO_LEADER_EPOCH}
         retries = Retries("lookup of leader epochs", self._backoff, self._observer, kind="leader_epochs")
         while wanted:
-            asked = await self._ask_leaders(wanted)
-            if asked.fatal is not None:
-                raise asked.fatal
-            ends |= asked.ends
-            wanted = {partition: epoch for partition, epoch in wanted.items() if partition in asked.missing}
+            results = await self._ask_leaders(wanted)
+            if results.fatal is not None:
+                raise results.fatal
+            ends |= results.ends
+            wanted = {partition: epoch for partition, epoch in wanted.items() if partition in results.missing}
             if wanted:
                 partition = next(iter(wanted))
-                await retries.wait(f"{partition}: {asked.missing[partition]}")
+                await retries.wait(f"{partition}: {results.missing[partition]}")
                 await self._metadata.refresh()
         return ends
 
-    async def _ask_leaders(self, wanted: Mapping[TopicPartition, int]) -> _Round:
-        """Send the requests to all leaders at once."""
-        asked, metadata, leaders = _Round(), self._metadata.current, dict[int, dict[TopicPartition, EpochAsked]]()
+    async def _ask_leaders(self, wanted: Mapping[TopicPartition, int]) -> _Results:
+        """Send a request to each leader, all at the same time."""
+        results, metadata, leaders = _Results(), self._metadata.current, dict[int, dict[TopicPartition, EpochAsked]]()
         for partition, epoch in wanted.items():
             leader, found = metadata.leader(partition), metadata.partition(partition)
             if leader is None or found is None:
-                asked.missing[partition] = "the partition has no leader"
+                results.missing[partition] = "the partition has no leader"
             else:
                 leaders.setdefault(leader, {})[partition] = EpochAsked(epoch, found.leader_epoch)
         async with trio.open_nursery() as nursery:
             for leader, of_leader in leaders.items():
-                nursery.start_soon(self._ask, leader, of_leader, asked)
-        return asked
+                nursery.start_soon(self._ask, leader, of_leader, results)
+        return results
 
-    async def _ask(self, leader: int, wanted: Mapping[TopicPartition, EpochAsked], asked: _Round) -> None:
+    async def _ask(self, leader: int, wanted: Mapping[TopicPartition, EpochAsked], results: _Results) -> None:
+        """Send the request to one leader, and add its answer to `results`."""
         try:
-            said = await ask_epoch_ends(self._pool, leader, wanted)
+            answer = await ask_epoch_ends(self._pool, leader, wanted)
         except UnsupportedVersionError:
-            asked.ends |= dict.fromkeys(wanted)
+            results.ends |= dict.fromkeys(wanted)
             return
         except SarameyaError as error:
-            asked.missing |= dict.fromkeys(wanted, str(error))
+            results.missing |= dict.fromkeys(wanted, str(error))
             return
         for partition in wanted:
-            if (part := said.get(partition)) is None:
-                asked.missing[partition] = "missing in the response"
+            if (part := answer.get(partition)) is None:
+                results.missing[partition] = "missing in the response"
             elif part.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                asked.fatal = kafka_error(part.error_code, f"lookup of leader epochs of {partition}")
+                results.fatal = kafka_error(part.error_code, f"lookup of leader epochs of {partition}")
             elif part.error_code:
-                asked.missing[partition] = ErrorCode.describe(part.error_code)
+                results.missing[partition] = ErrorCode.describe(part.error_code)
             else:
-                asked.ends[partition] = part.end_offset if part.end_offset >= 0 and part.leader_epoch >= 0 else None
+                results.ends[partition] = part.end_offset if part.end_offset >= 0 and part.leader_epoch >= 0 else None

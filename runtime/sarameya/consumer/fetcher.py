@@ -1,15 +1,15 @@
-"""Dispatching of partitions to brokers: partition consumers and broker consumers, many to many.
+"""Dispatching of partitions to brokers: each partition consumer is subscribed at one broker consumer.
 
-Owns the broker consumers of a session. It sends each partition to the one at its leader, or at the replica that the
-leader names as nearer: at the start, and again whenever a broker returns it (leadership moved, connection lost). Other
-partitions continue meanwhile. The leader of a partition without one is searched for with backoff, visibly to observers.
-A new leader first confirms the records that were read (`epoch_checks.py`). `resets.py` handles positions that are not
-in the log.
+The fetcher owns the broker consumers of a session. It subscribes each partition at the broker consumer of its leader,
+or of a nearer replica that the leader names. It does so at the start, and again whenever a broker consumer returns a
+partition (leadership moved, connection lost). Other partitions continue meanwhile. If a partition has no leader, the
+fetcher refreshes metadata with backoff until it has one, and reports each retry. A new leader first confirms the
+records that were read (`epoch_checks.py`). `resets.py` handles positions that are not in the log.
 
 A rule that is easily broken:
 
-- Fetching stops before feeds are closed (`Fetcher.stop` unsubscribes first), so that no response on its way is
-  delivered to a closed feed.
+- Fetching stops before feeds are closed (`Fetcher.stop` unsubscribes first), so that no late response is delivered to a
+  closed feed.
 """
 
 from __future__ import annotations
@@ -53,20 +53,23 @@ from sarameya.status import Activity
 
 
 @attrs.frozen(slots=True)
-class Feeding:
-    """Present state of a partition's feed: FETCHING, RETRYING or RESETTING."""
+class FeedState:
+    """Present state of a partition's feed."""
 
     activity: Activity
+    """FETCHING, RETRYING or RESETTING."""
     since: float = -math.inf
     """Start of the activity, on trio's clock."""
     reason: str = ""
     attempt: int = 0
     broker: int = -1
+    """Node id of the broker that it is fetched from; -1 if there is none."""
     answered_at: float | None = None
+    """Time of that broker's last response to a fetch, on trio's clock."""
 
 
 class Fetcher:
-    """Reader of partitions from their leaders, while `run` runs."""
+    """Fetches partitions from their leaders, or from nearer replicas, while `run` runs."""
 
     def __init__(
         self,
@@ -89,7 +92,7 @@ class Fetcher:
             observer: Receives events.
             backoff: Delays between retries.
             budget: Byte budget of the member.
-            on_recreated: Called with each partition whose topic turns out to be another one now.
+            on_recreated: Called with each partition whose topic was deleted and created again.
         """
         self._pool = pool
         self._metadata = metadata
@@ -101,11 +104,11 @@ class Fetcher:
         self._on_recreated = on_recreated
         self._backpressure = Backpressure(config.max_processing_time, observer)
         self._ends = LogEnds(pool, metadata, config.isolation_level, self._unfetched)
-        self._checks = EpochChecks(pool, self._start, self._checked)
+        self._checks = EpochChecks(pool, self._start, self._on_checked)
         self._brokers: dict[int, BrokerConsumer] = {}
-        # Partitions whose leader is searched for, by reason; and the work that is done for one partition alone.
-        self._lost: dict[str, list[PartitionConsumer]] = {}
-        self._errands: dict[PartitionConsumer, trio.CancelScope] = {}
+        # Partitions whose leader is searched for, by reason of the search.
+        self._leaderless: dict[str, list[PartitionConsumer]] = {}
+        self._reset_scopes: dict[PartitionConsumer, trio.CancelScope] = {}
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -118,19 +121,19 @@ class Fetcher:
             await self._watch_metadata()
 
     def stop(self) -> None:
-        """Stop reading now. Once this returns, no partition consumer gets anything any more."""
+        """Stop reading. Nothing is delivered to a partition consumer after this returns."""
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
         for broker in self._brokers.values():
             broker.unsubscribe_all()
 
     def release(self, consumers: Iterable[PartitionConsumer]) -> None:
-        """Stop reading these partitions now; each has ended. The others do not notice."""
+        """Stop reading these partitions, whose feeds have ended. Other partitions continue."""
         for consumer in consumers:
             for broker in self._brokers.values():
                 broker.unsubscribe(consumer)
-            if (errand := self._errands.get(consumer)) is not None:
-                errand.cancel()
+            if (scope := self._reset_scopes.get(consumer)) is not None:
+                scope.cancel()
 
     def feed(
         self,
@@ -140,14 +143,14 @@ class Fetcher:
         lookup_epoch: int = NO_LEADER_EPOCH,
         topic_id: uuid.UUID | None = None,
     ) -> PartitionConsumer:
-        """Return the feed of a partition, to be read from `offset` on.
+        """Create the feed of a partition. Call `read` to start it.
 
         Args:
             partition: The partition.
             offset: Start offset.
             last_epoch: Leader epoch of the record before it.
-            lookup_epoch: Epoch of the leader that has just reported the offset, if one has.
-            topic_id: Id of the intended topic; None for the one that has the name.
+            lookup_epoch: Epoch of the leader that has just returned the offset, if it was looked up.
+            topic_id: Id of the intended topic; None for the topic that has this name now.
         """
         cursor = FetchCursor(partition, offset, last_epoch, lookup_epoch, topic_id)
         return PartitionConsumer(cursor, self._config.channel_buffer_fetches, self._budget.open())
@@ -161,18 +164,18 @@ class Fetcher:
             else:
                 self._subscribe(consumer, leader)
 
-    def feeding(self, consumer: PartitionConsumer) -> Feeding:
+    def feed_state(self, consumer: PartitionConsumer) -> FeedState:
         """Return the present state of this feed."""
-        if consumer in self._errands:
-            return Feeding(Activity.RESETTING, reason="the position is not in the log")
-        broker = next((one for one in self._brokers.values() if one.reads(consumer)), None)
+        if consumer in self._reset_scopes:
+            return FeedState(Activity.RESETTING, reason="the position is not in the log")
+        broker = next((broker for broker in self._brokers.values() if broker.reads(consumer)), None)
         node_id, answered_at = (-1, None) if broker is None else (broker.node_id, broker.answered_at)
-        tries = consumer.source.attempts or (broker.early_responses if broker is not None else None)
-        if tries is not None:
-            return Feeding(Activity.RETRYING, tries.since, tries.cause, tries.attempt, node_id, answered_at)
+        attempts = consumer.source.attempts or (broker.early_responses if broker is not None else None)
+        if attempts is not None:
+            return FeedState(Activity.RETRYING, attempts.since, attempts.cause, attempts.attempt, node_id, answered_at)
         if broker is None:
-            return Feeding(Activity.RETRYING, reason="looking for its leader")
-        return Feeding(Activity.FETCHING, broker=node_id, answered_at=answered_at)
+            return FeedState(Activity.RETRYING, reason="looking for its leader")
+        return FeedState(Activity.FETCHING, broker=node_id, answered_at=answered_at)
 
     def _unfetched(self, since: float) -> Iterable[PartitionConsumer]:
         return [consumer for broker in self._brokers.values() for consumer in broker.unfetched(since)]
@@ -182,12 +185,12 @@ class Fetcher:
         self._nursery.start_soon(task, *args)
 
     def _subscribe(self, consumer: PartitionConsumer, leader: int) -> None:
-        """Read from this leader if its log is the one that was read until now."""
-        if self._fails_as_recreated(consumer):
+        """Read from this leader, once it is known that its log has the records that were read until now."""
+        if self._fail_if_recreated(consumer):
             return
         cursor, found = consumer.cursor, self._metadata.current.partition(consumer.partition)
         assert found is not None
-        if cursor.is_ahead_of(found.leader_epoch) and not self._has_waited(consumer):
+        if cursor.is_ahead_of(found.leader_epoch) and not self._has_searched_long(consumer):
             epochs = f"leader epoch {found.leader_epoch}, and offset {cursor.position} was committed"
             self._redispatch(consumer, f"metadata is out of date: it has {epochs} in epoch {cursor.last_epoch}")
             return
@@ -197,10 +200,10 @@ class Fetcher:
         cursor.leader_epoch = found.leader_epoch
         self._read_from(consumer, leader)
 
-    def _has_waited(self, consumer: PartitionConsumer) -> bool:
-        """Return whether metadata was looked up for so long that it cannot be stale.
+    def _has_searched_long(self, consumer: PartitionConsumer) -> bool:
+        """Return whether metadata has been refreshed for so long (`request_timeout`) that it cannot be stale.
 
-        The commit may be of a deleted topic whose name another one has.
+        Then the committed leader epoch may belong to a deleted topic of the same name.
         """
         attempts = consumer.source.attempts
         return attempts is not None and trio.current_time() - attempts.since >= self._config.request_timeout
@@ -215,13 +218,13 @@ class Fetcher:
                 self._observer,
                 self._backoff,
                 self._budget,
-                self._taken_back,
+                self._on_returned,
                 self._backpressure.watch,
             )
             self._start(broker.run)
         broker.subscribe(consumer)
 
-    def _checked(self, consumer: PartitionConsumer, leader: int, leader_epoch: int, outcome: Outcome) -> None:
+    def _on_checked(self, consumer: PartitionConsumer, leader: int, leader_epoch: int, outcome: Outcome) -> None:
         match outcome:
             case Nothing() | Records():
                 consumer.cursor.leader_epoch = leader_epoch
@@ -229,29 +232,30 @@ class Fetcher:
             case Failed(error=error):
                 consumer.fail(error)
             case _:
-                self._taken_back(consumer, outcome)
+                self._on_returned(consumer, outcome)
 
-    def _taken_back(self, consumer: PartitionConsumer, why: Elsewhere) -> None:
+    def _on_returned(self, consumer: PartitionConsumer, reason: Elsewhere) -> None:
         was_nearer = consumer.source.leave_replica()
-        match why:
+        match reason:
             case LeaseOver():
                 self.read([consumer])
             case NearerReplica() | Redispatch() | OutOfRange() if was_nearer:
-                # A follower may have less of the log than its leader, which would name it again with every fetch.
+                # A follower may have less of the log than its leader. Without the lease, the leader would name this
+                # follower again at the next fetch.
                 consumer.source.use(None, trio.current_time() + self._config.metadata_max_age)
-                cause = why.cause if isinstance(why, Redispatch) else "it does not have the position"
+                cause = reason.cause if isinstance(reason, Redispatch) else "it does not have the position"
                 self._observer(ReadReplicaChanged(consumer.partition, None, cause))
                 self.read([consumer])
             case NearerReplica(node_id=node_id):
-                self._go_nearer(consumer, node_id)
+                self._read_from_replica(consumer, node_id)
             case Truncated():
-                self._start(self._truncated, consumer, why)
+                self._start(self._reset_truncated, consumer, reason)
             case OutOfRange():
                 self._start(self._reset, consumer)
             case Redispatch(cause=cause):
                 self._redispatch(consumer, cause)
 
-    def _go_nearer(self, consumer: PartitionConsumer, node_id: int) -> None:
+    def _read_from_replica(self, consumer: PartitionConsumer, node_id: int) -> None:
         """Read from this replica for `metadata_max_age` (KIP-392), unless its address is unknown."""
         until = trio.current_time() + self._config.metadata_max_age
         if node_id not in self._metadata.current.brokers:
@@ -263,19 +267,19 @@ class Fetcher:
         self._observer(ReadReplicaChanged(consumer.partition, node_id, "the leader names it as nearer"))
         self._read_from(consumer, node_id)
 
-    # -- changes that metadata reports and brokers do not ---------------------------------------------
+    # -- changes that only metadata reports -----------------------------------------------------------
 
     async def _watch_metadata(self) -> None:
         """Compare the partitions with new metadata.
 
-        A broker that gets a topic by its name does not report that it is another topic now. A former leader that is cut
-        off from the other brokers does not report that it has been replaced.
+        If a fetch names a topic by its name, the broker does not report that the topic was deleted and created again. A
+        former leader that is cut off from the other brokers does not report that it has been replaced.
         """
         while True:
             await self._metadata.next()
             for broker in tuple(self._brokers.values()):
                 for consumer in broker.subscribed:
-                    if self._fails_as_recreated(consumer):
+                    if self._fail_if_recreated(consumer):
                         broker.unsubscribe(consumer)
                     elif (leader := self._later_leader(consumer)) not in (None, broker.node_id):
                         broker.unsubscribe(consumer)
@@ -283,16 +287,16 @@ class Fetcher:
                         self._subscribe(consumer, leader)
 
     def _later_leader(self, consumer: PartitionConsumer) -> int | None:
-        """Return the partition's leader in a later epoch than the one being read, or None.
+        """Return the partition's leader if it leads in a later epoch than the epoch that is read, otherwise None.
 
-        None also if the partition is read from a follower.
+        Also None while the partition is read from a follower.
         """
         metadata = self._metadata.current
         found = metadata.partition(consumer.partition)
         is_later = found is not None and found.leader_epoch > consumer.cursor.leader_epoch
         return metadata.leader(consumer.partition) if is_later and consumer.source.replica is None else None
 
-    def _fails_as_recreated(self, consumer: PartitionConsumer) -> bool:
+    def _fail_if_recreated(self, consumer: PartitionConsumer) -> bool:
         """Fail the claim if the topic was replaced by another of the same name. Return whether it was."""
         topic, cursor = self._metadata.current.topics.get(consumer.partition.topic), consumer.cursor
         if topic is None or topic.topic_id is None:
@@ -309,37 +313,39 @@ class Fetcher:
     # -- finding the leader, and the position -------------------------------------------------------
 
     def _redispatch(self, consumer: PartitionConsumer, cause: str) -> None:
-        """Find the partition's leader again. Partitions lost for the same reason are searched for together."""
-        if cause not in self._lost:
-            self._lost[cause] = []
-            self._start(self._redispatch_lost, cause)
-        self._lost[cause].append(consumer)
+        """Find the partition's leader again. Partitions with the same cause are searched for together."""
+        if cause not in self._leaderless:
+            self._leaderless[cause] = []
+            self._start(self._find_leaders, cause)
+        self._leaderless[cause].append(consumer)
 
-    async def _redispatch_lost(self, cause: str) -> None:
-        await trio.lowlevel.checkpoint()  # collect all partitions lost at this moment
-        lost = self._lost.pop(cause)
-        before = {consumer: self._metadata.current.leader(consumer.partition) for consumer in lost}
+    async def _find_leaders(self, cause: str) -> None:
+        await trio.lowlevel.checkpoint()  # collect all partitions that lose their leader at this moment
+        leaderless = self._leaderless.pop(cause)
+        before = {consumer: self._metadata.current.leader(consumer.partition) for consumer in leaderless}
         for consumer, leader in before.items():
             self._observer(LeaderChanged(consumer.partition, leader, None, cause))
-        while lost := [consumer for consumer in lost if not consumer.has_ended]:
-            lost = await self._wait_to_look(lost, cause)
-            if not lost:
+        while leaderless := [consumer for consumer in leaderless if not consumer.has_ended]:
+            leaderless = await self._wait_before_refresh(leaderless, cause)
+            if not leaderless:
                 return
             metadata, cause = await self._metadata.refresh(), "no leader is known"
-            for consumer in tuple(lost):
+            for consumer in tuple(leaderless):
                 # Released meanwhile, or stopped in the same scheduler round in which this task was woken: has_ended.
                 if not consumer.has_ended and (leader := metadata.leader(consumer.partition)) is not None:
-                    lost.remove(consumer)
+                    leaderless.remove(consumer)
                     self._observer(LeaderChanged(consumer.partition, before[consumer], leader, "found"))
                     self._subscribe(consumer, leader)
 
-    async def _wait_to_look(self, lost: Sequence[PartitionConsumer], cause: str) -> list[PartitionConsumer]:
-        """Wait before the next search, for the delay of the partition with most attempts.
+    async def _wait_before_refresh(
+        self, leaderless: Sequence[PartitionConsumer], cause: str
+    ) -> list[PartitionConsumer]:
+        """Wait before the next metadata refresh, for the delay of the partition with most attempts.
 
         Fails the partitions whose retries are exhausted, and returns the others.
         """
         now, waiting = trio.current_time(), []
-        for consumer in lost:
+        for consumer in leaderless:
             attempts = consumer.source.retry(now, cause)
             if self._backoff.gives_up(attempts, now):
                 what, elapsed = f"leader of {consumer.partition}", now - attempts.since
@@ -357,22 +363,22 @@ class Fetcher:
 
     async def _reset(self, consumer: PartitionConsumer) -> None:
         """Reset the position: it is not in the log."""
-        with self._errand(consumer):
+        with self._reset_scope(consumer):
             if await self._resets.out_of_range(consumer):
                 self.read([consumer])
 
-    async def _truncated(self, consumer: PartitionConsumer, found: Truncated) -> None:
+    async def _reset_truncated(self, consumer: PartitionConsumer, found: Truncated) -> None:
         """Reset the position: the log was truncated below it."""
-        with self._errand(consumer):
+        with self._reset_scope(consumer):
             if await self._resets.truncated(consumer, found):
                 self.read([consumer])
 
     @contextmanager
-    def _errand(self, consumer: PartitionConsumer) -> Iterator[None]:
-        """Run the body for one partition; `release` cancels it."""
+    def _reset_scope(self, consumer: PartitionConsumer) -> Iterator[None]:
+        """Run the body, the reset of one partition, in a cancel scope that `release` cancels."""
         with trio.CancelScope() as scope:
-            self._errands[consumer] = scope
+            self._reset_scopes[consumer] = scope
             try:
                 yield
             finally:
-                del self._errands[consumer]
+                del self._reset_scopes[consumer]

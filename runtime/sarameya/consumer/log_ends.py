@@ -1,9 +1,8 @@
-"""Log ends of partitions that are not fetched for long, since they are paused or their handlers take nothing.
+"""Periodic lookup of the log ends of partitions that are not fetched, since they are paused or backpressured.
 
-Without them the lag of a hanging handler would stand still, the opposite of the truth. One request for each leader (two
-under `read_committed`) every `EVERY` seconds covers only partitions that no fetch has named in that time. Without such
-partitions there is no request. The result serves observers only: a failed lookup changes nothing, and the next one
-follows.
+Without this lookup the lag of a stuck handler would seem constant, although it grows. Every `EVERY` seconds each leader
+gets one request (two under `read_committed`) for those of its partitions that no fetch has named in that time. Without
+such partitions no request is sent. Only observers use the result. A failed lookup is not retried before the next round.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ EVERY = 10.0
 """Seconds between two lookups."""
 
 Unfetched = Callable[[float], Iterable[PartitionConsumer]]
-"""Returns the partitions that no fetch has named since a time, on trio's clock."""
+"""Returns the partitions that no fetch has named since the given time, on trio's clock."""
 
 
 class LogEnds:
@@ -36,21 +35,22 @@ class LogEnds:
         self._metadata = metadata
         self._isolation_level: IsolationLevel = isolation_level
         self._unfetched = unfetched
-        self._asked: set[int] = set()
+        # Leaders with a pending request.
+        self._pending: set[int] = set()
 
     async def run(self) -> None:
-        """Look up until cancelled. A leader that has not answered yet gets no second request, and delays no other."""
+        """Look up until cancelled. A leader with a pending request gets no other, and delays no other leader."""
         async with trio.open_nursery() as nursery:
             while True:
                 await trio.sleep(EVERY)
-                consumers = {consumer.partition: consumer for consumer in self._since_last_look()}
+                consumers = {consumer.partition: consumer for consumer in self._unfetched_now()}
                 wanted = dict.fromkeys(consumers, LOG_END)
                 for leader, of_leader in by_leader(self._metadata.current, wanted).items():
-                    if leader is not None and leader not in self._asked:
-                        self._asked.add(leader)
+                    if leader is not None and leader not in self._pending:
+                        self._pending.add(leader)
                         nursery.start_soon(self._ask, leader, {tp: consumers[tp] for tp in of_leader})
 
-    def _since_last_look(self) -> Iterable[PartitionConsumer]:
+    def _unfetched_now(self) -> Iterable[PartitionConsumer]:
         return self._unfetched(trio.current_time() - EVERY)
 
     async def _ask(self, leader: int, consumers: dict[TopicPartition, PartitionConsumer]) -> None:
@@ -60,10 +60,10 @@ class LogEnds:
             if self._isolation_level == "read_committed":
                 stable = await self._ends(leader, consumers, "read_committed")
         finally:
-            self._asked.discard(leader)
-        still = set(self._since_last_look())  # a fetch since then has a newer result
+            self._pending.discard(leader)
+        unfetched = set(self._unfetched_now())  # a fetch since then has a newer result
         for partition in ends.keys() & stable.keys():
-            if (consumer := consumers[partition]) in still:
+            if (consumer := consumers[partition]) in unfetched:
                 consumer.source.log_ends(ends[partition], stable[partition])
 
     async def _ends(

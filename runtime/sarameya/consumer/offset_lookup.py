@@ -1,7 +1,7 @@
 """Offset lookup by policy or by time (ListOffsets), for a consumer: log start, log end, offset of a timestamp.
 
-Retries until the results are known; `net.log_offsets` sends the requests. Each leader has a task of its own, which also
-retries. A leader that hangs, or has moved, does not delay the partitions of others.
+Retries until the results are known; `net.log_offsets` sends the requests. Each leader has its own task, which also
+retries. So a leader that hangs, or has moved, does not delay the partitions of other leaders.
 
 Rules that are easily broken:
 
@@ -37,7 +37,7 @@ Place: TypeAlias = OffsetPolicy | int
 """A policy (except `fail`, which has no offset), or a time in milliseconds since 1970."""
 
 Found: TypeAlias = dict[TopicPartition, LogOffset]
-Take: TypeAlias = Callable[[Mapping[TopicPartition, LogOffset]], Awaitable[None]]
+OnFound: TypeAlias = Callable[[Mapping[TopicPartition, LogOffset]], Awaitable[None]]
 
 _FATAL = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
 
@@ -47,7 +47,7 @@ class Lookup(Protocol):
 
     async def find(self, wanted: Mapping[TopicPartition, Place]) -> Found: ...
 
-    async def find_each(self, wanted: Mapping[TopicPartition, Place], take: Take) -> None: ...
+    async def find_each(self, wanted: Mapping[TopicPartition, Place], on_found: OnFound) -> None: ...
 
     async def log_range(self, partition: TopicPartition) -> LogRange: ...
 
@@ -89,16 +89,16 @@ class OffsetLookup:
         """
         return await self._find(wanted, self._config.isolation_level)
 
-    async def find_each(self, wanted: Mapping[TopicPartition, Place], take: Take) -> None:
-        """Look up like `find`, and pass the offsets to `take` as they are found, each once.
+    async def find_each(self, wanted: Mapping[TopicPartition, Place], on_found: OnFound) -> None:
+        """Look up like `find`, and pass the offsets to `on_found` as they are found, each once.
 
-        No partition waits for another. The calls of `take` do not overlap, and its exception ends the search.
+        No partition waits for another. The calls of `on_found` do not overlap, and its exception ends the search.
         """
-        await self._search(wanted, take, self._config.isolation_level)
+        await self._search(wanted, on_found, self._config.isolation_level)
 
     async def log_ranges(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogRange]:
         """Return start and end of these logs, including open transactions. Retries and raises like `find`."""
-        # The start first: it only moves forward, and so cannot be after the end.
+        # The start is requested first: both ends only move forward, so it cannot be after the end.
         starts = await self._find(dict.fromkeys(partitions, "oldest"), "read_uncommitted")
         ends = await self._find(dict.fromkeys(starts, "newest"), "read_uncommitted")
         return {partition: LogRange(start.offset, ends[partition].offset) for partition, start in starts.items()}
@@ -116,17 +116,19 @@ class OffsetLookup:
         await self._search(wanted, keep, isolation)
         return {partition: found[partition] for partition in wanted}
 
-    async def _search(self, wanted: Mapping[TopicPartition, Place], take: Take, isolation: IsolationLevel) -> None:
+    async def _search(
+        self, wanted: Mapping[TopicPartition, Place], on_found: OnFound, isolation: IsolationLevel
+    ) -> None:
         now = self._wall_clock()
         times = {partition: _timestamp(place, now) for partition, place in wanted.items()}
         failure: SarameyaError | None = None
         async with trio.open_nursery() as nursery:
             search = _Search(self._pool, self._metadata, isolation, times, nursery)
-            search.begin(Retries("offset lookup", self._backoff, self._observer, kind="offset_lookup"))
+            search.start(Retries("offset lookup", self._backoff, self._observer, kind="offset_lookup"))
             try:
-                await search.hand_over(take)
+                await search.pass_results(on_found)
             except SarameyaError as error:
-                failure = error  # raised here, it would leave the nursery inside a group
+                failure = error  # raised here, it would be wrapped in an exception group by the nursery
             nursery.cancel_scope.cancel()
         if failure is not None:
             raise failure
@@ -164,20 +166,25 @@ class _Search:
         self._nursery = nursery
         self._results, self._found = trio.open_memory_channel[Found | SarameyaError](math.inf)
 
-    def begin(self, retries: Retries) -> None:
-        # For a time the end comes first: records written between the two responses are not skipped.
+    def start(self, retries: Retries) -> None:
+        """Start the tasks."""
+        # For a time the log end is requested first: records written between the two responses are not skipped.
         first = {partition: min(at, LOG_END) for partition, at in self._times.items()}
         self._ask(first, retries)
 
-    async def hand_over(self, take: Take) -> None:
-        """Pass all results to `take`, some at a time. Raises the error of a task."""
+    async def pass_results(self, on_found: OnFound) -> None:
+        """Pass all results to `on_found`, as many at a time as there are.
+
+        Raises:
+            SarameyaError: The error of a task.
+        """
         left = len(self._times)
         while left:
-            found = _some(await self._found.receive())
+            found = _unwrap(await self._found.receive())
             while self._found.statistics().current_buffer_used:
-                found |= _some(self._found.receive_nowait())
+                found |= _unwrap(self._found.receive_nowait())
             left -= len(found)
-            await take(found)
+            await on_found(found)
 
     def _ask(self, wanted: Mapping[TopicPartition, int], retries: Retries) -> None:
         for leader, of_leader in by_leader(self._metadata.current, wanted).items():
@@ -191,14 +198,14 @@ class _Search:
             if code in _FATAL:
                 self._results.send_nowait(kafka_error(code, f"offset lookup of {partition}"))
             missing[partition] = ErrorCode.describe(code)
-        by_time = self._take(wanted, answers.found, missing)
+        by_time = self._sort(wanted, answers.found, missing)
         if by_time:
             self._nursery.start_soon(self._ask_leader, leader, by_time, copy.copy(retries))
         if missing:
-            await self._ask_again({partition: wanted[partition] for partition in missing}, missing, retries)
+            await self._retry({partition: wanted[partition] for partition in missing}, missing, retries)
 
-    def _take(self, wanted: Wanted, found: Found, missing: dict[TopicPartition, str]) -> Wanted:
-        """Pass on the results that are final.
+    def _sort(self, wanted: Wanted, found: Found, missing: dict[TopicPartition, str]) -> Wanted:
+        """Put final results into the channel, and add partitions without an offset to `missing`.
 
         Return the lookups by time that follow, now that the log's end is known.
         """
@@ -217,7 +224,7 @@ class _Search:
             self._results.send_nowait(known)
         return by_time
 
-    async def _ask_again(self, wanted: Wanted, causes: Mapping[TopicPartition, str], retries: Retries) -> None:
+    async def _retry(self, wanted: Wanted, causes: Mapping[TopicPartition, str], retries: Retries) -> None:
         partition, cause = next(iter(causes.items()))
         try:
             await retries.wait(f"{partition}: {cause}")
@@ -228,7 +235,7 @@ class _Search:
         self._ask(wanted, retries)
 
 
-def _some(result: Found | SarameyaError) -> Found:
+def _unwrap(result: Found | SarameyaError) -> Found:
     if isinstance(result, SarameyaError):
         raise result
     return result

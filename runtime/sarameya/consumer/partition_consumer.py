@@ -1,8 +1,8 @@
 """Feed of one partition: passes fetched batches from its broker consumer to its claim through a bounded buffer.
 
-Nothing here waits. The broker's side (`deliver`, `fail`) notifies the claim's side of every arrival. The claim's side
-takes the batches (`receive_nowait`), reports when they are processed (`taken`), and thereby notifies the broker's side
-of the room. Only the broker's side moves the cursor. Whether there is room is decided before a fetch, so a delivery
+No method waits. The broker consumer calls `deliver` and `fail`, which notify the claim (`on_arrival`). The claim takes
+batches with `receive_nowait` and calls `taken` when they are processed, which notifies the broker consumer of the room
+(`on_change`). Only the broker consumer moves the cursor. Whether there is room is decided before a fetch, so a delivery
 always fits.
 """
 
@@ -22,8 +22,8 @@ from sarameya.protocol.fetch.byte_budget import Share
 from sarameya.protocol.fetch.fetch_cursor import FetchCursor, Records
 
 
-def _nobody() -> None:
-    """Do nothing: nobody waits."""
+def _do_nothing() -> None:
+    """Default of the callbacks."""
 
 
 class PartitionConsumer:
@@ -33,24 +33,24 @@ class PartitionConsumer:
         self.cursor = cursor
         self.share = share
         self.source = PartitionSource()
-        self.began_at = cursor.position
-        self.on_change: Callable[[], None] = _nobody
-        """Called when the room may have changed: the broker consumer decides again."""
-        self.on_arrival: Callable[[], None] = _nobody
-        """Called when the claim may find something new: records, an error, the end, or a resume."""
-        self.progress: Callable[[], int] = lambda: self.began_at
+        self.start_offset = cursor.position
+        self.on_change: Callable[[], None] = _do_nothing
+        """Called when the room may have changed: the broker consumer decides again whether to fetch."""
+        self.on_arrival: Callable[[], None] = _do_nothing
+        """Called when something changes for the claim: new records, an error, the end, or a resume."""
+        self.progress: Callable[[], int] = lambda: self.start_offset
         """Returns the position of the claim's handler."""
         self.pace: Callable[[], object] = lambda: self.progress()
-        """Returns a value that changes while the reader makes progress.
+        """Returns a value that changes while the handler makes progress.
 
-        That is the handler's position or, if one task reads several partitions, the progress of that task.
+        The value is the handler's position or, if one task reads several partitions, the progress of that task.
         """
         self.full_since = -math.inf
         """Time at which the buffer last became full, on trio's clock."""
         self.is_paused = False
         self.has_ended = False
         self.stopped_at = -math.inf
-        """Time at which it was last held back, paused or ended, on trio's clock."""
+        """Time at which the feed was last backpressured, paused or ended, on trio's clock."""
         self._buffer_fetches = buffer_fetches
         self._buffer: deque[Records] = deque()
         self._failure: SarameyaError | None = None
@@ -64,17 +64,17 @@ class PartitionConsumer:
 
     @property
     def high_water_mark(self) -> int:
-        """Log end as known by a fetch or a lookup; -1 before either."""
+        """High watermark, as a fetch or a lookup returned it last; -1 before the first."""
         return max(self.cursor.high_water_mark, self.source.looked_up[0])
 
     @property
     def last_stable_offset(self) -> int:
-        """Offset of the first open transaction, as known by a fetch or a lookup."""
+        """Last stable offset, as a fetch or a lookup returned it last; -1 before the first."""
         return max(self.cursor.last_stable_offset, self.source.looked_up[1])
 
     @property
     def is_backpressured(self) -> bool:
-        """True if the handler made no progress for too long: no fetch before the buffer is empty."""
+        """True if the handler made no progress for too long. No fetch names the partition until the buffer is empty."""
         return self._on_drained is not None
 
     @property
@@ -84,7 +84,7 @@ class PartitionConsumer:
 
     @property
     def has_room(self) -> bool:
-        """True if the result of a fetch can be delivered."""
+        """True if the result of another fetch can be buffered."""
         return len(self._buffer) < self._buffer_fetches and not self.is_backpressured and self.share.has_room
 
     @property
@@ -94,11 +94,11 @@ class PartitionConsumer:
 
     @property
     def is_full(self) -> bool:
-        """True if only the buffered messages, which are being taken, keep the partition out of a fetch."""
+        """True if only its unprocessed messages keep the partition out of fetches, neither a pause nor backpressure."""
         return not (self.is_paused or self.is_backpressured or self.has_room)
 
     def is_held(self, now: float, patience: float) -> bool:
-        """Return whether room is likely soon: the buffer is full, but not for longer than `patience` seconds."""
+        """Return whether room is likely soon: the buffer has been full for less than `patience` seconds."""
         return self.is_full and now < self.full_since + patience
 
     def deliver(self, records: Records) -> None:
@@ -113,23 +113,24 @@ class PartitionConsumer:
         self.on_arrival()
 
     def hold_back(self, on_drained: Callable[[float], None]) -> None:
-        """Fetch no more before the buffer, which must not be empty, is taken.
+        """Start the backpressure: no fetch names the partition until its buffer, which must not be empty, is empty.
 
-        `on_drained` is called once with the duration in seconds when that is over, also if the claim ends.
+        Args:
+            on_drained: Called once, with the duration in seconds, when the backpressure or the claim ends.
         """
         self._on_drained = on_drained
         self.stopped_at = trio.current_time()
         self._held_back.begin(self.stopped_at)
         self.on_change()
 
-    def goes_on(self) -> None:
+    def end_backpressure(self) -> None:
         """End the backpressure, if there is any."""
         if self._on_drained is not None:
             on_drained, self._on_drained = self._on_drained, None
             now = trio.current_time()
-            lasted = self._held_back.lasting(now)
+            seconds = self._held_back.lasting(now)
             self._held_back.end(now)
-            on_drained(lasted)
+            on_drained(seconds)
 
     def backpressured_for(self, now: float) -> float:
         """Return the seconds of the present backpressure, 0 if there is none."""
@@ -139,16 +140,16 @@ class PartitionConsumer:
         """Return the seconds of backpressure in total."""
         return self._held_back.seconds_until(now)
 
-    def reach_from_here(self) -> Callable[[], int | None]:
-        """Return a function for the claim's position among the records delivered from now on.
+    def position_from_here(self) -> Callable[[], int | None]:
+        """Return a function that returns the claim's position, once the claim has received records of later deliveries.
 
-        The function returns None until the claim gets there. Any thread may call it.
+        Before that, the function returns None. Any thread may call it.
         """
         before = self._delivered
         return lambda: self.progress() if self._received > before else None
 
     def fail(self, error: SarameyaError) -> None:
-        """Let the claim's reads raise `error` once the buffer is taken. Nothing may follow."""
+        """Make the claim's reads raise `error` once the buffer is empty. No delivery may follow."""
         self._failure = error
         self.on_arrival()
 
@@ -168,24 +169,25 @@ class PartitionConsumer:
         self.on_change()
 
     def resume(self) -> None:
-        """Fetch again. Results of earlier fetches, and the time of the full buffer, are reset."""
+        """Fetch again. The start of the full buffer's time is reset to now."""
         self.is_paused = False
-        self.source.found(records=True)  # as far as is known
+        self.source.found(records=True)  # assume records: the result of the last fetch is out of date
         if not self.has_room:
             self.full_since = trio.current_time()
         self.on_change()
         self.on_arrival()
 
     def receive_nowait(self) -> Records | None:
-        """Return the next fetched records, or None. Call `taken` when they are processed.
+        """Return the next fetched records, or None if the buffer is empty. Call `taken` when they are processed.
 
-        Raises, once the buffer is empty, the error given to `fail`, in this and every later call.
+        Raises:
+            SarameyaError: The buffer is empty, and `fail` was called. Every later call raises it again.
         """
         if self._buffer:
             records = self._buffer.popleft()
             self._received += 1
             if not self._buffer:
-                self.goes_on()
+                self.end_backpressure()
             self.on_change()
             return records
         if self._failure is not None:
@@ -194,6 +196,6 @@ class PartitionConsumer:
         return None
 
     def taken(self, records: Records) -> None:
-        """Record that all of these messages have been handed out."""
+        """Release the bytes of these records: the claim has passed all of their messages to the handler."""
         self.share.release(records.size_bytes)
         self.on_change()

@@ -1,4 +1,4 @@
-"""Source of one partition: the broker that it is fetched from, and the outcome of its last fetches."""
+"""Source of one partition: the broker from which it is fetched, and the outcome of its last fetches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sarameya.protocol.backoff import Attempts
 
 
 class PartitionSource:
-    """Source of one partition. The broker's side changes it by these methods; the claim's side reads it."""
+    """Source of one partition. The fetcher and the broker consumer call its methods; the claim only reads it."""
 
     def __init__(self) -> None:
         self.replica: int | None = None
@@ -16,9 +16,9 @@ class PartitionSource:
         self.lease_until = -math.inf
         """Time until which the partition is read from `replica` or, if that is None, from its leader."""
         self.attempts: Attempts | None = None
-        """Searches for the partition's broker since it was last served."""
+        """Attempts to find the partition's broker since the last valid response; None if there are none."""
         self.found_nothing = False
-        """True if the last fetch had nothing for this partition."""
+        """True if the last fetch had no records of this partition."""
         self.unfetched_since = math.inf
         """Time since which no fetch names the partition, on trio's clock; infinite while fetches do."""
         self.looked_up = (-1, -1)
@@ -39,22 +39,22 @@ class PartitionSource:
         return self.attempts
 
     def served(self) -> None:
-        """Note a valid response: retries are over, and older look-ups of the log's ends are out of date."""
+        """Record a valid response: it ends the attempts, and replaces older lookups of the log end."""
         self.attempts = None
         self.looked_up = (-1, -1)
 
     def found(self, *, records: bool) -> None:
-        """Note whether the last fetch had records. The next one reserves little for a partition without."""
+        """Record whether the last fetch had records. If not, the next fetch reserves few bytes for the partition."""
         self.found_nothing = not records
 
     def named(self) -> None:
-        """Note that fetches name the partition."""
+        """Record that fetches name the partition."""
         self.unfetched_since = math.inf
 
     def left_out(self, now: float) -> None:
-        """Note that fetches do not name the partition."""
+        """Record that fetches do not name the partition."""
         self.unfetched_since = min(self.unfetched_since, now)
 
     def log_ends(self, end: int, stable: int) -> None:
-        """Note the log end and the last stable offset as looked up, while no fetch reports them."""
+        """Record a lookup of the log end and the last stable offset, for a time in which no fetch reports them."""
         self.looked_up = end, stable

@@ -1,13 +1,14 @@
-"""Resets of positions that the log does not have: the policy decides, and an event reports it.
+"""Resets of positions that the log does not have: the policy decides about the new position, and an event reports it.
 
-There are two causes. The broker answers that the offset is out of range (retention has overtaken it, or the log ends
-before it), or the log was truncated below it (KIP-320). This module owns the new position, the event and the typed
-error. The broker consumer detects the faults, the fetcher reads on, and the receiver of `on_reset` corrects the marks.
+There are two causes. The broker answers that the offset is out of range (retention has deleted it, or the log ends
+before it), or the log was truncated below it (KIP-320). `Resets` determines the new position, reports the event, or
+fails the claim with a typed error. The broker consumer detects the cause, the fetcher continues at the new position,
+and `on_reset` corrects the marks.
 
 A rule that is easily broken:
 
 - A position that the policy has moved goes into the offset ledger, also if it moved back. Otherwise no later mark
-  counts, and a rejoin resolves the position again. Tests:
+  counts, and the policy would decide again after a rejoin. Tests:
   `tests/group/test_resilience.py::test_reset_position_is_committed_at_once`,
   `tests/consumer/test_resets.py::test_position_that_the_policy_chose_is_committed`.
 """
@@ -30,7 +31,7 @@ from sarameya.observe import Observer, OffsetReset, Retrying
 from sarameya.offset_policy import OffsetPolicy, describe_policy
 from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.fetch.fetch_cursor import Truncated
-from sarameya.protocol.offset_ledger import Reach
+from sarameya.protocol.offset_ledger import PositionSince
 
 OUT_OF_RANGE = "the offset is out of range"
 TRUNCATED = "the log was truncated"
@@ -38,15 +39,15 @@ TRUNCATED = "the log was truncated"
 
 @attrs.frozen(slots=True)
 class Move:
-    """A position that was not in its log, and the new one."""
+    """Replacement of a position that was not in the log."""
 
     partition: TopicPartition
     before: int
     after: int
     is_first: bool
-    """True if nothing has been read: reading starts at `after`."""
-    reach: Reach
-    """Returns the claim's position since the move; None while it gets messages fetched before."""
+    """True if the claim has read no message yet: it starts at `after`."""
+    position_since: PositionSince
+    """Returns the claim's position after the move; None while the claim reads messages that were fetched before it."""
 
 
 OnReset: TypeAlias = Callable[[Move], None]
@@ -55,7 +56,7 @@ OnReset: TypeAlias = Callable[[Move], None]
 class Resets:
     """Resets by `Config.offset_out_of_range`: moves positions, or fails their claims.
 
-    `on_reset` is called with each move, before anything is read at the new position.
+    `on_reset` is called with each move, before any record at the new position is fetched.
     """
 
     def __init__(
@@ -76,8 +77,8 @@ class Resets:
         """Handle a broker's answer that the position is not in the log.
 
         Returns:
-            True if reading continues at the position, which has been moved if the broker was right. False if the claim
-            has failed or ended meanwhile.
+            True if reading continues: at the new position or, if the position is in the log after all, at the old one.
+            False if the claim has failed or ended meanwhile.
         """
         partition, position = consumer.partition, consumer.cursor.position
         policy = self._config.offset_out_of_range_of(partition.topic)
@@ -85,7 +86,7 @@ class Resets:
             log = await self._lookup.log_range(partition)
             start, end = log.start, log.end
             if start <= position <= end:
-                # A lagging replica, or a log that was just being replaced: no reason to skip anything.
+                # A lagging replica answered, or the log was just being replaced: no reason to skip messages.
                 await self._wait(consumer, f"offset {position} is out of range, but is in the log [{start}, {end}]")
                 return not consumer.has_ended
             if policy == "fail":
@@ -99,8 +100,11 @@ class Resets:
     async def truncated(self, consumer: PartitionConsumer, found: Truncated) -> bool:
         """Handle a log that an election has truncated below the position (KIP-320).
 
-        Any policy other than `fail` continues at the offset where the logs diverge or, if that is unknown, by the
-        policy. Returns as `out_of_range` does.
+        With any policy other than `fail`, reading continues at the offset where the logs diverge or, if that offset is
+        unknown, at the offset that the policy determines.
+
+        Returns:
+            As for `out_of_range`.
         """
         partition = consumer.partition
         policy = self._config.offset_out_of_range_of(partition.topic)
@@ -123,13 +127,13 @@ class Resets:
         if consumer.has_ended:
             return False
         before, after = consumer.cursor.position, found.offset
-        move = Move(consumer.partition, before, after, before == consumer.began_at, consumer.reach_from_here())
+        move = Move(consumer.partition, before, after, before == consumer.start_offset, consumer.position_from_here())
         consumer.cursor.move(after, found.leader_epoch, found.lookup_epoch)
         self._on_reset(move)
         consumer.on_arrival()  # the claim may be waiting at the old position
-        gone = max(log.start - before, 0)
+        deleted = max(log.start - before, 0)
         name = describe_policy(policy)
-        self._observer(OffsetReset(consumer.partition, before, after, name, reason, log.start, log.end, gone))
+        self._observer(OffsetReset(consumer.partition, before, after, name, reason, log.start, log.end, deleted))
         return True
 
     async def _wait(self, consumer: PartitionConsumer, cause: str) -> None:

@@ -1,8 +1,8 @@
-"""Delays after early empty responses to fetches: without a wait the next response would be the same.
+"""Delays after empty responses to fetches that arrive before `fetch_max_wait`.
 
 A rule that is easily broken:
 
-- An empty response before its time is followed by a wait. Otherwise a faulty broker would be asked in a hot loop. Test:
+- A wait follows each such response. Otherwise a faulty broker would get requests in a hot loop. Test:
   `tests/consumer/test_sessions.py::test_early_empty_responses_cause_no_hot_loop`.
 """
 
@@ -16,7 +16,7 @@ from sarameya.protocol.backoff import Attempts, Backoff
 
 
 class SlowingDown:
-    """Delays of one broker."""
+    """Delays of the fetches from one broker."""
 
     def __init__(self, node_id: int, config: Config, observer: Observer, backoff: Backoff) -> None:
         self._node_id = node_id
@@ -24,14 +24,14 @@ class SlowingDown:
         self._observer = observer
         self._backoff = backoff
         self.attempts: Attempts | None = None
-        """Early empty responses in a row; None after a regular one."""
+        """Early empty responses in a row; None after a regular response."""
 
     def over(self) -> None:
-        """Record a regular response: it had something, or took its time."""
+        """Record a regular response: it had records, or took `fetch_max_wait`."""
         self.attempts = None
 
     async def slow_down(self, cause: str) -> None:
-        """Report the cause and wait, at most `fetch_max_wait`, since other partitions may have records meanwhile."""
+        """Report the cause and wait, at most `fetch_max_wait`: other partitions may get records meanwhile."""
         now = trio.current_time()
         attempts = self.attempts = self.attempts.again(cause) if self.attempts else Attempts.first(now, cause)
         delay = min(self._backoff.delay(attempts.attempt), self._config.fetch_max_wait)

@@ -1,10 +1,10 @@
-"""Total time of a repeated activity: a handler at work, a partition held back."""
+"""Total duration of a repeated activity: a handler that works, or a partition that is backpressured."""
 
 from __future__ import annotations
 
 
 class Stopwatch:
-    """Seconds on the caller's clock."""
+    """Total duration of one activity, in seconds. Each method gets the time from the caller."""
 
     __slots__ = ("_before", "_since")
 
@@ -23,9 +23,9 @@ class Stopwatch:
             self._since = None
 
     def lasting(self, now: float) -> float:
-        """Return the seconds of the present activity, 0 if there is none."""
+        """Return the seconds since the activity started, 0 if it is not running."""
         return 0.0 if self._since is None else now - self._since
 
     def seconds_until(self, now: float) -> float:
-        """Return the seconds in total."""
+        """Return the seconds in total, the running activity included."""
         return self._before + self.lasting(now)

@@ -1,8 +1,8 @@
-"""Partitions read from one broker, and the choice of those that its next fetch names.
+"""Partitions subscribed at one broker, and the choice of the partitions that its next fetch names.
 
-Owns the contents of the fetch session. Changes of a partition's room or position are noted here (`changed`), and
-`settle` passes them to the session before a fetch. It looks only at changed partitions, and at those with messages that
-are being taken, since their room depends on the budget. Nothing here waits.
+`Subscriptions` owns the contents of the fetch session. `changed` records that a partition's room or position may have
+changed, and `update_session` passes the changes to the session before a fetch. It checks only two kinds of partitions:
+the changed ones, and those that hold bytes of the budget, since their room also depends on the budget. No method waits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sarameya.protocol.fetch.fetch_session import FetchSession, PartitionFetch
 
 
 class Subscriptions:
-    """Partitions of one broker. `now` is on trio's clock."""
+    """Partitions subscribed at one broker. `now` is a time on trio's clock."""
 
     def __init__(self) -> None:
         self.session = FetchSession()
@@ -25,11 +25,14 @@ class Subscriptions:
         self.fetch_size = 0
         """Bytes that the next fetch requests of each partition."""
         self.hot: dict[TopicPartition, None] = {}
-        """Wanted partitions that are likely to have records."""
+        """Wanted partitions that are likely to have records: their last fetch had some, or has no response yet."""
         self.holding: dict[PartitionConsumer, None] = {}
-        """Partitions with messages that are being taken, as of the last `settle`."""
+        """Partitions that hold bytes of the budget and are fetched on (neither paused nor backpressured).
+
+        As of the last `update_session`.
+        """
         self.leased: dict[PartitionConsumer, None] = {}
-        """Partitions that are read from here, or not from a nearer replica, for a limited time."""
+        """Partitions with a lease: until its end they are read from this nearer replica, or from their leader."""
         self._subscribed: dict[TopicPartition, PartitionConsumer] = {}
         self._changed: dict[PartitionConsumer, None] = {}
         self._without_topic_id: dict[PartitionConsumer, None] = {}
@@ -42,31 +45,31 @@ class Subscriptions:
         return self._subscribed.get(consumer.partition) is consumer
 
     def get(self, partition: TopicPartition) -> PartitionConsumer | None:
-        """Return the consumer that reads this partition from here."""
+        """Return the consumer of this partition, or None if the partition is not subscribed at this broker."""
         return self._subscribed.get(partition)
 
     def topic(self, topic_id: UUID) -> str:
-        """Return the name of a topic that is, or was, read here; empty if there is none."""
+        """Return the name of a topic of present or former subscriptions; empty for any other id."""
         return self._topics.get(topic_id, "")
 
     def add(self, consumer: PartitionConsumer, now: float) -> None:
         """Add a partition. Call `changed` afterwards."""
         self._subscribed[consumer.partition] = consumer
         if self.session.known(consumer.partition) is not None:
-            # The broker would report nothing until there is something new to the previous reader.
+            # In the same session, the broker would send only what is new since the fetches of the previous consumer.
             self.session.begin_anew()
         if consumer.source.lease_until > now:
             self.leased[consumer] = None
 
     def remove(self, consumer: PartitionConsumer) -> None:
-        """Remove a partition that is here: nobody gets a response on its way."""
+        """Remove a subscribed partition. A response that is on its way will not be delivered."""
         del self._subscribed[consumer.partition]
-        for those in (self._changed, self.holding, self.leased, self._without_topic_id):
-            those.pop(consumer, None)
-        self._want_no_more(consumer.partition)
+        for consumers in (self._changed, self.holding, self.leased, self._without_topic_id):
+            consumers.pop(consumer, None)
+        self._drop(consumer.partition)
 
     def changed(self, consumer: PartitionConsumer) -> bool:
-        """Note that the room or the position may have changed. Return whether the partition is read here."""
+        """Record that the room or the position may have changed. Return whether the partition is subscribed here."""
         if self._subscribed.get(consumer.partition) is not consumer:
             return False
         self._changed[consumer] = None
@@ -74,30 +77,30 @@ class Subscriptions:
 
     def expired(self, now: float) -> Iterable[PartitionConsumer]:
         """Return the partitions whose lease has ended, and remove their leases."""
-        over = [consumer for consumer in self.leased if consumer.source.lease_until <= now]
-        for consumer in over:
+        expired = [consumer for consumer in self.leased if consumer.source.lease_until <= now]
+        for consumer in expired:
             del self.leased[consumer]
-        return over
+        return expired
 
-    def settle(self, fetch_size: int, now: float) -> None:
+    def update_session(self, fetch_size: int, now: float) -> None:
         """Pass the wanted partitions to the session, with `fetch_size` bytes for each."""
-        again = self._changed | self.holding
-        for consumer in again:
-            self._note_topic_id(consumer)
+        to_check = self._changed | self.holding
+        for consumer in to_check:
+            self._update_topic_id(consumer)
         names_by_id = not self._without_topic_id
         if names_by_id != self.names_by_id:
             self.session.begin_anew()  # to the broker, a partition under another name is another partition
         if fetch_size != self.fetch_size or names_by_id != self.names_by_id:
             self.fetch_size, self.names_by_id = fetch_size, names_by_id
-            again = dict.fromkeys(self._subscribed.values())
+            to_check = dict.fromkeys(self._subscribed.values())
         self._changed, self.holding = {}, {}
-        for consumer in again:
+        for consumer in to_check:
             cursor, partition = consumer.cursor, consumer.partition
             if consumer.share.held and not (consumer.is_paused or consumer.is_backpressured):
                 self.holding[consumer] = None
             if not consumer.is_wanted:
                 consumer.source.left_out(now)
-                self._want_no_more(partition)
+                self._drop(partition)
                 continue
             consumer.source.named()
             topic_id = cursor.topic_id if names_by_id else None
@@ -105,16 +108,16 @@ class Subscriptions:
             if not consumer.source.found_nothing:
                 self.hot[partition] = None
 
-    def cool(self) -> Iterable[TopicPartition]:
-        """Return the partitions that were likely to have records, and reset that: a response has arrived."""
-        cold, self.hot = self.hot, {}
-        return cold
+    def reset_hot(self) -> Iterable[TopicPartition]:
+        """Empty `hot`, since a response has arrived. Return the partitions that were in it."""
+        were_hot, self.hot = self.hot, {}
+        return were_hot
 
-    def _want_no_more(self, partition: TopicPartition) -> None:
+    def _drop(self, partition: TopicPartition) -> None:
         self.session.drop(partition)
         self.hot.pop(partition, None)
 
-    def _note_topic_id(self, consumer: PartitionConsumer) -> None:
+    def _update_topic_id(self, consumer: PartitionConsumer) -> None:
         if (topic_id := consumer.cursor.topic_id) is None:
             self._without_topic_id[consumer] = None
         else:

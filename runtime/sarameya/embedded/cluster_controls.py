@@ -173,4 +173,5 @@ class ClusterControls(LogControls):
         error = coordinator.expire_member(group_id, member_id, trio.current_time())
         if error is not ErrorCode.NONE:
             raise Refused(error, f"group {group_id!r} has no member {member_id!r}")
+        self._state.complete_fetches(trio.current_time())
         self._rearm()

@@ -1,8 +1,8 @@
 """The state that all brokers of a cluster share: nodes, topics, leaders, coordinators, and waiting fetches.
 
 Pure, and the only owner of this state. Every change is made here, from one event loop. Every method that may change a
-log ends in `complete_fetches(now)`, which completes the fetches that waited for the change. `apis` answers requests
-from this state; `cluster` (trio) drives its timers and causes failures for tests.
+log, except `append`, ends in `complete_fetches(now)`, which completes the fetches that waited for the change. `apis`
+answers requests from this state; `cluster` (trio) runs its timers and causes failures for tests.
 
 The replicas of a partition share one log, since all brokers are in one process. `replicas` bounds each follower's view
 of it.
@@ -42,7 +42,7 @@ class BrokerNode:
 
 @attrs.frozen(slots=True)
 class BrokerSettings:
-    """Settings that all brokers of a cluster share, under Kafka's names. Sizes are in bytes."""
+    """Settings that all brokers of a cluster share, with Kafka's names. Sizes are in bytes."""
 
     auto_create_topics: bool = False
     """auto.create.topics.enable: a metadata request for an unknown topic creates it."""
@@ -57,14 +57,17 @@ class BrokerSettings:
     replication_factor: int | None = None
     """default.replication.factor, also for `__consumer_offsets`; None: a replica on every broker."""
     rack_aware_reads: bool = False
-    """replica.selector.class, RackAwareReplicaSelector or none: consumers are sent to the replica in their rack."""
+    """replica.selector.class: True for RackAwareReplicaSelector, which sends consumers to the replica in their rack."""
     fetch_session_slots: int = DEFAULT_SESSION_SLOTS
     """max.incremental.fetch.session.cache.slots of each broker."""
     groups: CoordinatorConfig = CoordinatorConfig()
 
 
 class ClusterState:
-    """The state of all brokers. `wall_clock` (seconds since 1970) dates records; `now` is the time of the timers."""
+    """The state of all brokers.
+
+    `wall_clock` (seconds since 1970) provides record timestamps; `now` in the methods is the time of the timers.
+    """
 
     def __init__(
         self, settings: BrokerSettings, *, wall_clock: Callable[[], float], rng: random.Random | None = None
@@ -79,7 +82,7 @@ class ClusterState:
         """Fetches that wait for enough bytes, keyed by TopicPartition."""
         self._nodes: dict[int, BrokerNode] = {}
         self._fetch_sessions: dict[int, FetchSessions] = {}
-        # Sessions have their own generator, so that other random values do not depend on fetches.
+        # Fetch sessions have their own generator, so that other random values do not depend on fetches.
         self._session_rng = random.Random(self.cluster_id)
         self._coordinators = Coordinators(settings.groups, self.offsets_partition, self.append, wall_clock, rng)
         self._producer_ids = count(1)
@@ -151,7 +154,7 @@ class ClusterState:
     def create_topic(
         self, name: str, partitions: int | None = None, replication_factor: int | None = None
     ) -> EmbeddedTopic:
-        """Create a topic. None stands for the defaults.
+        """Create a topic. None means the default.
 
         Raises:
             Refused: As `TopicRegistry.create` and `check_replication` do.
@@ -188,7 +191,7 @@ class ClusterState:
         """Delete a topic and all commits for it.
 
         Raises:
-            Refused: UNKNOWN_TOPIC_OR_PARTITION.
+            Refused: As `TopicRegistry.delete` does.
         """
         partitions = [partition.topic_partition for partition in self.topics.delete(name).partitions]
         self._changed.update(dict.fromkeys(partitions))
@@ -196,7 +199,7 @@ class ClusterState:
         self.complete_fetches(now)
 
     def fetch_sessions(self, node_id: int) -> FetchSessions:
-        """Return a broker's fetch sessions. A broker that starts again has none."""
+        """Return a broker's fetch sessions. A restarted broker starts without any."""
         return self._fetch_sessions[node_id]
 
     def led_partition(
@@ -209,7 +212,7 @@ class ClusterState:
         """
         partition = self.topics.partition(topic, number)
         if partition.leader != node_id:
-            # A follower knows the epoch, too; a wrong epoch takes precedence over a wrong broker.
+            # A follower checks the epoch, too: a wrong epoch takes precedence over a wrong broker.
             if node_id in partition.replicas.ids:
                 partition.log.check_leader_epoch(leader_epoch)
             raise Refused(
@@ -235,7 +238,7 @@ class ClusterState:
         self.complete_fetches(now)
 
     def move_leader(self, topic: str, number: int, node_id: int, now: float, load_time: float | None = None) -> None:
-        """Make broker `node_id` the leader under a new epoch, unless it is already.
+        """Make broker `node_id` the leader under a new epoch, unless it already leads.
 
         Args:
             topic: The topic.
@@ -281,14 +284,14 @@ class ClusterState:
     ) -> dict[TopicPartition, int]:
         """Write the producer's transaction markers and return their offsets; see `EmbeddedCluster.end_transaction`."""
         if partitions is None:
-            found = [p for p in self.topics.partitions() if producer_id in p.log.open_transactions]
+            targets = [p for p in self.topics.partitions() if producer_id in p.log.open_transactions]
         else:
-            found = [self.topics.partition(*wanted) for wanted in partitions]
-        for partition in found:
+            targets = [self.topics.partition(topic, number) for topic, number in partitions]
+        for partition in targets:
             partition.log.check_producer_epoch(producer_id, producer_epoch)
         timestamp = int(self.wall_clock() * 1000)
         written = {}
-        for partition in found:
+        for partition in targets:
             appended = partition.log.append_marker(producer_id, producer_epoch, timestamp, committed=committed)
             written[partition.topic_partition] = appended.base_offset
         self._changed.update(dict.fromkeys(written))

@@ -1,7 +1,7 @@
 """Faults: requests that must fail on purpose. Pure; `Faults.take` is called once for each request.
 
-A fault is armed for a number of requests of an API, from all clients or some. Its action is one of three. `apis`
-applies an `ErrorResponse`; `network.server`, which has the connection, applies a `Delay` or a `Drop`.
+A fault is armed for a number of requests of an API, from all clients or some. It has one of three actions. `apis`
+applies an `ErrorResponse`; `network.server`, which owns the connection, applies a `Delay` or a `Drop`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sarameya.error_codes import ErrorCode
 from sarameya.protocol.versions import Api
 
 Half = Literal["request", "answer"]
-"""The half of an exchange that a fault affects: "request" is before the broker processes it, "answer" is after."""
+"""The half of an exchange that a fault affects: before ("request") or after ("answer") the broker processes it."""
 
 
 @attrs.frozen(slots=True)
@@ -49,7 +49,7 @@ Action = ErrorResponse | Delay | Drop
 class Fault:
     """An action for the next `remaining` requests of `api`, or for all of them (None).
 
-    The other fields narrow the requests down; None matches any.
+    The other fields restrict the requests; None matches any.
     """
 
     api: Api
@@ -65,7 +65,7 @@ class Fault:
             request.api is self.api
             and self.broker_id in (None, node_id)
             and self.client_id in (None, request.client_id)
-            and (self.group_id is None or self.group_id in _groups_named(request.body))
+            and (self.group_id is None or self.group_id in _group_ids(request.body))
         )
 
 
@@ -77,7 +77,7 @@ class Faults:
 
     @property
     def armed(self) -> tuple[Fault, ...]:
-        """Faults that are not used up."""
+        """Faults that still have requests left."""
         return tuple(self._armed)
 
     def arm(self, fault: Fault) -> None:
@@ -95,19 +95,19 @@ class Faults:
         self._armed.clear()
 
     def take(self, node_id: int, request: ReceivedRequest) -> Action | None:
-        """Return the action for this request at this broker, and count it; None if no fault matches."""
-        for place, fault in enumerate(self._armed):
+        """Return the action for this request at this broker, and count the request; None if no fault matches."""
+        for index, fault in enumerate(self._armed):
             if fault.strikes(node_id, request):
                 if fault.remaining == 1:
-                    del self._armed[place]
+                    del self._armed[index]
                 elif fault.remaining is not None:
-                    self._armed[place] = attrs.evolve(fault, remaining=fault.remaining - 1)
+                    self._armed[index] = attrs.evolve(fault, remaining=fault.remaining - 1)
                 return fault.action
         return None
 
 
-def _groups_named(body: Any) -> Iterator[str]:
-    """Yield the group ids in a request, in whatever fields its API has them."""
+def _group_ids(body: Any) -> Iterator[str]:
+    """Yield the group ids in a request. The field names differ between APIs."""
     for name in ("group_id", "key"):
         group = getattr(body, name, None)
         if isinstance(group, str):

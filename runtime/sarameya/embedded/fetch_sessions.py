@@ -5,8 +5,8 @@ removes. Responses contain only partitions with new data or a changed state. Thi
 which session, which partitions a response contains, and which session is evicted. `apis.fetch_reading` reads the logs;
 `apis.fetch` has the wire format.
 
-Each broker has one `FetchSessions` until it stops. The rules are those of Kafka's FetchSession.scala, except that there
-are no cache shards: a few slots split over shards would be none.
+Each broker has one `FetchSessions` until it stops. The rules are those of Kafka's FetchSession.scala, except that the
+cache has no shards: with few slots, a shard would have none.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ NO_SESSION = 0
 """The session id of a fetch without a session."""
 
 INITIAL_EPOCH = 0
-"""Epoch of a fetch that asks for a new session. It closes the session that it names."""
+"""Epoch of a fetch that requests a new session. The session that it names is closed."""
 
 FINAL_EPOCH = -1
-"""Epoch of a fetch that wants no session. It closes the session that it names."""
+"""Epoch of a fetch without a session. The session that it names is closed."""
 
 DEFAULT_SESSION_SLOTS = 1000
 """Kafka's `max.incremental.fetch.session.cache.slots`."""
 
 EVICTION_TIME = 120.0
-"""Seconds during which a larger session cannot evict a new one, and after which an unused one is stale."""
+"""Seconds for which a new session cannot be evicted by a larger one. A session unused for longer is stale."""
 
 _LAST_EPOCH = _LAST_ID = 2**31 - 1
 _UNKNOWN = -1
@@ -61,7 +61,7 @@ class FetchPartition:
     high_watermark: int = _UNKNOWN
     log_start_offset: int = _UNKNOWN
     found: EmbeddedPartition | None = None
-    """The partition as it was last found by topic name, and by topic id if the client sent one."""
+    """The partition as last found; None before that, or if the client's topic id is another one."""
 
     @property
     def key(self) -> PartitionKey:
@@ -69,7 +69,7 @@ class FetchPartition:
         return (self.topic or "" if self.topic_id is None else self.topic_id), self.partition
 
     def update_request(self, wanted: FetchPartition) -> None:
-        """Take over the parameters of a later fetch."""
+        """Copy the parameters of a later fetch."""
         self.fetch_offset = wanted.fetch_offset
         self.max_bytes = wanted.max_bytes
         self.leader_epoch = wanted.leader_epoch
@@ -78,7 +78,7 @@ class FetchPartition:
     def update_response(self, read: PartitionReadResult) -> bool:
         """Remember what is returned to the client. Return True if it differs from the last response.
 
-        After an error the high watermark is unknown, so that the end of the error counts as a difference.
+        After an error the high watermark is unknown. So the first response after the error counts as different.
         """
         is_changed = (
             bool(read.records)
@@ -95,7 +95,7 @@ class FetchPartition:
 
 @attrs.frozen(slots=True)
 class PartitionReadResult:
-    """Result of reading one partition. Offsets are -1 beside an error."""
+    """Result of reading one partition. With an error, the offsets are -1."""
 
     error: ErrorCode = ErrorCode.NONE
     high_watermark: int = _UNKNOWN
@@ -107,7 +107,7 @@ class PartitionReadResult:
     """(producer id, first offset) of aborted transactions; None for `read_uncommitted`."""
     preferred_read_replica: int = -1
     leader: tuple[int, int] | None = None
-    """(leader id, leader epoch), returned with an error that a leader change explains (KIP-951)."""
+    """(leader id, leader epoch), returned with an error that a leader change causes (KIP-951)."""
 
 
 Reads = list[tuple[FetchPartition, PartitionReadResult]]
@@ -147,6 +147,8 @@ Partitions = dict[PartitionKey, FetchPartition]
 
 
 class _SessionlessFetch(FetchContext):
+    """A fetch without a session. It names and returns all its partitions."""
+
     returns_all = True
 
     def __init__(self, partitions: Partitions) -> None:
@@ -161,7 +163,7 @@ class _SessionlessFetch(FetchContext):
 
 
 class _FullFetch(_SessionlessFetch):
-    """A fetch that names all its partitions and gets all of them. Its response opens a session if there is a slot."""
+    """A fetch that names and returns all its partitions. Its response starts a session if there is a slot."""
 
     def __init__(self, partitions: Partitions, sessions: FetchSessions, uses_topic_ids: bool) -> None:
         super().__init__(partitions)
@@ -176,6 +178,8 @@ class _FullFetch(_SessionlessFetch):
 
 
 class _IncrementalFetch(FetchContext):
+    """A later fetch of a session. It reads all partitions of the session and returns the changed ones."""
+
     returns_all = False
 
     def __init__(self, session: _FetchSession) -> None:
@@ -193,13 +197,15 @@ class _IncrementalFetch(FetchContext):
         changed = [(partition, read) for partition, read in reads if partition.update_response(read)]
         for partition, read in changed:
             if read.records:
-                # Move it to the end, so that the others come first when a response has no room for all.
+                # Move the partition to the end, so that the others come first when a response has no room for all.
                 session.partitions[partition.key] = session.partitions.pop(partition.key)
         return FetchSessionResponse(session.id, changed)
 
 
 @attrs.define(slots=True, eq=False)
 class _FetchSession:
+    """The partitions of one client's session, in the order in which they are read."""
+
     id: int
     partitions: Partitions
     uses_topic_ids: bool
@@ -253,8 +259,8 @@ class FetchSessions:
 
         Raises:
             Refused: FETCH_SESSION_ID_NOT_FOUND for a closed or evicted session; INVALID_FETCH_SESSION_EPOCH for a fetch
-                out of order; FETCH_SESSION_TOPIC_ID_ERROR if the session names topics the other way. It refuses the
-                fetch as a whole.
+                out of order; FETCH_SESSION_TOPIC_ID_ERROR if the session names topics by id and the fetch by name,
+                or vice versa. The fetch is refused as a whole.
         """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(session_id, None)

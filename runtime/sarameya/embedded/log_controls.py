@@ -1,6 +1,6 @@
-"""Controls of `EmbeddedCluster` that damage logs, or write records to them that no producer writes. For tests.
+"""Methods of `EmbeddedCluster` for tests that damage logs, or write records to them that no producer writes.
 
-Each control calls `cluster_state` and returns without waiting.
+Each method calls `cluster_state` and returns without waiting.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sarameya.protocol.records.batch_codec import build
 
 
 class LogControls(ABC):
-    """Base class of `EmbeddedCluster`."""
+    """Base class of `EmbeddedCluster` with its methods on logs."""
 
     _state: ClusterState
 
@@ -32,7 +32,8 @@ class LogControls(ABC):
     def _now_ms(self) -> int: ...
 
     @abstractmethod
-    def _rearm(self) -> None: ...
+    def _rearm(self) -> None:
+        """Wake the timer if its next deadline is earlier now."""
 
     # Followers
 
@@ -48,8 +49,7 @@ class LogControls(ABC):
     ) -> None:
         """Stop a follower's replication at `offset`, until `release_replica`.
 
-        A fetch beyond `offset` is answered OFFSET_OUT_OF_RANGE. Batches that reach beyond `offset` are missing as a
-        whole.
+        A fetch beyond `offset` returns OFFSET_OUT_OF_RANGE. A batch that ends beyond `offset` is missing as a whole.
 
         Args:
             topic: The topic.
@@ -57,13 +57,13 @@ class LogControls(ABC):
             broker_id: The follower.
             offset: End of the follower's log; None: the current log end.
             high_watermark: The high watermark that the follower knows; None: the end of its log. It may lag, since
-                followers learn it with the next records.
+                followers receive it with the next records.
             in_sync: Keep the follower in sync, so that the high watermark stays at `offset`. Producers get their
-                response anyway, whatever their `acks`. By default it leaves the in-sync replicas: the high watermark
-                advances without it, and consumers are not sent to it.
+                response anyway, whatever their `acks`. By default the follower leaves the in-sync replicas: the high
+                watermark advances without it, and consumers are not sent to it.
 
         Raises:
-            Refused: REPLICA_NOT_AVAILABLE if the broker does not follow.
+            Refused: REPLICA_NOT_AVAILABLE if the broker is no follower of the partition.
             ValueError: An offset is outside the log, or below the high watermark for a replica that stays in sync.
         """
         end = self.log(topic, partition).end_offset if offset is None else offset
@@ -79,7 +79,11 @@ class LogControls(ABC):
     # Topics and logs
 
     def add_partitions(self, topic: str, partitions: int) -> None:
-        """Grow a topic to `partitions` partitions in all."""
+        """Grow a topic to `partitions` partitions in all.
+
+        Raises:
+            Refused: As `TopicRegistry.grow` does.
+        """
         self._state.grow_topic(topic, partitions)
 
     def append_raw(self, topic: str, partition: int, data: bytes, last_offset: int) -> None:
@@ -90,8 +94,11 @@ class LogControls(ABC):
     def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
         """Delete the records before an offset, as retention does.
 
-        As in Kafka, this wakes no fetch. A consumer behind the new log start notices when records arrive, or with its
-        next fetch.
+        As in Kafka, this wakes no fetch. A consumer whose position is before the new log start notices that when
+        records arrive, or with its next fetch.
+
+        Raises:
+            Refused: OFFSET_OUT_OF_RANGE beyond the high watermark.
         """
         self.log(topic, partition).delete_before(before_offset)
 
@@ -121,9 +128,9 @@ class LogControls(ABC):
         producer_id: int,
         producer_epoch: int = 0,
     ) -> int:
-        """Append one record to the producer's transaction, which begins if none is open in this log (KIP-98).
+        """Append one record to the producer's transaction. If none is open in this log, it starts one (KIP-98).
 
-        Use any producer id that no client was given, since no coordinator manages these transactions.
+        Use a producer id that no client has received, since no coordinator manages these transactions.
 
         Returns:
             The offset of the record.

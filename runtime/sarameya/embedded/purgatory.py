@@ -1,9 +1,10 @@
 """Kafka's purgatory: operations that wait for an event or a deadline, whichever comes first. Pure: no clock.
 
 A long poll waits for bytes, a join for the other members, a session for the next heartbeat. Each is a
-`DelayedOperation`, watched under one or more keys. Whoever changes what a key stands for calls
-`check_and_complete(key, now)`. An operation completes exactly once. Every call is O(log n) for each operation it
-touches. A completed operation is released at once, also by the heap of deadlines.
+`DelayedOperation`, watched under one or more keys. A key stands for a part of the state, such as a partition; code that
+changes this part calls `check_and_complete(key, now)`. An operation completes exactly once. Every call takes O(log n)
+for each operation that it adds or completes. No reference to a completed operation is kept, not even in the heap of
+deadlines.
 
 The caller calls `expire(now)` at `next_deadline()`. Operations may use the purgatory again while they complete.
 """
@@ -26,19 +27,19 @@ class DelayedOperation(ABC):
 
     @abstractmethod
     def can_complete(self) -> bool:
-        """Return True if the awaited event has happened. Called at first and whenever one of its keys is checked."""
+        """Return True if the awaited event has happened. Called at the start, and when one of its keys is checked."""
 
     @abstractmethod
     def on_complete(self, now: float) -> None:
         """End the wait. Called exactly once, after the event or at the deadline."""
 
     def on_expire(self, now: float) -> None:
-        """Called after `on_complete` if the deadline ended the wait."""
+        """Handle the deadline. Called after `on_complete` if the deadline ended the wait."""
 
 
 @attrs.define(slots=True, order=False, eq=False)
 class _Entry:
-    """An entry of the heap. It is emptied when its operation completes, so that the heap keeps no operation alive."""
+    """An entry of the heap. `operation` becomes None at its completion, so that the heap does not keep it alive."""
 
     operation: DelayedOperation | None
     keys: frozenset[Hashable]
@@ -62,7 +63,7 @@ class Purgatory:
         return len(self._watchers.get(key, ()))
 
     def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Hashable], now: float) -> bool:
-        """Complete the operation if it can complete or its deadline has passed; else watch it.
+        """Complete the operation if it can complete or its deadline has passed; else let it wait under `keys`.
 
         Returns:
             True if the operation completed.
@@ -106,7 +107,7 @@ class Purgatory:
         return self._heap[0][0] if self._heap else None
 
     def expire_next(self, now: float) -> bool:
-        """Complete the operation with the earliest deadline if that has passed. Return False if none is due."""
+        """Complete the operation with the earliest deadline, if that is due. Return False if none is due."""
         deadline = self.next_deadline()
         if deadline is None or deadline > now:
             return False
@@ -135,7 +136,7 @@ class Purgatory:
         self._compact()
 
     def _compact(self) -> None:
-        # The heap is rebuilt only when most entries are empty, so that each costs O(1).
+        # The heap is rebuilt only when most entries are empty, so that the cost is O(1) for each operation.
         if len(self._heap) > 2 * len(self._waiting) + 16:
             self._heap = [item for item in self._heap if item[2].operation is not None]
             heapq.heapify(self._heap)

@@ -1,4 +1,4 @@
-"""The exception with which the pure parts of the broker refuse a request."""
+"""The exception that the pure parts of the broker raise to refuse a request."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from sarameya.errors import KafkaError
 class Refused(KafkaError):
     """A broker's refusal of a request.
 
-    `code` is sent in the response, and `why` beside it if the response has a field for it. Callers in this process
-    (`EmbeddedCluster.produce`) get the exception itself.
+    The response contains `code`, and also `why` if it has a field for a message. A method that is called directly, such
+    as `EmbeddedCluster.produce`, raises the exception.
     """
 
     def __init__(self, code: ErrorCode, why: str) -> None:

@@ -1,9 +1,9 @@
-"""The replicas of a partition: which brokers have one, which leads, which are in sync, and how far followers lag. Pure.
+"""The replicas of a partition: the brokers with a replica, the leader, the in-sync replicas, and followers' lags. Pure.
 
 All replicas share the leader's log, so a follower has each record as soon as it is appended. A follower that a test
 holds back has the log only up to an offset.
 
-This module decides which broker leads, which are in sync, and which one is best to read from (KIP-392).
+This module decides which broker leads, which replicas are in sync, and which replica a consumer should read (KIP-392).
 `topics.EmbeddedPartition` applies a leader change to the log, `cluster_state` to groups.
 """
 
@@ -61,7 +61,7 @@ class Replicas:
         return min((lag.end_offset for node_id, lag in self._lags.items() if node_id in self.in_sync), default=None)
 
     def elect(self, up: Collection[int]) -> int:
-        """Return the broker that should lead: the first in-sync replica that is up, else NO_LEADER.
+        """Return the broker that should lead: the first in-sync replica that is up; NO_LEADER if there is none.
 
         A replica that is not in sync is not elected, since it would lose records.
         """
@@ -70,12 +70,12 @@ class Replicas:
     def lead(self, node_id: int, up: Collection[int]) -> ReplicaLag | None:
         """Make `node_id` (or NO_LEADER) the leader. Return its lag if it was held: its log is now the partition's log.
 
-        A broker without a replica takes the place of the last one, as when a partition is reassigned.
+        A broker without a replica replaces the last broker of `ids`, as when a partition is reassigned.
         """
         lag = self._lags.pop(node_id, None)
         if node_id not in (NO_LEADER, *self.ids):
-            for moved in self.ids[-1:]:
-                self._lags.pop(moved, None)
+            for replaced in self.ids[-1:]:
+                self._lags.pop(replaced, None)
             self.ids[-1:] = [node_id]
         self.leader = node_id
         if lag is not None:
@@ -88,7 +88,7 @@ class Replicas:
     def update_in_sync(self, up: Collection[int]) -> None:
         """Recompute the in-sync replicas: brokers that are up and do not lag.
 
-        Without a leader, at least the last in-sync replica stays.
+        Without a leader, at least the last in-sync replica stays in the list.
         """
         if self.leader != NO_LEADER:
             caught_up = [node_id for node_id in self.ids if node_id == self.leader or self._keeps_up(node_id, up)]

@@ -1,7 +1,7 @@
 """The topics of a cluster, their partitions, logs and replicas. Pure.
 
-This module decides legal topic names, the placement of replicas, and the effect of a leader change on a log. Further
-effects (held requests, groups that move) are in `cluster_state`.
+This module decides legal topic names, the placement of replicas, and the effect of a leader change on a log.
+`cluster_state` handles its other effects (on held requests, and on groups that move).
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from sarameya.model import TopicPartition
 from sarameya.protocol.cluster.offsets_partition import OFFSETS_TOPIC
 
 MAX_PARTITIONS = 10_000
-"""Most partitions of one topic; Kafka creates no more in one request either."""
+"""Maximum partitions of one topic; also Kafka's maximum in one request."""
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 @attrs.define(slots=True, eq=False)
 class EmbeddedPartition:
-    """A partition: its log and its replicas. `up` in its methods are the ids of all brokers that are up."""
+    """A partition: its log and its replicas. The parameter `up` has the ids of all brokers that are up."""
 
     topic_id: uuid.UUID
     log: PartitionLog
     replicas: Replicas
     exists: bool = True
-    """False once its topic is deleted, for code that still holds a reference."""
+    """False after its topic was deleted, for code that still holds a reference."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -47,9 +47,9 @@ class EmbeddedPartition:
         return self.replicas.leader
 
     def lead(self, node_id: int, up: Collection[int]) -> None:
-        """Make another broker the leader, or none, under the next leader epoch.
+        """Make another broker (or NO_LEADER) the leader, under the next leader epoch.
 
-        A leader that lags truncates the log to its own end, as after an unclean election.
+        If the new leader lags, the log is truncated to the end of its replica, as after an unclean election.
         """
         lag = self.replicas.lead(node_id, up)
         if lag is not None:
@@ -58,7 +58,7 @@ class EmbeddedPartition:
         self.log.replicated_to = self.replicas.replicated_to
 
     def update_in_sync(self, up: Collection[int]) -> None:
-        """Recompute in-sync replicas and the high watermark after brokers or followers have changed."""
+        """Recompute the in-sync replicas and the high watermark after a change of brokers or followers."""
         self.replicas.update_in_sync(up)
         self.log.replicated_to = self.replicas.replicated_to
 
@@ -72,7 +72,7 @@ class EmbeddedPartition:
         """Hold a follower at `lag`, rounded down to whole batches.
 
         Raises:
-            Refused: REPLICA_NOT_AVAILABLE if the broker does not follow.
+            Refused: REPLICA_NOT_AVAILABLE if the broker is no follower of this partition.
             ValueError: An offset is outside the log, or below the high watermark for a replica that stays in sync.
         """
         if node_id not in self.replicas.ids or node_id == self.leader:
@@ -166,9 +166,9 @@ class TopicRegistry:
     def create(
         self, name: str, partitions: int, brokers: Sequence[int], up: Sequence[int], replication_factor: int
     ) -> EmbeddedTopic:
-        """Create a topic. The brokers that are `up` lead its partitions in turn.
+        """Create a topic. Its partitions are led by the brokers that are `up`, in turn.
 
-        The other replicas of a partition are on the brokers after its leader, in the order of `brokers`.
+        The other replicas of a partition are on the brokers that follow its leader in `brokers`.
 
         Raises:
             Refused: As `check` does.
@@ -201,8 +201,8 @@ class TopicRegistry:
         """Grow a topic to `partitions` partitions in all, placed as by `create`.
 
         Raises:
-            Refused: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS if it would not grow, or INVALID_TOPIC_EXCEPTION for
-                an internal topic.
+            Refused: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS if it would not grow or exceed MAX_PARTITIONS,
+                or INVALID_TOPIC_EXCEPTION for an internal topic.
         """
         self.check_growth(name, partitions)
         topic = self.topic(name)
@@ -210,7 +210,7 @@ class TopicRegistry:
 
     def check_growth(self, name: str, partitions: int) -> None:
         """Check whether `grow` would accept this number of partitions. Raises as `grow` does."""
-        existing = len(self._own(name).partitions)
+        existing = len(self._user_topic(name).partitions)
         if not existing < partitions <= MAX_PARTITIONS:
             raise Refused(
                 ErrorCode.INVALID_PARTITIONS,
@@ -223,24 +223,24 @@ class TopicRegistry:
         Raises:
             Refused: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_TOPIC_EXCEPTION for an internal topic.
         """
-        topic = self._own(name)
+        topic = self._user_topic(name)
         del self._topics[name], self._by_id[topic.id]
         for partition in topic.partitions:
             partition.exists = False
         return topic
 
-    def _own(self, name: str) -> EmbeddedTopic:
+    def _user_topic(self, name: str) -> EmbeddedTopic:
         topic = self.topic(name)
         if topic.is_internal:
             raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is an internal topic")
         return topic
 
     def _add(self, topic: EmbeddedTopic, partitions: int, brokers: Sequence[int], up: Sequence[int]) -> None:
-        # The record of a group with many members has no size limit.
+        # The record of a group grows with its members, so an internal topic needs batches of any size.
         max_batch_size = 2**31 - 1 if topic.is_internal else self._max_batch_size
         first = len(topic.partitions)
         for number in range(first, first + partitions):
             log = PartitionLog(TopicPartition(topic.name, number), max_batch_size=max_batch_size)
-            first = brokers.index(up[number % len(up)]) if up else 0
-            ids = [*brokers[first:], *brokers[:first]][: topic.replication_factor]
+            leader_index = brokers.index(up[number % len(up)]) if up else 0
+            ids = [*brokers[leader_index:], *brokers[:leader_index]][: topic.replication_factor]
             topic.partitions.append(EmbeddedPartition(topic.id, log, Replicas(ids, up)))

@@ -1,18 +1,20 @@
 """A claimed partition as its handler reads it: message by message, or batch by batch.
 
-A claim decodes on its own reading task, so a corrupt batch fails this claim only. It decodes one record batch at a time
-into messages, or several into the columns of one `MessageBatch`. Both views share one position: either one continues
-where the other stopped. Cancelling a read loses nothing.
+Records are decoded by the task that reads the claim, so a corrupt batch fails this claim only. For `async for message`
+one record batch at a time is decoded into messages; for `batches()`, several may become the columns of one
+`MessageBatch`. Both iterators share one position: each continues where the other stopped. A cancelled read loses no
+message.
 
 A paused claim returns nothing. The rest of its current batch is set aside, so a pause adds no cost to reading a
 message. Buffered messages are returned without a checkpoint, except between time slices (`time_slices.py`).
 
-Decoding is in `protocol/fetch/undecoded.py`; counting the messages taken from the current batch in `present_batch.py`.
+`protocol/fetch/undecoded.py` decodes; `present_batch.py` counts the messages taken from the current batch.
 
 A rule that is easily broken:
 
-- Iterators are classes, not async generators. A generator dies of its first cancellation, and trio warns of one that is
-  left by `break`. Test: `tests/consumer/test_fetching.py::test_iteration_can_be_left_and_taken_up_again`.
+- Iterators are classes, not async generators. A generator ends at its first cancellation, and trio warns if a loop over
+  a generator is left by `break`. Test:
+  `tests/consumer/test_fetching.py::test_iteration_can_be_left_and_taken_up_again`.
 """
 
 from __future__ import annotations
@@ -39,8 +41,8 @@ from sarameya.protocol.fetch.undecoded import Decoded, Undecoded
 from sarameya.protocol.records.record_costs import RECORD_BYTES, content_bytes
 
 
-def _nobody() -> None:
-    """Do nothing: no stream reads this claim."""
+def _do_nothing() -> None:
+    """Default callback of a claim that no stream reads."""
 
 
 class Claim:
@@ -59,10 +61,11 @@ class Claim:
         self._config = config
         self._intercept = intercept
         self._initial_offset = consumer.cursor.position
-        # The end of everything that was taken, except for messages taken from the current batch.
-        self._behind = consumer.cursor.position
-        # The end of the last batch that had messages. Offsets after it without messages belong to the next range.
-        self._reached = consumer.cursor.position
+        # The position before the first message of the current batch is taken.
+        self._batch_position = consumer.cursor.position
+        # Start of the next batch's offset range: the end of the last batch that had messages. Offsets without messages
+        # after that batch belong to the next range.
+        self._range_start = consumer.cursor.position
         self._fetched: Records | None = None
         self._undecoded = Undecoded(
             consumer.partition, check_crc=config.check_crcs, limit=config.fetch_max_decompressed_bytes
@@ -74,10 +77,10 @@ class Claim:
         self._slice = TimeSlice(handler_time or HandlerTime())
         self._ended = False
         self.taken_at: float | None = None
-        """When the handler last received records, on trio's clock; None once it has asked for more."""
+        """Time at which the handler last received records, on trio's clock; None while it waits for more."""
         self.waits_since = trio.current_time()
-        """Since when the handler waits for records. Valid while `taken_at` is None."""
-        # The time that the handler has worked on this claim.
+        """Time since which the handler waits for records, on trio's clock. Valid while `taken_at` is None."""
+        # The total time that the handler has worked on this claim.
         self._work = Stopwatch()
         self.records_total = self.bytes_total = 0
         """Messages decoded for the handler, and bytes of record batches as fetched."""
@@ -87,7 +90,7 @@ class Claim:
         """The handler's report of its activity and its landed offset, for `ConsumerGroup.status`."""
         self._arrival = trio.Event()
         # A stream waits for several claims at once.
-        self._on_arrival: Callable[[], None] = _nobody
+        self._on_arrival: Callable[[], None] = _do_nothing
 
     @property
     def topic(self) -> str:
@@ -108,8 +111,8 @@ class Claim:
     def topic_id(self) -> str:
         """Id of the topic that is read, as 32 hex digits.
 
-        Empty where brokers have no topic ids (before KIP-516), or until metadata has the topic. A topic that is
-        recreated under the same name fails the claim.
+        Empty if brokers have no topic ids (before KIP-516), or until metadata has the topic. If the topic is deleted
+        and created again, the claim fails.
         """
         found = self._consumer.cursor.topic_id
         return "" if found is None else found.hex
@@ -125,25 +128,25 @@ class Claim:
 
         At the end of the log it is the offset of the next record to be written.
         """
-        return self._present.position(self._behind)
+        return self._present.position(self._batch_position)
 
     @property
     def held_offsets(self) -> tuple[int, int]:
-        """First and last offset that the handler received last: of one message, or of a batch."""
+        """First and last offset of the message or batch that the handler received last."""
         return self._present.last_taken or (self.position - 1, self.position - 1)
 
     @property
     def from_offset(self) -> int:
-        """Start of the offset range of the next batch: the `MessageBatch.from_offset` that it will have.
+        """The `MessageBatch.from_offset` of the next batch: the start of its offset range.
 
-        It equals the `next_offset` of the last batch as long as no position is reset; offsets between it and `position`
-        hold no message. If it differs, the position was reset, and records are missing.
+        It equals the `next_offset` of the last batch, and there is no message between it and `position`. If it differs
+        from that `next_offset`, the position was reset, and records are missing.
         """
-        return self._present.from_offset(self._reached)
+        return self._present.from_offset(self._range_start)
 
     @property
     def high_water_mark(self) -> int:
-        """The log end as of the last fetch; -1 before the first one.
+        """The high watermark as of the last fetch; -1 before the first fetch.
 
         While the partition is paused or backpressured, it is looked up about every ten seconds instead.
         """
@@ -151,7 +154,7 @@ class Claim:
 
     @property
     def last_stable_offset(self) -> int:
-        """Start of the first open transaction, updated like `high_water_mark`; -1 where it is unknown."""
+        """The last stable offset, updated like `high_water_mark`; -1 if it is unknown."""
         return self._consumer.last_stable_offset
 
     @property
@@ -173,7 +176,7 @@ class Claim:
         return self.lag_of(self.position)
 
     def lag_of(self, offset: int) -> int:
-        """Return the number of offsets between `offset` and the log end, as `lag` does; -1 where either is unknown."""
+        """Return the number of offsets between `offset` and the log end, as `lag` does; -1 if either is unknown."""
         committed_only = self._config.isolation_level == "read_committed" and self.last_stable_offset >= 0
         end = self.last_stable_offset if committed_only else self.high_water_mark
         return max(end - offset, 0) if end >= 0 and offset >= 0 else -1
@@ -189,7 +192,7 @@ class Claim:
     def batches(self) -> ClaimBatches:
         """Return an iterator of `MessageBatch`es.
 
-        Each is one record batch, or several small ones joined into thousands of messages.
+        Each is one record batch, or several small record batches joined into thousands of messages.
         """
         return ClaimBatches(self)
 
@@ -213,18 +216,18 @@ class Claim:
 
     @property
     def has_room(self) -> bool:
-        """True if more of this partition is fetched while the handler keeps the bytes that it holds (`hold`).
+        """True if fetching continues although the handler keeps the bytes that it holds (`hold`).
 
         For a handler that collects messages: check it after each `hold`. If it is False, process the held messages
-        instead of waiting for more, which may not come before another handler releases bytes. If all handlers do so,
-        none ever waits for another one's bytes once the buffered messages are taken. The value also changes when other
-        handlers hold bytes, or when partitions are assigned, so check it again right before acting on it. It is True
-        while nothing is held.
+        instead of waiting for more: more may not arrive before another handler releases bytes. If all handlers follow
+        this rule, none ever waits for another handler's bytes once the buffered messages are taken. The value also
+        changes when other handlers hold bytes, or when partitions are assigned, so check it again right before acting
+        on it. It is True while nothing is held.
 
-        Each partition may hold an even share of half of `Config.fetch_buffer_bytes`; one eighth more is shared by all,
-        first come, first served. Only held bytes count. Bytes that are buffered or on their way do not: the handler can
-        take buffered messages without any room, so it never flushes half a fetch because the other half has already
-        arrived. Pauses have no influence.
+        Each partition may hold an even share of half of `Config.fetch_buffer_bytes`. All partitions share one eighth
+        more, first come, first served. Only held bytes count. Bytes that are buffered or on their way do not count: the
+        handler can take buffered messages without any room. Otherwise it would process half a fetch because the other
+        half has already arrived. Pauses have no influence.
         """
         return self._consumer.share.may_keep_more
 
@@ -232,7 +235,7 @@ class Claim:
         """Stop counting bytes that were passed to `hold`.
 
         Raises:
-            ValueError: `size` is negative, or larger than what is held.
+            ValueError: `size` is negative, or larger than the number of bytes held.
         """
         if not 0 <= size <= self._kept:
             raise ValueError(f"{size} bytes: {self.topic_partition} holds {self._kept}")
@@ -241,13 +244,17 @@ class Claim:
         self._consumer.on_change()
 
     def handler_seconds_until(self, now: float) -> float:
-        """Return the seconds that the handler has worked on this claim: from receiving records to asking for more."""
+        """Return the seconds that the handler has worked on this claim: from receiving records to requesting more.
+
+        Args:
+            now: Present time on trio's clock.
+        """
         return self._work.seconds_until(now)
 
     def _end_event(self) -> ClaimEnded:
-        """Return the claim's last event, once its handler holds nothing of it any more."""
+        """Return the claim's last event. Called once its handler processes no message of it any more."""
         now, consumer = trio.current_time(), self._consumer
-        consumer.goes_on()
+        consumer.end_backpressure()
         return ClaimEnded(
             self.topic_partition,
             self.position,
@@ -258,13 +265,17 @@ class Claim:
         )
 
     async def _advance(self, by_columns: bool = False) -> bool:
-        """Make a batch with untaken messages current.
+        """Make a batch with untaken messages current. Waits for records, and for a time slice.
 
-        Return False once the claim stops. Waits for a time slice if necessary.
+        Args:
+            by_columns: The caller takes the whole batch at once.
+
+        Returns:
+            False once the claim has stopped.
         """
         time_slice = self._slice
         time_slice.left -= self._present.count_taken()
-        time_slice.take_back()
+        time_slice.release_messages()
         # Fetching, decoding and the slices of other tasks are not the handler's work.
         self._work.end(now := trio.current_time())
         may_take = not time_slice.is_over(now)
@@ -273,17 +284,17 @@ class Claim:
                 self._note_waiting()
                 may_take = await time_slice.wait()
             elif self._advance_nowait(by_columns):
-                time_slice.give()
+                time_slice.hold_messages()
                 return True
             else:
                 if self._arrival.is_set():  # several tasks may wait here
                     self._arrival = trio.Event()
                 await self._arrival.wait()
-                may_take = time_slice.begin_at_once(trio.current_time())
+                may_take = time_slice.start_at_once(trio.current_time())
         return False
 
     def _advance_nowait(self, by_columns: bool = False) -> bool:
-        """Make a batch with untaken messages current, from what is buffered. Return False if nothing is buffered.
+        """Make a buffered batch with untaken messages current. Return False if there is none.
 
         Args:
             by_columns: The caller takes the whole batch at once.
@@ -302,9 +313,9 @@ class Claim:
             self._drop_taken()
             if self._undecoded:
                 self._make_current(
-                    self._undecoded.next_columns(self._behind)
+                    self._undecoded.next_columns(self._batch_position)
                     if by_columns
-                    else self._undecoded.next_messages(self._behind)
+                    else self._undecoded.next_messages(self._batch_position)
                 )
                 continue
             self._fetched = records = self._consumer.receive_nowait()
@@ -318,19 +329,19 @@ class Claim:
         return False
 
     def _note_waiting(self) -> None:
-        """Note that the handler waits for records of this claim."""
+        """Record that the handler waits for records of this claim."""
         if self.taken_at is not None:
             self.taken_at, self.waits_since = None, trio.current_time()
 
     def _continue_at(self, position: int) -> None:
-        """Continue at `position` with nothing buffered: the end of all that was fetched, or a reset position."""
-        if position != self._behind:
-            self._behind = self._reached = position
+        """Set the position while no batch is current: to the end of the last fetch, or to a reset position."""
+        if position != self._batch_position:
+            self._batch_position = self._range_start = position
 
     def _drop_taken(self) -> None:
-        """Drop the current batch if all of it is taken, and release its bytes."""
+        """Drop the current batch if all of its messages are taken, and release its bytes."""
         if self._present.is_taken:
-            self._behind = self.position
+            self._batch_position = self.position
             self._present.clear()
             self._release_decoded()
             if self._fetched is not None and not self._undecoded:
@@ -351,26 +362,26 @@ class Claim:
 
     def _make_current(self, decoded: Decoded) -> None:
         """Make decoded messages the current batch."""
-        messages, raws, behind, beside = decoded
+        messages, raws, next_offset, undecoded_bytes = decoded
         size = sum([raw.size_bytes for raw in raws])
         if messages:
             epoch = messages[-1].leader_epoch
-            batch = MessageBatch(*self.topic_partition, messages, behind, epoch, size, self._reached)
+            batch = MessageBatch(*self.topic_partition, messages, next_offset, epoch, size, self._range_start)
             if self._intercept is not None:
                 try:
                     batch = self._intercept(batch)
                 except InterceptorError:
                     self._undecoded.put_back(raws)
                     raise
-            self.timestamps.add(messages[0].offset, behind, messages[0].timestamp)
+            self.timestamps.add(messages[0].offset, next_offset, messages[0].timestamp)
             self._present.start(batch)
-            self._reached = behind
-            self._decoded_bytes = len(messages) * RECORD_BYTES + beside
+            self._range_start = next_offset
+            self._decoded_bytes = len(messages) * RECORD_BYTES + undecoded_bytes
             self._decoded_bytes += size if raws and not raws[-1].is_compressed else content_bytes(batch.messages)
             self._consumer.share.hold(self._decoded_bytes)
             self.records_total += len(messages)
         else:
-            self._behind = behind
+            self._batch_position = next_offset
         self.bytes_total += size
 
     def _take_rest(self) -> MessageBatch:
@@ -380,11 +391,11 @@ class Claim:
         return rest
 
     def _set_paused(self, paused: bool) -> None:
-        """Pause or resume the claim. A paused claim returns nothing from the next step of an iterator on."""
+        """Pause or resume the claim. The iterators of a paused claim return nothing from their next step on."""
         if paused == self.is_paused:
             return
         if paused:
-            self._behind = self.position
+            self._batch_position = self.position
             self._present.set_aside()
             self._consumer.pause()
         else:
@@ -392,8 +403,8 @@ class Claim:
             self._consumer.resume()
 
     def _end(self) -> None:
-        """Stop the claim: its iterators end at their next step, and what is buffered is dropped."""
-        self._behind, self._reached = self.position, self.from_offset
+        """Stop the claim: its iterators end at their next step, and buffered messages are dropped."""
+        self._batch_position, self._range_start = self.position, self.from_offset
         self._ended = True
         self._present.drop()
         self._undecoded.clear()
@@ -405,8 +416,8 @@ class Claim:
 class ClaimMessages:
     """Messages of a claim, in order.
 
-    While messages are buffered, the handler has a time slice. Other tasks run after 1,000 messages, or before the first
-    message that starts 10 ms after the slice did.
+    While messages are buffered, the handler has a time slice. Other tasks run after 1,000 messages, or as soon as the
+    handler requests a message when 10 ms of the slice have passed.
     """
 
     __slots__ = ("_claim", "_present", "_slice")
@@ -421,7 +432,7 @@ class ClaimMessages:
 
     async def __anext__(self) -> Message:
         if perf_counter() < self._slice.ends:
-            for message in self._present.left:  # the fastest way to take one
+            for message in self._present.left:  # the fastest way to take one message
                 return message
         if not await self._claim._advance():
             raise StopAsyncIteration

@@ -1,13 +1,13 @@
-"""A member of a group, as its user holds it. Owns the group's lifetime; `sessions.py` runs session after session.
+"""The public API of a group member: `ConsumerGroup`. It owns the member's lifetime; `sessions.py` runs the sessions.
 
 Connections, metadata and the membership are shielded (`runtime.py`). If the code around `consume()` is cancelled, they
-continue until the session has cleaned up, committed and left, which is bounded by `close_timeout`.
+continue until the session has called `cleanup`, committed and left the group, at most for `close_timeout`.
 
 Rules that are easily broken:
 
-- Exceptions of the user's block are not wrapped into an ExceptionGroup: the nursery is hidden from the block. The same
+- Exceptions of the user's block are not wrapped into an ExceptionGroup: they do not pass through the nursery. The same
   holds for `EmbeddedCluster`. Test: `tests/group/test_standalone.py::test_what_the_block_raises_comes_out_as_it_is`.
-- A failure while `consume()` is cancelled is raised beside the cancellation. Test:
+- A failure while `consume()` is cancelled is raised together with the cancellation. Test:
   `tests/group/test_overlapping_endings.py::test_what_fails_in_a_session_that_is_cancelled_is_raised`.
 """
 
@@ -54,25 +54,25 @@ _PASSES_A_SESSION_TIMEOUT = 20
 A heartbeat and its response need about five of them.
 """
 _LEAST_LEAVE_SECONDS = 1.0
-"""The minimum time for a leave, even if closing has used up its own."""
+"""Minimum of seconds for the LeaveGroup request, even if the steps before it have used up `close_timeout`."""
 
 
 class ConsumerGroup(Pausing):
     """A member of a consumer group (KIP-62 and later), for the length of an `async with`, which closes it.
 
-    Creating one does no I/O.
+    The constructor does no I/O.
 
     Args:
         bootstrap_servers: HOST:PORT strings, or one string with commas between them.
         group_id: Id of the group.
         config: Options; the defaults if None.
         observers: Called with every event (see `sarameya.observe`).
-        interceptors: See or change messages before the handler receives them (see `ConsumerInterceptor`).
-        assignors: Used instead of `Config.rebalance_strategies`, best first; may be your own.
+        interceptors: Read or change messages before the handler receives them (see `ConsumerInterceptor`).
+        assignors: Used instead of `Config.rebalance_strategies`, best first; may be your own classes.
         transport: Opens streams; TCP by default.
         run_sync: Runs assignors; in a worker thread by default.
-        rng: Jitters retries. With a seed they are the same in every run.
-        wall_clock: Seconds since 1970. A start offset given as a duration counts back from it.
+        rng: Jitters the delays of retries. With a fixed seed they are the same in every run.
+        wall_clock: Returns the seconds since 1970. A start offset given as a duration counts back from this time.
 
     Raises:
         ConfigError: An address, the group id, an assignor or an interceptor is invalid.
@@ -114,6 +114,7 @@ class ConsumerGroup(Pausing):
         self._sessions: Sessions | None = None
         self._connecting: trio.CancelScope | None = None
         self._closing: CloseWanted | None = None
+        # Set while `consume()` does not run.
         self._idle = trio.Event()
         self._idle.set()
 
@@ -128,7 +129,7 @@ class ConsumerGroup(Pausing):
     def status(self) -> GroupStatus:
         """Return a snapshot of this member, partition by partition.
 
-        Cheap enough for every second. Call it on the event loop.
+        The call is cheap, even once a second. Call it on the event loop.
         """
         runtime, member, sessions = self._runtime, self._member, self._sessions
         budget = (0, 0) if runtime is None else (runtime.budget.held, runtime.budget.capacity)
@@ -145,7 +146,7 @@ class ConsumerGroup(Pausing):
 
     @property
     def meters(self) -> Meters:
-        """Counters of this member since its creation; they keep counting."""
+        """Counters of this member since its creation. The returned object keeps counting."""
         return self._meter.meters
 
     async def __aenter__(self) -> Self:
@@ -160,9 +161,9 @@ class ConsumerGroup(Pausing):
         await self._lifetime.__aexit__(None, None, None)
 
     async def _end_consume(self) -> None:
-        """Close the group, and wait until `consume()` has ended, which may run in a nursery outside of the block.
+        """Close the group, and wait until `consume()` has ended: it may run in a nursery outside of the block.
 
-        `consume()` still needs the connections to commit and to leave. Shielded, since it is bounded.
+        `consume()` still needs the connections, to commit and to leave. The wait is shielded, since it is bounded.
         """
         if not self._idle.is_set():
             self.close_nowait("the block of the group ended")
@@ -183,14 +184,14 @@ class ConsumerGroup(Pausing):
             self._meter.answered,
             self.config.session_timeout / _PASSES_A_SESSION_TIMEOUT,
         ) as self._runtime:
-            self._monitor = LoopMonitor(self.config.session_timeout / 3, self._loop_was_blocked)
+            self._monitor = LoopMonitor(self.config.session_timeout / 3, self._on_blockage)
             try:
                 with self._monitor.watching():
                     yield
             finally:
                 self._runtime = self._monitor = None
 
-    def _loop_was_blocked(self, blockage: Blockage) -> None:
+    def _on_blockage(self, blockage: Blockage) -> None:
         self._observer(LoopBlocked(self.group_id, blockage.seconds, blockage.where, blockage.stack))
 
     @overload
@@ -215,7 +216,7 @@ class ConsumerGroup(Pausing):
             topics: Names of the topics to subscribe to.
             handler: Called with each session and its claims.
             pattern: Instead of `topics`: subscribe to every topic whose whole name matches, now or later, except
-                Kafka's own topics.
+                Kafka's internal topics.
 
         Raises:
             ExceptionGroup: The ClaimErrors of the handler's tasks, and the exceptions of its other methods.
@@ -251,13 +252,16 @@ class ConsumerGroup(Pausing):
             await self._connect(wanted if isinstance(wanted, tuple) else (), runtime)
             if self._closing is None:
                 with runtime.pool.refusals(lambda error: member.notify(Fail(error))):
-                    await self._live(member, handler, runtime)
+                    await self._run_membership(member, handler, runtime)
         finally:
             self._member = None
             self._idle.set()
 
     async def _connect(self, topics: Sequence[str], runtime: Runtime) -> None:
-        """Connect to the cluster, and fetch metadata of these topics. Topics subscribed to meanwhile may come later."""
+        """Connect to the cluster, and fetch metadata of these topics.
+
+        If the subscription changes meanwhile, only the connection is waited for: the new topics may be missing.
+        """
         while self._closing is None:
             with trio.CancelScope() as self._connecting:
                 await runtime.metadata.wait_for_topics(topics)
@@ -273,8 +277,8 @@ class ConsumerGroup(Pausing):
     def subscribe(self, topics: Iterable[str] | None = None, *, pattern: re.Pattern[str] | None = None) -> None:
         """Subscribe to other topics while `consume()` runs.
 
-        The member rejoins the group with them; partitions of other topics are revoked. A topic that does not exist is
-        waited for.
+        The member rejoins the group with them; partitions of other topics are revoked. If a topic does not exist, its
+        partitions are assigned once it does.
 
         Args:
             topics: Names of the topics.
@@ -287,18 +291,18 @@ class ConsumerGroup(Pausing):
         self._resubscribe(checked(topics, pattern))
 
     def unsubscribe(self) -> None:
-        """Drop the subscription: the session ends in order, the member leaves, and `consume()` waits for a new one."""
+        """Drop the subscription: the session ends in order, the member leaves, `consume()` waits for `subscribe`."""
         self._resubscribe(None)
 
     def _resubscribe(self, wanted: Wanted | None) -> None:
         if self._member is None:
-            raise RuntimeError("subscribe() and unsubscribe() are for while consume() runs")
+            raise RuntimeError("consume() is not running: call subscribe() and unsubscribe() while it runs")
         self._member.subscribe(wanted)
         if self._connecting is not None:
             self._connecting.cancel()
 
     def close_nowait(self, reason: str = "the group is closed") -> None:
-        """Make `consume()` end in order: stop fetching, drain, clean up, commit, leave. It then returns.
+        """Make `consume()` stop fetching, drain, clean up, commit, leave the group, and then return.
 
         Args:
             reason: Sent to the broker, which logs it (KIP-800).
@@ -314,7 +318,7 @@ class ConsumerGroup(Pausing):
         self.close_nowait(reason)
         await self._idle.wait()
 
-    async def _live(self, member: Member, handler: ConsumerGroupHandler, runtime: Runtime) -> None:
+    async def _run_membership(self, member: Member, handler: ConsumerGroupHandler, runtime: Runtime) -> None:
         """Run the membership, from the first join to the leave."""
         deadline, reason = trio.current_time(), "cancelled"
         sessions = Sessions(member, handler, runtime, self._pauses)
@@ -330,8 +334,8 @@ class ConsumerGroup(Pausing):
         finally:
             self._member = self._sessions = None
             now = trio.current_time()
-            left = min(max(deadline - now, _LEAST_LEAVE_SECONDS), self.config.close_timeout)
-            with trio.CancelScope(shield=True, deadline=now + left):
+            leave_seconds = min(max(deadline - now, _LEAST_LEAVE_SECONDS), self.config.close_timeout)
+            with trio.CancelScope(shield=True, deadline=now + leave_seconds):
                 await sessions.leave(reason)
             membership.cancel()
 

@@ -1,4 +1,4 @@
-"""The interface that a user implements: `ConsumerGroupHandler`. It owns no state; the session calls it."""
+"""The interface that a user implements, `ConsumerGroupHandler`, and its variant for streams. The session calls it."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class ConsumerGroupHandler(ABC):
     Order of calls: `setup` once; `partitions_assigned` with the assigned partitions; `start_offset` once for each
     partition; `consume_claim` once for each claim, each in its own task; `partitions_revoked` or `partitions_lost` with
     the revoked partitions; `cleanup` once, even after a failure. An exception from any method ends the session in
-    order. `ConsumerGroup.consume` then raises it with its coordinates, even if `consume` is cancelled.
+    order. `ConsumerGroup.consume` then raises it with partition and offset, even if `consume` is cancelled.
 
-    Under an eager assignor a session has one assignment. Under a cooperative one (KIP-429) it spans generations:
-    partitions are added and revoked, and the others are read without interruption.
+    Under an eager assignor a session has one assignment. Under a cooperative assignor (KIP-429) it spans several
+    generations: partitions are added and revoked, and the others are read without interruption.
     """
 
     async def setup(self, session: Session) -> None:
         """Called once for each session, before any claim starts. Marks and `session.claims` may be used.
 
-        If a rebalance begins meanwhile, `setup` and `partitions_assigned` may take as long as claims may
+        If a rebalance begins meanwhile, `setup` and `partitions_assigned` may take as long as a claim may take to stop
         (`Config.claim_grace`). After that the call is cancelled, observers get `CallCancelled`, and the session ends.
         """
 
@@ -38,10 +38,10 @@ class ConsumerGroupHandler(ABC):
         """Called with newly assigned partitions, before their claims start. Not called for an empty list."""
 
     async def partitions_revoked(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
-        """Called with revoked partitions, between the end of their claims and their last commit. Marks still count."""
+        """Called with revoked partitions, after their claims have stopped and before the last commit of their marks."""
 
     async def partitions_lost(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
-        """Called with lost partitions: others may read them already, and their marks can no longer be committed."""
+        """Called with lost partitions: other members may read them already, and marks can no longer be committed."""
 
     @abstractmethod
     async def consume_claim(self, session: Session, claim: Claim) -> None:
@@ -57,22 +57,22 @@ class ConsumerGroupHandler(ABC):
     async def start_offset(
         self, partition: TopicPartition, committed: CommittedOffset | None
     ) -> int | CommittedOffset | None:
-        """Return a partition's start offset, or None for the default: the committed one, else `Config.offset_initial`.
+        """Return a partition's start offset, or None for the committed offset (else `Config.offset_initial`).
 
-        For a sink whose table knows better than the group's committed offset which records it has. Called for each
-        partition after `setup` and before its claim starts.
+        For a handler that stores its own offsets, for example a sink whose table knows which records it has. Called for
+        each partition after `setup` and before its claim starts.
 
         Args:
             partition: The partition to start.
             committed: Its committed offset; None if the group has committed none.
 
         Returns:
-            An offset, or a CommittedOffset, which also has the leader epoch of the record before it. The leader is then
-            asked whether its log was truncated below that offset (KIP-320); if so, `Config.offset_out_of_range`
-            decides. A CommittedOffset with metadata says that this handler's marks carry metadata: see
-            `Session.mark_offset`.
-            The offset is not committed, nor is its metadata. Marks move forward from the group's committed offset; to
-            start before it and to move it back, call `Session.reset_offset`.
+            An offset, or a CommittedOffset with the leader epoch of the record before it. With a leader epoch, the
+            session checks whether the leader's log was truncated below that offset (KIP-320); if so,
+            `Config.offset_out_of_range` decides. Metadata in the CommittedOffset means that this handler's marks have
+            metadata: see `Session.mark_offset`.
+            The returned offset and metadata are not committed. Marks move forward from the group's committed offset. To
+            move the committed offset back, call `Session.reset_offset`.
         """
         return None
 
@@ -81,9 +81,9 @@ class StreamHandler(ConsumerGroupHandler):
     """A handler whose tasks read several claims each, merged into one stream.
 
     Each member runs `streams` tasks (at least 1). A task starts after the first assignment and runs until the session
-    ends, with whatever partitions it has at the time, maybe none. The partitions of a new session are distributed over
-    the streams in ranges, in order. Partitions that are added later go to the stream with the fewest. Everything else
-    is as in ConsumerGroupHandler.
+    ends, even while its stream has no partitions. The partitions of a new session are distributed over the streams in
+    ranges, in order. Partitions that are added later go to the stream with the fewest partitions. Everything else is as
+    in ConsumerGroupHandler.
     """
 
     streams: int = 1
@@ -92,16 +92,16 @@ class StreamHandler(ConsumerGroupHandler):
     async def consume_stream(self, session: Session, stream: Stream) -> None:
         """Read the stream until it ends: `async for message in stream`, or `async for batch in stream.batches()`.
 
-        Asking for more shows the session that the messages before are processed. Before a partition is revoked, the
-        session waits for that, at most for `Config.claim_grace`; then the task is cancelled, and the session ends. A
-        handler that collects several messages or batches processes those of a revoked partition in
-        `partitions_revoked`. The iterator ends with the session. Returning earlier ends the session.
+        Each request for the next message confirms that the messages before are processed. Before a partition is
+        revoked, the session waits for the next request, at most for `Config.claim_grace`; then the task is cancelled,
+        and the session ends. A handler that collects several messages or batches has to process those of a revoked
+        partition in `partitions_revoked`. The iterator ends with the session. Returning earlier ends the session.
         """
 
     @final
     async def consume_claim(self, session: Session, claim: Claim) -> None:
-        """Raise NotImplementedError: claims are read through streams."""
-        raise NotImplementedError("a StreamHandler reads through consume_stream")
+        """Raise NotImplementedError: `consume_stream` reads the claims."""
+        raise NotImplementedError("a StreamHandler reads its claims in consume_stream")
 
     def _check(self) -> None:
         """Check the number of streams.

@@ -1,4 +1,4 @@
-"""Methods that users write as coroutine functions: checked before the start, and awaited."""
+"""Checks and calls of the methods that users write as coroutine functions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _METHODS = (
 
 
 def check_handler(handler: ConsumerGroupHandler) -> None:
-    """Refuse a handler that cannot be run.
+    """Check that a handler can be run.
 
     Raises:
         ConfigError: A method is not a coroutine function, or `streams` is invalid.
@@ -34,16 +34,20 @@ def check_handler(handler: ConsumerGroupHandler) -> None:
 
 
 def check_async(owner: object, names: Iterable[str]) -> None:
-    """Refuse methods that cannot be awaited.
+    """Check that methods are coroutine functions.
 
-    Refuses only what is certain: a plain function may return the awaitable of another one.
+    A plain function that may return an awaitable, for example by calling another method, is accepted.
+
+    Args:
+        owner: Object that has the methods.
+        names: Names of the methods.
 
     Raises:
-        ConfigError: A method is certainly no coroutine function; names it.
+        ConfigError: The result of a method can certainly not be awaited; the message names the method.
     """
     for name in names:
         method = getattr(owner, name, None)
-        if (fault := _why_not_async(method)) is not None:
+        if (fault := _fault_of(method)) is not None:
             raise ConfigError(f"{type(owner).__name__}.{name}", method, f"must be a coroutine function: {fault}")
 
 
@@ -51,18 +55,18 @@ async def awaited(method: Callable[..., Awaitable[T]], *args: Any) -> T:
     """Call a user's method and await the result.
 
     Raises:
-        HandlerError: The method returned what cannot be awaited.
+        HandlerError: The method returned a value that cannot be awaited.
     """
-    result: object = method(*args)
-    if not inspect.isawaitable(result):
+    returned: object = method(*args)
+    if not inspect.isawaitable(returned):
         name = getattr(method, "__qualname__", repr(method))
-        raise HandlerError(f"{name} returned {result!r}, which cannot be awaited: write `async def`")
-    found: T = await result
-    return found
+        raise HandlerError(f"{name} returned {returned!r}, which cannot be awaited: write `async def`")
+    result: T = await returned
+    return result
 
 
-def _why_not_async(method: Any) -> str | None:
-    """Return what to change where a call certainly gives nothing to await; None where it may give something."""
+def _fault_of(method: Any) -> str | None:
+    """Return why the method's result can certainly not be awaited, and the remedy; None if it may be awaitable."""
     while isinstance(method, functools.partial | MethodType):
         method = method.func if isinstance(method, functools.partial) else method.__func__
     if inspect.iscoroutinefunction(method):
@@ -82,10 +86,10 @@ def _why_not_async(method: Any) -> str | None:
 
 
 def _returns_constants(code: CodeType) -> bool:
-    """Return whether every `return` of the code is of a constant, as in a function without `return`."""
+    """Return whether every `return` of the code returns a constant, as in a function without `return`."""
     before = ""
     for instruction in dis.get_instructions(code):
-        # A jump to it brings a value from elsewhere: `return found or None`.
+        # A jump to the RETURN_VALUE brings another value than the constant before it, as in `return found or None`.
         if instruction.opname == "RETURN_VALUE" and (before != "LOAD_CONST" or instruction.is_jump_target):
             return False
         before = instruction.opname

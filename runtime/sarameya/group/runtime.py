@@ -1,12 +1,12 @@
 """The base of groups and consumers: connections and metadata of one cluster, for the length of a block.
 
-Both run in a shielded task. If the code around the block is cancelled, they continue until the block is left, so that a
-session or a consumer can still commit and leave.
+Connections and metadata run in a shielded task. If the code around the block is cancelled, they continue until the
+block is left, so that a session or a consumer can still commit and leave.
 
 A rule that is easily broken:
 
-- A task that shields itself is not started by `nursery.start`: if the start is cancelled, trio leaves the task in the
-  old nursery and waits for it forever (`tests/group/test_cancellation.py`).
+- A task that shields itself must not be started by `nursery.start`: if the start is cancelled, trio waits forever for
+  the shielded task (`tests/group/test_cancellation.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sarameya.config import Config
 from sarameya.group.delivery.interceptors import ConsumerInterceptor, Interceptors
 from sarameya.group.delivery.time_slices import HandlerTime
 from sarameya.net.broker_pool import BrokerPool, open_broker_pool
-from sarameya.net.connection import Answered, nobody_asks
+from sarameya.net.connection import OnResponse, ignore_response
 from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.net.security.tls import secured
 from sarameya.net.transport import TcpTransport, Transport
@@ -43,9 +43,9 @@ class Runtime:
     observer: Observer
     backoff: Backoff
     budget: ByteBudget
-    """Byte budget for what is fetched and not processed, of all sessions together."""
+    """Byte budget for all messages that are fetched and not processed, of all sessions together."""
     wall_clock: Callable[[], float]
-    """Seconds since 1970, for comparisons with timestamps of messages. Timers use trio's clock."""
+    """Returns the seconds since 1970, for comparisons with timestamps of messages. Timers use trio's clock."""
     interceptors: Interceptors
     handler_time: HandlerTime
     shielded: trio.Nursery
@@ -62,12 +62,12 @@ async def open_runtime(
     transport: Transport | None,
     wall_clock: Callable[[], float],
     interceptors: Sequence[ConsumerInterceptor] = (),
-    answered: Answered = nobody_asks,
+    answered: OnResponse = ignore_response,
     overload: float = math.inf,
 ) -> AsyncIterator[Runtime]:
     """Open the runtime of one cluster. All its tasks and connections end with the block.
 
-    Does no I/O until it is used, except for reading files.
+    Opening reads files, such as certificates. There is no other I/O before the runtime is used.
 
     Args:
         group: Id of the group; empty for none.
@@ -76,8 +76,8 @@ async def open_runtime(
         observer: Called with every event.
         backoff: Delays between retries.
         transport: Opens streams; TCP if None.
-        wall_clock: Seconds since 1970.
-        interceptors: See or change messages before the handler receives them.
+        wall_clock: Returns the seconds since 1970.
+        interceptors: Read or change messages before the handler receives them.
         answered: Called with the duration of each request.
         overload: See `HandlerTime`.
 

@@ -1,4 +1,4 @@
-"""The handler's view of its membership: its identity, its claims, and the marks of its progress."""
+"""The handler's view of its membership: the member's identity, its claims, and the marks of processed messages."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ class Session(Marks, Pausing):
 
     @property
     def claims(self) -> Mapping[str, tuple[int, ...]]:
-        """Owned partitions of each topic, ascending."""
+        """Owned partitions of each topic, in ascending order."""
         return self._claims
 
     @property
     def is_lost(self) -> bool:
-        """True once the membership is lost: others own the claims, and nothing can be committed any more."""
+        """True once the membership is lost: other members own the partitions, and no mark can be committed any more."""
         return self._outcome.lost
 
     async def commit(self) -> None:
@@ -101,8 +101,8 @@ class Session(Marks, Pausing):
         """Return the id of the topic with this name, as 32 hex digits.
 
         Empty if brokers have no ids (before KIP-516), or if the topic is just being deleted. The id stays the same
-        while partitions of the topic are claimed here: a topic that is recreated under the name meanwhile fails the
-        claim (TopicRecreatedError).
+        while partitions of the topic are claimed here: if the topic is deleted and created again, its claims fail
+        (TopicRecreatedError).
 
         Raises:
             ValueError: No partition of the topic is claimed.
@@ -116,7 +116,7 @@ class Session(Marks, Pausing):
         """Return the offset range of each log, from its leader: from the log start to the offset of its next record.
 
         The isolation level has no influence. May be called from `setup` on, before claims start. Waits for partitions
-        without a leader; limit that with a cancel scope.
+        without a leader; bound the wait with a cancel scope.
 
         Raises:
             ValueError: A partition is not claimed in this session.
@@ -128,8 +128,9 @@ class Session(Marks, Pausing):
     async def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """Return the end of each leader epoch in the current leader's log (KIP-320).
 
-        The end is the offset after the last record of this epoch or, if the log has none, of an earlier one. A reader
-        whose records of an epoch go beyond its end has records that the log lost: an election truncated it.
+        The end is the offset after the last record of this epoch or, if the log has no such record, of an earlier
+        epoch. A reader that has read records of the epoch from this end on has records that the log lost: the log was
+        truncated after an election.
 
         Waits and raises as `log_ranges` does.
 
@@ -137,8 +138,8 @@ class Session(Marks, Pausing):
             epochs: A leader epoch for each partition.
 
         Returns:
-            None if the end is unknown: the epoch is -1 (records of old formats have none), the broker is older than
-            2.3, or its log has neither the epoch nor an earlier one.
+            The end for each partition; None if it is unknown: the epoch is -1 (records of old formats have no epoch),
+            the broker is older than 2.3, or its log has neither the epoch nor an earlier one.
         """
         self._claimed(epochs)
         return await self._logs.epoch_ends(epochs)
@@ -151,15 +152,15 @@ class Session(Marks, Pausing):
         return wanted
 
     def tell(self, event: Event) -> None:
-        """Pass an event of the handler to the group's observers: `Landed`, or one of your own."""
+        """Pass an event of the handler to the group's observers: `Landed`, or an event class of your own."""
         self._tell(event)
 
     def end(self, reason: str) -> None:
-        """Ask for the end of this session: claims stop, marks are committed, and the member rejoins."""
+        """Request the end of this session: claims stop, marks are committed, and the member rejoins."""
         self._end(reason)
 
-    def _moved(self, generation: Generation, claims: Assignment) -> None:
-        """Note a new generation and its claims."""
+    def _update(self, generation: Generation, claims: Assignment) -> None:
+        """Set the present generation and its claims."""
         self._generation, self._claims = generation, claims
 
     def _not_claimed(self, partition: TopicPartition) -> ValueError:

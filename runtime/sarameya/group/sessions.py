@@ -1,7 +1,7 @@
 """The loop of a member: join, run a session, rejoin, until the group is closed or fails; then leave.
 
-Owns the running session. Decides what ends the membership outside of a session, and how long to wait between two
-sessions. Inside of a session `session_machine` decides.
+`Sessions` owns the running session. Between sessions it handles the notices of the member, and decides how long to wait
+before the next session. During a session `session_machine` decides.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sarameya.group.session_machine.messages import (
     SubscriptionChanged,
 )
 from sarameya.group.session_machine.runner import SessionRunner
-from sarameya.group.source import of_brokers
+from sarameya.group.source import source_from_brokers
 from sarameya.observe import LeaveFailed, Retrying
 from sarameya.protocol.membership.messages import (
     Fail,
@@ -54,7 +54,7 @@ class Sessions:
         return () if self._runner is None else self._runner.status()
 
     async def run(self) -> SessionOutcome:
-        """Run one session after the other. Return the outcome of the last one."""
+        """Run one session after the other. Return the outcome of the last session."""
         member, short = self._member, 0
         if member.wanted is None and (last := await self._without_subscription(_DROPPED)) is not None:
             return last
@@ -69,9 +69,9 @@ class Sessions:
                         outcome = await self._run_session(first)
                         if outcome.failures or outcome.fatal or outcome.closing:
                             return outcome
-                        lasted = trio.current_time() - began
-                        short = short + 1 if lasted < self._config.heartbeat_interval and not outcome.rebalanced else 0
-                        if (last := await self._between_sessions(short, lasted, outcome)) is not None:
+                        seconds = trio.current_time() - began
+                        short = short + 1 if seconds < self._config.heartbeat_interval and not outcome.rebalanced else 0
+                        if (last := await self._between_sessions(short, seconds, outcome)) is not None:
                             return last
                         first = outcome.next
                     member.post(JoinWanted(outcome.reason))
@@ -81,28 +81,34 @@ class Sessions:
                     if (last := await self._without_subscription(_DROPPED)) is not None:
                         return last
                     member.post(JoinWanted("subscribed again"))
-                case _ if (last := self._last_word(notice)) is not None:
+                case _ if (last := self._final_outcome(notice)) is not None:
                     return last
-        raise AssertionError("the membership stopped without a word")
+        raise AssertionError("the membership ended without a notice")
 
     async def _run_session(self, first: NewAssignment) -> SessionOutcome:
         runtime = self._runtime
-        runner = SessionRunner(first, self._member, self._handler, runtime, self._pauses, of_brokers(runtime))
+        runner = SessionRunner(first, self._member, self._handler, runtime, self._pauses, source_from_brokers(runtime))
         self._runner = runner
         try:
             return await runner.run()
         finally:
             self._runner = None
 
-    async def _between_sessions(self, short: int, lasted: float, outcome: SessionOutcome) -> SessionOutcome | None:
-        """Wait if a rejoin at once would do harm, or nothing is subscribed.
+    async def _between_sessions(self, short: int, seconds: float, outcome: SessionOutcome) -> SessionOutcome | None:
+        """Wait after several short sessions, and while no topic is subscribed to.
 
-        Return the outcome if that ends the membership.
+        Args:
+            short: Number of short sessions in a row.
+            seconds: Duration of the last session.
+            outcome: Outcome of the last session. Its `next` is updated.
+
+        Returns:
+            The outcome of the membership if it has ended meanwhile, or None.
         """
         if short > 1 and self._member.wanted is not None:
             # A handler that returns at once, again and again, must not cause a rebalance storm.
             delay = self._runtime.backoff.delay(short - 1)
-            self._runtime.observer(Retrying("session", short, lasted, delay, outcome.reason, kind="session"))
+            self._runtime.observer(Retrying("session", short, seconds, delay, outcome.reason, kind="session"))
             if (last := await self._pause(delay, outcome)) is not None:
                 return last
         if self._member.wanted is None:
@@ -119,19 +125,22 @@ class Sessions:
             async for notice in member.notices:
                 if isinstance(notice, Left):
                     break
-                if (last := self._last_word(notice)) is not None:
+                if (last := self._final_outcome(notice)) is not None:
                     return last
         if waiting.cancelled_caught:
             self._runtime.observer(LeaveFailed(self._runtime.group, _UNANSWERED))
         while member.wanted is None:
-            if (last := self._last_word(await member.notices.receive())) is not None:
+            if (last := self._final_outcome(await member.notices.receive())) is not None:
                 return last
         return None
 
     async def _pause(self, seconds: float, outcome: SessionOutcome) -> SessionOutcome | None:
-        """Wait, unless the group is closed, fails, or rebalances.
+        """Wait until `seconds` have passed, the group rebalances, or the subscription is dropped.
 
-        Assignments and a lost membership are noted meanwhile.
+        A new assignment, or the loss of the membership, updates `outcome.next`.
+
+        Returns:
+            The outcome if the group was closed or has failed, or None.
         """
         member = self._member
         with trio.move_on_after(seconds):
@@ -146,7 +155,7 @@ class Sessions:
                         return None
                     case SubscriptionChanged() if member.wanted is None:
                         return None
-                    case _ if (last := self._last_word(notice)) is not None:
+                    case _ if (last := self._final_outcome(notice)) is not None:
                         return last
         return None
 
@@ -155,7 +164,7 @@ class Sessions:
         member = self._member
         with suppress(trio.WouldBlock):
             while True:
-                member.notices.receive_nowait()  # a Fail from before does not concern the leave
+                member.notices.receive_nowait()  # an earlier Fail is not about the leave
         member.post(LeaveWanted(reason))
         cause = _UNANSWERED
         try:
@@ -171,7 +180,7 @@ class Sessions:
             raise
         self._runtime.observer(LeaveFailed(self._runtime.group, cause))
 
-    def _last_word(self, notice: Notice) -> SessionOutcome | None:
+    def _final_outcome(self, notice: Notice) -> SessionOutcome | None:
         """Return the outcome if `notice` ends the membership outside of a session."""
         match notice:
             case CloseWanted(reason=reason):

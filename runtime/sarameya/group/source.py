@@ -1,8 +1,8 @@
-"""The interfaces that a session depends on: who assigns its partitions, and where their records come from.
+"""The interfaces that a session depends on: the member that assigns its partitions, and the source of their records.
 
-A group's session gets its assignment from a `Member`, and reads from brokers (`of_brokers`). A test of a handler
-without any (`sarameya.testing.ClaimFeed`) passes other implementations; everything between these and the handler is the
-same.
+A group's session gets its assignment from a `Member`, and reads from brokers (`source_from_brokers`).
+`sarameya.testing.ClaimFeed`, which tests a handler without a broker, passes other implementations. All code between
+these interfaces and the handler is the same.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import attrs
 import trio
 
 from sarameya.config import Config
-from sarameya.consumer.fetcher import Feeding, Fetcher
+from sarameya.consumer.fetcher import FeedState, Fetcher
 from sarameya.consumer.offset_lookup import Lookup, OffsetLookup
 from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.consumer.resets import Resets
@@ -34,7 +34,7 @@ from sarameya.protocol.subscription import Growth, Wanted
 
 
 class SessionMember(Coordination, Protocol):
-    """Assigns partitions to the session and revokes them: a group's `Member`."""
+    """The member of a session, which assigns and revokes partitions: a group's `Member`."""
 
     @property
     def growth(self) -> Growth: ...
@@ -49,7 +49,7 @@ class SessionMember(Coordination, Protocol):
     def wanted(self) -> Wanted | None: ...
 
     def post(self, event: Event) -> None:
-        """Report what the session wants, or has noticed."""
+        """Pass an event of the session to the membership."""
 
 
 class SessionRuntime(Protocol):
@@ -81,7 +81,7 @@ class SessionRuntime(Protocol):
 
 
 class LogReader(Protocol):
-    """Reads the logs and passes records on: a `Fetcher`."""
+    """The reader of the logs, which delivers records to feeds: a `Fetcher`."""
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None: ...
 
@@ -100,15 +100,15 @@ class LogReader(Protocol):
 
     def read(self, consumers: Iterable[PartitionConsumer]) -> None: ...
 
-    def feeding(self, consumer: PartitionConsumer) -> Feeding: ...
+    def feed_state(self, consumer: PartitionConsumer) -> FeedState: ...
 
 
 class LogFacts(Protocol):
-    """Knows topic ids, offset ranges and leader epochs of the logs: `Logs`."""
+    """Topic ids, offset ranges and leader epochs of the logs: `Logs`."""
 
-    async def reach(self, partitions: Iterable[TopicPartition]) -> None: ...
+    async def fetch_metadata(self, partitions: Iterable[TopicPartition]) -> None: ...
 
-    def keep(self, topics: Collection[str]) -> None: ...
+    def keep_ids(self, topics: Collection[str]) -> None: ...
 
     @property
     def cluster_id(self) -> str: ...
@@ -130,11 +130,11 @@ class Source:
 
 
 OpenSource = Callable[[OffsetManager], Source]
-"""Opens a session's source, given the owner of the marks that move with positions."""
+"""Opens a session's source. The offset manager moves its marks when positions are reset."""
 
 
-def of_brokers(runtime: Runtime) -> OpenSource:
-    """Return a function that opens sources of a group's sessions."""
+def source_from_brokers(runtime: Runtime) -> OpenSource:
+    """Return a function that opens the source of each of a group's sessions."""
 
     def open_source(offsets: OffsetManager) -> Source:
         config, observer, backoff = runtime.config, runtime.observer, runtime.backoff

@@ -1,8 +1,8 @@
-"""Reads chosen partitions without the group protocol (sarama's Consumer and PartitionConsumer).
+"""A consumer of chosen partitions without the group protocol (sarama's Consumer and PartitionConsumer).
 
-There is no rebalance: other processes are not notified, and nobody takes over when this one stops. The user chooses the
-partitions and their start offsets. A group's committed offsets can be used and stored, as long as the group has no
-members. Fetching, claims, marks and commits are the same as in a group; `standalone_claims.py` has the claims.
+The user chooses the partitions and their start offsets. There is no rebalance: if this process stops, no other process
+takes over its partitions. A group's committed offsets can be read and stored as long as the group has no members.
+Fetching, claims, marks and commits are the same as in a group; `standalone_claims.py` starts and stops the claims.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from sarameya.protocol.subscription import checked
 
 
 class Consumer(Marks, Pausing):
-    """Reads chosen partitions, for the length of an `async with`.
+    """Consumer of chosen partitions, for the length of an `async with`.
 
     Example::
 
@@ -52,19 +52,19 @@ class Consumer(Marks, Pausing):
     accepts such commits only while it has no members. Two consumers that read the same partition both get all its
     messages.
 
-    Creating one does no I/O. Leaving the block, even by an exception, stops all claims and makes the last commit,
-    within `Config.close_timeout`. An error of that commit is raised, or reported to observers (CommitFailed) if the
-    block itself has failed.
+    The constructor does no I/O. Leaving the block, even by an exception, stops all claims and makes the last commit,
+    within `Config.close_timeout`. If that commit fails, its error is raised or, if the block itself has failed,
+    reported to observers (CommitFailed).
 
     Args:
         bootstrap_servers: HOST:PORT strings, or one string with commas between them.
         config: Options; those of the membership have no effect here.
         group_id: Id of the group whose committed offsets are used; None for no group.
         observers: Called with every event (see `sarameya.observe`).
-        interceptors: See or change messages before they are read (see `ConsumerInterceptor`).
+        interceptors: Read or change messages before the claims return them (see `ConsumerInterceptor`).
         transport: Opens streams; TCP by default.
-        rng: Jitters retries. With a seed they are the same in every run.
-        wall_clock: Seconds since 1970. A start offset given as a duration counts back from it.
+        rng: Jitters the delays of retries. With a fixed seed they are the same in every run.
+        wall_clock: Returns the seconds since 1970. A start offset given as a duration counts back from this time.
 
     Raises:
         ConfigError: An address, the group id or an interceptor is invalid.
@@ -98,7 +98,8 @@ class Consumer(Marks, Pausing):
         self._pauses = Pauses(group_id or "", self._observer)
         self._lifetime = self._run()
         self._runtime: Runtime | None = None
-        self._reading: StandaloneClaims | None = None
+        # The open claims; None outside of the block.
+        self._standalone: StandaloneClaims | None = None
 
     # -- the lifetime -------------------------------------------------------------------------------
 
@@ -109,10 +110,10 @@ class Consumer(Marks, Pausing):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        reading, self._reading = self._opened, None
+        standalone, self._standalone = self._opened, None
         try:
-            reading.close()
-            failure = await reading.commit_last()
+            standalone.close()
+            failure = await standalone.commit_last()
         finally:
             self._use(OffsetLedger())
             # Not passed to the nursery, which would wrap the block's exception in an ExceptionGroup.
@@ -134,12 +135,12 @@ class Consumer(Marks, Pausing):
             self._wall_clock,
             self._interceptors,
         ) as runtime:
-            reading, running = StandaloneClaims(runtime, self._pauses), trio.Event()
-            runtime.shielded.start_soon(reading.run, running)
+            standalone, running = StandaloneClaims(runtime, self._pauses), trio.Event()
+            runtime.shielded.start_soon(standalone.run, running)
             await running.wait()
-            self._runtime, self._reading = runtime, reading
-            if reading.offsets is not None:
-                self._use(reading.offsets.ledger)
+            self._runtime, self._standalone = runtime, standalone
+            if standalone.offsets is not None:
+                self._use(standalone.offsets.ledger)
             try:
                 yield
             finally:
@@ -147,30 +148,30 @@ class Consumer(Marks, Pausing):
 
     @property
     def _opened(self) -> StandaloneClaims:
-        if self._reading is None:
+        if self._standalone is None:
             raise RuntimeError(CLOSED)
-        return self._reading
+        return self._standalone
 
     # -- topics and offsets -------------------------------------------------------------------------
 
     async def topic_partitions(self, topic: str) -> tuple[TopicPartition, ...]:
-        """Return the topic's partitions, according to the cluster now.
+        """Return the topic's partitions, as the cluster reports them now.
 
         Raises:
             UnknownTopicError: The topic was not found within `Config.bootstrap_timeout` seconds.
             ConnectError: The cluster was not reached within that time.
             TopicAuthorizationError: The client may not describe the topic.
-            ConfigError: The name cannot be a topic's.
+            ConfigError: `topic` is not a valid topic name.
         """
-        reading = self._opened
+        standalone = self._opened
         checked([topic], None)
-        with reading.calls.call():
-            return await reading.partitions_of(topic)
+        with standalone.calls.call():
+            return await standalone.partitions_of(topic)
 
     async def offsets(self, partitions: Iterable[TopicPartition], at: OffsetPolicy | int) -> dict[TopicPartition, int]:
         """Look up an offset in each log.
 
-        Waits for partitions without a leader; limit that with a cancel scope. Raises as `topic_partitions` does.
+        Waits for partitions without a leader; bound the wait with a cancel scope. Raises as `topic_partitions` does.
 
         Args:
             partitions: The logs to search.
@@ -178,12 +179,13 @@ class Consumer(Marks, Pausing):
                 milliseconds since 1970, or a timedelta before now.
 
         Returns:
-            For a time: the offset of the first message whose timestamp is at least that; the log end if there is none.
+            The offset in each log. For a time, it is the offset of the first message at or after that time, or the log
+            end if there is no such message.
         """
-        place, wanted, reading = _place(at), _checked(partitions), self._opened
-        with reading.calls.call():
-            await reading.check_partitions(wanted)
-            found = await reading.lookup.find(dict.fromkeys(wanted, place))
+        place, wanted, standalone = _place(at), _checked(partitions), self._opened
+        with standalone.calls.call():
+            await standalone.check_partitions(wanted)
+            found = await standalone.lookup.find(dict.fromkeys(wanted, place))
         return {partition: place.offset for partition, place in found.items()}
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
@@ -194,15 +196,15 @@ class Consumer(Marks, Pausing):
             GroupAuthorizationError: The client may not read the group.
             TopicAuthorizationError: The client may not read a topic.
         """
-        wanted, reading = _checked(partitions), self._opened
-        with reading.calls.call():
-            return dict(await self._offsets(reading).look_up(wanted))
+        wanted, standalone = _checked(partitions), self._opened
+        with standalone.calls.call():
+            return dict(await self._offsets(standalone).look_up(wanted))
 
-    # -- reading ------------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------------
 
     @property
     def claims(self) -> Mapping[TopicPartition, Claim]:
-        """The claims that are being read."""
+        """The claims that are being read, by partition."""
         return dict(self._opened.claims)
 
     @property
@@ -217,7 +219,7 @@ class Consumer(Marks, Pausing):
     async def consume_partition(
         self, topic: str, partition: int, offset: StartOffset | None = None
     ) -> AsyncIterator[Claim]:
-        """Read one partition for the length of a block. See `consume_partitions`."""
+        """Read one partition for the length of a block, as `consume_partitions` does. The block gets the claim."""
         async with self.consume_partitions([TopicPartition(topic, partition)], offset) as claims:
             (claim,) = claims.values()
             yield claim
@@ -230,37 +232,37 @@ class Consumer(Marks, Pausing):
     ) -> AsyncIterator[Mapping[TopicPartition, Claim]]:
         """Read partitions for the length of a block, which gets a `Claim` for each.
 
-        Marks only move forward, from the group's committed offset. To start before it and to move it back, call
+        Marks only move forward, from the group's committed offset. To move the committed offset back, call
         `reset_offset`. At the end of the block the claims' iterators end; tasks that read them elsewhere are not
         cancelled.
 
         Args:
             partitions: The partitions; as a mapping, with the start offset of each.
-            offset: Start offset of those without their own: an int, `oldest`, `newest`, a time (an aware datetime), a
-                duration before now (a timedelta), or `committed`. The last one means the group's committed offset or,
-                if there is none, `Config.offset_initial`, which is then committed at once. The default is `committed`
-                with a group id, else `Config.offset_initial`.
+            offset: Start offset of partitions without their own: an int, `oldest`, `newest`, a time (an aware
+                datetime), a duration before now (a timedelta), or `committed`. `committed` means the group's committed
+                offset or, if there is none, `Config.offset_initial`, which is then committed at once. The default is
+                `committed` with a group id, else `Config.offset_initial`.
 
         Raises:
             UnknownTopicError: A topic or a partition does not exist.
             ConnectError: The cluster was not reached.
             ValueError: A partition is being read already, or a start offset is invalid.
             CommitError: The group has members.
-            NoCommittedOffsetError: `Config.offset_initial` has to decide, and is `fail`.
+            NoCommittedOffsetError: A partition has no committed offset, and `Config.offset_initial` is `fail`.
             TopicAuthorizationError: The client may not read a topic.
             GroupAuthorizationError: The client may not use the group.
 
-        Later errors (an offset outside of the log, a corrupt record) are raised where the claim is read, and concern
-        that claim only.
+        Later errors (an offset outside of the log, a corrupt record) are raised where the claim is read, and end only
+        that claim.
         """
-        chosen, reading = self._chosen(partitions, offset), self._opened
-        with reading.calls.call():
-            claims = await reading.start(chosen)
+        chosen, standalone = self._chosen(partitions, offset), self._opened
+        with standalone.calls.call():
+            claims = await standalone.start(chosen)
         try:
             yield claims
         finally:
             for claim in claims.values():
-                reading.stop(claim)
+                standalone.stop(claim)
 
     def _chosen(
         self,
@@ -280,7 +282,7 @@ class Consumer(Marks, Pausing):
             except ValueError as error:
                 raise ValueError(f"{partition} cannot start at {start!r}: {error}") from None
             if chosen[partition] == "fail":
-                raise ValueError(f"{partition} cannot start at {start!r}: must say where")
+                raise ValueError(f"{partition} cannot start at {start!r}: it is not a start offset")
             if chosen[partition] == "committed" and self.group_id is None:
                 raise _without_group()
         return chosen
@@ -301,27 +303,27 @@ class Consumer(Marks, Pausing):
             KafkaError: The coordinator refused a partition. The others are committed.
             ConfigError: There is no `group_id`.
         """
-        reading = self._opened
-        with reading.calls.call():
-            await self._offsets(reading).commit()
+        standalone = self._opened
+        with standalone.calls.call():
+            await self._offsets(standalone).commit()
 
-    def _offsets(self, reading: StandaloneClaims) -> OffsetManager:
-        if reading.offsets is None:
+    def _offsets(self, standalone: StandaloneClaims) -> OffsetManager:
+        if standalone.offsets is None:
             raise _without_group()
-        return reading.offsets
+        return standalone.offsets
 
     def _not_claimed(self, partition: TopicPartition) -> ValueError:
         if self.group_id is None:
             return _without_group()
-        return ValueError(f"{partition} has not been read here; what a consumer reads can be marked until it is closed")
+        return ValueError(f"{partition} cannot be marked: this consumer has not read it, or is closed")
 
 
 def _checked(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
     """Return the partitions without duplicates.
 
     Raises:
-        TypeError: One is not a TopicPartition.
-        ConfigError: A name cannot be a topic's.
+        TypeError: A value is not a TopicPartition.
+        ConfigError: A topic name is not valid.
     """
     wanted = list(dict.fromkeys(partitions))
     for partition in wanted:
@@ -332,10 +334,10 @@ def _checked(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
 
 
 def _place(at: object) -> OffsetPolicy | int:
-    """Return a checked place in a log.
+    """Return `at` as an offset policy or as milliseconds since 1970.
 
     Raises:
-        ValueError: `at` is not one.
+        ValueError: `at` is neither.
     """
     allowed = "must be 'oldest', 'newest', a time with its zone, a duration, or a time in milliseconds"
     if isinstance(at, int) and is_offset(at):
@@ -350,4 +352,4 @@ def _place(at: object) -> OffsetPolicy | int:
 
 
 def _without_group() -> ConfigError:
-    return ConfigError("group_id", None, "committed offsets, marks and commits need one: Consumer(..., group_id=...)")
+    return ConfigError("group_id", None, "is required for committed offsets, marks and commits")

@@ -142,7 +142,7 @@ class StandaloneClaims:
             del self.claims[claim.topic_partition]
             self._pauses.unwatch(claim)
             claim._end()
-            claim._slice.take_back()
+            claim._slice.release_messages()
             self._runtime.observer(claim._end_event())
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
 """Several claims merged into one stream, as a handler's task reads it: message by message, or batch by batch.
 
-Record batches are merged, not messages. Claims with messages form a queue: the batch of the first one is read to its
-end, then that claim goes to the end of the queue. Each claim keeps its own position. Claims are added and revoked while
-the stream is read. A revoked claim is removed when the handler asks for more, since only then its messages are
-processed.
+Record batches are merged, not messages. Claims with messages form a queue: all messages of the first claim's batch are
+read, then that claim moves to the end of the queue. Each claim keeps its own position. Claims are added and revoked
+while the stream is read. A revoked claim is removed when the handler requests the next message: only then the earlier
+messages are processed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sarameya.model import Message, TopicPartition
 class Stream:
     """The claims that one task of a `StreamHandler` reads.
 
-    Only that task may read it: by asking for more, the task confirms that the messages before are processed.
+    Only that task may read it: each request for the next message confirms that the messages before are processed.
 
     Args:
         index: Number of the stream, from 0.
@@ -42,9 +42,10 @@ class Stream:
         self._is_sorted = True
         self._revoked: list[Claim] = []
         # Claims that may have messages, the next one first.
-        self._line: OrderedDict[Claim, None] = OrderedDict()
-        # The claim whose batch is being read; and the claim whose messages, or error, the handler has.
+        self._queue: OrderedDict[Claim, None] = OrderedDict()
+        # The claim whose batch is being read.
         self._current: Claim | None = None
+        # The claim whose messages, or error, the handler is processing.
         self._held: Claim | None = None
         self._ended = False
         self._slice = TimeSlice(handler_time or HandlerTime())
@@ -58,7 +59,7 @@ class Stream:
 
     @property
     def claims(self) -> Mapping[TopicPartition, Claim]:
-        """The claims that this stream has now, by partition, ascending; maybe none."""
+        """The claims that this stream has now, by partition in ascending order; may be empty."""
         if not self._is_sorted:  # sorted on demand only: there may be thousands
             self._claims, self._is_sorted = dict(sorted(self._claims.items())), True
         return MappingProxyType(self._claims)
@@ -84,12 +85,19 @@ class Stream:
         return StreamBatches(self)
 
     async def _advance(self, by_columns: bool = False) -> Claim | None:
-        """Return a claim with untaken messages; None once the session ends. Waits for a time slice if necessary."""
+        """Return a claim with untaken messages. Waits for records, and for a time slice.
+
+        Args:
+            by_columns: The caller takes a whole batch at once.
+
+        Returns:
+            None once the session ends.
+        """
         self._steps += 1
         time_slice = self._slice
         if self._current is not None:
             time_slice.left -= self._current._present.count_taken()
-        time_slice.take_back()
+        time_slice.release_messages()
         now = trio.current_time()
         if self._held is not None:
             self._held._work.end(now)
@@ -103,17 +111,20 @@ class Stream:
                 may_take = await time_slice.wait()
             elif (claim := self._next(by_columns)) is not None:
                 self._current = claim
-                time_slice.give()
+                time_slice.hold_messages()
                 return claim
             else:
                 if self._arrival.is_set():
                     self._arrival = trio.Event()
                 await self._arrival.wait()
-                may_take = time_slice.begin_at_once(trio.current_time())
+                may_take = time_slice.start_at_once(trio.current_time())
         return None
 
     def _pace(self) -> object:
-        """Return a value that changes with each message taken, of any claim: a claim that waits in line is no stall."""
+        """Return a value that changes with each message taken from any claim of the stream.
+
+        A claim that only waits for its place in the queue is not stalled.
+        """
         return self._current, self._current.position if self._current is not None else None, self._steps
 
     def _next(self, by_columns: bool) -> Claim | None:
@@ -123,13 +134,13 @@ class Stream:
         if current is not None:
             current._note_waiting()
             if not current.is_paused:
-                current._drop_taken()  # now, since the other claims in the queue come first
-        while self._line:
-            self._held = claim = next(iter(self._line))
-            self._line.move_to_end(claim)  # even if it fails, the others come next
+                current._drop_taken()  # now, since the other claims in the queue are read first
+        while self._queue:
+            self._held = claim = next(iter(self._queue))
+            self._queue.move_to_end(claim)  # even if this claim fails, the other claims are next
             if claim._advance_nowait(by_columns):
                 return claim
-            del self._line[claim]
+            del self._queue[claim]
         self._held = self._current = None
         return None
 
@@ -142,18 +153,18 @@ class Stream:
         self._arrived(claim)
 
     def _revoke(self, claim: Claim) -> None:
-        """Stop a claim. It is removed when the handler asks for its next message, not only for its next batch."""
+        """Stop a claim. It is removed when the handler requests its next message, even within a batch."""
         if claim in self._revoked:
             return
         self._revoked.append(claim)
         claim._end()  # wakes a task that waits in `_advance`
-        if self._current is not None and self._current in self._line:
-            self._line.move_to_end(self._current, last=False)  # the rest of its batch is next
+        if self._current is not None and self._current in self._queue:
+            self._queue.move_to_end(self._current, last=False)  # the rest of its batch is next
         self._current = None
 
     def _drop(self, claim: Claim) -> None:
         del self._claims[claim.topic_partition]
-        self._line.pop(claim, None)
+        self._queue.pop(claim, None)
         self._on_revoked(claim)
 
     def _end(self) -> None:
@@ -165,7 +176,7 @@ class Stream:
         self._arrival.set()
 
     def _arrived(self, claim: Claim) -> None:
-        self._line.setdefault(claim)
+        self._queue.setdefault(claim)
         self._arrival.set()
 
 

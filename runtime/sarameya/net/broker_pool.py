@@ -1,8 +1,8 @@
 """Connections to a cluster's brokers, opened at the first use and kept until they end.
 
-Owns every connection and its tasks. Each (broker, purpose) has a connection of its own, so that the coordinator's
-requests never queue behind a long-polling fetch. Addresses come from the bootstrap servers until metadata has better
-ones. Retries are the caller's, which knows their purpose.
+The pool owns every connection and its tasks. Each (broker, purpose) has its own connection, so that requests to the
+coordinator never queue behind a long-polling fetch. The bootstrap servers' addresses are used until metadata has the
+brokers' own. The pool never retries: the caller knows whether a request may be sent again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from sarameya.errors import (
 )
 from sarameya.net.bootstrap import parse_bootstrap
 from sarameya.net.broker_rotation import BrokerRotation, seconds_each
-from sarameya.net.connection import Answered, Connection, nobody_asks
+from sarameya.net.connection import Connection, OnResponse, ignore_response
 from sarameya.net.security.refusals import Refusals
 from sarameya.net.security.sasl_session import sasl_of
 from sarameya.net.security.tls import secured
@@ -41,18 +41,18 @@ from sarameya.protocol.cluster.metadata import Broker
 
 
 class Purpose(Enum):
-    """Purpose of a connection; each has a connection of its own to a broker."""
+    """Purpose of a connection. A client has at most one connection per broker and purpose."""
 
     METADATA = auto()
     COORDINATOR = auto()
     """Joins, syncs and heartbeats."""
     OFFSETS = auto()
-    """Commits go on while the broker holds a join: kept partitions are read through a rebalance (KIP-429)."""
+    """Commits, which go on while the broker holds a join: kept partitions are read through a rebalance (KIP-429)."""
     FETCH = auto()
     PRODUCE = auto()
-    """Acknowledgements wait for replicas, and all responses behind them wait, too."""
+    """Produce requests. Their responses wait for replicas, and block all later responses of the connection."""
     LEAVE = auto()
-    """A leave must overtake a join that the broker still holds on the coordinator connection."""
+    """The leave: it must overtake a join that the broker still holds on the coordinator connection."""
 
 
 @attrs.define(slots=True)
@@ -65,8 +65,8 @@ class _Opening:
 
 
 @attrs.frozen(slots=True)
-class _Tried:
-    """Outcome of one attempt: the broker's response, or the error."""
+class _Outcome:
+    """Outcome of one attempt of `request_any`: the broker's response, or the error."""
 
     broker: Broker
     answer: Any = None
@@ -86,7 +86,7 @@ class BrokerPool:
         config: Config,
         transport: Transport,
         observer: Observer,
-        answered: Answered,
+        answered: OnResponse,
     ) -> None:
         self._nursery = nursery
         self._answered = answered
@@ -104,13 +104,14 @@ class BrokerPool:
     def refusals(self, on_refusal: Callable[[AuthenticationError], None]) -> AbstractContextManager[None]:
         """Call `on_refusal` during a block for each broker that refuses this client, or fails to prove its identity.
 
-        Most failures are temporary, so users of brokers retry them. These are not: the owner of those users ends them.
+        Tasks that send requests retry other failures, which usually pass. A retry after a refusal does not help, so
+        the owner of these tasks should cancel them.
         """
         return self._refusals.listening(on_refusal)
 
     @contextmanager
     def until_refused(self) -> Iterator[None]:
-        """Run a block that a broker's refusal ends with its AuthenticationError."""
+        """Cancel a block, and raise AuthenticationError, as soon as a broker refuses this client."""
         refused: list[AuthenticationError] = []
 
         def end_block(error: AuthenticationError) -> None:
@@ -123,7 +124,7 @@ class BrokerPool:
             raise refused[0].again()
 
     def update(self, brokers: Mapping[int, Broker]) -> None:
-        """Adopt the addresses in the metadata. A broker that moved gets new connections."""
+        """Use the addresses in the metadata. Close the connections to brokers that moved or left."""
         for (node_id, _), connection in tuple(self._connections.items()):
             moved = node_id not in brokers or brokers[node_id].address != connection.address
             # Bootstrap connections are not needed once the brokers are known by their ids.
@@ -137,7 +138,7 @@ class BrokerPool:
         return [broker.address for broker in self._rotation.order(self._askable, trio.current_time())]
 
     def learn(self, broker: Broker) -> None:
-        """Adopt one broker's address, just reported by another source than metadata, which may be stale."""
+        """Use this address of one broker. Its source, the FindCoordinator response, may be newer than the metadata."""
         for (node_id, _), connection in tuple(self._connections.items()):
             if node_id == broker.node_id and connection.address != broker.address:
                 connection.close()
@@ -150,7 +151,7 @@ class BrokerPool:
     async def request(
         self, node_id: int, purpose: Purpose, message: type[ApiMessage], timeout: float | None = None, **fields: Any
     ) -> Any:
-        """Send a request to a broker over its connection for `purpose`, which is opened if necessary.
+        """Send a request to a broker and return the response. The connection for `purpose` is opened if necessary.
 
         Args:
             node_id: The broker.
@@ -163,6 +164,9 @@ class BrokerPool:
             ConnectionLostError: The connection cannot be opened, or ends.
             RequestTimeoutError: No response in time.
             ProtocolError: The response is malformed.
+            UnsupportedVersionError: The broker and this client share no version of the request.
+            AuthenticationError: The broker refuses this client.
+            TokenError: No credentials are available.
         """
         try:
             connection = await self.connection(node_id, purpose)
@@ -170,70 +174,70 @@ class BrokerPool:
         except UnsupportedVersionError:
             raise
         except (ConnectionLostError, RequestTimeoutError, ProtocolError):
-            self._came_to_nothing(node_id)
+            self._report_failure(node_id)
             raise
 
     async def request_any(self, message: type[ApiMessage], **fields: Any) -> Any:
         """Send a request to any broker and return the first response.
 
-        The brokers take turns. If one does not answer soon, the next gets the request as well, and so on until all have
-        it. A late one comes after the others for a while.
+        Successive requests start with different brokers. If a broker does not answer soon, the next broker gets the
+        request as well, and so on until all have it. A slow broker is tried last for a while (`broker_rotation.py`).
 
         Raises:
-            ConnectError: None answered within `Config.request_timeout`; lists every address with its cause.
+            ConnectError: No broker answered within `Config.request_timeout`. The error lists each address and cause.
             AuthenticationError: A broker refused this client, as the others would.
-            TokenError: No token is available for the authentication.
+            TokenError: No credentials are available.
         """
         config = self._config
         brokers = self._rotation.next_order(message.__name__, self._askable, trio.current_time())
-        patience = seconds_each(len(brokers), min(config.request_timeout, config.bootstrap_timeout))
+        wait = seconds_each(len(brokers), min(config.request_timeout, config.bootstrap_timeout))
         causes = {broker.address: "no response" for broker in brokers}
-        send, receive = trio.open_memory_channel[_Tried](len(brokers))
-        unasked, awaited = iter(brokers), 0
+        send, receive = trio.open_memory_channel[_Outcome](len(brokers))
+        remaining, pending = iter(brokers), 0
         with trio.move_on_after(config.request_timeout):
             while True:
-                if (broker := next(unasked, None)) is not None:
+                if (broker := next(remaining, None)) is not None:
                     self._nursery.start_soon(self._try, broker, message, fields, send)
-                    awaited += 1
-                elif not awaited:
+                    pending += 1
+                elif not pending:
                     break
                 with trio.CancelScope() as scope:
-                    scope.relative_deadline = patience if broker is not None else math.inf
-                    tried = await receive.receive()
-                    if tried.error is None:
-                        return tried.answer
-                    # Another broker would refuse this client, too, and would need the missing token, too.
-                    if isinstance(tried.error, AuthenticationError | TokenError):
-                        raise tried.error
-                    causes[tried.broker.address] = str(tried.error).removeprefix(f"{tried.broker.address}: ")
-                    awaited -= 1
+                    scope.relative_deadline = wait if broker is not None else math.inf
+                    outcome = await receive.receive()
+                    if outcome.error is None:
+                        return outcome.answer
+                    # Another broker would refuse this client, too, and would need the missing credentials, too.
+                    if isinstance(outcome.error, AuthenticationError | TokenError):
+                        raise outcome.error
+                    causes[outcome.broker.address] = str(outcome.error).removeprefix(f"{outcome.broker.address}: ")
+                    pending -= 1
                 if scope.cancelled_caught and broker is not None:
-                    self._came_to_nothing(broker.node_id)
+                    self._report_failure(broker.node_id)
         raise ConnectError(
             "no broker could be reached: " + "; ".join(f"{address}: {cause}" for address, cause in causes.items())
         )
 
     async def _try(
-        self, broker: Broker, message: type[ApiMessage], fields: Any, tried: trio.MemorySendChannel[_Tried]
+        self, broker: Broker, message: type[ApiMessage], fields: Any, outcomes: trio.MemorySendChannel[_Outcome]
     ) -> None:
         """Send a request to one broker and report the outcome.
 
-        Continues when nobody waits any more: the deadline of the request then closes a dead connection.
+        Not cancelled when `request_any` returns: the deadline of the request then closes a dead connection.
         """
-        outcome = _Tried(broker, error=ConnectionLostError(f"{broker.address}: the pool was closed"))
+        outcome = _Outcome(broker, error=ConnectionLostError(f"{broker.address}: the pool was closed"))
         try:
-            outcome = _Tried(broker, await self.request(broker.node_id, Purpose.METADATA, message, **fields))
+            outcome = _Outcome(broker, await self.request(broker.node_id, Purpose.METADATA, message, **fields))
         except SarameyaError as error:
-            outcome = _Tried(broker, error=error)
+            outcome = _Outcome(broker, error=error)
         finally:
-            tried.send_nowait(outcome)
+            outcomes.send_nowait(outcome)
 
-    def _came_to_nothing(self, node_id: int) -> None:
+    def _report_failure(self, node_id: int) -> None:
         if (broker := self.broker(node_id)) is not None:
             self._rotation.failed(broker.address, trio.current_time())
 
     async def connection(self, node_id: int, purpose: Purpose) -> Connection:
-        """Return the open connection for (node, purpose); one attempt serves all simultaneous callers."""
+        """Return the connection for (node, purpose), opened if necessary. Simultaneous callers share one attempt."""
         key = (node_id, purpose)
         connection = self._connections.get(key)
         if connection is not None and connection.is_open:
@@ -251,7 +255,7 @@ class BrokerPool:
     def close_connection(self, node_id: int, purpose: Purpose) -> None:
         """Close the connection for (node, purpose), if there is one.
 
-        Used when the broker holds a response that nobody waits for.
+        Used when the broker still holds a request whose response nobody waits for.
         """
         connection = self._connections.get((node_id, purpose))
         if connection is not None:
@@ -259,13 +263,13 @@ class BrokerPool:
 
     @property
     def _askable(self) -> list[Broker]:
-        """The brokers in the metadata, and the bootstrap servers whose addresses it does not have."""
+        """The brokers in the metadata, then the bootstrap servers at other addresses."""
         known = sorted(self._brokers.values(), key=lambda broker: broker.node_id)
         addresses = {broker.address for broker in known}
         return known + [broker for broker in self._bootstrap.values() if broker.address not in addresses]
 
     async def _open(self, key: Key, opening: _Opening) -> None:
-        """Connect, negotiate, and run the connection until it ends."""
+        """Open the connection for `key`, and report the result to the callers that wait for `opening`."""
         try:
             connection = await self._connect(key[0])
         except SarameyaError as error:
@@ -296,7 +300,7 @@ class BrokerPool:
                 # ValueError: the name cannot be encoded. OverflowError: the port is out of range.
                 raise ConnectionLostError(f"{broker.address}: {why_not_connected(error)}") from error
             connection = Connection(stream, broker.address, config.client_id, config.max_response_bytes, self._answered)
-            await self._nursery.start(self._carry, broker.node_id, connection)
+            await self._nursery.start(self._run, broker.node_id, connection)
             with _closed_on_failure(connection):
                 await connection.negotiate(config.connect_timeout)
         if scope.cancelled_caught:
@@ -307,16 +311,16 @@ class BrokerPool:
                 await connection.authenticate(self._sasl)
         return connection
 
-    async def _carry(
+    async def _run(
         self, node_id: int, connection: Connection, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
+        """Run a connection until it ends, then report and forget it."""
         await connection.run(task_status=task_status)
-        if isinstance(
-            cause := connection.cause_of_end, AuthenticationError
-        ):  # the broker refuses a renewal, or our certificate
+        cause = connection.cause_of_end
+        if isinstance(cause, AuthenticationError):  # the broker refuses a renewal, or our certificate
             self._refusals.remember(connection.address, cause)
             self._refusals.notify(cause)
-        if connection.was_waited_on:  # the end of an idle connection concerns nobody
+        if connection.was_waited_on:  # the end of an idle connection disturbs no caller
             self._observer(ConnectionLost(node_id, connection.address, str(cause)))
         self._connections = {key: c for key, c in self._connections.items() if c is not connection}
 
@@ -336,11 +340,18 @@ async def open_broker_pool(
     config: Config,
     observer: Observer,
     transport: Transport | None = None,
-    answered: Answered = nobody_asks,
+    answered: OnResponse = ignore_response,
 ) -> AsyncIterator[BrokerPool]:
     """Open a pool for the cluster at `bootstrap_servers`; every connection ends with the block.
 
     No connection is made before the first request.
+
+    Args:
+        bootstrap_servers: Addresses, each `HOST:PORT`.
+        config: Options.
+        observer: Called with each event.
+        transport: Opens the connections; TCP if left out.
+        answered: Called with each response.
 
     Raises:
         ConfigError: An address is not HOST:PORT, or a certificate is unusable.

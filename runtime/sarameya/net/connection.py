@@ -1,15 +1,14 @@
 """Connection to a broker: any number of requests in flight, each with its deadline.
 
 Two tasks own the stream, one for each direction. Callers only wait for their response, and a third task watches the
-deadlines. If possible without waiting, a request is sent in the caller's own step, so that it is on the wire before any
-other task runs. A connection ends for good at its first transport or protocol error, or at a request's deadline:
-responses come in order, so all behind a late one are late, too. Every waiting caller then gets the typed cause.
-Reconnecting is the pool's.
+deadlines. If the socket has room, a request is sent before `request` waits for the first time, so that it is on the
+wire before any other task runs. A connection ends at its first transport or protocol error, or at a request's deadline.
+Every waiting caller then gets the cause as an exception. The pool opens a new connection.
 
 A rule that is easily broken:
 
-- A broker answers the requests of a connection in order. A held join therefore blocks every request behind it, and a
-  late response makes all behind it late: the connection is closed. Test:
+- A broker answers the requests of a connection in order. A held join therefore blocks every later request, and a late
+  response makes all later responses late: the connection is closed. Test:
   `tests/net/test_connection.py::test_late_answer_ends_the_connection_with_a_timeout`.
 """
 
@@ -44,27 +43,27 @@ from sarameya.protocol.wire.client_wire import ClientWire
 
 @attrs.define(slots=True)
 class _Waiter:
-    """A caller's slot for its response."""
+    """Pending request, with a slot for its response."""
 
     what: str
     timeout: float
     deadline: float
-    is_ours: bool
-    """True for requests of the connection itself, made for no caller."""
+    is_internal: bool
+    """True for requests that the connection makes itself, to authenticate."""
     event: trio.Event = attrs.field(factory=trio.Event)
     answer: Any = None
 
 
-Answered = Callable[[str, float], None]
+OnResponse = Callable[[str, float], None]
 """Called with each response: name of the request's class, and seconds until the response."""
 
 
-def nobody_asks(request: str, seconds: float) -> None:
-    """Ignore a response: nobody counts them."""
+def ignore_response(request: str, seconds: float) -> None:
+    """Do nothing: the default if responses are not counted."""
 
 
 class Connection:
-    """Requests over one stream. Made by `BrokerPool`; `run` must be running while it is used."""
+    """Connection to one broker over a stream. Made by `BrokerPool`; `run` must be running while it is used."""
 
     def __init__(
         self,
@@ -72,24 +71,25 @@ class Connection:
         address: str,
         client_id: str,
         max_response_bytes: int,
-        answered: Answered = nobody_asks,
+        answered: OnResponse = ignore_response,
     ) -> None:
         self.address = address
         self._answered = answered
         self._stream = stream
         self._wire = ClientWire(client_id, max_response_bytes)
         self._waiters: dict[int, _Waiter] = {}
-        # Its deadline is the next check of the deadlines: no later than the first of them.
-        self._patience = trio.CancelScope()
+        # Its deadline is that of the next request to time out, or earlier.
+        self._next_check = trio.CancelScope()
         self._something_to_send = trio.Event()
         self._send_now = sender_now(stream)
-        # The rest of a frame that is sent in part.
+        # The rest of the bytes that `_send` could send only in part.
         self._unsent = b""
         self._is_writing = False
         self._versions: Mapping[int, VersionRange] = {}
         self._session: SaslSession | None = None
-        self._is_known = trio.Event()
+        self._is_authenticated = trio.Event()
         self._has_answered = False
+        """True once the broker has answered a request of a caller."""
         self._scope = trio.CancelScope()
         self._ended: SarameyaError | None = None
         self._was_waited_on = False
@@ -105,7 +105,7 @@ class Connection:
 
     @property
     def was_waited_on(self) -> bool:
-        """True if any caller waited for a response when the connection ended."""
+        """True if a caller was waiting for a response when the connection ended."""
         return self._was_waited_on
 
     @property
@@ -114,14 +114,14 @@ class Connection:
         return self._ended
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Transfer bytes until the connection ends. Never raises: the waiting callers get the cause."""
+        """Send and receive until the connection ends. Never raises: the waiting callers get the cause."""
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._write)
                     nursery.start_soon(self._read)
-                    nursery.start_soon(self._watch)
-                    nursery.start_soon(self._stay_known)
+                    nursery.start_soon(self._watch_deadlines)
+                    nursery.start_soon(self._renew_session)
                     task_status.started()
         except* (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as group:
             error = _first(group)
@@ -157,28 +157,26 @@ class Connection:
         self._versions = broker_versions((k.api_key, k.min_version, k.max_version) for k in answer.api_keys)
 
     async def authenticate(self, sasl: Sasl) -> None:
-        """Authenticate, and renew that before it expires, as long as the connection lives.
+        """Authenticate, and from then on renew the SASL session before it expires.
 
-        Must come right after `negotiate`.
-
-        Raises as `request` does, and:
+        Call it right after `negotiate`. Raises as `request` does, and:
 
         Raises:
             AuthenticationError: The broker refuses.
             TokenError: No credentials are available.
         """
-        self._session = SaslSession(sasl, self, partial(self._exchange, is_ours=True))
+        self._session = SaslSession(sasl, self, partial(self._exchange, is_internal=True))
         await self._session.begin()
-        self._is_known.set()
+        self._is_authenticated.set()
 
-    async def _stay_known(self) -> None:
-        await self._is_known.wait()
+    async def _renew_session(self) -> None:
+        await self._is_authenticated.wait()
         assert self._session is not None
         await self._session.keep()
 
     @property
     def busy_until(self) -> float:
-        """Last deadline of the pending requests; the present time if there are none."""
+        """Latest deadline of the pending requests; the current time if there are none."""
         return max((waiter.deadline for waiter in self._waiters.values()), default=trio.current_time())
 
     def version_of(self, api: Api) -> int:
@@ -191,9 +189,9 @@ class Connection:
         """Send a request and wait for its response. Cancellation drops the response, not the connection.
 
         Args:
-            message: Class of the request: kafka-python's, or one of ours that is used in the same way.
-            timeout: Seconds to wait at most.
-            newest: Newest version to use; the negotiated one if left out.
+            message: Class of the request: kafka-python's, or our own class with the same interface.
+            timeout: Seconds to wait for the response.
+            newest: Highest version to use; the negotiated version if left out.
             **fields: Fields of the request. Those that the version does not know are left out.
 
         Raises:
@@ -211,7 +209,7 @@ class Connection:
         self._has_answered = True
         return answer
 
-    async def _exchange(self, request: ApiMessage, timeout: float, *, is_ours: bool = False) -> Any:
+    async def _exchange(self, request: ApiMessage, timeout: float, *, is_internal: bool = False) -> Any:
         if self._ended is not None:
             raise self._ended.again()
         try:
@@ -220,9 +218,9 @@ class Connection:
             raise ProtocolError(f"{type(request).__name__} cannot be encoded: {error}") from error
         began = trio.current_time()
         deadline = began + timeout
-        waiter = self._waiters[correlation_id] = _Waiter(type(request).__name__, timeout, deadline, is_ours)
-        if deadline < self._patience.deadline:
-            self._patience.deadline = deadline
+        waiter = self._waiters[correlation_id] = _Waiter(type(request).__name__, timeout, deadline, is_internal)
+        if deadline < self._next_check.deadline:
+            self._next_check.deadline = deadline
         self._send()
         try:
             await waiter.event.wait()
@@ -235,7 +233,7 @@ class Connection:
         raise self._ended.again()
 
     def _send(self) -> None:
-        """Send the queued bytes, or wake the writing task if that would block."""
+        """Send the queued bytes. If that would block, wake the writing task."""
         if not (self._is_writing or self._unsent):
             data = self._wire.data_to_send()
             self._unsent = data[self._send_now(data) :]
@@ -272,14 +270,14 @@ class Connection:
 
     @property
     def _hint(self) -> str:
-        """Probable cause if a broker answers ApiVersions and nothing else."""
-        asked_only_that = self._versions and self._session is None and not self._has_answered
-        return "; does its listener require SASL?" if asked_only_that and self._waiters else ""
+        """Probable cause if a broker answers ApiVersions, and closes the connection at the next request."""
+        answered_nothing_else = self._versions and self._session is None and not self._has_answered
+        return "; does its listener require SASL?" if answered_nothing_else and self._waiters else ""
 
-    async def _watch(self) -> None:
+    async def _watch_deadlines(self) -> None:
         """End the connection once a response is late.
 
-        (A cancel scope for each request costs more than its encoding.)
+        One task for all requests, since a cancel scope for each request would cost more than its encoding.
         """
         while True:
             waiting = [waiter for waiter in self._waiters.values() if not waiter.event.is_set()]
@@ -288,13 +286,13 @@ class Connection:
                 self.close(
                     RequestTimeoutError(f"{self.address}: no response to {late[0].what} in {late[0].timeout:g} s")
                 )
-            with trio.CancelScope(deadline=min((w.deadline for w in waiting), default=math.inf)) as self._patience:
+            with trio.CancelScope(deadline=min((w.deadline for w in waiting), default=math.inf)) as self._next_check:
                 await trio.sleep_forever()
 
     def _end(self, cause: SarameyaError) -> None:
         if self._ended is None:
             self._ended = cause
-            self._was_waited_on = not all(waiter.is_ours for waiter in self._waiters.values())
+            self._was_waited_on = not all(waiter.is_internal for waiter in self._waiters.values())
             for waiter in self._waiters.values():
                 waiter.event.set()
 
@@ -304,7 +302,7 @@ def _api_versions_request(version: int) -> ApiMessage:
 
 
 def _first(group: BaseExceptionGroup[Any]) -> Any:
-    """Return the first plain exception in a group: the others are echoes of the other tasks."""
+    """Return the first exception in a group. The others are consequences of it in the other tasks."""
     found: Any = group
     while isinstance(found, BaseExceptionGroup):
         found = found.exceptions[0]

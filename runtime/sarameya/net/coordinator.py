@@ -1,7 +1,7 @@
 """Requests to the group coordinator: commands of the membership machine, commits, offset fetches.
 
-Decides nothing: it builds a request, sends it over its connection, and reports the response. The machine
-(`protocol/membership/machine.py`) and the offset manager interpret it.
+This module only sends requests and returns the responses. The machine (`protocol/membership/machine.py`) and the offset
+manager interpret them.
 """
 
 from __future__ import annotations
@@ -48,20 +48,22 @@ from sarameya.protocol.membership.messages import (
 from sarameya.protocol.rebalance import PROTOCOL_TYPE
 from sarameya.protocol.versions import Api
 
-_PATIENCE = (0.5, 0.5, 1.0, 2.0)
-"""Session timeouts to wait for a join or sync that may be held or lost: at first, after one silence, after two, ..."""
+_HELD_TIMEOUTS = (0.5, 0.5, 1.0, 2.0)
+"""Wait for a join or sync that may be held or lost, as a fraction of the session timeout.
+
+The first number is for the first attempt, the next ones for attempts after one, two, three or more without a response.
+"""
 
 _JOIN_MARGIN = 5.0
-"""Seconds beyond the rebalance timeout before a held join counts as unanswered; Kafka's own clients use five."""
-
+"""Seconds beyond the rebalance timeout after which a held join counts as unanswered. Kafka's own clients use 5 s."""
 
 _STATIC_SINCE = 5
-"""Version of JoinGroup that knows static members (KIP-345)."""
+"""First version of JoinGroup with static members (KIP-345)."""
 
 
 @attrs.frozen(slots=True)
 class Located:
-    """Address of the coordinator, or the reason why it is unknown (`code` other than 0)."""
+    """Response to FindCoordinator: the coordinator's address or, if `code` is not 0, the error."""
 
     code: int
     message: str = ""
@@ -88,10 +90,7 @@ class CoordinatorClient:
         self._key = {"key": group, "key_type": 0}
 
     async def find(self) -> Located:
-        """Ask any broker for the group's coordinator; the pool learns the address.
-
-        Raises ConnectError if none answers.
-        """
+        """Ask any broker for the group's coordinator, and add its address to the pool. Raises as `request_any` does."""
         answer = await self._pool.request_any(FindCoordinatorRequest, **self._key)
         code, message, host = answer.error_code, answer.error_message or "", answer.host or ""
         if not code:
@@ -101,12 +100,18 @@ class CoordinatorClient:
     async def join(
         self, node_id: int, command: SendJoin, protocols: Iterable[tuple[str, bytes]]
     ) -> JoinAnswered | Unanswered:
-        """Join with (assignor name, encoded subscription) pairs, best first.
+        """Send a join, which the broker holds until the group is complete.
 
-        The broker holds it until the group is complete.
+        A member that continues to read (`command.owned`) must learn soon if the join is lost and the group removes it.
+        A member that owns nothing waits as long as the others may take to revoke their partitions.
 
-        A member that continues to read (`owned`) must learn soon if the join is lost and the group drops it. A member
-        that owns nothing waits as long as the others take to revoke their partitions.
+        Args:
+            node_id: The coordinator.
+            command: The machine's command.
+            protocols: (assignor name, encoded subscription) pairs, the preferred assignor first.
+
+        Raises:
+            UnsupportedVersionError: The member is static, and the broker is too old for that.
         """
         config = self._config
         if config.group_instance_id is not None:
@@ -115,7 +120,7 @@ class CoordinatorClient:
             command.token,
             node_id,
             JoinGroupRequest,
-            self._patience(command.silences) if command.owned else config.rebalance_timeout + _JOIN_MARGIN,
+            self._held_timeout(command.silences) if command.owned else config.rebalance_timeout + _JOIN_MARGIN,
             group_id=self._group,
             session_timeout_ms=_milliseconds(self._config.session_timeout),
             rebalance_timeout_ms=_milliseconds(self._config.rebalance_timeout),
@@ -156,16 +161,17 @@ class CoordinatorClient:
             )
 
     async def sync(self, node_id: int, command: SendSync) -> SyncAnswered | Unanswered:
-        """Send the leader's assignments (a follower's are empty). The broker holds it until the leader's have arrived.
+        """Send a sync, which the broker holds until the leader's sync has arrived. A follower sends no assignments.
 
-        Unanswered after half the session timeout, at first: a lost sync must be sent again within that time.
+        The first attempt counts as unanswered after half the session timeout. So if the sync was lost, there is time to
+        send it again before the session expires.
         """
         generation = command.generation
         answer = await self._held(
             command.token,
             node_id,
             SyncGroupRequest,
-            self._patience(command.silences),
+            self._held_timeout(command.silences),
             group_id=self._group,
             generation_id=generation.id,
             member_id=generation.member_id,
@@ -181,18 +187,22 @@ class CoordinatorClient:
             return answer
         return SyncAnswered(command.token, answer.error_code, bytes(answer.assignment or b""))
 
-    def _patience(self, silences: int) -> float:
-        """Return the seconds to wait for a request that may be held or lost.
+    def _held_timeout(self, silences: int) -> float:
+        """Return the seconds to wait for a request that may be held or lost, after `silences` without a response.
 
-        Repeated loss is unlikely, and each retry leaves the broker with a connection that it does not read until it has
-        been idle for long. The waits therefore grow.
+        The waits grow: repeated loss is unlikely, and each retry leaves the broker with one more connection that it
+        neither reads nor closes for a long time.
         """
-        return self._config.session_timeout * _PATIENCE[min(silences, len(_PATIENCE) - 1)]
+        return self._config.session_timeout * _HELD_TIMEOUTS[min(silences, len(_HELD_TIMEOUTS) - 1)]
 
-    async def _held(self, token: int, node_id: int, message: type[ApiMessage], patience: float, **fields: Any) -> Any:
-        """Return the response to a request that the coordinator may hold, or Unanswered.
+    async def _held(self, token: int, node_id: int, message: type[ApiMessage], timeout: float, **fields: Any) -> Any:
+        """Send a request that the coordinator may hold.
 
-        A held request is no sign of a fault; a connection that cannot be opened is, and is raised.
+        Returns:
+            The response, or Unanswered if none arrived in time. The coordinator may hold the request: that is no fault.
+
+        Raises:
+            SarameyaError: The connection cannot be opened, or failed.
         """
         connection = await self._pool.connection(node_id, Purpose.COORDINATOR)
         lost: list[str] = []
@@ -204,7 +214,7 @@ class CoordinatorClient:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watch)
-            answer = await _answer_or_error(connection.request(message, patience, **fields))
+            answer = await _answer_or_error(connection.request(message, timeout, **fields))
             nursery.cancel_scope.cancel()
         if isinstance(answer, RequestTimeoutError):
             return Unanswered(token, str(answer))
@@ -213,11 +223,11 @@ class CoordinatorClient:
         return answer
 
     async def _until_lost(self, node_id: int) -> str:
-        """Wait until the group has another coordinator, or this one stops responding; return the reason.
+        """Wait until the group has another coordinator, or this broker does not respond. Return the reason.
 
-        A held request says nothing about the broker that holds it. Every third of `Config.request_timeout` the broker
-        gets a request that it answers at once, and another broker is asked for the coordinator. Other failures of these
-        requests say nothing about the held one.
+        A held request does not show whether its broker is alive. So two requests are sent every third of
+        `Config.request_timeout`: any broker is asked for the coordinator, and this broker gets a request that it
+        answers at once. Other failures of these two do not affect the held request.
         """
         seconds = self._config.request_timeout / 3
         while True:
@@ -233,7 +243,7 @@ class CoordinatorClient:
                     return str(error)
 
     async def heartbeat(self, node_id: int, command: SendHeartbeat) -> HeartbeatAnswered:
-        """Send one heartbeat. It times out after half the session timeout, so that there is time for another."""
+        """Send a heartbeat. It times out after half the session timeout, so that there is time for another."""
         answer = await self._pool.request(
             node_id,
             Purpose.COORDINATOR,
@@ -303,7 +313,7 @@ class CoordinatorClient:
         }
 
     async def fetch_offsets(self, node_id: int, partitions: Iterable[TopicPartition]) -> FetchedOffsets:
-        """Return the group's commits of all `partitions`, in one request; stable offsets only (KIP-447)."""
+        """Return the group's committed offsets of all `partitions`, in one request for stable offsets (KIP-447)."""
         request = OffsetFetchRequest
         answer = await self._pool.request(
             node_id,
@@ -334,7 +344,7 @@ class CoordinatorClient:
 
 
 async def _answer_or_error(answer: Awaitable[Any]) -> Any:
-    """Await a response. Return its error rather than raise it, since a nursery would put it in a group."""
+    """Await a response. Return its error instead of raising it: a nursery would wrap it in an exception group."""
     try:
         return await answer
     except SarameyaError as error:

@@ -1,6 +1,6 @@
-"""Ends of leader epochs in the log of the present leader (OffsetForLeaderEpoch, KIP-320): one request to one leader.
+"""Ends of leader epochs in the log of the current leader (OffsetForLeaderEpoch, KIP-320): one request to one leader.
 
-Used by `consumer.epoch_checks`, for records that a claim has read, and by `consumer.epoch_lookup`, for handlers.
+`consumer.epoch_checks` uses it for records that a claim has read, and `consumer.epoch_lookup` for handlers.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _Topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 
 
 class EpochAsked(NamedTuple):
-    """The epoch to look up, and the epoch of the leader that we believe in.
+    """Leader epoch to look up, and the current leader's epoch in our metadata.
 
-    The latter detects a former leader that does not know that it has been replaced.
+    A former leader that does not know that it has been replaced refuses the higher epoch.
     """
 
     epoch: int
@@ -30,9 +30,15 @@ class EpochAsked(NamedTuple):
 async def ask_epoch_ends(
     pool: BrokerPool, leader: int, asked: Mapping[TopicPartition, EpochAsked]
 ) -> dict[TopicPartition, Any]:
-    """Return this leader's answer for each partition (an OffsetForLeaderEpochResponse `EpochEndOffset`).
+    """Ask one leader for the ends of leader epochs.
 
-    Some may be missing.
+    Args:
+        pool: The connections.
+        leader: Node id of the leader.
+        asked: The epochs to look up.
+
+    Returns:
+        Each partition's part of the response (an OffsetForLeaderEpochResponse `EpochEndOffset`). Some may be missing.
 
     Raises:
         UnsupportedVersionError: The broker does not know leader epochs.
@@ -41,8 +47,8 @@ async def ask_epoch_ends(
     answer = await pool.request(
         leader, Purpose.METADATA, OffsetForLeaderEpochRequest, replica_id=_CONSUMER, topics=_topics(asked)
     )
-    said = {TopicPartition(topic.topic, part.partition): part for topic in answer.topics for part in topic.partitions}
-    return {partition: part for partition, part in said.items() if partition in asked}
+    rows = {TopicPartition(topic.topic, part.partition): part for topic in answer.topics for part in topic.partitions}
+    return {partition: row for partition, row in rows.items() if partition in asked}
 
 
 def _topics(asked: Mapping[TopicPartition, EpochAsked]) -> list[Any]:

@@ -1,8 +1,8 @@
 """Offsets of log start, log end and timestamps (ListOffsets, KIP-79).
 
 `ask_leaders` sends one request to each leader, for any caller. `LogOffsetReader` serves observers of a cluster, which
-continue with partial results: a partition without one has a reason. `consumer.offset_lookup` serves consumers, which
-cannot start without.
+can use partial results: it returns a reason for each missing offset. `consumer.offset_lookup` serves consumers, which
+cannot start a partition without an offset.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ from sarameya.protocol.cluster.metadata import ClusterMetadata
 from sarameya.protocol.records.transactions import ISOLATION_LEVELS
 
 LOG_END = -1
-"""In place of a time: the offset after the last message (under read_committed: after the last one that is decided)."""
+"""In place of a timestamp: the high watermark (under `read_committed`: the last stable offset)."""
 LOG_START = -2
-"""In place of a time: the first offset that the log still has."""
+"""In place of a timestamp: the first offset that the log still has."""
 
 NO_SUCH_OFFSET = -1
-"""Response for a time if every message is older."""
+"""Result for a timestamp if all messages are older."""
 
 _CONSUMER = -1
+"""Replica id of consumers."""
 
-_MOST_ATTEMPTS = 5
-"""About three seconds with the default backoff."""
+_MAX_ATTEMPTS = 5
+"""Bound for the attempts; they take about three seconds with the default backoff."""
 
-_FOR_GOOD = frozenset(
+_PERMANENT = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -54,24 +55,24 @@ _FOR_GOOD = frozenset(
 
 @attrs.frozen(slots=True)
 class LogOffset:
-    """Place in a log."""
+    """Offset in a log, as a leader reported it."""
 
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
-    """Leader epoch of that place, by which a later truncation below it is detected (KIP-320)."""
+    """Leader epoch at that offset. A later truncation below the offset is detected by it (KIP-320)."""
     lookup_epoch: int = NO_LEADER_EPOCH
-    """Epoch of the leader that reported it, as far as we know: that leader need not confirm it."""
+    """Epoch of the leader that reported the offset, by our metadata. That leader need not be asked to confirm it."""
 
 
 @attrs.define(slots=True)
 class OffsetResults:
-    """Results of one request to each leader; every requested partition is in one of the mappings."""
+    """Results of one request to each leader. Each requested partition is in exactly one of the mappings."""
 
     found: dict[TopicPartition, LogOffset] = attrs.field(factory=dict)
     refused: dict[TopicPartition, int] = attrs.field(factory=dict)
-    """Error code of the broker."""
+    """Partition -> the broker's error code."""
     unanswered: dict[TopicPartition, str] = attrs.field(factory=dict)
-    """Reason why there is no response."""
+    """Partition -> the reason why there is no response."""
 
     def add(self, others: OffsetResults) -> None:
         """Add the results of another request."""
@@ -81,7 +82,7 @@ class OffsetResults:
 
 
 Wanted = dict[TopicPartition, int]
-"""Time of each partition: milliseconds since 1970, LOG_START or LOG_END."""
+"""Partition -> timestamp to look up: milliseconds since 1970, LOG_START or LOG_END."""
 
 
 def by_leader(metadata: ClusterMetadata, wanted: Mapping[TopicPartition, int]) -> dict[int | None, Wanted]:
@@ -98,19 +99,25 @@ async def ask_leaders(
     wanted: Mapping[TopicPartition, int],
     isolation_level: IsolationLevel = "read_uncommitted",
 ) -> OffsetResults:
-    """Ask all leaders at the same time for the first offset at or after a time, and wait for all of them.
+    """Ask all leaders at the same time for the first offset at or after a timestamp. Wait for all of them.
 
-    Under `read_committed` the log ends at the first open transaction.
+    Never raises for a failed request: the results have the reasons.
+
+    Args:
+        pool: The connections.
+        metadata: The leaders.
+        wanted: The timestamp of each partition.
+        isolation_level: Defines LOG_END: the high watermark, or under `read_committed` the last stable offset.
     """
-    answers = OffsetResults()
+    results = OffsetResults()
 
     async def ask(leader: int | None, of_leader: Wanted) -> None:
-        answers.add(await ask_leader(pool, metadata, leader, of_leader, isolation_level))
+        results.add(await ask_leader(pool, metadata, leader, of_leader, isolation_level))
 
     async with trio.open_nursery() as nursery:
         for leader, of_leader in by_leader(metadata, wanted).items():
             nursery.start_soon(ask, leader, of_leader)
-    return answers
+    return results
 
 
 async def ask_leader(
@@ -120,11 +127,11 @@ async def ask_leader(
     wanted: Mapping[TopicPartition, int],
     isolation_level: IsolationLevel,
 ) -> OffsetResults:
-    """Ask one leader, as `ask_leaders` does."""
-    answers = OffsetResults()
+    """Ask one leader, as `ask_leaders` does; None for partitions without a leader."""
+    results = OffsetResults()
     if leader is None:
-        answers.unanswered = dict.fromkeys(wanted, "the partition has no leader")
-        return answers
+        results.unanswered = dict.fromkeys(wanted, "the partition has no leader")
+        return results
     try:
         answer = await pool.request(
             leader,
@@ -135,17 +142,17 @@ async def ask_leader(
             topics=_topics(wanted, metadata),
         )
     except SarameyaError as error:
-        answers.unanswered = dict.fromkeys(wanted, str(error))
+        results.unanswered = dict.fromkeys(wanted, str(error))
     else:
-        _take(answer, wanted, metadata, answers)
-    return answers
+        _add_response(answer, wanted, metadata, results)
+    return results
 
 
 def _topics(wanted: Mapping[TopicPartition, int], metadata: ClusterMetadata) -> list[object]:
-    """Encode the partitions, each with the epoch of the leader that we believe in.
+    """Encode the partitions, each with the leader epoch from our metadata.
 
-    A former leader that does not know that it has been replaced sees a higher epoch, and does not return the end of its
-    own log (KIP-320).
+    A former leader that does not know that it has been replaced refuses the higher epoch. Otherwise it would return
+    offsets of its own log (KIP-320).
     """
     row = ListOffsetsRequest.ListOffsetsTopic
     return [
@@ -169,7 +176,10 @@ def _epoch(metadata: ClusterMetadata, partition: TopicPartition) -> int:
     return NO_LEADER_EPOCH if found is None else found.leader_epoch
 
 
-def _take(answer: Any, wanted: Iterable[TopicPartition], metadata: ClusterMetadata, answers: OffsetResults) -> None:
+def _add_response(
+    answer: Any, wanted: Iterable[TopicPartition], metadata: ClusterMetadata, results: OffsetResults
+) -> None:
+    """Add the results in a response, and those of partitions that the response leaves out."""
     left = dict.fromkeys(wanted, "missing in the response")
     for topic in answer.topics:
         for part in topic.partitions:
@@ -177,28 +187,25 @@ def _take(answer: Any, wanted: Iterable[TopicPartition], metadata: ClusterMetada
             if left.pop(partition, None) is None:
                 continue  # not requested, or a duplicate
             if part.error_code:
-                answers.refused[partition] = part.error_code
+                results.refused[partition] = part.error_code
             else:
-                answers.found[partition] = LogOffset(part.offset, part.leader_epoch, _epoch(metadata, partition))
-    answers.unanswered |= left
+                results.found[partition] = LogOffset(part.offset, part.leader_epoch, _epoch(metadata, partition))
+    results.unanswered |= left
 
 
-# -- a few requests -------------------------------------------------------------------------------
+# -- with retries ---------------------------------------------------------------------------------
 
 
 @attrs.frozen(slots=True)
 class LogOffsets:
-    """Offsets that were found, and the reasons for missing ones."""
+    """Offsets that were found, and the reason for each missing offset."""
 
     found: Mapping[TopicPartition, int]
     missing: Mapping[TopicPartition, str] = attrs.field(factory=dict)
 
 
 class LogOffsetReader:
-    """Lookup with the leaders of partitions, retried with fresh metadata if that may help.
-
-    The log's end is the high watermark, as for a consumer that reads uncommitted, unless another level is requested.
-    """
+    """Lookup of offsets with the leaders of partitions. Failed lookups are retried with fresh metadata."""
 
     def __init__(self, pool: BrokerPool, metadata: MetadataRefresher, config: Config, observer: Observer) -> None:
         self._pool = pool
@@ -206,7 +213,7 @@ class LogOffsetReader:
         self._config = config
         self._observer = observer
         backoff = Backoff.of(config)
-        self._backoff = attrs.evolve(backoff, max_attempts=min(backoff.max_attempts, _MOST_ATTEMPTS))
+        self._backoff = attrs.evolve(backoff, max_attempts=min(backoff.max_attempts, _MAX_ATTEMPTS))
 
     async def find(
         self,
@@ -214,14 +221,15 @@ class LogOffsetReader:
         timestamp: int,
         isolation_level: IsolationLevel = "read_uncommitted",
     ) -> LogOffsets:
-        """Return the first offset at or after `timestamp`, or NO_SUCH_OFFSET.
+        """Return the first offset at or after `timestamp` in each log, or NO_SUCH_OFFSET.
 
-        Failed lookups are retried a few times: an election is over by then, and a dead broker is not waited for.
+        Failed lookups are retried a few times. That is long enough for a leader election; a dead broker is not waited
+        for.
 
         Args:
             partitions: The logs.
             timestamp: Milliseconds since 1970, LOG_START or LOG_END.
-            isolation_level: Determines the end of the log.
+            isolation_level: Defines LOG_END: the high watermark, or under `read_committed` the last stable offset.
         """
         found: dict[TopicPartition, int] = {}
         missing: dict[TopicPartition, str] = {}
@@ -250,11 +258,11 @@ class LogOffsetReader:
     ) -> dict[TopicPartition, str]:
         """Fill `found`, and `missing` for permanent failures. Return the causes of the failures to retry."""
         metadata = self._metadata.current
-        known = {partition: at for partition, at in wanted.items() if metadata.partition(partition) is not None}
+        known = {partition: time for partition, time in wanted.items() if metadata.partition(partition) is not None}
         missing |= {partition: "no such partition" for partition in wanted if partition not in known}
-        answers = await ask_leaders(self._pool, metadata, known, isolation_level)
-        found |= {partition: place.offset for partition, place in answers.found.items()}
-        again = dict(answers.unanswered)
-        for partition, code in answers.refused.items():
-            (missing if code in _FOR_GOOD else again)[partition] = ErrorCode.describe(code)
+        results = await ask_leaders(self._pool, metadata, known, isolation_level)
+        found |= {partition: place.offset for partition, place in results.found.items()}
+        again = dict(results.unanswered)
+        for partition, code in results.refused.items():
+            (missing if code in _PERMANENT else again)[partition] = ErrorCode.describe(code)
         return again

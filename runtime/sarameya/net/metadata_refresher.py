@@ -1,9 +1,10 @@
-"""Refresh of `ClusterMetadata`, on demand and by age. One task owns it; everyone may read it.
+"""Refresh of `ClusterMetadata`, on demand and by age. One task writes the metadata; any task may read them.
 
 Requests go to the brokers in turn (`broker_rotation.py`), and a single response removes nothing
 (`protocol/cluster/metadata_merger.py`). So a broker with stale metadata can neither delay a change nor undo it. A
 failed refresh is retried with backoff and reported to the observer; the known metadata stay as they are. After an
-authentication failure there is no backoff: the next request, or the age of the metadata, starts the next attempt.
+authentication failure there is no backoff: the next call for a refresh, or the age of the metadata, starts the next
+attempt.
 """
 
 from __future__ import annotations
@@ -27,22 +28,22 @@ from sarameya.protocol.cluster.metadata_merger import CONFIRMATIONS, MetadataMer
 
 
 class MetadataRefresher:
-    """Holder of the newest metadata, `current`; `refresh()` waits for newer."""
+    """Holder of the newest metadata (`current`), and the task that refreshes them (`run`)."""
 
     def __init__(self, pool: BrokerPool, config: Config, observer: Observer, backoff: Backoff | None = None) -> None:
         self._pool = pool
         self._config = config
         self._observer = observer
-        # Without bounds: this task serves all callers, as long as there may be any; callers have bounds of their own.
+        # Without bounds: this task serves callers for as long as it runs. Each caller has bounds of its own.
         self._backoff = attrs.evolve(backoff or Backoff.of(config), max_attempts=math.inf, max_seconds=math.inf)
         self._merger = MetadataMerger()
         self._topics: set[str] = set()
         self._all_topics = False
         self._wanted = trio.Event()
         self._refreshed = trio.Event()
-        """Set by the next round to start. The request of a round under way may be older than a call of `refresh()`."""
+        """Set when the next round to start has succeeded. A round in progress may be older than a call of `refresh`."""
         self._updated = trio.Event()
-        """Set by the next round to succeed, also one under way."""
+        """Set when any round has succeeded, including one in progress."""
         self._last_error: SarameyaError | None = None
 
     @property
@@ -51,11 +52,11 @@ class MetadataRefresher:
         return self._merger.current
 
     def follow(self, topics: Iterable[str]) -> None:
-        """Include these topics from now on."""
+        """Include these topics in every refresh from now on."""
         self._topics.update(topics)
 
     def follow_all(self, wanted: bool = True) -> None:
-        """Include all topics from now on, for subscriptions by pattern; or stop that."""
+        """Include all topics in every refresh from now on, for subscriptions by pattern; or no longer (False)."""
         self._all_topics = wanted
 
     def request_refresh(self) -> None:
@@ -63,48 +64,47 @@ class MetadataRefresher:
         self._wanted.set()
 
     async def refresh(self) -> ClusterMetadata:
-        """Return metadata newer than this call.
+        """Return metadata that were requested after this call.
 
-        Waits through failed refreshes, also of authentication, until one succeeds: bound it with a cancel scope.
+        Waits until a refresh succeeds, even after authentication failures: bound it with a cancel scope.
         """
-        # A refresh in flight may have been sent before the event that the caller has just learnt.
+        # A refresh in progress may have been sent before the event that made the caller request one.
         self._wanted.set()
         refreshed = self._refreshed
         await refreshed.wait()
         return self.current
 
     async def next(self) -> ClusterMetadata:
-        """Return the next metadata that arrives, without a request for it."""
+        """Return the next metadata that arrive. Does not request a refresh."""
         await self._updated.wait()
         return self.current
 
     async def wait_for_topics(self, topics: Iterable[str]) -> ClusterMetadata:
         """Return metadata in which all `topics` have partitions, within `Config.bootstrap_timeout` seconds.
 
-        A missing topic may be about to be created: the lookup is retried, visibly to observers.
+        A missing topic may be about to be created, so the lookup is retried and reported to the observer.
 
         Raises:
-            ConnectError: No broker answered in that time; names the last cause.
+            ConnectError: No broker answered in that time. The error names the last cause.
             TokenError: No credentials were available.
-            UnknownTopicError: A topic is still unknown at the end (or another error of that topic).
+            UnknownTopicError: A topic is still unknown at the end. Other errors of a topic are raised as well.
             AuthenticationError: A broker refuses this client. Raised at once.
         """
         wanted = tuple(topics)
         self.follow(wanted)
-        seen = False
+        has_answered = False
         retries = Retries("lookup of topics", self._backoff, self._observer, kind="topics")
         with self._pool.until_refused(), trio.move_on_after(self._config.bootstrap_timeout):
             while True:
                 metadata = await self.refresh()
-                seen = True
+                has_answered = True
                 missing = metadata.missing(wanted)
                 if not missing:
                     return metadata
-                fatal = {t: c for t, c in missing.items() if c in _NEVER_APPEARS}
-                if fatal:
+                if any(code in _PERMANENT for code in missing.values()):
                     break
                 await retries.wait(", ".join(f"{t}: {ErrorCode.describe(c)}" for t, c in sorted(missing.items())))
-        if not seen:
+        if not has_answered:
             silent = f"{', '.join(self._pool.addresses)} do not answer; is there a Kafka broker?"
             cause = str(self._last_error) if self._last_error else silent
             kind = TokenError if isinstance(self._last_error, TokenError) else ConnectError
@@ -121,14 +121,15 @@ class MetadataRefresher:
             with trio.move_on_after(self._config.metadata_max_age):
                 await self._wanted.wait()
             self._wanted = trio.Event()
-            # Requests from here on need metadata newer than the result of this round.
+            # Calls of `refresh` from here on need metadata newer than the result of this round.
             waiting = [event for event in (*waiting, self._refreshed) if event.statistics().tasks_waiting]
             self._refreshed = trio.Event()
             try:
                 await self._refresh_with_retries()
             except AuthenticationError as error:
                 # `BrokerPool.refusals` has notified the pool's owner, who usually cancels this task. If not, the
-                # waiting calls stay in `waiting`, and the next request or the age starts the next attempt.
+                # waiting calls stay in `waiting`, and the next call or the age starts the next attempt. That is
+                # reported as a retry unless a call comes at once.
                 self._last_error = error
                 refusals += 1
                 with trio.move_on_after(self._backoff.delay(1)):
@@ -144,13 +145,13 @@ class MetadataRefresher:
             self._updated = trio.Event()
 
     async def _refresh_with_retries(self) -> None:
-        """Refresh, with retries of every error but AuthenticationError, which is raised: a retry would not help."""
+        """Refresh, and retry after any error but AuthenticationError, which is raised: a retry would not help."""
         retries = Retries("metadata", self._backoff, self._observer, kind="metadata")
         while True:
             try:
                 await self._send_request()
                 for _ in range(CONFIRMATIONS - 1):
-                    if self._merger.has_doubts:  # the next broker confirms or denies it
+                    if self._merger.has_doubts:  # the response of the next broker confirms or denies the change
                         await self._send_request()
             except AuthenticationError:
                 raise
@@ -164,7 +165,7 @@ class MetadataRefresher:
     async def _send_request(self) -> None:
         """Send one request. Raises ConnectError, or ProtocolError if the response cannot be true."""
         asks_for_all = self._all_topics
-        # Null means all of them, an empty list none.
+        # Null stands for all topics, an empty list for none.
         topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(self._topics)]
         raw_response = await self._pool.request_any(
             MetadataRequest,
@@ -175,10 +176,10 @@ class MetadataRefresher:
         )
         response = from_response(raw_response)
         if not response.brokers:
-            # A broker that has just started returns this; accepted, it would leave no broker to ask.
+            # A broker that has just started returns this. If it were accepted, no broker could be asked any more.
             raise ProtocolError("the response to a Metadata request contains no broker")
         self._merger.merge(attrs.evolve(response, has_all_topics=asks_for_all))
 
 
-_NEVER_APPEARS = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION})
-"""Errors that waiting does not mend, unlike a topic that is about to be created."""
+_PERMANENT = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION})
+"""Error codes of topics for which waiting does not help."""

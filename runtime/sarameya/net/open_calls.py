@@ -1,4 +1,4 @@
-"""Pending calls that would wait for ever after the object that answers them is closed."""
+"""Pending calls of an object, which end with an error when the object is closed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ import trio
 
 
 class OpenCalls:
-    """Pending calls. `closed` is the message of the error that ends them."""
+    """Pending calls of one object.
+
+    Args:
+        closed: Message of the RuntimeError that ends them.
+    """
 
     def __init__(self, closed: str) -> None:
         self._closed = closed
@@ -17,7 +21,7 @@ class OpenCalls:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Run a block that waits. Raises RuntimeError if `close` is called meanwhile."""
+        """Run a block that waits. Cancel it, and raise RuntimeError, if `close` is called meanwhile."""
         with trio.CancelScope() as scope:
             self._scopes.add(scope)
             try:

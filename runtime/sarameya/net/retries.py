@@ -1,4 +1,4 @@
-"""Retry delays: one wait between two attempts, by the common backoff, and visible to observers."""
+"""Waits between the attempts of an operation, by the common backoff and visible to observers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from sarameya.protocol.backoff import Attempts, Backoff
 
 
 class Retries:
-    """Attempts of one operation (`what`, in words, and its `kind`). Make a new one for each operation."""
+    """Attempts of one operation. Make a new object for each operation.
+
+    Args:
+        what: The operation, for messages.
+        backoff: Delays and bounds.
+        observer: Called with a `Retrying` event before each wait.
+        kind: Kind of the operation, for metrics.
+    """
 
     def __init__(self, what: str, backoff: Backoff, observer: Observer, *, kind: str) -> None:
         self._what = what
@@ -26,7 +33,7 @@ class Retries:
             cause: Reason of the failure.
 
         Raises:
-            RetriesExhaustedError: The options allow no further attempt.
+            RetriesExhaustedError: The bounds of the backoff allow no further attempt.
         """
         now = trio.current_time()
         attempts = self._attempts.again(cause) if self._attempts else Attempts.first(now, cause)

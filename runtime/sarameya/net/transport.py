@@ -2,8 +2,8 @@
 
 A rule that is easily broken:
 
-- A socket wakes its reader once a megabyte, and never waits for more bytes than the frame in progress lacks: the
-  awaited bytes must be sure to come. Tests:
+- A socket wakes its reader about once per megabyte. It never waits for more bytes than the current frame still needs:
+  these bytes are certain to arrive, and others may not be. Tests:
   `tests/net/test_transport.py::test_large_response_in_pieces_wakes_its_reader_rarely`,
   `tests/protocol/test_frames.py::test_what_is_awaited_is_what_the_frame_that_has_begun_lacks`.
 """
@@ -19,19 +19,21 @@ from typing import Protocol
 
 import trio
 
-_WORTH_A_WAKE = 2**20
-"""Bytes. A large response comes in pieces of 64 KiB, and a wakeup for each takes a twentieth of all time."""
+_MAX_LOW_WATER = 2**20
+"""Bytes to wait for, at most, before the reader is woken.
 
+A large response arrives in pieces of 64 KiB. A wakeup for each of them takes a twentieth of all time.
+"""
 
 _SOCKETS_ARE_FILES = os.name == "posix"
-"""True if one system call does the work of many steps in trio, which is prepared for everything."""
+"""True if sockets can be read and written by one system call each, which costs less than trio's own methods."""
 
 
 class Transport(Protocol):
-    """Opener of streams."""
+    """Factory of streams to brokers."""
 
     async def connect(self, host: str, port: int) -> trio.abc.Stream:
-        """Connect to this address. Raises OSError, or a SarameyaError, if that fails."""
+        """Connect to this address. Raises OSError or a SarameyaError if that fails."""
         ...
 
 
@@ -44,45 +46,44 @@ class TcpTransport:
 
 
 def why_not_connected(error: BaseException) -> str:
-    """Return the cause without the wrapping of Python and trio.
+    """Return the root cause of a failed connection as text.
 
-    trio reports all attempts to connect as one group, each with its address, and TLS errors as the cause of a broken
-    stream.
+    trio wraps the failed attempts, one for each address, in a group, and TLS errors in a BrokenResourceError.
     """
     cause = error.__cause__
     if isinstance(cause, BaseExceptionGroup):
         return "; ".join(sorted({why_not_connected(attempt) for attempt in cause.exceptions}))
     if isinstance(error, trio.BrokenResourceError) and cause is not None:
         return why_not_connected(cause)
-    # TLS errors have numbers of their own, which are not the system's.
+    # The `errno` of a TLS error is not one of the system's.
     if not isinstance(error, OSError) or isinstance(error, ssl.SSLError) or error.errno is None:
         return str(error) or type(error).__name__
-    # Name resolution errors have numbers of their own, below 0.
+    # Name resolution errors have numbers below 0.
     return os.strerror(error.errno) if error.errno > 0 else error.strerror or str(error)
 
 
 Receive = Callable[[memoryview, int], Awaitable[int]]
-"""Receives bytes into a buffer: at least one, or none at the stream's end.
+"""Receives bytes into a buffer and returns their number: 0 at the stream's end.
 
-The second argument is the number of bytes that are certain to come. None of them is of use alone, so a stream may wait
-for many of them together.
+The second argument is the number of bytes that are certain to arrive. The caller needs all of them, so a stream may
+wait for many of them before it returns.
 """
 
 
 def receiver(stream: trio.abc.ReceiveStream) -> Receive:
-    """Return the function that receives bytes of the stream. It raises as the stream does, and OSError."""
+    """Return a function that receives bytes from the stream. It raises as the stream does, and OSError."""
     return _SocketReceiver(stream.socket) if isinstance(stream, trio.SocketStream) else _StreamReceiver(stream)
 
 
 SendNow = Callable[[bytes], int]
 """Sends as many bytes as possible without waiting, and returns their number.
 
-Only for times when nobody else sends. Never raises: the next regular send meets the same error.
+Call it only while no other task sends on the stream. Never raises: the next regular send fails with the same error.
 """
 
 
 def sender_now(stream: trio.abc.SendStream) -> SendNow:
-    """Return the function that sends bytes at once; it sends none if the stream cannot do that."""
+    """Return a function that sends bytes without waiting. It always returns 0 if the stream cannot do that."""
     if not isinstance(stream, trio.SocketStream) or not _SOCKETS_ARE_FILES:
         return lambda data: 0
     descriptor = stream.socket.fileno
@@ -107,22 +108,22 @@ class _StreamReceiver:
 
 
 class _SocketReceiver:
-    """Receiver straight from the kernel into the buffer.
+    """Receiver that reads from the kernel into the buffer, without a copy.
 
-    Small pieces would each wake the task, so the kernel gets the number of bytes that are worth it (SO_RCVLOWAT). It
-    waits before it reads: a read without data is slow, and would happen for each small response.
+    The kernel wakes the task only when enough bytes have arrived (SO_RCVLOWAT). The task waits before it reads: a read
+    without data is slow, and there would be one for each small response.
     """
 
     def __init__(self, socket: trio.socket.SocketType) -> None:
         self._socket = socket
-        self._worth_it = 1
+        self._low_water = 1
 
     async def __call__(self, buffer: memoryview, awaited: int) -> int:
-        worth_it = min(awaited, len(buffer), _WORTH_A_WAKE)
-        if worth_it != self._worth_it:
-            self._worth_it = worth_it
+        low_water = min(awaited, len(buffer), _MAX_LOW_WATER)
+        if low_water != self._low_water:
+            self._low_water = low_water
             with suppress(OSError):  # without this option the task is woken more often
-                self._socket.setsockopt(SOL_SOCKET, SO_RCVLOWAT, worth_it)
+                self._socket.setsockopt(SOL_SOCKET, SO_RCVLOWAT, low_water)
         if not _SOCKETS_ARE_FILES:
             return await self._socket.recv_into(buffer)
         while True:

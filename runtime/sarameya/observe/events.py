@@ -1,4 +1,4 @@
-"""Events of groups, sessions, claims, fetching, commits and connections. `landings.py` has those of handlers."""
+"""Events of groups, sessions, claims, fetching, commits and connections. `landings.py` has the events of handlers."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ RETRIED = (
 """Kinds of retries of a group's member."""
 
 _FOR_PROGRAMS = "for programs"
-"""Marks a field that is of no use to a person."""
+"""Metadata key of fields that `str(event)` omits."""
 
 
 @attrs.frozen(slots=True)
 class Event:
-    """Base class of all events. Durations are seconds. `str` is a line for a person, `repr` is for programmers."""
+    """Base class of all events. Durations are in seconds. `str(event)` is a log line."""
 
     def __str__(self) -> str:
         words = re.sub(r"(?<!^)(?=[A-Z])", " ", type(self).__name__).lower()
@@ -43,19 +43,19 @@ class Event:
 
 @attrs.frozen(slots=True)
 class MembershipChanged(Event):
-    """A change of the membership's state (names as in `protocol.membership.states.State`)."""
+    """A change of the membership's state; `before` and `after` are names of `protocol.membership.states.State`."""
 
     group: str
     before: str
     after: str
     cause: str
     trigger: str = ""
-    """Input that caused it, from `protocol.membership.states.Input`, in lower case: one of a few, unlike `cause`."""
+    """Input that caused the change: a name of `protocol.membership.states.Input`, in lower case."""
 
 
 @attrs.frozen(slots=True)
 class CoordinatorFound(Event):
-    """Address of the group's coordinator, after each search, whether it has moved or not."""
+    """Address of the group's coordinator. Reported after each lookup, even if the coordinator has not changed."""
 
     group: str
     node_id: int
@@ -76,12 +76,12 @@ class Retrying(Event):
     delay: float
     cause: str
     kind: str = attrs.field(metadata={_FOR_PROGRAMS: True})
-    """Kind of the operation, one of few (`what` is in words): of a member, one of `RETRIED`."""
+    """Kind of the operation, from a fixed set; for a group's member, one of `RETRIED`. `what` is free text."""
 
 
 @attrs.frozen(slots=True)
 class SessionStarted(Event):
-    """Start of a session, before `setup`: its first assignment, of which nothing is read yet.
+    """Start of a session with its first assignment, before `setup` is called and before any partition is read.
 
     Under a cooperative assignor the session may continue through later generations, each reported by
     PartitionsAssigned.
@@ -96,7 +96,7 @@ class SessionStarted(Event):
 class SessionEnding(Event):
     """Start of a session's end: its claims drain.
 
-    `lost`: the membership is lost, and nothing can be committed any more.
+    If `lost` is True, the membership is lost, and no mark can be committed any more.
     """
 
     group: str
@@ -119,7 +119,7 @@ class SessionEnded(Event):
 
 @attrs.frozen(slots=True)
 class PartitionsAssigned(Event):
-    """Assignment of a generation: new partitions, and those that were kept and read on."""
+    """Assignment of a generation: new partitions, and kept partitions, which are read without interruption."""
 
     group: str
     generation: Generation
@@ -138,23 +138,24 @@ class PartitionsRevoked(Event):
 
 @attrs.frozen(slots=True)
 class ClaimStarted(Event):
-    """Start of a claim at `offset`: the first message has it, or a later one."""
+    """Start of a claim. The first message has this offset, or a later offset if the log has no record at it."""
 
     partition: TopicPartition
     offset: int
     why: str
     """Origin of the offset.
 
-    `committed`, `handler`, `added` (while this member ran), `given` (to a `Consumer`), or the reset policy.
+    `committed`, `handler`, `added` (the partition was added to the topic while this member ran), `given` (the user gave
+    it to a `Consumer`), or the policy that was looked up.
     """
 
 
 @attrs.frozen(slots=True)
 class ClaimEnded(Event):
-    """End of a claim, for whatever reason. `offset` is the handler's final position.
+    """End of a claim. `offset` is the handler's final position: all messages that it received are below.
 
-    All its messages are below that offset; marks and commits may be anywhere. The other numbers cover the whole claim,
-    as `PartitionStatus` has them while it runs.
+    Marks and commits may be below or above that offset. The other numbers cover the whole claim; while it runs, they
+    are in `PartitionStatus`.
     """
 
     partition: TopicPartition
@@ -167,7 +168,7 @@ class ClaimEnded(Event):
 
 @attrs.frozen(slots=True)
 class ClaimCancelled(Event):
-    """Cancellation of a claim whose handler did not end within its grace."""
+    """Cancellation of a claim whose handler did not end within `grace` seconds."""
 
     partition: TopicPartition
     grace: float
@@ -177,7 +178,7 @@ class ClaimCancelled(Event):
 class CallCancelled(Event):
     """Cancellation of `setup` or `partitions_assigned` at the rebalance deadline.
 
-    The session ends, since nothing may be read without that call.
+    The session ends, since no partition may be read before that call has returned.
     """
 
     group: str
@@ -187,7 +188,7 @@ class CallCancelled(Event):
 
 @attrs.frozen(slots=True)
 class GroupLeft(Event):
-    """Acceptance of our leave by the coordinator. A static member does not leave, and reports none (KIP-345)."""
+    """A leave that the coordinator has accepted. A static member never leaves (KIP-345), and reports no such event."""
 
     group: str
     reason: str
@@ -206,7 +207,7 @@ class LeaveFailed(Event):
 
 @attrs.frozen(slots=True)
 class PartitionsPaused(Event):
-    """Pause of these partitions, or of everything that is and will be assigned, until a resume."""
+    """Pause of these partitions, or of all partitions that are assigned now or later, until a resume."""
 
     group: str
     partitions: tuple[TopicPartition, ...]
@@ -215,7 +216,7 @@ class PartitionsPaused(Event):
 
 @attrs.frozen(slots=True)
 class PartitionsResumed(Event):
-    """Resume of these partitions, or of everything that was paused."""
+    """Resume of these partitions, or of all paused partitions."""
 
     group: str
     partitions: tuple[TopicPartition, ...]
@@ -224,9 +225,9 @@ class PartitionsResumed(Event):
 
 @attrs.frozen(slots=True)
 class TaskStuck(Event):
-    """A handler's task that swallowed its cancellation, or waits where it cannot be reached; the member has left.
+    """A handler's task that does not end: it swallowed its cancellation, or waits where it cannot be cancelled.
 
-    Python cannot stop it. `stack` is its present stack, as `traceback` formats it.
+    The member has left the group. Python cannot stop the task. `stack` is its present stack, as `traceback` formats it.
     """
 
     what: str
@@ -243,9 +244,9 @@ class LoopBlocked(Event):
     No heartbeat was sent meanwhile. Reported once the loop runs again; the log has a line with the stack before that.
 
     Attributes:
-        seconds: Length of the blockage.
+        seconds: Duration of the blockage.
         where: FILE:LINE in FUNCTION, of the innermost frame outside of libraries.
-        stack: As `traceback` formats it; empty if none could be taken.
+        stack: Stack of the blocking call, as `traceback` formats it; empty if it could not be taken.
     """
 
     group: str
@@ -259,10 +260,10 @@ class LoopBlocked(Event):
 
 @attrs.frozen(slots=True)
 class OffsetReset(Event):
-    """A position that was not in the log, and was moved.
+    """A position that was not in the log, and was replaced.
 
-    From `before` to `log_start`, `gone` offsets were deleted before they were read. The offsets that the policy skips
-    in addition are between `log_start` and `after`.
+    Between `before` and `log_start`, `gone` offsets were deleted before they were read. The policy also skips the
+    offsets from `log_start` to `after`.
     """
 
     partition: TopicPartition
@@ -280,10 +281,10 @@ class OffsetReset(Event):
 
 @attrs.frozen(slots=True)
 class InterceptorFailed(Event):
-    """An interceptor that raised.
+    """An interceptor that raised an exception.
 
-    `is_skipped`: messages are delivered without it, and no other failure is reported before it recovers; otherwise its
-    claim fails. `partition` and `offset` (of the first message) are None for `on_commit`.
+    If `is_skipped` is True, messages are delivered without it, and no other failure is reported before it recovers.
+    Otherwise the claim fails. `partition` and `offset` (of the first message) are None for `on_commit`.
     """
 
     interceptor: str
@@ -296,7 +297,7 @@ class InterceptorFailed(Event):
 
 @attrs.frozen(slots=True)
 class InterceptorRecovered(Event):
-    """A skipped interceptor that works again, after `missed` messages of the partition (or commits)."""
+    """A skipped interceptor that works again. It has missed `missed` messages of the partition, or commits."""
 
     interceptor: str
     call: str
@@ -306,9 +307,9 @@ class InterceptorRecovered(Event):
 
 @attrs.frozen(slots=True)
 class PartitionBackpressured(Event):
-    """A handler that took no messages for `Config.max_processing_time`, or up to twice that.
+    """A handler that took no messages for `Config.max_processing_time`, or for up to twice that time.
 
-    Its partition is not fetched until the buffer, of `buffered` bytes, is empty.
+    Its partition is not fetched until its buffer, of `buffered` bytes, is empty.
     """
 
     partition: TopicPartition
@@ -317,9 +318,9 @@ class PartitionBackpressured(Event):
 
 @attrs.frozen(slots=True)
 class BackpressureEnded(Event):
-    """End of a backpressure after `seconds`.
+    """End of a partition's backpressure after `seconds`.
 
-    The buffer is empty and the partition is fetched again, or its claim is over.
+    The buffer is empty and the partition is fetched again, or its claim has ended.
     """
 
     partition: TopicPartition
@@ -328,11 +329,10 @@ class BackpressureEnded(Event):
 
 @attrs.frozen(slots=True)
 class FetchBufferFull(Event):
-    """A broker from which nothing was fetched for `seconds`, since the byte budget is full.
+    """A broker from which no record was fetched for `seconds`, since the byte budget is full.
 
-    There are partitions whose handlers have taken everything, but other partitions hold `buffered` bytes, all of
-    `Config.fetch_buffer_bytes`. If that persists, there is no room for a record batch of each partition: raise the
-    option.
+    Some partitions have empty buffers, but other partitions hold `buffered` bytes, all of `Config.fetch_buffer_bytes`.
+    If this happens repeatedly, there is no room for a record batch of each partition: raise the option.
     """
 
     node_id: int
@@ -342,7 +342,7 @@ class FetchBufferFull(Event):
 
 @attrs.frozen(slots=True)
 class ReadReplicaChanged(Event):
-    """A partition that is read from a replica nearer than its leader (KIP-392) or, `None`, from its leader again."""
+    """A partition that is read from a nearer replica (KIP-392) or, if `node_id` is None, from its leader again."""
 
     partition: TopicPartition
     node_id: int | None
@@ -351,7 +351,7 @@ class ReadReplicaChanged(Event):
 
 @attrs.frozen(slots=True)
 class LeaderChanged(Event):
-    """A partition that is read from another broker (`None`: no leader is known, it waits)."""
+    """A partition that is read from another broker. `after` is None while no leader is known."""
 
     partition: TopicPartition
     before: int | None
@@ -361,7 +361,7 @@ class LeaderChanged(Event):
 
 @attrs.frozen(slots=True)
 class ConnectionLost(Event):
-    """A connection that ended while a response was expected; the end of any other concerns nobody.
+    """A connection that ended while a response was expected. The end of an idle connection is not reported.
 
     `node_id` is negative for a bootstrap server whose broker is not known yet.
     """
@@ -373,7 +373,7 @@ class ConnectionLost(Event):
 
 @attrs.frozen(slots=True)
 class Committed(Event):
-    """Commit that the coordinator has acknowledged: partition -> next offset to read."""
+    """A commit that the coordinator has accepted: partition -> next offset to read."""
 
     group: str
     offsets: dict[TopicPartition, int]
@@ -381,7 +381,7 @@ class Committed(Event):
 
 @attrs.frozen(slots=True)
 class CommitFailed(Event):
-    """A failed commit that no caller waits for (autocommit). The marks stay dirty and are sent again."""
+    """A failed commit that no caller waits for, such as an autocommit. The next commit sends the marks again."""
 
     group: str
     cause: str
@@ -389,23 +389,23 @@ class CommitFailed(Event):
 
 @attrs.frozen(slots=True)
 class TlsFilesRenewed(Event):
-    """New certificates or keys on the disk: new connections use them."""
+    """New certificates or keys on the disk. New connections use them."""
 
     files: tuple[str, ...]
 
 
 @attrs.frozen(slots=True)
 class TlsFilesRefused(Event):
-    """New, unusable certificates or keys on the disk: new connections use the previous ones."""
+    """New certificates or keys on the disk that cannot be used. New connections use the previous files."""
 
     problem: str
 
 
 @attrs.frozen(slots=True)
 class RenewalFailed(Event):
-    """A broker's session that could not be renewed (KIP-368), since no credentials were available.
+    """An authenticated connection that could not be renewed (KIP-368), since no credentials were available.
 
-    The renewal is retried until the session, and with it the connection, ends in `left` seconds.
+    The renewal is retried until the broker ends the connection, in `left` seconds.
     """
 
     address: str

@@ -1,4 +1,4 @@
-"""Events that handlers report about their writes, by `Session.tell`: the Spark sink does, and others may."""
+"""Events about the writes of handlers. The Spark sink reports them with `Session.tell`; other handlers may, too."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LandingStarted(Event):
 
 @attrs.frozen(slots=True, kw_only=True)
 class Landed(Event):
-    """End of a write: rows, bytes, seconds. -1 for an unknown number."""
+    """End of a write. `rows` and `size_bytes` are -1 if they are unknown."""
 
     partition: TopicPartition
     from_offset: int
@@ -31,7 +31,7 @@ class Landed(Event):
 
 @attrs.frozen(slots=True, kw_only=True)
 class LandingFailed(Event):
-    """A failed attempt to write. Another follows, or the claim fails with the `cause`."""
+    """A failed attempt to write. Another attempt follows, or the claim fails with this cause."""
 
     partition: TopicPartition
     from_offset: int
@@ -41,7 +41,7 @@ class LandingFailed(Event):
 
 @attrs.frozen(slots=True, kw_only=True)
 class DeadLettered(Event):
-    """Records that cannot be written to the table and were set aside in `place`."""
+    """Records that cannot be written to the table and are kept in `place`."""
 
     partition: TopicPartition
     count: int
@@ -50,7 +50,7 @@ class DeadLettered(Event):
 
 @attrs.frozen(slots=True, kw_only=True)
 class TableGrown(Event):
-    """A table so large that it slows starts and writes. `what` names the part, and the command to run."""
+    """A table that is so large that starts and writes are slow. `what` names the part, and the command to run."""
 
     table: str
     what: str

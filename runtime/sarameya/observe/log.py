@@ -13,7 +13,7 @@ from sarameya.observe.overdue import HandlerOverdue, HandlerReturned
 logger = logging.getLogger("sarameya")
 
 _USUAL_ATTEMPTS = 2
-"""Failures that are normal for any operation: a coordinator that is being created, a leader that moves."""
+"""Number of attempts whose failure is normal, for example while a coordinator is created or a leader moves."""
 
 _LEVELS: dict[type[Event], int] = {
     events.Retrying: logging.WARNING,
@@ -49,7 +49,7 @@ _LEVELS: dict[type[Event], int] = {
 
 
 def event_level(event: Event) -> int:
-    """Return the level at which the event is logged: INFO or above for events that an operator acts on."""
+    """Return the level at which the event is logged: INFO or above for events that an operator may act on."""
     if isinstance(event, events.Retrying) and event.attempt <= _USUAL_ATTEMPTS:
         return logging.INFO
     return _LEVELS.get(type(event), logging.DEBUG)

@@ -1,4 +1,4 @@
-"""Distribution of events to any number of observers. None can hurt the others, or consuming."""
+"""Distribution of events to any number of observers. An observer that raises is removed; all others continue."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Observers:
             try:
                 observer(event)
             except Exception:
-                # It may be removed already: its exception may have come from an event within an event.
+                # It may be removed already: an observer that causes another event may raise for both events.
                 if observer in self._observers:
                     self._observers.remove(observer)
                 logger.exception("observer %r raised an exception and is removed", observer)

@@ -11,7 +11,9 @@ from sarameya.status import held_text, overdue_text
 
 @attrs.frozen(slots=True)
 class HandlerOverdue(Event):
-    """A handler that has held the records from `offset` to `last_offset` for too long, without a sign of work on them.
+    """A handler that has held the records from `offset` to `last_offset` for too long, without any progress.
+
+    Progress means that it requests more messages, marks one, moves its landed offset, or reports an activity.
 
     The time counts from the moment the handler got them. The limit is ten times `Config.max_processing_time`, and at
     least 30 seconds. `stack` is the stack of its task, as `traceback` formats it; empty if too many handlers are
@@ -26,7 +28,7 @@ class HandlerOverdue(Event):
 
     @property
     def headline(self) -> str:
-        """The line without the stack."""
+        """The log line without the stack."""
         return overdue_text(self.partition, self.offset, self.last_offset, self.seconds)
 
     def __str__(self) -> str:
@@ -35,9 +37,10 @@ class HandlerOverdue(Event):
 
 @attrs.frozen(slots=True)
 class HandlerReturned(Event):
-    """A handler that is no longer overdue: it asked for more, marked or reported something, or its claim ended.
+    """A handler that is no longer overdue: it shows progress (see `HandlerOverdue`), or its claim has ended.
 
-    Reported once it has not been overdue for a while. `seconds` is the time for which it held the last overdue records.
+    Reported once the handler has not been overdue for 1.5 times the limit. `seconds` is the time for which it held the
+    last overdue records.
     """
 
     partition: TopicPartition

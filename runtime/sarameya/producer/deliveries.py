@@ -1,7 +1,7 @@
-"""Calls of `send` and `send_many`: choose partitions, hand the records over, wait for them. Trio.
+"""Calls of `send` and `send_many`: choose partitions, pass the records to the sender, wait for their outcomes. Trio.
 
-A call that stops waiting (timeout, cancellation) withdraws its own records and nobody else's, whatever batch they
-share.
+A call that stops waiting (timeout, cancellation) withdraws its own records only. Records of other calls are still sent,
+even those in the same batch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CLOSED = "a Producer works only inside its block: `async with Producer(...) as p
 
 
 class Deliveries:
-    """Calls of one producer, until `close`."""
+    """Pending calls of one producer."""
 
     def __init__(
         self, config: Config, metadata: MetadataRefresher, outbox: Outbox, sender: Sender, partitioner: Partitioner
@@ -46,7 +46,7 @@ class Deliveries:
         self._calls.close()
 
     async def deliver(self, records: Sequence[ProducerRecord], now_ms: int) -> list[RecordMetadata]:
-        """Send records as `Producer.send_many` does. `now_ms` is the timestamp of records without one."""
+        """Send records as `Producer.send_many` does. `now_ms` is the timestamp of records that have none."""
         deadline = trio.current_time() + self._config.delivery_timeout
         for record in records:
             self._check_size(record)
@@ -59,32 +59,32 @@ class Deliveries:
                 with trio.move_on_at(deadline):
                     await count.done.wait()
             finally:
-                self._outbox.give_up([one for one in pending if one.outcome is None])
+                self._outbox.withdraw([record for record in pending if record.outcome is None])
         return self._outcomes(pending)
 
     def _check_size(self, record: ProducerRecord) -> None:
-        size, most = estimated_size(record.key, record.value, record.headers), self._config.max_request_bytes
-        if size > most:
+        size, limit = estimated_size(record.key, record.value, record.headers), self._config.max_request_bytes
+        if size > limit:
             raise MessageTooLargeError(
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"{record}, of {size} bytes",
-                f"max_request_bytes is {most}; raise it, or send less",
+                f"max_request_bytes is {limit}; raise it, or send less",
             )
 
     async def _prepare(
         self, records: Sequence[ProducerRecord], now_ms: int, count: _Countdown, deadline: float
     ) -> list[Pending]:
         with trio.move_on_at(deadline):
-            metadata = await self._reach(records)
+            metadata = await self._metadata_for(records)
             return [self._pending(record, metadata, now_ms, count) for record in records]
         what = f"records for {', '.join(sorted({record.topic for record in records}))}"
         raise DeliveryTimeoutError(what, self._config.delivery_timeout, "the topic's partitions are not known")
 
-    async def _reach(self, records: Sequence[ProducerRecord]) -> ClusterMetadata:
-        """Return metadata with all topics and partitions of the records; a named partition may still not exist."""
+    async def _metadata_for(self, records: Sequence[ProducerRecord]) -> ClusterMetadata:
+        """Return metadata with all topics of the records. A partition that a record names may be missing."""
         topics = sorted({record.topic for record in records})
         current = self._metadata.current
-        if current.missing(topics) or not all(_is_there(record, current) for record in records):
+        if current.missing(topics) or not all(_partition_exists(record, current) for record in records):
             try:
                 return await self._metadata.wait_for_topics(topics)
             except KafkaError as error:
@@ -93,7 +93,7 @@ class Deliveries:
 
     def _pending(self, record: ProducerRecord, metadata: ClusterMetadata, now_ms: int, count: _Countdown) -> Pending:
         size = estimated_size(record.key, record.value, record.headers)
-        if not _is_there(record, metadata):
+        if not _partition_exists(record, metadata):
             last = max(metadata.topics[record.topic].partitions)
             advice = f"topic {record.topic!r} has the partitions 0 to {last}"
             raise UnknownTopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(record), advice)
@@ -110,23 +110,23 @@ class Deliveries:
 
     def _choose(self, record: ProducerRecord, metadata: ClusterMetadata, size: int) -> int:
         numbers = metadata.topics[record.topic].partitions
-        wanted = sorted(numbers) if record.key is None else ()
-        led = [n for n in wanted if metadata.leader(TopicPartition(record.topic, n)) is not None]
-        return self._partitioner.choose(record.topic, record.key, size, len(numbers), led)
+        candidates = sorted(numbers) if record.key is None else ()
+        with_leader = [n for n in candidates if metadata.leader(TopicPartition(record.topic, n)) is not None]
+        return self._partitioner.choose(record.topic, record.key, size, len(numbers), with_leader)
 
     def _outcomes(self, pending: Sequence[Pending]) -> list[RecordMetadata]:
         """Return the places of the records, or raise the first error."""
         stored: list[RecordMetadata] = []
         errors: list[SarameyaError] = []
-        for one in pending:
-            match one.outcome:
+        for record in pending:
+            match record.outcome:
                 case RecordMetadata() as place:
                     stored.append(place)
                 case SarameyaError() as error:
                     errors.append(error)
                 case None:
-                    trouble = self._outbox.trouble(one.partition)
-                    what = f"record for {one.partition}"
+                    trouble = self._outbox.trouble(record.partition)
+                    what = f"record for {record.partition}"
                     errors.append(DeliveryTimeoutError(what, self._config.delivery_timeout, trouble))
         if errors:
             if len(pending) > 1:
@@ -135,7 +135,7 @@ class Deliveries:
         return stored
 
 
-def _is_there(record: ProducerRecord, metadata: ClusterMetadata) -> bool:
+def _partition_exists(record: ProducerRecord, metadata: ClusterMetadata) -> bool:
     return record.partition is None or metadata.partition(TopicPartition(record.topic, record.partition)) is not None
 
 

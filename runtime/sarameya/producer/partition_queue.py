@@ -30,7 +30,7 @@ class Identity:
 
 @attrs.define(slots=True, eq=False)
 class Pending:
-    """A record without an acknowledgement. `on_outcome` is called once, when there is an `outcome`."""
+    """Record without an acknowledgement. `on_outcome` is called once, when `outcome` is set."""
 
     partition: TopicPartition
     timestamp: int
@@ -41,7 +41,7 @@ class Pending:
     on_outcome: Callable[[], None]
     outcome: RecordMetadata | SarameyaError | None = None
     is_wanted: bool = True
-    """False once nobody waits for the outcome."""
+    """False once its caller no longer waits for the outcome."""
 
     def settle(self, outcome: RecordMetadata | SarameyaError) -> None:
         if self.outcome is None:
@@ -62,41 +62,49 @@ class Batch:
 
 @attrs.define(slots=True, eq=False)
 class PartitionQueue:
-    """Queue and current batch of one partition."""
+    """Waiting records and current batch of one partition."""
 
     partition: TopicPartition
-    most_bytes: int
-    """Bytes of records in one batch, at most; reduced if the topic accepts less."""
-    queue: deque[Pending] = attrs.field(factory=deque)
+    max_batch_bytes: int
+    """Maximal bytes of the records in one batch; reduced if the topic accepts less."""
+    waiting: deque[Pending] = attrs.field(factory=deque)
+    """Records that are in no batch yet."""
     batch: Batch | None = None
-    is_out: bool = False
+    """The current batch, from its first attempt until its outcome."""
+    in_flight: bool = False
+    """True while the current batch waits for a response."""
     identity: Identity | None = None
-    """Identity that `sequence` belongs to; another one starts at 0."""
+    """Identity that `sequence` belongs to. Under another identity the sequence starts at 0."""
     sequence: int = 0
+    """Sequence of the next batch's first record."""
     attempts: Attempts | None = None
     retry_at: float = -inf
+    """Time before which nothing is sent."""
     trouble: str = "not sent yet"
+    """Last reason why records were not stored, for errors."""
 
     @property
     def has_work(self) -> bool:
-        return not self.is_out and bool(self.batch or self.queue)
+        """True if a batch can be sent."""
+        return not self.in_flight and bool(self.batch or self.waiting)
 
     def next_records(self) -> list[Pending]:
         """Return the records of the next batch: at least one."""
         taken: list[Pending] = []
         size = 0
-        for pending in self.queue:
-            if taken and size + pending.size > self.most_bytes:
+        for pending in self.waiting:
+            if taken and size + pending.size > self.max_batch_bytes:
                 break
             taken.append(pending)
             size += pending.size
         return taken
 
     def put_back(self, records: Iterable[Pending]) -> None:
-        self.queue.extendleft([pending for pending in reversed(tuple(records)) if pending.is_wanted])
+        """Put records back to the front, without those that no caller waits for."""
+        self.waiting.extendleft([pending for pending in reversed(tuple(records)) if pending.is_wanted])
 
     def release(self) -> tuple[Pending, ...]:
         """Remove the batch and return its records."""
         records = self.batch.records if self.batch else ()
-        self.batch, self.is_out = None, False
+        self.batch, self.in_flight = None, False
         return records

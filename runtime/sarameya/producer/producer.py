@@ -28,7 +28,7 @@ from sarameya.protocol.records.compression import Codec
 
 
 class Producer:
-    """Sender of records, for the length of an `async with`.
+    """Sender of records. Use it with `async with`.
 
     Example::
 
@@ -40,10 +40,10 @@ class Producer:
     which they were sent. It has no transactions. Any number of tasks may send at the same time; records that they send
     to a broker while it is busy go there together. Topics are not created.
 
-    An error means that a record was not acknowledged. Unless a broker has refused it, it may be stored all the same, or
-    soon. The same holds for cancellation; records that were not sent yet are dropped then.
+    An error means that a record was not acknowledged. Unless a broker has refused the record, it may be stored
+    nevertheless, now or later. The same holds after a cancellation, which drops the records that were not sent yet.
 
-    Creation does no I/O. The end of the block waits for nothing: calls that still send in other tasks get RuntimeError.
+    Creation does no I/O. The end of the block waits for nothing: calls of `send` in other tasks raise RuntimeError.
 
     Args:
         bootstrap_servers: Addresses, each `HOST:PORT`.
@@ -128,7 +128,7 @@ class Producer:
 
         Raises:
             DeliveryTimeoutError: Not acknowledged within `Config.delivery_timeout`.
-            RetriesExhaustedError: The bounds for retries are reached.
+            RetriesExhaustedError: The bounds for retries (`Config.retry_max_attempts`, `retry_timeout`) are reached.
             UnknownTopicError: No such topic or partition, after `Config.bootstrap_timeout`.
             TopicAuthorizationError: The broker denies access to the topic.
             MessageTooLargeError: The record is too large.
@@ -143,7 +143,8 @@ class Producer:
     async def send_many(self, records: Iterable[ProducerRecord]) -> list[RecordMetadata]:
         """Send records, in this order within each partition, and return their places once all are acknowledged.
 
-        Waits for all of them. Then raises as `send` does for the first that has failed; others may be stored.
+        If records have failed, raise as `send` does for the first of them, once all have an outcome. The others may be
+        stored.
         """
         if self._deliveries is None:
             raise RuntimeError(CLOSED)

@@ -10,13 +10,14 @@ import attrs
 from sarameya.model import Headers
 
 UNKNOWN_OFFSET = -1
+"""In place of an offset: the record is stored, and its offset is not known."""
 _LATEST = 2**63 - 1
 
 
 class RecordMetadata(NamedTuple):
     """Place of a record that all in-sync replicas have acknowledged.
 
-    `offset` is -1 if an earlier attempt stored it so long ago that the broker does not remember where.
+    `offset` is -1 if an earlier attempt stored the record, and the broker no longer knows at which offset.
     """
 
     partition: int
@@ -54,10 +55,11 @@ def _number(high: int) -> Any:
 
 @attrs.frozen(slots=True)
 class ProducerRecord:
-    """A record to send. Raises TypeError or ValueError for invalid arguments.
+    """Record to send. Raises TypeError or ValueError for invalid arguments.
 
-    Without a `partition` the key decides, as with Kafka's own producer; without a key, any partition may be chosen.
-    `timestamp` is in milliseconds since 1970; None: the time of sending. A topic may use its own time instead.
+    Without a `partition` the key determines it, as with Kafka's own producer. Without a key, any partition may be
+    chosen. `timestamp` is in milliseconds since 1970, None for the time of sending. Brokers replace it in topics with
+    LogAppendTime.
     """
 
     topic: str = attrs.field(validator=_text)

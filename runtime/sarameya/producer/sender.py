@@ -1,7 +1,7 @@
 """Produce requests to leaders, and the processing of their responses. Trio; its only state is which brokers are busy.
 
-A broker gets one request at a time. Records that gather meanwhile go with the next one, so batches grow by themselves
-if responses are slow, and nothing waits if they are fast.
+A broker gets one request at a time. Records that arrive meanwhile go with the next request. So batches grow by
+themselves if responses are slow, and no record waits if they are fast.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from sarameya.producer.verdicts import Verdict, refusal, verdict_on
 from sarameya.protocol.backoff import Backoff
 
 _ALL_IN_SYNC = -1
-_NO_TRANSACTION = 2**31 - 1
-_BROKERS_SHARE = 0.8
+"""Value of `acks` for all in-sync replicas."""
+_NO_TRANSACTION_TIMEOUT = 2**31 - 1
+_REPLICA_WAIT = 0.8
 """Fraction of the request timeout for which a broker waits for replicas, so that its response still arrives in time."""
 
 _Topic = ProduceRequest.TopicProduceData
@@ -56,7 +57,7 @@ class Sender:
         self._wake = trio.Event()
 
     def send_nowait(self, records: Iterable[Pending]) -> None:
-        """Send records as soon as possible."""
+        """Queue records, and wake the task that sends them."""
         for pending in records:
             self._outbox.add(pending)
         self._wake.set()
@@ -72,7 +73,7 @@ class Sender:
                     await self._wake.wait()
 
     def _dispatch(self, nursery: trio.Nursery) -> float:
-        """Send due batches. Return the time of the next look."""
+        """Send due batches. Return the time of the next call."""
         due = self._outbox.due(self._metadata.current.leader, self._busy, trio.current_time())
         for node, batches in due.requests.items():
             self._busy.add(node)
@@ -87,7 +88,7 @@ class Sender:
     # -- producer id ----------------------------------------------------------------------------------
 
     async def _identify(self) -> None:
-        """Get a producer id, as long as there are records to send with it."""
+        """Get a producer id. Stop if no records are left to send; fail all records if the error is permanent."""
         retries = Retries("producer id", self._backoff, self._observer, kind="producer_id")
         try:
             while self._outbox.has_work:
@@ -97,7 +98,7 @@ class Sender:
                 except SarameyaError as error:
                     if not (error.retriable or _may_pass(error)):
                         raise
-                    self._outbox.hold_up(str(error))
+                    self._outbox.set_trouble(str(error))
                     await retries.wait(str(error))
         except SarameyaError as error:  # a permanent error, or exhausted retries
             self._outbox.fail_all(error)
@@ -106,7 +107,7 @@ class Sender:
         answer = await self._pool.request_any(
             InitProducerIdRequest,
             transactional_id=None,
-            transaction_timeout_ms=_NO_TRANSACTION,
+            transaction_timeout_ms=_NO_TRANSACTION_TIMEOUT,
             producer_id=-1,
             producer_epoch=-1,
         )
@@ -124,34 +125,34 @@ class Sender:
                 ProduceRequest,
                 transactional_id=None,
                 acks=_ALL_IN_SYNC,
-                timeout_ms=int(self._config.request_timeout * _BROKERS_SHARE * 1000),
+                timeout_ms=int(self._config.request_timeout * _REPLICA_WAIT * 1000),
                 topic_data=_topics(batches),
             )
         except (UnsupportedVersionError, AuthenticationError) as error:
             for batch in batches:
                 self._outbox.refused(batch, error)
         except SarameyaError as error:
-            # The leader may be gone, and the batches may be stored.
+            # The partition may have another leader now. The batches may be stored.
             self._metadata.request_refresh()
-            self._again(batches, str(error))
+            self._retry(batches, str(error))
         else:
-            self._take(answer, batches)
+            self._process(answer, batches)
         finally:
             self._busy.discard(node)
             self._wake.set()
 
-    def _take(self, answer: Any, batches: Sequence[Batch]) -> None:
+    def _process(self, answer: Any, batches: Sequence[Batch]) -> None:
         left = {batch.partition: batch for batch in batches}
         for topic in answer.responses:
             for part in topic.partition_responses:
                 batch = left.pop(TopicPartition(topic.name, part.index), None)
                 if batch is not None:
-                    self._judge(batch, part)
-        self._again(left.values(), "the partition is missing in the broker's response")
+                    self._process_partition(batch, part)
+        self._retry(left.values(), "the partition is missing in the broker's response")
 
-    def _judge(self, batch: Batch, part: Any) -> None:
+    def _process_partition(self, batch: Batch, part: Any) -> None:
         code, now = part.error_code, trio.current_time()
-        # Later versions have a message (KIP-467).
+        # From version 8 on the response has a message and the records that caused the error (KIP-467).
         error = refusal(code, f"record for {batch.partition}", getattr(part, "error_message", None))
         places = [row.batch_index for row in getattr(part, "record_errors", None) or ()]
         match verdict_on(code):
@@ -171,7 +172,7 @@ class Sender:
             case _:
                 self._outbox.refused(batch, error, places)
 
-    def _again(self, batches: Iterable[Batch], cause: str) -> None:
+    def _retry(self, batches: Iterable[Batch], cause: str) -> None:
         for batch in batches:
             self._observe(self._outbox.again(batch, cause, trio.current_time()))
 

@@ -2,7 +2,7 @@
 
 No trio, no sockets and no clock: the current time (`now`) is an argument.
 
-    membership...   membership in a group: a state machine      offset_ledger   marked and committed offsets
+    membership/     membership in a group: a state machine      offset_ledger   marked and committed offsets
     assignors/      division of partitions among members        rebalance       subscriptions, assignments
     cluster/        metadata, described groups and topics       fetch/          positions, sessions, byte budget
     records/        record batches to messages and columns      wire/           frames, requests, responses

@@ -1,4 +1,4 @@
-"""Validation of commit metadata, before a request is made of it. Pure."""
+"""Validation of commit metadata before it is sent. Pure."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import attrs
 from sarameya.error_codes import ErrorCode
 
 LONGEST = 32767
-"""Bytes of the longest string in a request. Brokers accept less (`offset.metadata.max.bytes`, 4,096 by default)."""
+"""Maximal bytes of a string in a request. Brokers accept less (`offset.metadata.max.bytes`, 4,096 by default)."""
 
 
 @attrs.frozen(slots=True)
 class MetadataFault:
-    """A reason to refuse metadata: the code that a broker would return, and what to change."""
+    """Reason to refuse metadata: the error code that a broker would return, and advice for the user."""
 
     code: ErrorCode
     advice: str
 
 
 def metadata_fault(metadata: object) -> MetadataFault | None:
-    """Return why no request can carry the metadata; None where one can."""
+    """Return the reason why the metadata cannot be sent, or None if it can."""
     if metadata is None:
         return None
     if not isinstance(metadata, str):

@@ -1,28 +1,28 @@
 """Marked and committed offsets of each partition of a session. Pure.
 
-A mark is the next offset to read, with the metadata and leader epoch of the commit. Marks move forward, resets move
+A mark is the next offset to read, with the metadata and leader epoch of the commit. Marks move forward; resets move
 them backward. A second mark at the same offset replaces the metadata, if it has any. Metadata is the handler's
-statement about the messages before the mark: nobody else removes it or moves it ahead.
+statement about the messages before the mark. So nothing but the handler removes metadata, or moves it forward.
 
-If a position was moved back, since its log no longer has it, marks for messages read before stop there. A partition is
-dirty until exactly the mark that was sent is acknowledged. It stays dirty if the mark moves while the request is
-pending. It also stays dirty if the mark returns to the committed offset after a request without a response, since the
-coordinator may have stored that one.
+If a position is moved back, since the log no longer has it, marks of messages that were delivered before the move stop
+at the new position. A partition is dirty until exactly the mark that was sent is acknowledged. It stays dirty if the
+mark moves while the request is pending. It also stays dirty if the mark returns to the committed offset after a request
+without a response, since the coordinator may have stored the offset of that request.
 
-Each partition has a `MarkCell`, so that the mark of one message after the other costs a comparison and two stores. The
-ledger opens a cell when a mark has gone through `mark`, and closes it, which takes over its mark, before it looks at
-the partition. While a cell is closed every mark goes through `mark`, which knows all rules. So a partition has one
-slow mark for each commit, status or reset, and no rule has to be known twice.
+Each partition has a `MarkCell`, so that marking messages one by one costs a comparison and two stores each. The ledger
+opens the cell after a call of `mark`. It closes the cell, and takes over its mark, before it reads or changes the
+partition. While a cell is closed, every mark is a call of `mark`, which has all rules. So a partition has one slow mark
+after each commit, status or reset, and the rules are in one place.
 
 Rules that are easily broken:
 
-- A position moved forward marks everything before it as processed, since the log has deleted it. A position moved back
-  holds marks for messages handed out earlier at the new position. Tests:
+- If a position moves forward, everything before it is marked as processed, since the log has deleted it. If a position
+  moves back, marks of messages delivered earlier stop at the new position. Tests:
   `tests/protocol/test_offset_ledger.py::test_reset_position_takes_the_mark_along_without_skipping`,
   `tests/protocol/test_offset_ledger.py::test_marks_of_earlier_messages_stop_at_the_new_position`.
 - A commit without a response may have been stored. Test:
   `tests/protocol/test_offset_ledger.py::test_reset_below_an_unanswered_commit_is_dirty`.
-- No reset moves a commit beyond a mark with metadata. A mark at the same offset replaces it. Tests:
+- No reset moves a commit beyond a mark with metadata. A mark at the same offset replaces only the metadata. Tests:
   `tests/protocol/test_offset_ledger.py::test_forward_reset_keeps_a_mark_with_metadata`,
   `tests/protocol/test_offset_ledger.py::test_mark_at_the_same_offset_replaces_only_metadata`.
 """
@@ -36,27 +36,26 @@ import attrs
 
 from sarameya.model import NO_LEADER_EPOCH, CommittedOffset, TopicPartition
 
-Reach: TypeAlias = Callable[[], int | None]
-"""Position of the messages handed out since a position was moved: None before the first."""
-
+PositionSince: TypeAlias = Callable[[], int | None]
+"""Returns the position after the last message delivered since a position was moved; None before the first message."""
 
 _CLOSED = 2**63
-"""`MarkCell.next_offset` of a closed cell: no message has that offset."""
+"""`MarkCell.next_offset` of a closed cell: greater than any offset."""
 
 
 @attrs.define(slots=True, eq=False)
 class MarkCell:
-    """The latest mark of a partition, before the ledger has taken it over.
+    """Latest mark of a partition that the ledger has not taken over yet.
 
     To mark a message: if its offset is at least `next_offset`, store its leader epoch, then its offset + 1. Otherwise
-    call `OffsetLedger.mark`. Worker threads may do so, too: CPython switches threads at calls and backward jumps only,
+    call `OffsetLedger.mark`. Worker threads may do the same: CPython switches threads at calls and backward jumps only,
     and there is none between the comparison and the two stores.
 
     Attributes:
         topic: Name of the topic.
         partition: Number of the partition.
         next_offset: The offset after the marked message; greater than any offset while the cell is closed.
-        leader_epoch: The marked message's.
+        leader_epoch: Leader epoch of the marked message.
     """
 
     topic: str
@@ -67,29 +66,28 @@ class MarkCell:
 
 @attrs.frozen(slots=True)
 class _MovedBack:
-    """A move of the position back to `start`.
+    """Move of the position back to `start`.
 
-    The offsets from `start` to `end` were handed out before the move, or may have been; the log has other records there
-    now.
+    Messages from `start` to `end` may have been delivered before the move. The log has other records there now.
     """
 
     start: int
     end: int
-    reach: Reach
+    position_since: PositionSince
 
     @property
     def is_over(self) -> bool:
         """True once marks can no longer refer to messages from before the move."""
-        reached = self.reach()
-        return reached is not None and reached >= self.end
+        position = self.position_since()
+        return position is not None and position >= self.end
 
     def bounded(self, offset: CommittedOffset) -> CommittedOffset:
-        """Return the offset or, if it was not handed out since the move, the offset of the move.
+        """Return the offset or, if it is beyond the messages delivered since the move, `start`.
 
-        In that case the mark is for a message from before the move, and covers everything before `start`.
+        In that case the marked message is from before the move. Only the messages before `start` are surely done.
         """
-        reached = self.reach()
-        is_known = offset.offset <= (self.start if reached is None else reached)
+        position = self.position_since()
+        is_known = offset.offset <= (self.start if position is None else position)
         return offset if is_known else CommittedOffset(self.start, offset.metadata)
 
 
@@ -99,24 +97,25 @@ class _Entry:
     marked: CommittedOffset | None = None
     committed: CommittedOffset | None = None
     sent: CommittedOffset | None = None
-    """Offset that the coordinator may have stored, or may still store, instead of `committed`."""
+    """Offset of a commit without a response. The coordinator may have stored it, or may still do so."""
     moved_back: _MovedBack | None = None
     is_noted: bool = False
-    """True if the handler records its progress in metadata of its own, even if no mark has any yet."""
+    """True if the handler keeps its progress in commit metadata, even if no mark has any yet."""
     is_void: bool = False
     """True if the topic was replaced by another: no mark is accepted."""
 
     @property
     def _mark_offset(self) -> int:
+        """Offset of the mark; 0 without one."""
         return 0 if self.marked is None else self.marked.offset
 
     def open(self) -> None:
-        """Accept marks that need no rule: a message after the mark, at a position that was not moved."""
+        """Open the cell for the next marks, unless they need a rule: after a move back, or in a void partition."""
         if self.moved_back is None and not self.is_void:
             self.cell.next_offset = self._mark_offset
 
     def close(self) -> None:
-        """Take over the mark of the cell. From now on marks go through `OffsetLedger.mark`."""
+        """Take over the mark of the cell, and close it: the next mark must call `OffsetLedger.mark`."""
         cell = self.cell
         if cell.next_offset != _CLOSED:
             if cell.next_offset > self._mark_offset:
@@ -125,7 +124,7 @@ class _Entry:
 
 
 class OffsetLedger:
-    """Marks and commits of the owned partitions. Methods raise KeyError for one that is not owned."""
+    """Marks and commits of the owned partitions. Methods raise KeyError for a partition that is not owned."""
 
     def __init__(self, committed: Mapping[TopicPartition, CommittedOffset | None] | None = None) -> None:
         self._entries: dict[TopicPartition, _Entry] = {}
@@ -133,7 +132,7 @@ class OffsetLedger:
         self.add(committed or {})
 
     def add(self, committed: Mapping[TopicPartition, CommittedOffset | None]) -> None:
-        """Add owned partitions, with the group's committed offset of each. Uncommitted marks of owned ones stay."""
+        """Add partitions with their committed offsets. Uncommitted marks of partitions owned already are kept."""
         dirty = self.dirty()
         for partition, offset in committed.items():
             if partition in dirty and not self._entries[partition].is_void:
@@ -149,7 +148,7 @@ class OffsetLedger:
                 entry.close()
 
     def cell(self, partition: TopicPartition) -> MarkCell:
-        """Return the partition's cell; a closed one for a partition that is not owned."""
+        """Return the partition's cell; a closed cell if the partition is not owned."""
         entry = self._entries.get(partition)
         return MarkCell(*partition) if entry is None else entry.cell
 
@@ -178,7 +177,7 @@ class OffsetLedger:
         return True
 
     def note(self, partition: TopicPartition) -> None:
-        """Note that the handler records its progress in metadata of its own: marks with it will follow."""
+        """Record that the handler keeps its progress in commit metadata: its marks will have some."""
         self._entries[partition].is_noted = True
 
     def reset(self, partition: TopicPartition, offset: CommittedOffset) -> bool:
@@ -190,11 +189,11 @@ class OffsetLedger:
         return True
 
     def topic_recreated(self, partition: TopicPartition) -> None:
-        """Void the partition, since its topic was deleted and another has its name.
+        """Void all partitions of this partition's topic: it was deleted, and another topic has its name.
 
-        No mark of any partition of the topic, past or future, is committed before the partition is owned again. The
-        mark becomes the start of the new topic, so that the next reader misses nothing, whatever the policy. Marks with
-        metadata are only removed: their handler decides where to start.
+        No mark of these partitions, past or future, is committed before they are owned again. Their mark becomes offset
+        0 of the new topic, so that the next owner reads all of it, whatever the offset policy is. Marks with metadata
+        are only removed: their handler decides where to start.
         """
         entry = self._entries.get(partition)
         if entry is None or entry.is_void:
@@ -210,25 +209,26 @@ class OffsetLedger:
 
     @property
     def recreated(self) -> frozenset[TopicPartition]:
-        """Partitions whose topic was deleted and created again."""
+        """Partitions of topics that were deleted and created again."""
         return frozenset(partition for partition, entry in self._entries.items() if entry.is_void)
 
     def position_moved(
-        self, partition: TopicPartition, before: int, after: int, *, is_first: bool, reach: Reach
+        self, partition: TopicPartition, before: int, after: int, *, is_first: bool, position_since: PositionSince
     ) -> bool:
-        """Record that the log no longer has the offset `before` and that reading continues at `after`.
+        """Record that the log no longer has the offset `before`, and that reading continues at `after`.
 
-        Forward: the records between are gone and count as processed. A mark with metadata stays, since only its writer
-        (a sink, which compares it with its table) may change that; the next reader meets the same gap. Back: the mark
-        moves to `after` at most, and marks for messages handed out before do not move it beyond; `reach` distinguishes
-        them. The metadata still holds for the messages before `after`.
+        Forward: the records in between are deleted and count as processed. A mark with metadata stays, since only its
+        writer may change that (a sink, which compares it with its table). The next owner then meets the same gap.
+
+        Back: a mark beyond `after` moves to `after`. Later marks of messages from before the move do not move it beyond
+        `after`; `position_since` tells them apart. The metadata stays valid for the messages before `after`.
 
         Args:
             partition: The partition.
             before: The offset that the log does not have.
             after: The new position.
-            is_first: Nothing has been read yet: reading starts at `after`.
-            reach: Position of the messages handed out since.
+            is_first: True if nothing was read before: reading starts at `after`.
+            position_since: Returns the position of the messages delivered since the move.
 
         Returns:
             True if the mark has moved.
@@ -236,7 +236,7 @@ class OffsetLedger:
         entry = self._entry(partition)
         marked, moved = entry.marked, entry.moved_back
         end = before if moved is None else max(before, moved.end)
-        entry.moved_back = _MovedBack(after, end, reach) if after < end else None
+        entry.moved_back = _MovedBack(after, end, position_since) if after < end else None
         metadata = marked.metadata if marked is not None else ""
         if after > before:
             moves = (marked is None or marked.offset < after) and not (metadata or entry.is_noted)
@@ -249,6 +249,7 @@ class OffsetLedger:
         return moves
 
     def _entry(self, partition: TopicPartition) -> _Entry:
+        """Return the entry of a partition, with its cell closed."""
         entry = self._entries[partition]
         entry.close()
         return entry
@@ -263,7 +264,7 @@ class OffsetLedger:
             self._call_on_mark()
 
     def notify_next_mark(self, on_mark: Callable[[], None] | None) -> None:
-        """Call `on_mark` once, at the next move of any mark; None cancels that."""
+        """Call `on_mark` once, when any mark moves. None cancels that."""
         self._on_mark = on_mark
         self._close_all()
 
@@ -277,7 +278,7 @@ class OffsetLedger:
             on_mark()
 
     def dirty(self) -> dict[TopicPartition, CommittedOffset]:
-        """Return the marks that are not committed in their present form."""
+        """Return the marks that are not committed, or may not be."""
         self._close_all()
         return {
             tp: entry.marked
@@ -286,7 +287,7 @@ class OffsetLedger:
         }
 
     def send(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Record that `offsets` are being sent: until the response it is not known which offset the group has."""
+        """Record that `offsets` are being sent. Until the response, the coordinator may have stored them or not."""
         for partition, offset in offsets.items():
             if (entry := self._entries.get(partition)) is not None:
                 entry.sent = offset
@@ -302,11 +303,11 @@ class OffsetLedger:
         if partition not in self._entries:
             return -1, -1
         entry = self._entry(partition)
-        marked, committed = (-1 if one is None else one.offset for one in (entry.marked, entry.committed))
+        marked, committed = (-1 if at is None else at.offset for at in (entry.marked, entry.committed))
         return marked, committed
 
     def marked(self, partition: TopicPartition) -> CommittedOffset | None:
-        """Return the present mark, committed or not."""
+        """Return the current mark, committed or not."""
         return self._entry(partition).marked
 
     def committed(self, partition: TopicPartition) -> CommittedOffset | None:

@@ -13,25 +13,25 @@ class Reaction(Enum):
     PROCEED = auto()
     """No error."""
     FORGET_MEMBER = auto()
-    """Everything owned is lost; forget the member id and join again at once."""
+    """All owned partitions are lost. Forget the member id, and join again at once."""
     DROP_GENERATION = auto()
-    """Everything owned is lost; keep the member id, drop the generation, rejoin at once."""
+    """All owned partitions are lost. Forget the generation, keep the member id, and join again at once."""
     ADOPT_MEMBER_ID = auto()
     """Join again with the member id of the response (KIP-394)."""
     REBALANCE = auto()
     """The group rebalances.
 
-    Heartbeat: rejoin. An eager member ends its session first and continues to send heartbeats until then; a cooperative
-    one keeps its session. Join, sync: rejoin after backoff.
+    After a heartbeat: rejoin. An eager member first ends its session, and sends heartbeats until then; a cooperative
+    member keeps its session. After a join or a sync: rejoin after backoff.
     """
     FIND_COORDINATOR = auto()
     """Find the coordinator again, then send the same request after backoff."""
     RETRY = auto()
     """Send the same request after backoff."""
     RAISE = auto()
-    """Raise to the caller (of `commit()`, or the claim); the membership goes on."""
+    """Raise an error to the caller of `commit()`, or to the claim. The membership goes on."""
     FATAL = auto()
-    """`consume()` raises; only another configuration can help."""
+    """`consume()` raises: only a change of the configuration can help."""
 
 
 class Request(Enum):
@@ -46,7 +46,7 @@ class Request(Enum):
     OFFSET_FETCH = auto()
 
 
-_EVERYWHERE: dict[ErrorCode, Reaction] = {
+_FOR_ANY_REQUEST: dict[ErrorCode, Reaction] = {
     ErrorCode.NONE: Reaction.PROCEED,
     ErrorCode.UNKNOWN_MEMBER_ID: Reaction.FORGET_MEMBER,
     ErrorCode.ILLEGAL_GENERATION: Reaction.DROP_GENERATION,
@@ -59,7 +59,7 @@ _EVERYWHERE: dict[ErrorCode, Reaction] = {
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: Reaction.RETRY,
 }
 
-_FOR: dict[tuple[Request, ErrorCode], Reaction] = {
+_FOR_ONE_REQUEST: dict[tuple[Request, ErrorCode], Reaction] = {
     (Request.JOIN, ErrorCode.MEMBER_ID_REQUIRED): Reaction.ADOPT_MEMBER_ID,
     (Request.FIND_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE): Reaction.RETRY,
     (Request.COMMIT, ErrorCode.REBALANCE_IN_PROGRESS): Reaction.RETRY,
@@ -72,7 +72,7 @@ _FOR: dict[tuple[Request, ErrorCode], Reaction] = {
     (Request.OFFSET_FETCH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): Reaction.RETRY,
     (Request.OFFSET_FETCH, ErrorCode.TOPIC_AUTHORIZATION_FAILED): Reaction.RAISE,
     (Request.OFFSET_FETCH, ErrorCode.REBALANCE_IN_PROGRESS): Reaction.RETRY,
-    # We are leaving: a coordinator that no longer knows us needs no message.
+    # The member is leaving. A coordinator that no longer knows it has nothing left to do.
     (Request.LEAVE, ErrorCode.UNKNOWN_MEMBER_ID): Reaction.PROCEED,
     (Request.LEAVE, ErrorCode.ILLEGAL_GENERATION): Reaction.PROCEED,
     (Request.LEAVE, ErrorCode.REBALANCE_IN_PROGRESS): Reaction.PROCEED,
@@ -80,9 +80,9 @@ _FOR: dict[tuple[Request, ErrorCode], Reaction] = {
 
 
 def reaction_to(request: Request, code: int) -> Reaction:
-    """Return the reaction to `code` in the response to `request`; an unknown code is fatal."""
+    """Return the reaction to an error code in the response to `request`. Codes that no table lists are fatal."""
     try:
         known = ErrorCode(code)
     except ValueError:
         return Reaction.FATAL
-    return _FOR.get((request, known)) or _EVERYWHERE.get(known, Reaction.FATAL)
+    return _FOR_ONE_REQUEST.get((request, known)) or _FOR_ANY_REQUEST.get(known, Reaction.FATAL)

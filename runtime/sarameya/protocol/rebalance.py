@@ -1,7 +1,7 @@
-"""Subscriptions and assignments: bytes that members and leader exchange through the broker.
+"""Encoding of subscriptions and assignments, which members and leader exchange through the broker.
 
-The broker does not read them. The format is Kafka's "consumer" embedded protocol, written as today's Java client writes
-it. A reader of a newer version reads the fields that it knows: later versions only append.
+The broker does not read them. The format is Kafka's "consumer" embedded protocol, in the version that the Java client
+writes today. Later versions only append fields, so a reader of any version finds the fields that it knows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _VERSION = 3
 
 @attrs.frozen(slots=True)
 class Change:
-    """Difference between owned and assigned partitions; each part ascending."""
+    """Difference between owned and assigned partitions. Each part is sorted."""
 
     kept: tuple[TopicPartition, ...] = ()
     revoked: tuple[TopicPartition, ...] = ()
@@ -39,9 +39,9 @@ class Change:
 
 
 def diff(owned: Iterable[TopicPartition], assigned: Iterable[TopicPartition]) -> Change:
-    """Compare `owned` with `assigned` (KIP-429).
+    """Compare the owned with the assigned partitions (KIP-429).
 
-    Under an eager assignor nothing is owned any more, and all is added.
+    Under an eager assignor no partition is owned any more, so all assigned partitions are added.
     """
     before, after = frozenset(owned), frozenset(assigned)
     return Change(tuple(sorted(before & after)), tuple(sorted(before - after)), tuple(sorted(after - before)))
@@ -80,7 +80,7 @@ def encode_assignment(assignment: Assignment, user_data: bytes | None = None) ->
 def decode_assignment(data: bytes) -> tuple[Assignment, bytes | None]:
     """Decode an assignment in any version.
 
-    No bytes at all are an empty assignment: the broker sends them to a member that the leader has left out.
+    Empty `data` stands for an empty assignment: the broker sends it to a member that the leader has left out.
 
     Returns:
         The partitions and the assignor's user data.
@@ -95,22 +95,26 @@ def decode_assignment(data: bytes) -> tuple[Assignment, bytes | None]:
 
 
 _ADDED = "~sarameya:added"
-"""Name that sorts after all topics, under which our leaders list the added partitions in user data.
+"""In place of a topic name: marks user data in which a Sarameya leader lists added partitions.
 
-No topic name may start with a tilde.
+The name sorts after all topics, and is no valid topic name.
 """
 
 _TAIL = struct.Struct(f">h{len(_ADDED)}siii")
-"""End of such user data: that name, one number (the length of the assignor's part), no generation."""
+"""End of such user data: `_ADDED`, one number (length of the assignor's part + 1, 0 for no part), no generation."""
 
 
 def encode_user_data(own: bytes | None, added: Iterable[TopicPartition]) -> bytes | None:
-    """Encode the user data of an assignment: the assignor's own, then the partitions that were added.
+    """Encode the user data of an assignment: the assignor's part, then the partitions that were added to topics.
 
-    Our part comes last, and only if partitions were added: assignors of the same name in other clients read theirs in
-    front of it. It is written as a claim of Kafka's sticky assignor to the named partitions. Sarama's members send the
-    user data that they got with their next subscription, and any leader must be able to read it there. The assignors of
-    other clients ignore the user data of an assignment.
+    The second part is written only if partitions were added, and comes last, since other clients' assignors of the same
+    name read the first part. It has the format of the user data of Kafka's sticky assignor: members with Sarama send
+    the user data of an assignment back in their next subscription, where any leader must be able to read it. All other
+    clients ignore the user data of an assignment.
+
+    Args:
+        own: The assignor's part.
+        added: Partitions that were added while the group ran.
     """
     rows = by_topic(sorted(added))
     if not rows and decode_user_data(own) == (own, []):
@@ -120,18 +124,18 @@ def encode_user_data(own: bytes | None, added: Iterable[TopicPartition]) -> byte
 
 
 def decode_user_data(data: bytes | None) -> tuple[bytes | None, list[TopicPartition]]:
-    """Split the user data of an assignment into the assignor's own and the added partitions.
+    """Split the user data of an assignment into the assignor's part and the added partitions.
 
-    In the user data of other clients' leaders everything is the assignor's, and nothing was added.
+    User data of a leader with another client has only the first part.
     """
     if data is None or len(data) < _TAIL.size:
         return data, []
     _, name, _, mark, _ = _TAIL.unpack_from(data, len(data) - _TAIL.size)
     own = None if mark == 0 else data[: mark - 1]
-    said = decode_previous_assignment(data[len(own or b"") :]).partitions if name == _ADDED.encode() else {}
-    if said.get(_ADDED) != (mark,) or mark < 0:
+    rows = decode_previous_assignment(data[len(own or b"") :]).partitions if name == _ADDED.encode() else {}
+    if rows.get(_ADDED) != (mark,) or mark < 0:
         return data, []
-    return own, topic_partitions({topic: numbers for topic, numbers in said.items() if topic != _ADDED})
+    return own, topic_partitions({topic: numbers for topic, numbers in rows.items() if topic != _ADDED})
 
 
 def _rows(message: Any, assignment: Assignment) -> list[Any]:
@@ -143,18 +147,18 @@ def _rows(message: Any, assignment: Assignment) -> list[Any]:
 
 
 def _partitions(rows: Iterable[Any] | None) -> dict[str, tuple[int, ...]]:
-    """Convert rows. A topic may come in several rows, and some clients write null for an empty array."""
+    """Convert decoded rows. A topic may be in several rows, and some clients write null for an empty array."""
     numbers: dict[str, set[int]] = {}
     for row in rows or ():
         numbers.setdefault(_topic(row.topic), set()).update(row.partitions or ())
     if any(number < 0 for ps in numbers.values() for number in ps):
-        raise ProtocolError("a group member named a negative partition")
+        raise ProtocolError("a group member sent a negative partition number")
     return {topic: tuple(sorted(ps)) for topic, ps in sorted(numbers.items()) if ps}
 
 
 def _topic(name: str | None) -> str:
     if not name:
-        raise ProtocolError("a group member named a topic by nothing")
+        raise ProtocolError("a group member sent an empty topic name")
     return name
 
 
@@ -162,4 +166,4 @@ def _decode(message: Any, data: bytes) -> Any:
     try:
         return message.decode(data)
     except (struct.error, ValueError) as error:
-        raise ProtocolError(f"a group member sent bytes that are no {message.name}: {error}") from error
+        raise ProtocolError(f"a group member sent bytes that are not a {message.name}: {error}") from error

@@ -1,16 +1,16 @@
-"""Subscriptions, by topic names or by pattern, and their match with the cluster's topics. Pure.
+"""Subscriptions by topic names or by pattern, and their comparison with the cluster's topics. Pure.
 
 Rules that are easily broken:
 
-- Partitions added while a member runs are read from their start, whatever `offset_initial` says: under `newest` the
-  records written before their discovery would be skipped. The leader reports them to members that are younger than the
-  partition (`Growth`). If all members are younger, nobody knows. Tests:
+- Partitions added while a member runs are read from their start, whatever `offset_initial` is: under `newest`, records
+  written before their discovery would be skipped. The leader reports such partitions to members that started after
+  they were added (`Growth`). If all members started later, no member knows. Tests:
   `tests/group/test_subscription.py::test_added_partitions_are_read_from_their_start`,
   `tests/group/test_subscription.py::test_new_member_learns_added_partitions_from_the_leader`.
 - A topic counts as deleted after five lookups, and only on UNKNOWN_TOPIC_OR_PARTITION: a failed lookup is not a change
   (`TopicWatch`). Test:
   `tests/protocol/test_subscription.py::test_topic_counts_as_deleted_after_five_look_ups`.
-- A leader looks up a topic several times before it assigns without it. Test:
+- A leader looks up a missing topic several times before it assigns without that topic. Test:
   `tests/group/test_resilience.py::test_topic_missing_once_is_looked_up_before_assigning`.
 """
 
@@ -27,17 +27,17 @@ from sarameya.protocol.cluster.metadata import ClusterMetadata
 from sarameya.secret import is_utf8
 
 Wanted = tuple[str, ...] | re.Pattern[str]
-"""Topics by name, or a pattern that must match a whole name."""
+"""A subscription: topic names, or a pattern that must match a whole name."""
 
 LOOK_UPS = 5
-"""Lookups that must miss a topic before it counts as deleted: one failed lookup is not a change."""
+"""Number of lookups without a topic after which it counts as deleted. A single lookup may be wrong."""
 
 
 def checked(topics: Iterable[str] | None, pattern: re.Pattern[str] | None) -> Wanted:
-    """Validate a subscription. Raises ConfigError if it is invalid."""
+    """Validate and return a subscription. Raises ConfigError if it is invalid."""
     if pattern is not None:
         if topics is not None:
-            raise ConfigError("pattern", pattern, "is given beside topics: give one of them")
+            raise ConfigError("pattern", pattern, "is given in addition to topics: give only one of them")
         if not isinstance(pattern, re.Pattern) or not isinstance(pattern.pattern, str):
             raise ConfigError("pattern", pattern, 'must be a compiled pattern, for example re.compile("orders-.*")')
         return pattern
@@ -45,7 +45,7 @@ def checked(topics: Iterable[str] | None, pattern: re.Pattern[str] | None) -> Wa
     if not names or not all(isinstance(name, str) and name for name in names):
         raise ConfigError("topics", topics, 'must be a non-empty list of topic names, for example ["orders"]')
     if not all(is_utf8(name) for name in names):
-        # A request for metadata that names it could not be sent, nor any later one.
+        # Every later request for metadata would contain the name, and could not be encoded.
         raise ConfigError("topics", topics, "must be text: a name has bytes in it that are not UTF-8")
     return tuple(sorted(set(names)))
 
@@ -64,23 +64,25 @@ def wants(wanted: Wanted, topic: str) -> bool:
 
 
 class Growth:
-    """Partitions that were added while the group ran: those are read from their start, whatever the policy.
+    """Partitions that were added while the group ran. They are read from their start, whatever the offset policy is.
 
-    Otherwise records written between the creation of a partition and its discovery would be skipped under `newest`. A
-    member that is younger than the partition has not seen the change itself; the leader reports it (`added`).
+    Otherwise, under `newest`, records written between the creation of a partition and its discovery would be skipped. A
+    member that started after the change has not seen it. The leader reports the partition to it (`add`).
     """
 
     def __init__(self) -> None:
         self._first_counts: dict[str, int] = {}
+        """Topic -> the partition count with which this member saw it first; 0 for a topic that is new itself."""
         self._ids: dict[str, uuid.UUID] = {}
         self._knew_all = False
+        """True once metadata with all topics of the cluster were seen."""
         self._reported: set[TopicPartition] = set()
 
-    def look(self, metadata: ClusterMetadata) -> None:
+    def update(self, metadata: ClusterMetadata) -> None:
         """Compare with new metadata.
 
-        If the metadata covers all topics of the cluster, a topic that appears in it is new. A topic with another id was
-        deleted and created again, however soon (KIP-516).
+        A topic is new if metadata with all topics of the cluster lack it, and later metadata with all topics have it. A
+        topic with another id was deleted and created again, however soon (KIP-516).
         """
         has_all = metadata.has_all_topics
         for name, topic in metadata.topics.items():
@@ -91,13 +93,13 @@ class Growth:
         self._knew_all = self._knew_all or (has_all and bool(metadata.topics))
 
     def forget(self, topics: Iterable[str]) -> None:
-        """Note that these topics are deleted: topics that appear under their names are new."""
+        """Record that these topics are deleted. If topics of these names appear again, they are new."""
         for name in topics:
             if name in self._first_counts:
                 self._first_counts[name] = 0
 
     def add(self, added: Iterable[TopicPartition]) -> None:
-        """Note the partitions that the leader reports as added."""
+        """Record the partitions that the leader reports as added."""
         self._reported.update(added)
 
     def is_new(self, partition: TopicPartition) -> bool:
@@ -107,40 +109,39 @@ class Growth:
 
 
 class TopicWatch:
-    """Comparison of the assigned topics with the cluster's.
-
-    Topics that grow, appear or vanish cause a new assignment.
-    """
+    """Comparison of the last assignment with the cluster: topics that grow, appear or vanish need a new assignment."""
 
     def __init__(self) -> None:
-        self._dealt: Mapping[str, int] = {}
-        self._unseen: dict[str, int] = {}
-        self._looked_at: ClusterMetadata | None = None
+        self._assigned: Mapping[str, int] = {}
+        """Partition counts of the last assignment."""
+        self._missing: dict[str, int] = {}
+        """Topic -> the number of lookups in a row without it."""
+        self._last: ClusterMetadata | None = None
 
     def assigned_from(self, counts: Mapping[str, int]) -> None:
         """Record the partition counts of the last assignment, 0 for topics that did not exist."""
-        self._dealt = dict(counts)
-        self._unseen = {}
-        self._looked_at = None
+        self._assigned = dict(counts)
+        self._missing = {}
+        self._last = None
 
     def changes(self, metadata: ClusterMetadata) -> dict[str, int]:
-        """Return the present partition count of each topic that has changed since the assignment."""
+        """Return the current partition count of each topic that has changed since the assignment."""
         changed: dict[str, int] = {}
-        is_another_look = metadata is not self._looked_at  # the same metadata may be passed several times
-        self._looked_at = metadata
-        for name, dealt in self._dealt.items():
+        is_new_lookup = metadata is not self._last  # the same metadata may be passed several times
+        self._last = metadata
+        for name, count in self._assigned.items():
             topic = metadata.topics.get(name)
             if topic is not None and topic.partitions:
-                self._unseen.pop(name, None)
-                if len(topic.partitions) != dealt:
+                self._missing.pop(name, None)
+                if len(topic.partitions) != count:
                     changed[name] = len(topic.partitions)
-            elif dealt and (topic is None or topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-                self._unseen[name] = self._unseen.get(name, 0) + is_another_look
-                if self._unseen[name] >= LOOK_UPS:
+            elif count and (topic is None or topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                self._missing[name] = self._missing.get(name, 0) + is_new_lookup
+                if self._missing[name] >= LOOK_UPS:
                     changed[name] = 0
         return changed
 
     @property
-    def doubts(self) -> bool:
-        """True if a topic is missing, but not often enough to believe it: look again soon."""
-        return any(times < LOOK_UPS for times in self._unseen.values())
+    def has_doubts(self) -> bool:
+        """True if a topic is missing, but does not count as deleted yet: look it up again soon."""
+        return any(times < LOOK_UPS for times in self._missing.values())

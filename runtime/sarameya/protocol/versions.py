@@ -1,7 +1,7 @@
-"""Version negotiation: the newest version of an API that both sides know. Decided only here.
+"""Version negotiation: the newest version of an API that both sides know. No other module decides versions.
 
-`CLIENT_VERSIONS` lists the versions that this client implements. The embedded broker has a table of its own
-(`embedded/apis`), so that the two negotiate like strangers.
+`CLIENT_VERSIONS` lists the versions that this client implements. The embedded broker has its own table
+(`embedded/apis`), so that client and broker really have to negotiate.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class VersionRange(NamedTuple):
 
 
 CLIENT_VERSIONS: Mapping[Api, VersionRange] = {
-    # From 3 on, it takes our record format; from 13 on, requests name topics by id.
+    # From 3 on, brokers accept record batches v2; from 13 on, requests name topics by id.
     Api.PRODUCE: VersionRange(3, 12),
     Api.FETCH: VersionRange(4, 17),
     Api.LIST_OFFSETS: VersionRange(1, 7),
@@ -70,7 +70,7 @@ CLIENT_VERSIONS: Mapping[Api, VersionRange] = {
     Api.SYNC_GROUP: VersionRange(0, 5),
     Api.DESCRIBE_GROUPS: VersionRange(0, 6),
     Api.LIST_GROUPS: VersionRange(0, 5),
-    # After version 0, the authentication would not travel in Kafka requests.
+    # After a handshake of version 0, the authentication is not sent in Kafka requests.
     Api.SASL_HANDSHAKE: VersionRange(1, 1),
     Api.API_VERSIONS: VersionRange(0, 3),
     Api.CREATE_TOPICS: VersionRange(2, 7),
@@ -98,15 +98,17 @@ def negotiate(
         client: The client's versions.
 
     Raises:
-        UnsupportedVersionError: There is none. The error names both ranges.
+        UnsupportedVersionError: There is no such version. The error names both ranges.
     """
-    ours = client[api]
-    theirs = broker.get(api)
-    if theirs is None:
+    client_range = client[api]
+    broker_range = broker.get(api)
+    if broker_range is None:
         raise UnsupportedVersionError(f"the broker does not serve {api.name}")
-    newest = min(ours.high, theirs.high)
-    if newest < max(ours.low, theirs.low):
-        raise UnsupportedVersionError(f"{api.name}: the broker serves versions {theirs}, this client speaks {ours}")
+    newest = min(client_range.high, broker_range.high)
+    if newest < max(client_range.low, broker_range.low):
+        raise UnsupportedVersionError(
+            f"{api.name}: the broker serves versions {broker_range}, this client speaks {client_range}"
+        )
     return newest
 
 

@@ -1,8 +1,8 @@
 """The service and its command line: app files, the process that runs members, the status page, and all commands.
 
-No handler is known here by name: handlers come by entry point (`app/handler_factory.py`), and so do other packages'
-commands (`cli/commands.py`). The names exported here are for those: they ask for a cluster, print results, run an app
-made of arguments, and show progress as the built-in commands do.
+The service knows no handler by name: it loads handlers by entry points (`app/handler_factory.py`), and also other
+packages' commands (`cli/commands.py`). The names exported here are for those commands. They parse cluster arguments,
+print results, run an app from arguments, and show progress as the built-in commands do.
 """
 
 from sarameya.service.app.app_file import App, HandlerSection, Loaded, ServiceSection

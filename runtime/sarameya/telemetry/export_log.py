@@ -1,4 +1,4 @@
-"""Log lines about a failing export and its recovery: one each, however often it is retried."""
+"""Log lines about a failing export and its recovery: one line each, even if the export fails many times."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ logger = logging.getLogger("sarameya")
 
 
 class ExportLog:
-    """Exports of `what`, a plural noun."""
+    """Log of one kind of exports. `what` is a plural noun, such as "metrics"."""
 
     def __init__(self, what: str) -> None:
         self._what = what

@@ -1,8 +1,8 @@
-"""Metrics of members for OpenTelemetry: those of the Prometheus collector as OTLP points, exported every few seconds.
+"""Metrics of members for OpenTelemetry: the metrics of the Prometheus collector as OTLP points, exported periodically.
 
-They go to the exporter directly, not through a MeterProvider's readers: those collect in a thread of their own, in
-which a member must not be read, and they accept no finished histograms. Names are Prometheus'; units are in
-OpenTelemetry's field for them.
+The points are passed to the exporter directly, without a MeterProvider. Its readers collect in their own thread, where
+a member must not be read, and they accept no finished histograms. Names are the same as in Prometheus; units are in
+OpenTelemetry's field for units.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ __all__ = ["export_metrics"]
 
 INTERVAL = 15.0
 """Seconds between exports."""
-_FAREWELL = 5.0
-"""Seconds for the last export."""
+_LAST_EXPORT_SECONDS = 5.0
+"""Maximum of seconds for the last export."""
 _UNITS = {"seconds": "s", "bytes": "By", "records": "{record}", "offset": "{offset}", "rows": "{row}"}
 _SCOPE = InstrumentationScope("sarameya", __version__)
 
@@ -57,29 +57,29 @@ async def export_metrics(
     interval: float = INTERVAL,
     wall_clock: Callable[[], float] = time.time,
 ) -> None:
-    """Export every `interval` seconds, until cancelled, and once more then.
+    """Export every `interval` seconds until cancelled, and once more after that.
 
     Run it as a task: `nursery.start_soon(export_metrics, GroupCollector.of(group), OTLPMetricExporter())`.
 
-    A failed export is reported in the log, once until exports work again, and the next ones are still sent. Shut the
-    exporter down afterwards: it may still be trying.
+    A failed export is logged, once until an export succeeds again, and later exports are still attempted. Shut down the
+    exporter afterwards: it may still run an export in its thread.
 
     Args:
         collector: Source of the metrics.
         exporter: Receives them, in a worker thread.
-        resource: Their origin; default from the environment (OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES).
+        resource: Origin of the metrics; default from the environment (OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES).
         interval: Seconds between exports.
         wall_clock: Returns seconds since 1970.
     """
-    whose = resource if resource is not None else resource_of({"service.name": "sarameya"})
+    origin = resource if resource is not None else resource_of({"service.name": "sarameya"})
     starts, export_log = Starts(wall_clock()), ExportLog("metrics")
 
     async def send() -> None:
         try:
             now, members = wall_clock(), collector.members()
-            data = metrics_data(families(members), whose, starts.of(members, now), now)
+            data = metrics_data(families(members), origin, starts.of(members, now), now)
             result = await trio.to_thread.run_sync(partial(exporter.export, data), abandon_on_cancel=True)
-        except Exception as error:  # noqa: BLE001 - whatever an exporter raises, members go on
+        except Exception as error:  # noqa: BLE001 - members must continue after any exception of an exporter
             export_log.failed(f"{type(error).__name__}: {error}")
         else:
             if result is MetricExportResult.SUCCESS:
@@ -92,23 +92,23 @@ async def export_metrics(
             await send()
             await trio.sleep(interval)
     finally:
-        with trio.move_on_after(_FAREWELL, shield=True):
+        with trio.move_on_after(_LAST_EXPORT_SECONDS, shield=True):
             await send()
 
 
 def resource_of(attributes: Mapping[str, str | int]) -> Resource:
-    """Return the resource, unless OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override it."""
+    """Return a resource with these attributes. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override them."""
     return Resource.create(dict(attributes)).merge(OTELResourceDetector().detect())
 
 
 _Member = tuple[str, str]
-"""Group and worker, as in the labels."""
+"""Group and worker: the labels of a member."""
 
 
 class Starts:
     """Start time of each member's counters, in seconds since 1970.
 
-    A new member starts at 0 again, at the time of the last export of its predecessor.
+    If a member replaces another with the same labels, its counters start at 0 at the time of the last export.
     """
 
     def __init__(self, began: float) -> None:
@@ -117,11 +117,11 @@ class Starts:
 
     def of(self, members: Iterable[MemberSnapshot], now: float) -> dict[_Member, float]:
         """Return the start times of these members, read at `now`."""
-        for one in members:
-            key = (one.status.group, str(one.worker))
+        for member in members:
+            key = (member.status.group, str(member.worker))
             known = self._members.get(key)
-            if known is None or known[0] is not one.meters:
-                self._members[key] = (one.meters, self._last)
+            if known is None or known[0] is not member.meters:
+                self._members[key] = (member.meters, self._last)
         self._last = now
         return {key: since for key, (_, since) in self._members.items()}
 
@@ -129,9 +129,13 @@ class Starts:
 def metrics_data(
     metrics: Iterable[Family], resource: Resource, starts: Mapping[_Member, float], now: float
 ) -> MetricsData:
-    """Convert families of the collector to OTLP; counters start with their member.
+    """Convert metric families of the collector to OTLP. Pure.
 
-    Times are seconds since 1970. Pure.
+    Args:
+        metrics: The metric families.
+        resource: Origin of the metrics.
+        starts: Start time of each member's counters, in seconds since 1970.
+        now: Present time, in seconds since 1970.
     """
     times = _Times({key: int(since * 1e9) for key, since in starts.items()}, int(now * 1e9))
     found = [metric for family in metrics if (metric := _metric(family, times)) is not None]
@@ -147,7 +151,7 @@ class _Times:
     now: int
 
     def of(self, labels: Mapping[str, str]) -> tuple[int, int]:
-        """Return start and time of a row; rows without a member have no start."""
+        """Return the start time and the time of a row. Without a member, both are `now`."""
         return self.starts.get((labels.get("group", ""), labels.get("worker", "")), self.now), self.now
 
 
@@ -167,7 +171,7 @@ def _metric(family: Family, times: _Times) -> Metric | None:
 
 
 def _histograms(samples: Iterable[Sample], times: _Times) -> list[HistogramDataPoint]:
-    """Return a point for each set of labels; its buckets are cumulative in Prometheus, but not here."""
+    """Return a point for each set of labels. Buckets are cumulative in Prometheus, but not in OTLP."""
     buckets: dict[frozenset[tuple[str, str]], list[tuple[float, int]]] = {}
     sums: dict[frozenset[tuple[str, str]], float] = {}
     for sample in samples:

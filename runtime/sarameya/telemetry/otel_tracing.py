@@ -1,7 +1,7 @@
-"""Spans for OpenTelemetry: one for each session, each claim within it, and each landing within that; none for messages.
+"""Spans for OpenTelemetry: a span for each session, each claim, and each write to a table. Messages have no spans.
 
-A landing is linked to the traces of its records, from their W3C headers (`traceparent`, `tracestate`): links, since it
-has many parents. Attributes have OpenTelemetry's names for messaging, if there are any.
+The span of a write is linked to the traces of its records, by their W3C headers (`traceparent`, `tracestate`): a span
+has only one parent, but any number of links. Attributes have OpenTelemetry's names for messaging, if there are any.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from sarameya.observe import (
 __all__ = ["Tracing", "context_of"]
 
 MOST_LINKS = 128
-"""Links of a landing, at most: OpenTelemetry's own default."""
-_KEPT = 8 * MOST_LINKS
-"""Contexts kept for records of one partition that have not landed."""
+"""Maximum number of links of a write: OpenTelemetry's default."""
+_MOST_CONTEXTS = 8 * MOST_LINKS
+"""Maximum number of contexts that are kept for records of one partition that are not landed."""
 _FIELDS = ("traceparent", "tracestate")
 _Carrier = Mapping[str, str]
 
@@ -54,7 +54,7 @@ def context_of(message: Message, context: Context | None = None) -> Context:
 class Tracing(ConsumerInterceptor):
     """Tracing of a group. Pass it twice: `ConsumerGroup(..., observers=[tracing], interceptors=[tracing])`.
 
-    As an observer it makes the spans. As an interceptor it reads the headers; without that landings have no links.
+    As an observer it creates the spans. As an interceptor it reads the headers; without it, writes have no links.
     """
 
     on_error = "skip"
@@ -64,17 +64,17 @@ class Tracing(ConsumerInterceptor):
         self._session: Span | None = None
         self._claims: dict[TopicPartition, Span] = {}
         self._landings: dict[TopicPartition, Span] = {}
-        # Offset and origin of the records that have not landed.
+        # Offset and trace of the records that are not landed.
         self._contexts: dict[TopicPartition, deque[tuple[int, Link]]] = {}
         self._group = ""
 
     def on_consume(self, batch: MessageBatch) -> None:
-        """Remember the origin of the records."""
+        """Keep the traces of the records until they are landed."""
         found = self._contexts.get(batch.topic_partition)
         if found is None:
-            return  # no ClaimStarted was seen
+            return  # no ClaimStarted was received
         for offset, headers in _headers(batch.messages):
-            if len(found) >= _KEPT:
+            if len(found) >= _MOST_CONTEXTS:
                 return
             if headers and (link := _link(headers)) is not None:
                 found.append((offset, link))
@@ -84,16 +84,16 @@ class Tracing(ConsumerInterceptor):
         match event:
             case SessionStarted(group=group, generation=generation):
                 self._group = group
-                self._session = self._begin("session", None, _session(group, generation))
+                self._session = self._start_span("session", None, _session(group, generation))
             case SessionEnding(reason=reason):
-                self._say("ending", reason=reason)
+                self._add_event("ending", reason=reason)
             case PartitionsAssigned(generation=generation, added=added):
-                self._say("assigned", generation=generation.id, partitions=[str(one) for one in added])
+                self._add_event("assigned", generation=generation.id, partitions=[str(each) for each in added])
             case PartitionsRevoked(generation=generation, partitions=partitions):
-                self._say("revoked", generation=generation.id, partitions=[str(one) for one in partitions])
+                self._add_event("revoked", generation=generation.id, partitions=[str(each) for each in partitions])
             case ClaimStarted(partition=partition, offset=offset, why=why):
                 facts: dict[str, str | int] = {"sarameya.from_offset": offset, "sarameya.start": why}
-                claim = self._begin(f"claim {partition.topic}", self._session, self._of(partition) | facts)
+                claim = self._start_span(f"claim {partition.topic}", self._session, self._attributes(partition) | facts)
                 self._claims[partition], self._contexts[partition] = claim, deque()
             case ClaimEnded(partition=partition):
                 self._claim_ended(event, partition)
@@ -118,10 +118,10 @@ class Tracing(ConsumerInterceptor):
 
     def _landing_started(self, event: LandingStarted, partition: TopicPartition) -> None:
         facts = {"sarameya.from_offset": event.from_offset, "sarameya.to_offset": event.to_offset}
-        self._landings[partition] = self._begin(
+        self._landings[partition] = self._start_span(
             f"land {partition.topic}",
             self._claims.get(partition),
-            self._of(partition) | facts,
+            self._attributes(partition) | facts,
             kind=SpanKind.CONSUMER,
             links=self._links(partition, event.from_offset, event.to_offset),
         )
@@ -145,7 +145,7 @@ class Tracing(ConsumerInterceptor):
                 of_trace.setdefault(link.context.trace_id, link)
         return list(of_trace.values())[:MOST_LINKS]
 
-    def _begin(
+    def _start_span(
         self,
         name: str,
         parent: Span | None,
@@ -157,11 +157,11 @@ class Tracing(ConsumerInterceptor):
         context = Context() if parent is None else trace.set_span_in_context(parent, Context())
         return self._tracer.start_span(name, context, kind, dict(attributes), links)
 
-    def _say(self, name: str, **attributes: str | int | list[str]) -> None:
+    def _add_event(self, name: str, **attributes: str | int | list[str]) -> None:
         if self._session is not None:
             self._session.add_event(name, {f"sarameya.{key}": value for key, value in attributes.items()})
 
-    def _of(self, partition: TopicPartition) -> dict[str, str | int]:
+    def _attributes(self, partition: TopicPartition) -> dict[str, str | int]:
         return {
             "messaging.system": "kafka",
             "messaging.consumer.group.name": self._group,

@@ -1,8 +1,8 @@
 """Metrics of members for Prometheus, with its official library: a collector that reads status and meters on demand.
 
-Nothing is counted here, so a revoked partition has no row any more. Names and units follow Prometheus' conventions
-(base units, `_total` for counters). Every metric has the labels `group` and `worker`. Known counters have a row before
-anything is counted: Prometheus sees no increase in a counter that starts at 4.
+The collector keeps no counts of its own, so a revoked partition has no row any more. Names and units follow Prometheus'
+conventions (base units, `_total` for counters). Every metric has the labels `group` and `worker`. Known counters have a
+row with 0 from the start: Prometheus detects no increase in a counter whose first value is 4.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ _STATES = [*(state.name.lower() for state in State), "closed"]
 class GroupCollector(Collector):
     """Collector of a group's metrics. Register it: `REGISTRY.register(GroupCollector.of(group))`.
 
-    It must be called on the group's event loop, and not by the thread of `prometheus_client.start_http_server`.
+    It must be called on the group's event loop, so `prometheus_client.start_http_server`, which uses a thread, must not
+    call it.
     """
 
     def __init__(self, members: Callable[[], Iterable[MemberSnapshot]]) -> None:
@@ -72,7 +73,7 @@ class GroupCollector(Collector):
         return cls(lambda: [MemberSnapshot.of(group, number) for number, group in enumerate(groups, start=1)])
 
     def describe(self) -> Iterable[Metric]:
-        """Return nothing, so that registration works before there is a member."""
+        """Return no metric, so that the collector can be registered before there is a member."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
@@ -89,8 +90,8 @@ def families(members: Sequence[MemberSnapshot]) -> Iterator[Metric]:
     build = GaugeMetricFamily("sarameya_build_info", "1, with the version that runs.", labels=["version"])
     build.add_metric([__version__], 1)
     yield build
-    for made in (_membership, _partitions, _topics, _meters, _landings):
-        for family in made(members):
+    for families_of in (_membership, _partitions, _topics, _meters, _landings):
+        for family in families_of(members):
             last = family.name.rpartition("_")[2]
             family.unit = last if last in _UNITS else ""
             yield family
@@ -111,7 +112,9 @@ def _membership(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
     generation = GaugeMetricFamily("sarameya_member_generation", "The group's generation, or -1.", labels=_MEMBER)
     assigned = GaugeMetricFamily("sarameya_assigned_partitions", "Number of assigned partitions.", labels=_MEMBER)
     buffered = GaugeMetricFamily("sarameya_buffer_bytes", "Bytes fetched and not yet processed.", labels=_MEMBER)
-    budget = GaugeMetricFamily("sarameya_buffer_limit_bytes", "Limit of these: fetch_buffer_bytes.", labels=_MEMBER)
+    budget = GaugeMetricFamily(
+        "sarameya_buffer_limit_bytes", "Limit of buffer_bytes: fetch_buffer_bytes.", labels=_MEMBER
+    )
     for member in members:
         status, labels = member.status, _labels(member)
         for name in _STATES:
@@ -144,7 +147,7 @@ def _partitions(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
     )
     overdue = GaugeMetricFamily(
         "sarameya_partition_overdue_seconds",
-        "Seconds for which its handler has held the same records without a sign of work; 0 until that is too long.",
+        "Seconds for which an overdue handler has held the same records without progress; 0 if it is not overdue.",
         labels=_PARTITION,
     )
     activity = GaugeMetricFamily(
@@ -166,7 +169,7 @@ def _partitions(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
 
 def _topics(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
     records = CounterMetricFamily("sarameya_records", "Messages decoded for the handler.", labels=_TOPIC)
-    size = CounterMetricFamily("sarameya_fetched_bytes", "Bytes of their record batches on the wire.", labels=_TOPIC)
+    size = CounterMetricFamily("sarameya_fetched_bytes", "Bytes of decoded record batches, as fetched.", labels=_TOPIC)
     handler = CounterMetricFamily("sarameya_handler_seconds", "Seconds of work in the handler.", labels=_TOPIC)
     backpressure = CounterMetricFamily(
         "sarameya_backpressure_seconds",
@@ -235,7 +238,7 @@ def _landings(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
 
 
 def _topic_meters(member: MemberSnapshot) -> Mapping[str, TopicMeters]:
-    """Return the meters of each topic with assigned partitions, also before anything has happened."""
+    """Return the meters of each topic with assigned partitions, even before anything was counted."""
     return {**{one.partition.topic: TopicMeters() for one in member.status.partitions}, **member.meters.topics}
 
 

@@ -1,4 +1,4 @@
-"""Snapshots of members, whichever process they run in."""
+"""Snapshots of members, in this process or in others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["MemberSnapshot", "Metered"]
 
 
 class Metered(Protocol):
-    """The parts of a ConsumerGroup that a snapshot needs."""
+    """The part of a ConsumerGroup that a snapshot uses."""
 
     @property
     def meters(self) -> Meters:
@@ -35,5 +35,5 @@ class MemberSnapshot:
 
     @classmethod
     def of(cls, group: Metered, worker: int = 1) -> MemberSnapshot:
-        """Take a snapshot of a ConsumerGroup; on its event loop."""
+        """Take a snapshot of a ConsumerGroup. Call it on the group's event loop."""
         return cls(worker, group.status(), group.meters)

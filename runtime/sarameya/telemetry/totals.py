@@ -18,7 +18,7 @@ class Totals:
 
 
 def totals(member: MemberSnapshot) -> dict[str, Totals]:
-    """Return the totals of each topic that the member has or had partitions of."""
+    """Return the totals of each topic of which the member owns, or has owned, partitions."""
     found: dict[str, Totals] = {}
     for name, topic in member.meters.topics.items():
         found[name] = Totals(topic.records, topic.size_bytes, topic.handler_seconds, topic.backpressure_seconds)

@@ -11,8 +11,8 @@ Test a handler alone with a `ClaimFeed`, which has no broker at all. Test a grou
             async with group:
                 ...
 
-Nothing leaves the process, and time passes only by trio's clock. Under `trio.testing.MockClock` (pytest-trio's
-`autojump_clock`, which must be an argument of the test itself) an hour of rebalancing takes moments.
+There is no network I/O, and all times follow trio's clock. Under `trio.testing.MockClock` (pytest-trio's
+`autojump_clock`, which must be an argument of the test itself) an hour of rebalances takes milliseconds.
 
 `EmbeddedCluster` has a method for every failure:
 
@@ -20,10 +20,10 @@ Nothing leaves the process, and time passes only by trio's clock. Under `trio.te
 |-------------------------------------------------------------------|--------------------------------------------------|
 | an API returns an error                                           | `fail_next`                                      |
 | responses or requests are delayed                                 | `delay_next`                                     |
-| responses or requests are lost; the connection closes or hangs | `drop_next`                                      |
-| list armed faults; disarm all                  | `faults`, `clear_faults`                         |
+| responses or requests are lost; the connection closes or hangs    | `drop_next`                                      |
+| list the planned failures; remove all of them                     | `faults`, `clear_faults`                         |
 | connections drop: all, one broker's, one client's                 | `disconnect`                                     |
-| a broker hangs: it accepts requests and answers nothing           | `freeze_broker`, `unfreeze_broker`               |
+| a broker hangs: it accepts requests and never responds            | `freeze_broker`, `unfreeze_broker`               |
 | a broker stops, and starts again                                  | `stop_broker`, `start_broker`                    |
 | a partition's leader changes                                      | `move_leader`                                    |
 | a group's coordinator changes                                     | `move_coordinator`                               |
@@ -94,7 +94,7 @@ def memory_cluster(
         topics: Number of partitions of each topic.
         brokers: Number of brokers.
         groups: Settings of the group coordinators.
-        seed: Generates ids. Record timestamps follow trio's clock.
+        seed: Seed of the generated ids.
     """
     return EmbeddedCluster(
         topics, brokers=brokers, in_memory=True, groups=groups, wall_clock=virtual_wall_clock, seed=seed

@@ -14,7 +14,7 @@ import trio
 
 from sarameya.config import Config
 from sarameya.consumer.backpressure import Backpressure
-from sarameya.consumer.fetcher import Feeding
+from sarameya.consumer.fetcher import FeedState
 from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.consumer.resets import Resets
 from sarameya.errors import SarameyaError
@@ -110,8 +110,8 @@ class FeedFetcher:
             consumer.on_change = self.wake
         self.wake()
 
-    def feeding(self, consumer: PartitionConsumer) -> Feeding:
-        return Feeding(Activity.FETCHING)
+    def feed_state(self, consumer: PartitionConsumer) -> FeedState:
+        return FeedState(Activity.FETCHING)
 
     async def _serve(self, consumer: _FeedConsumer) -> None:
         while consumer is self._consumer and consumer.is_wanted and not self._is_stopped:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import attrs
 import trio
 
-from sarameya.consumer.offset_lookup import Found, Place, Take
+from sarameya.consumer.offset_lookup import Found, OnFound, Place
 from sarameya.embedded.log.partition_log import PartitionLog
 from sarameya.embedded.refusal import Refused
 from sarameya.error_codes import ErrorCode
@@ -32,7 +32,7 @@ class FeedFetchResponse:
 
 
 class FeedLog:
-    """Implements `Lookup` and `LogFacts` for one partition's log."""
+    """The log of one partition. Implements `Lookup` and `LogFacts`."""
 
     def __init__(self, log: PartitionLog, wall_clock: Callable[[], float]) -> None:
         self._log = log
@@ -40,7 +40,13 @@ class FeedLog:
         self._id = uuid.uuid5(uuid.NAMESPACE_OID, log.partition.topic)
 
     def fetch(self, offset: int, max_bytes: int, limit: int) -> FeedFetchResponse:
-        """Return the response of a leader whose log ends at `limit`."""
+        """Return the response to a fetch.
+
+        Args:
+            offset: Offset to read from.
+            max_bytes: Maximum of bytes.
+            limit: Offset up to which records are returned (exclusive).
+        """
         log = self._log
         try:
             records = log.read(offset, max_bytes, limit)
@@ -48,15 +54,15 @@ class FeedLog:
             return FeedFetchResponse(refused.code, -1, -1)
         return FeedFetchResponse(ErrorCode.NONE, log.end_offset, log.end_offset, records)
 
-    # -- where places are ----------------------------------------------------------------------------
+    # -- Lookup --------------------------------------------------------------------------------------
 
     async def find(self, wanted: Mapping[TopicPartition, Place]) -> Found:
         await trio.lowlevel.checkpoint()
         return {partition: LogOffset(self._offset(place)) for partition, place in wanted.items()}
 
-    async def find_each(self, wanted: Mapping[TopicPartition, Place], take: Take) -> None:
+    async def find_each(self, wanted: Mapping[TopicPartition, Place], on_found: OnFound) -> None:
         if wanted:
-            await take(await self.find(wanted))
+            await on_found(await self.find(wanted))
 
     async def log_range(self, partition: TopicPartition) -> LogRange:
         await trio.lowlevel.checkpoint()
@@ -71,12 +77,12 @@ class FeedLog:
         found = self._log.offset_for_time(place) if isinstance(place, int) else None
         return self._log.end_offset if found is None else found.offset
 
-    # -- what the log has ----------------------------------------------------------------------------
+    # -- LogFacts ------------------------------------------------------------------------------------
 
-    async def reach(self, partitions: Iterable[TopicPartition]) -> None:
+    async def fetch_metadata(self, partitions: Iterable[TopicPartition]) -> None:
         await trio.lowlevel.checkpoint()
 
-    def keep(self, topics: Collection[str]) -> None:
+    def keep_ids(self, topics: Collection[str]) -> None:
         """Ignore `topics`: the only topic never changes."""
 
     @property

@@ -23,7 +23,12 @@ _MOST_METADATA = CoordinatorConfig().offset_metadata_max_size
 
 
 class FeedCoordinator:
-    """The commits of a group over all sessions, and the answers to its next commits."""
+    """The committed offsets of a group over all sessions, and the errors of its next commits.
+
+    Attributes:
+        committed: The committed offset of each partition.
+        refusals: The error codes of the next commits, in order; 0 for success.
+    """
 
     def __init__(self, committed: Mapping[TopicPartition, CommittedOffset]) -> None:
         self.committed = dict(committed)
@@ -45,9 +50,10 @@ class FeedCoordinator:
 
 
 class FeedMember:
-    """The `SessionMember` of one session. It is alone in its group.
+    """The `SessionMember` of one session. It is the only member of its group.
 
-    Its assignor is always eager: with one partition, a cooperative one has nothing to keep while another is revoked.
+    Its assignor is always eager: the feed has one partition, so a cooperative assignor could not keep one while another
+    is revoked.
     """
 
     is_cooperative = False
@@ -78,7 +84,7 @@ class FeedMember:
         return self._generation == generation
 
     def post(self, event: Event) -> None:
-        """End the membership if a commit was refused, as in a group."""
+        """End the membership if a commit was refused, as a real member does."""
         match event:
             case CommitRefused(code=code) if self._generation is not None:
                 error = kafka_error(code, f"group {self._group!r}", GroupError)

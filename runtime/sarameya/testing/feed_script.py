@@ -1,4 +1,4 @@
-"""The steps of a test at places in its log. A step runs once the handler has read everything before it. Pure."""
+"""The steps of a test, each at an offset of its log. A step runs when all messages before it have been read. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Step = Literal["end", "lose"] | SarameyaError
 
 @attrs.define(slots=True)
 class FeedScript:
-    """Remaining steps, in order."""
+    """The remaining steps, in order of their offsets."""
 
     _steps: deque[tuple[int, Step]] = attrs.field(factory=deque)
 
     def add(self, offset: int, step: Step) -> None:
-        """Add a step that is due when everything before `offset` has been read."""
+        """Add a step that is due when all messages before `offset` have been read."""
         self._steps.append((offset, step))
 
     @property

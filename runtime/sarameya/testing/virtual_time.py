@@ -1,6 +1,6 @@
-"""Helpers for virtual time: timestamps that follow trio's clock, and code that uses no threads.
+"""Helpers for virtual time: a time of day that follows trio's clock, and assignors that run without a thread.
 
-A mock clock does not wait for threads, and it does not change the time of day.
+A mock clock does not wait for threads, and does not change `time.time()`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import trio
 T = TypeVar("T")
 
 VIRTUAL_EPOCH = 1_700_000_000.0
-"""Time of day at a mock clock's zero: 2023-11-14 22:13:20 UTC, in seconds since 1970."""
+"""Time of day when a mock clock is at 0: 2023-11-14 22:13:20 UTC, in seconds since 1970."""
 
 
 def virtual_wall_clock() -> float:

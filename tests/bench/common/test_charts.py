@@ -15,7 +15,7 @@ def test_chart_has_the_most_of_each_column_and_what_happened() -> None:
     series = Series("lag, s", [0, 1, 2, 3, 4, 5, 6, 7, 8], [0, 1, 2, 1, 20, 3, 10, 0, 0], [(2, "one joins"), (3, "x")])
 
     assert list(chart(series, width=4, height=4)) == [
-        "lag, s; a column is 2 s, and its most",
+        "lag, s; a column is 2 s and shows its highest value",
         "      20 |  #",
         "         |  #",
         "      10 |  ##",
@@ -37,7 +37,7 @@ def test_marks_that_have_room_stand_side_by_side() -> None:
 
 def test_chart_of_nothing_is_empty() -> None:
     assert list(chart(Series("lag, s", [], []), width=3, height=2)) == [
-        "lag, s; a column is 0 s, and its most",
+        "lag, s; a column is 0 s and shows its highest value",
         "     0.0 |",
         "     0.0 |",
         "       0 +---",

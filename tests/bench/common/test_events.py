@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from bench.common.events import SCHEMA, event, parsed
+from bench.common.events import SCHEMA, event, event_table
 
 
 def test_event_is_json_of_its_size_with_all_columns() -> None:
@@ -27,7 +27,7 @@ def test_event_that_has_no_room_is_refused() -> None:
 
 def test_columns_are_those_of_the_events_in_their_order() -> None:
     values = [event(random.Random(seed), seed, 200) for seed in range(3)]
-    table = parsed(values)
+    table = event_table(values)
 
     assert table.schema == SCHEMA
     assert table["id"].to_pylist() == [json.loads(value)["id"] for value in values]

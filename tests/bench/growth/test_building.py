@@ -54,7 +54,7 @@ def test_delta_log_has_the_chains_and_their_transactions(tmp_path: Path, log: de
     length = 1200
     delta.build(spark, root, length, log)
     read = DeltaLog("t")
-    read.is_at(root)
+    read.read_below(root)
     found = search(read.commits(NO_SPARK), dict.fromkeys(KEYS, LAST))
     assert {key: chain.links[-1].number for key, chain in found.items() if chain.links} == {
         one.key: one.number for one in history(length)

@@ -30,8 +30,8 @@ async def test_program_reports_its_outcome_and_its_memory_is_measured() -> None:
     ("code", "told"),
     [
         ("import sys; sys.exit('no\\nbroker')", "ended with 1: broker"),
-        (f"print({OUTCOME.to_json()!r}, flush=True); raise SystemExit(3)", "ended with 3: without a word"),
-        ("import time; time.sleep(600)", "did not tell what it came to within 0.5 s: without a word"),
+        (f"print({OUTCOME.to_json()!r}, flush=True); raise SystemExit(3)", "ended with 3: no message"),
+        ("import time; time.sleep(600)", "did not report its outcome within 0.5 s: no message"),
     ],
     ids=["no outcome", "failed after it", "too slow"],
 )

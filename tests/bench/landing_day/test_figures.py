@@ -12,7 +12,7 @@ from bench.landing_day.figures import (
     SECONDS,
     Change,
     Lag,
-    Look,
+    Observation,
     Production,
     Sent,
     file_table,
@@ -50,7 +50,7 @@ def test_producer_without_a_word_is_refused() -> None:
 
 
 def test_lag_is_of_the_partition_that_is_furthest_behind() -> None:
-    [lag] = lags([Look(110.0, landed=(40, 10), committed=(20, 10))], STEADY)
+    [lag] = lags([Observation(110.0, landed=(40, 10), committed=(20, 10))], STEADY)
 
     assert lag.rows == 10 + 40
     assert lag.committed == 30 + 40
@@ -58,7 +58,7 @@ def test_lag_is_of_the_partition_that_is_furthest_behind() -> None:
 
 
 def test_nothing_lags_where_all_has_landed() -> None:
-    assert lags([Look(110.0, (50, 50), (50, 50)), Look(130.0, (100, 100), (100, 100))], STEADY) == [
+    assert lags([Observation(110.0, (50, 50), (50, 50)), Observation(130.0, (100, 100), (100, 100))], STEADY) == [
         Lag(110.0, 0.0, 0, 0),
         Lag(130.0, 0.0, 0, 0),
     ]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.landing_day.looking import SINK, looking
+from bench.landing_day.looking import SINK, landed_offsets
 from sarameya_handlers.landing.directory.manifests import Manifest, Manifests
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
 from sarameya_handlers.spark.delta.history.commits import CommitMark
@@ -40,10 +40,10 @@ def land(kind: str, place: Path, *links: Link) -> None:
 
 @pytest.mark.parametrize("kind", ["parquet", "delta"])
 def test_table_is_asked_how_far_each_partition_has_come(kind: str, tmp_path: Path) -> None:
-    look = looking(kind, tmp_path / "table", "t", partitions=3)
+    landed = landed_offsets(kind, tmp_path / "table", "t", partitions=3)
 
-    assert list(look()) == [0, 0, 0]
+    assert list(landed()) == [0, 0, 0]
     land(kind, tmp_path / "table", link(0, 1, 10), link(2, 1, 5))
-    assert list(look()) == [10, 0, 5]
+    assert list(landed()) == [10, 0, 5]
     land(kind, tmp_path / "table", link(0, 2, 20))
-    assert list(look()) == [20, 0, 5]
+    assert list(landed()) == [20, 0, 5]

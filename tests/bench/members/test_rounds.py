@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.common.tables import Column
 from bench.members.clients import Contender
-from bench.members.rounds import Ran, leaves, play
+from bench.members.rounds import MemberOutcome, leaves, run_rounds
 from bench.members.running import MemberError
 
 OURS, THEIRS = Contender("ours", "sarameya"), Contender("theirs", "sarama")
@@ -14,40 +14,40 @@ RATE = Column("rate", "messages/s")
 def test_contenders_run_in_turn_round_by_round() -> None:
     order: list[tuple[str, int]] = []
 
-    async def run(contender: Contender, number: int) -> Ran:
+    async def run(contender: Contender, number: int) -> MemberOutcome:
         order.append((contender.name, number))
-        return Ran([{"rate": number}], "1.2.3")
+        return MemberOutcome([{"rate": number}], "1.2.3")
 
-    ours, theirs = play("bench", [OURS, THEIRS], 2, run, RATE)
+    ours, theirs = run_rounds("bench", [OURS, THEIRS], 2, run, RATE)
     assert order == [("ours", 0), ("theirs", 0), ("ours", 1), ("theirs", 1)]
     assert (ours.numbers("rate"), ours.version, ours.is_ours) == ([0.0, 1.0], "1.2.3", True)
     assert not theirs.is_ours
 
 
 def test_one_that_fails_has_its_reason_and_the_others_go_on() -> None:
-    async def run(contender: Contender, number: int) -> Ran:
+    async def run(contender: Contender, number: int) -> MemberOutcome:
         if contender is OURS and number == 1:
             raise ExceptionGroup("nursery", [MemberError("ended with 1")])
-        return Ran([{"rate": 1.0}], "1.2.3")
+        return MemberOutcome([{"rate": 1.0}], "1.2.3")
 
-    ours, theirs = play("bench", [OURS, THEIRS], 3, run, RATE)
+    ours, theirs = run_rounds("bench", [OURS, THEIRS], 3, run, RATE)
     assert (ours.counts, ours.failures, len(ours.runs)) == (False, ["ended with 1"], 2)
     assert theirs.counts
 
 
 def test_one_whose_process_is_gone_has_failed() -> None:
-    async def run(contender: Contender, number: int) -> Ran:
+    async def run(contender: Contender, number: int) -> MemberOutcome:
         raise ProcessLookupError("No such process")
 
-    [ours] = play("bench", [OURS], 1, run, RATE)
+    [ours] = run_rounds("bench", [OURS], 1, run, RATE)
     assert ours.failures == ["No such process"]
 
 
 def test_several_times_of_one_run_are_as_many_figures() -> None:
-    async def run(contender: Contender, number: int) -> Ran:
-        return Ran([{"rate": 1.0}, {"rate": 2.0}], "1.2.3")
+    async def run(contender: Contender, number: int) -> MemberOutcome:
+        return MemberOutcome([{"rate": 1.0}, {"rate": 2.0}], "1.2.3")
 
-    [ours] = play("bench", [OURS], 1, run, RATE)
+    [ours] = run_rounds("bench", [OURS], 1, run, RATE)
     assert ours.numbers("rate") == [1.0, 2.0]
 
 

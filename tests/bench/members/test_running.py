@@ -35,7 +35,7 @@ async def failure_of(code: str, seconds: float = 60.0) -> str:
     """Why a member that is to tell `done` by itself does not."""
     with pytest.RaisesGroup(pytest.RaisesExc(MemberError)) as caught:
         async with open_member(command(code)) as member:
-            await member.until(lambda: bool(member.told("done")), "done", seconds)
+            await member.until(lambda: bool(member.reports("done")), "done", seconds)
     [raised] = leaves(caught.value)
     return str(raised)
 
@@ -61,23 +61,25 @@ async def test_member_ending_by_itself_fails_with_its_output() -> None:
 
 
 async def test_member_that_tells_nothing_has_failed() -> None:
-    assert await failure_of("time.sleep(60)", seconds=0.3) == "did not tell done within 0.3 s: without a word"
+    assert await failure_of("time.sleep(60)", seconds=0.3) == "did not report done within 0.3 s: no message"
 
 
 async def test_member_that_tells_something_else_has_failed() -> None:
-    assert (await failure_of("print('Traceback'); time.sleep(60)")).startswith("told b'Traceback', which is no line")
+    reason = await failure_of("print('Traceback'); time.sleep(60)")
+
+    assert reason.startswith("printed b'Traceback', which is not a report")
 
 
 async def test_line_is_read_whole_however_it_comes() -> None:
     code = 'sys.stdout.write(\'{"event": \'); sys.stdout.flush(); time.sleep(0.2); print(\'"done", "at": 1.0}\')'
     async with open_member(command(code)) as member:
-        await member.until(lambda: bool(member.told("done")), "done")
+        await member.until(lambda: bool(member.reports("done")), "done")
 
     assert isinstance(member, Member)
     assert member.lines[0].at == 1.0
 
 
-@pytest.mark.parametrize(("code", "reason"), [("0", None), ("3", "ended with 3: without a word")])
+@pytest.mark.parametrize(("code", "reason"), [("0", None), ("3", "ended with 3: no message")])
 async def test_program_stops_in_order_or_says_so(code: str, reason: str | None) -> None:
     body = f"signal.signal(signal.SIGTERM, lambda *_: sys.exit({code}))\nsay('ready')\nwhile True: time.sleep(60)"
     failures: list[str] = []

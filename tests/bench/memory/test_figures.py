@@ -36,7 +36,7 @@ def test_growth_is_the_rise_of_the_last_half_as_part_of_the_peak() -> None:
 
 
 def test_too_few_looks_raise() -> None:
-    with pytest.raises(ValueError, match="3 looks"):
+    with pytest.raises(ValueError, match="3 samples"):
         figures(BASE, looks(1, 2, 3), handled=0)
 
 

@@ -11,7 +11,7 @@ from bench.workers.figures import (
     assignment_text,
     fault,
     figures,
-    is_shared_out,
+    is_complete,
     name,
     table,
 )
@@ -46,7 +46,7 @@ def test_assignment_is_what_each_worker_was_told_last() -> None:
 def test_partitions_are_shared_out_once_each_worker_has_its_own(
     found: dict[int, tuple[int, ...]], shared_out: bool
 ) -> None:
-    assert is_shared_out(found, 2, 4) is shared_out
+    assert is_complete(found, 2, 4) is shared_out
 
 
 def test_assignment_is_told_worker_by_worker() -> None:

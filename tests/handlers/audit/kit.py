@@ -86,7 +86,7 @@ def count_rows(rows: Iterable[Row], spans: Sequence[Span]) -> Counts:
 
 @st.composite
 def chains(draw: st.DrawFn, key: ChainKey, *, first: int = 1, start: int | None = None) -> tuple[Link, ...]:
-    """A sound chain: records, of which some make no row; gaps; links that are empty, or re-state."""
+    """A sound chain: records, of which some make no row; gaps; links that are empty, or restate the head."""
     origin = Origin(group="billing", topic_id=draw(st.sampled_from(["", "ab" * 16])))
     at = draw(st.integers(0, 50)) if start is None else start
     links: list[Link] = []

@@ -141,7 +141,7 @@ def test_sweep_with_nothing_due_restates_nothing(table: FakeTable, capsys: pytes
 
 
 def test_attempt_that_wins_meanwhile_is_no_leftover(table: FakeTable, capsys: pytest.CaptureFixture[str]) -> None:
-    """The zombie wakes right before the chain is re-stated, and appends its link: its data is the table's now."""
+    """The zombie wakes right before the chain is restated, and appends its link: its data is the table's now."""
 
     def wake(method: str) -> None:
         if method == "land" and len(table.chains[KEY]) == 2:
@@ -161,9 +161,7 @@ def test_nothing_is_removed_where_a_chain_cannot_be_restated(
     table.may_land = False
     capsys.readouterr()
     assert main(["sweep", "fake", "--quiet", "--older-than", "1d", "--execute"]) == 1
-    assert (
-        "link 2 of warehouse/orders-0 [4, 9) could not be re-stated, so nothing is removed" in capsys.readouterr().err
-    )
+    assert "link 2 of warehouse/orders-0 [4, 9) could not be restated, so nothing is removed" in capsys.readouterr().err
     assert [left.name for left in table.waste] == ["old", "young"]
 
 
@@ -174,7 +172,7 @@ def test_chains_are_restated_in_jobs_of_limited_size() -> None:
     sweep_command.restate_heads(None, table, heads, NOW)  # type: ignore[arg-type]
     assert [len(table.chains[key]) for key in keys] == [2] * 5
     table.may_land = False
-    with pytest.raises(LandingError, match="could not be re-stated"):
+    with pytest.raises(LandingError, match="could not be restated"):
         sweep_command.restate_heads(None, table, [table.chains[keys[0]][-1]], NOW)  # type: ignore[arg-type]
 
 

@@ -346,7 +346,7 @@ def test_table_without_chains_is_not_proved() -> None:
     [
         ((), "links 1 to 2 are missing"),
         ((FIRST,), "link 2 is missing"),
-        ((FIRST, attrs.evolve(SECOND, attempt="b2")), "link 2 was by attempt a2 and is not any more"),
+        ((FIRST, attrs.evolve(SECOND, attempt="b2")), "link 2 is not by attempt a2 any more"),
     ],
 )
 def test_head_that_is_not_among_the_links_is_missing(links: tuple[Link, ...], told: str) -> None:
@@ -473,7 +473,7 @@ def test_lag_gaps_what_is_forgotten_and_leftovers_are_to_be_known() -> None:
     )
     assert against(facts) == set()
     assert texts(facts) == [
-        "links-forgotten: the table remembers links from 8 on: what lies before 5 is not proved",
+        "links-forgotten: the table remembers links from 8 on: offsets before 5 are not proved",
         "gap: link 9 leaves out offsets [9, 12): retention",
         "commit-behind: the commit at 9 is 3 offsets behind the head's end, where the next owner starts",
         "lag: 8 offsets of the log have not landed yet",

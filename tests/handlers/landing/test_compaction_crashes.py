@@ -95,7 +95,7 @@ def tree(root: Path) -> list[str]:
 def test_fault_65_killed_compaction_is_not_proved(
     landed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sarameya_handlers.audit.verify.fact_collection._LOOK_AGAIN", 0.0)
+    monkeypatch.setattr("sarameya_handlers.audit.verify.fact_collection._POLL_SECONDS", 0.0)
     hidden = 0
     for step, root in killed_at_each_step(landed, tmp_path):
         before = tree(root)
@@ -182,7 +182,7 @@ def test_leftover_of_a_compaction_that_was_put_meanwhile_is_kept(landed: Path, m
 
 
 def test_verify_names_an_unpublished_link_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sarameya_handlers.audit.verify.fact_collection._LOOK_AGAIN", 0.0)
+    monkeypatch.setattr("sarameya_handlers.audit.verify.fact_collection._POLL_SECONDS", 0.0)
     table = ParquetTable(tmp_path)
     table.open(None)
     with monkeypatch.context() as dying:

@@ -303,6 +303,7 @@ def test_options_make_the_one_or_the_other(tmp_path: Path) -> None:
         ({"topic": "", "bootstrap_servers": "z:1"}, r"dead_letters\.topic = ''"),
         ({"topic": "y", "bootstrap_servers": ["z"]}, r"dead_letters\.bootstrap_servers = 'z': must be HOST:PORT"),
         ({"path": 3}, r"dead_letters\.path = 3"),
+        ({"topic": "y", "bootstrap_servers": 5}, r"dead_letters\.bootstrap_servers = 5: must be a list of HOST:PORT"),
         ({"path": ""}, r"dead_letters\.path = ''"),
         ({"path": "s3://b/x"}, r"dead_letters\.path = 's3://b/x'"),
         ({"pth": "x"}, r"dead_letters\.pth.*did you mean 'path'"),

@@ -72,7 +72,7 @@ def test_until_end_shortens_max_age(capsys: pytest.CaptureFixture[str]) -> None:
             [
                 "sarameya land: topics is missing: give --topic NAME, or --topics-pattern REGEX",
                 "sarameya land: bootstrap_servers is missing: give --bootstrap HOST:PORT",
-                "sarameya land: group is missing: give --group NAME; its commits say where the next landing goes on",
+                "sarameya land: group is missing: give --group NAME; the next run starts at its committed offsets",
             ],
         ),
         (
@@ -86,7 +86,7 @@ def test_until_end_shortens_max_age(capsys: pytest.CaptureFixture[str]) -> None:
             [*WHERE, "--topic", "orders", "--to", "icberg:lake.db.orders"],
             [
                 "sarameya land: handler.options.table = 'icberg:lake.db.orders': must be parquet:PATH, delta:PATH, "
-                "delta:NAME or iceberg:CATALOG.DB.TABLE; a bare path is parquet's; did you mean "
+                "delta:NAME or iceberg:CATALOG.DB.TABLE; a path alone means parquet; did you mean "
                 "iceberg:lake.db.orders? (by --to)"
             ],
         ),

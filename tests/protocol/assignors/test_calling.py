@@ -175,6 +175,12 @@ class Protocolless(RangeAssignor):
     protocols = frozenset({"eager"})
 
 
+class OneProtocol(RangeAssignor):
+    """A mistake that is easily made: no set around it."""
+
+    protocols = RebalanceProtocol.EAGER
+
+
 class OnlyCooperative(RangeAssignor):
     name = "only-cooperative"
     protocols = frozenset({RebalanceProtocol.COOPERATIVE})
@@ -197,6 +203,7 @@ class WithoutName(Assignor):
         ([Numbered()], "`name` must be a non-empty string, not 5"),
         ([Empty()], "`name` must be a non-empty string"),
         ([Protocolless()], "`protocols` must be"),
+        ([OneProtocol()], "`protocols` must be"),
         ([RangeAssignor(), RangeAssignor()], "twice"),
         ([OnlyCooperative(), RangeAssignor()], "must all support one rebalance protocol"),
     ],

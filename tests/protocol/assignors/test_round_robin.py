@@ -2,7 +2,7 @@ import pytest
 
 from sarameya.model import TopicPartition
 from sarameya.protocol.assignors import RoundRobinAssignor, Subscription
-from sarameya.protocol.assignors.round_robin import deal
+from sarameya.protocol.assignors.round_robin import assign_in_turn
 from tests.protocol.assignors.kit import layouts
 
 
@@ -13,7 +13,7 @@ def assign(members, partitions):
 
 def test_ordered_partitions_go_to_the_members_in_turn():
     deck = [TopicPartition("T", number) for number in (5, 3, 0, 8, 2, 1, 4, 7, 6, 9)]
-    dealt = deal(deck, dict.fromkeys(("C1", "C2", "C3"), Subscription(("T",))))
+    dealt = assign_in_turn(deck, dict.fromkeys(("C1", "C2", "C3"), Subscription(("T",))))
     assert {member: [p.partition for p in partitions] for member, partitions in dealt.items()} == {
         "C1": [5, 8, 4, 9],
         "C2": [3, 2, 7],
@@ -23,12 +23,12 @@ def test_ordered_partitions_go_to_the_members_in_turn():
 
 def test_unwanted_partition_is_skipped():
     deck = [TopicPartition("other", 0), TopicPartition("T", 0), TopicPartition("other", 1), TopicPartition("T", 1)]
-    dealt = deal(deck, dict.fromkeys(("C1", "C2"), Subscription(("T",))))
+    dealt = assign_in_turn(deck, dict.fromkeys(("C1", "C2"), Subscription(("T",))))
     assert dealt == {"C1": [TopicPartition("T", 0)], "C2": [TopicPartition("T", 1)]}
 
 
 def test_nothing_dealt_to_nobody_ends():
-    assert deal([TopicPartition("T", 0)], {}) == {}
+    assert assign_in_turn([TopicPartition("T", 0)], {}) == {}
 
 
 def test_same_members_are_dealt_the_same_again():

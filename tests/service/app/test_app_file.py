@@ -256,7 +256,7 @@ def test_topics_and_a_pattern_are_refused_together(tmp_path: Path) -> None:
     assert problems_of(app_file(tmp_path, BESIDE_TOPICS + "\n" + MINIMAL)) == [problem]
 
 
-@pytest.mark.parametrize("pattern", ["'('", "''", "1"])
+@pytest.mark.parametrize("pattern", ["'('", "''", "1", "'a{99999999999}'"])
 def test_pattern_that_is_none_is_refused(tmp_path: Path, pattern: str) -> None:
     lines = [line for line in MINIMAL.splitlines() if not line.startswith("topics =")]
     [problem] = problems_of(app_file(tmp_path, "\n".join([f"topics_pattern = {pattern}", *lines])))
@@ -286,11 +286,11 @@ def test_offset_policies_of_topics_are_in_their_tables(tmp_path: Path) -> None:
 
 
 def test_options_of_a_topic_that_is_not_read_are_told(tmp_path: Path) -> None:
-    problem = "config.topics.orders.eu: is not read; those that are read are orders"
+    problem = "config.topics.orders.eu: this topic is not read; the topics that are read are orders"
     assert problems_of(app_file(tmp_path, MINIMAL + OF_TOPICS)) == [problem]
     by_pattern = "\n".join(line for line in (MINIMAL + OF_TOPICS).splitlines() if not line.startswith("topics ="))
     assert load_app(app_file(tmp_path, "topics_pattern = 'orders.*'\n" + by_pattern)).config.topics
-    problem = "config.topics.orders.eu: is not read; those that are read match '[a-z]+'"
+    problem = "config.topics.orders.eu: this topic is not read; the topics that are read match '[a-z]+'"
     assert problems_of(app_file(tmp_path, "topics_pattern = '[a-z]+'\n" + by_pattern)) == [problem]
 
 

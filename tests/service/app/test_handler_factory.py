@@ -159,7 +159,7 @@ def test_wrong_option_defaults_are_the_handlers_error(name: str, why: str) -> No
         default_options(f"made_up_handlers:{name}")
     assert str(raised.value).startswith(f"handler 'made_up_handlers:{name}': option_defaults() {why}")
     assert str(raised.value).endswith(
-        "; it must be a class method or a static one that takes nothing and returns a dictionary, values by option"
+        "; it must be a class or static method without arguments that returns a dictionary from options to values"
     )
     assert "\n" not in str(raised.value)
 
@@ -168,13 +168,14 @@ REFUSED = [
     (
         "plian",
         {},
-        "no handler is called 'plian'; did you mean 'plain'? installed are 'broken', 'plain', "
-        "and 'package.module:Class' names any other",
+        "no handler is called 'plian'; did you mean 'plain'? the installed handlers are 'broken', 'plain', "
+        "and 'package.module:Class' names any other class",
     ),
     (
         "xyz",
         {},
-        "no handler is called 'xyz'; installed are 'broken', 'plain', and 'package.module:Class' names any other",
+        "no handler is called 'xyz'; the installed handlers are 'broken', 'plain', "
+        "and 'package.module:Class' names any other class",
     ),
     (
         "broken",

@@ -66,9 +66,9 @@ def test_secrets_are_left_out_and_told_but_for_where_they_are() -> None:
     assert "hunter2" not in text
     assert 'sasl_password = "env:HOME"' in text
     assert text.splitlines()[:3] == [
-        "# handler.options.token is not written here, being a secret; SARAMEYA_HANDLER_OPTIONS_TOKEN has given it",
-        "# handler.options.registry.password is not written here, being a secret; --set has given it",
-        "# handler.options.registry.url is not written here, being a secret; --set has given it",
+        "# handler.options.token is not written here: it is a secret from SARAMEYA_HANDLER_OPTIONS_TOKEN",
+        "# handler.options.registry.password is not written here: it is a secret from --set",
+        "# handler.options.registry.url is not written here: it is a secret from --set",
     ]
 
 
@@ -81,8 +81,8 @@ def test_name_is_secret_by_all_that_stands_before_it() -> None:
     text = as_app_file(load_arguments("land", arguments, {}, {}, {}))
     assert "hunter2" not in text
     assert text.splitlines()[:2] == [
-        "# handler.options.password.of_mine is not written here, being a secret; --set has given it",
-        "# handler.options.conf.spark.hadoop.fs.s3a.access.key is not written here, being a secret; --set has given it",
+        "# handler.options.password.of_mine is not written here: it is a secret from --set",
+        "# handler.options.conf.spark.hadoop.fs.s3a.access.key is not written here: it is a secret from --set",
     ]
 
 

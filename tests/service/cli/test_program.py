@@ -21,6 +21,8 @@ def greet(parser: argparse.ArgumentParser) -> None:
             raise KeyboardInterrupt
         if args.name == "ctrl-c in a nursery":
             raise BaseExceptionGroup("", [KeyboardInterrupt()])
+        if args.name == "exit":
+            raise SystemExit("no more today")
         if args.name == "bug":
             raise ValueError("a bug")
         print(f"hello {args.name}")
@@ -42,12 +44,19 @@ class Broken:
 broken = Broken()
 
 
+def half(parser: argparse.ArgumentParser) -> None:
+    """A command that fails when it adds its arguments."""
+    parser.add_argument("name")
+    parser.add_argument("name", required=True)
+
+
 @pytest.fixture(autouse=True)
 def plugged_in(monkeypatch: pytest.MonkeyPatch) -> None:
     others = [
         EntryPoint("greet", f"{__name__}:greet", commands.ENTRY_POINT_GROUP),
         EntryPoint("absent", "made_up_module:command", commands.ENTRY_POINT_GROUP),
         EntryPoint("broken", f"{__name__}:broken.command", commands.ENTRY_POINT_GROUP),
+        EntryPoint("half", f"{__name__}:half", commands.ENTRY_POINT_GROUP),
     ]
     monkeypatch.setattr(commands, "entry_points", EntryPoints(others).select)
 
@@ -69,6 +78,13 @@ def test_unimportable_foreign_command_is_reported(capsys: pytest.CaptureFixture[
     [
         (["greet", "broken"], 7, ""),
         (["broken"], 2, "sarameya: error: command 'broken' cannot be imported: RuntimeError: no licence\n"),
+        (
+            ["half"],
+            2,
+            "sarameya: error: command 'half' cannot be imported: "
+            "TypeError: 'required' is an invalid argument for positionals\n",
+        ),
+        (["greet", "exit"], 1, "no more today\n"),
     ],
 )
 def test_broken_command_fails_only_when_called(
@@ -88,7 +104,8 @@ def test_command_that_is_called_as_another_is_left_out_and_told(
     ]
     monkeypatch.setattr(commands, "entry_points", EntryPoints(others).select)
     main([name, "--help"])
-    assert capsys.readouterr().err == f"sarameya: there is another command {name!r}, of {__name__}, which is left out\n"
+    warning = f"sarameya: the command {name!r} of {__name__} is ignored: another command has the same name\n"
+    assert capsys.readouterr().err == warning
     main(["--help"])
     assert capsys.readouterr().err == ""
 
@@ -224,5 +241,6 @@ def test_unknown_handler_is_told_with_those_there_are(tmp_path: Path, capsys: py
     path.write_text(APP.replace('"print"', '"prnt"'))
     assert main(["run", str(path)]) == 2
     assert capsys.readouterr().err.startswith(
-        f"sarameya: error: {path}: no handler is called 'prnt'; did you mean 'print'? installed are 'print', 'spark'"
+        f"sarameya: error: {path}: no handler is called 'prnt'; did you mean 'print'? "
+        "the installed handlers are 'print', 'spark'"
     )

@@ -25,7 +25,7 @@ WRONG = [
         "--output = 'no/such': cannot be written: No such file or directory",
     ),
     (["broker", "--host", "a..b"], 2, "--host, --port = 'a..b:9092': cannot be listened at: "),
-    (["dashboard", *NOBODY], 2, "no group is named: --group NAME, or by --app, --properties or SARAMEYA_GROUP (see `"),
+    (["dashboard", *NOBODY], 2, "no group is named: give --group NAME, or name it by "),
     (["dashboard", "--group", "g", *NOBODY, "--http", "a..b:0"], 2, "--http = 'a..b:0': cannot be listened at: "),
     (["dashboard", "--group", "g", *NOBODY, "--member", "ftp://a"], 2, "must be a URL, for example http://"),
     (["dashboard", "--group", "g", *NOBODY, "--member", "http://a:x"], 2, "must be a URL, for example http://"),

@@ -13,7 +13,7 @@ from sarameya.service.dashboard.endpoint_document import Document, parse_documen
 from sarameya.service.dashboard.group_document import KafkaView, merge_documents
 from sarameya.service.monitor.health import Health
 from sarameya.service.monitor.recent_events import EventRecorder
-from sarameya.service.web.status_document import document, news
+from sarameya.service.web.status_document import document, history
 from sarameya.service.web.time_series import Point, TimeSeries
 from sarameya.status import OverdueHandler
 from tests.service.dashboard.test_group_document import group
@@ -27,11 +27,11 @@ def told() -> Document:
     series.add(Point(1000.0, 5, 1.0, 2.0))
     recent(landed(5))
     recent(HandlerOverdue(ORDERS_0, 5, 9, 66.0, "f\n"))
-    recent.failed(ExceptionGroup("two", [ValueError("a"), OSError("b")]))
+    recent.record_failure(ExceptionGroup("two", [ValueError("a"), OSError("b")]))
     overdue = OverdueHandler(partition=ORDERS_0, offset=5, last_offset=9, seconds=66.0, stack="f\n")
     members = [heard(partition(overdue=overdue), partition(of=ORDERS_1), happenings=tuple(recent))]
     said = document("g", members, Health((), ()), series, wall_clock=1000.0, stopping="")
-    document_of_it: Document = json.loads(json.dumps({**said, **news(members), "point": series.last}))
+    document_of_it: Document = json.loads(json.dumps({**said, **history(members), "point": series.last}))
     return document_of_it
 
 
@@ -136,7 +136,7 @@ def test_old_version_is_named_beside_what_is_missing() -> None:
     found = parse_document(json.dumps({**said, "version": "0.0.1"}).encode(), "g")
     assert isinstance(found, str)
     assert "`explained`" in found
-    assert "; its version is 0.0.1, and this one's " in found
+    assert "; its version is 0.0.1, the dashboard's is " in found
 
 
 def test_tree_that_is_too_deep_is_refused() -> None:

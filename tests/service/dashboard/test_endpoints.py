@@ -118,7 +118,7 @@ async def test_proxy_of_the_environment_is_not_asked(monkeypatch: pytest.MonkeyP
 
 
 async def test_one_that_goes_on_for_ever_is_left_when_its_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoints, "_PATIENCE", 1.0)
+    monkeypatch.setattr(endpoints, "_TIMEOUT", 1.0)
 
     async def drip(stream: trio.SocketStream) -> None:
         await stream.send_all(b"HTTP/1.1 200 OK\r\nX: ")
@@ -131,8 +131,8 @@ async def test_one_that_goes_on_for_ever_is_left_when_its_time_is_up(monkeypatch
 
 
 async def test_one_that_says_too_much_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoints, "_LARGEST", 2**20)
-    monkeypatch.setattr(endpoints, "_PATIENCE", 50.0)
+    monkeypatch.setattr(endpoints, "_MAX_SIZE", 2**20)
+    monkeypatch.setattr(endpoints, "_TIMEOUT", 50.0)
 
     async def much(stream: trio.SocketStream) -> None:
         await stream.send_all(b"HTTP/1.1 200 OK\r\n\r\n")
@@ -144,8 +144,8 @@ async def test_one_that_says_too_much_is_left(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_few_are_asked_at_a_time_and_all_of_them_for_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoints, "_PATIENCE", 30.0)
-    monkeypatch.setattr(endpoints, "_ROUND", 2.0)
+    monkeypatch.setattr(endpoints, "_TIMEOUT", 30.0)
+    monkeypatch.setattr(endpoints, "_TOTAL_TIMEOUT", 2.0)
     now = most = 0
 
     async def silent(stream: trio.SocketStream) -> None:

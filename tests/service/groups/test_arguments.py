@@ -15,12 +15,18 @@ from sarameya.service.groups.arguments import duration, moment, offset
         ("1970-01-01T00:00:01.5Z", 1.5),
         ("1970-01-01T01:00:00+01:00", 0),
         ("1970-01-02", 86_400),
-        ("1969-12-31T23:59:59Z", -1),
         ("2026-01-31T12:00:00.123Z", 1_769_860_800.123),
     ],
 )
 def test_time_is_iso_8601_and_without_a_zone_utc(text: str, seconds: float) -> None:
     assert moment(text) == round(seconds * 1000)
+
+
+@pytest.mark.parametrize("text", ["1969-12-31T23:59:59.999Z", "1969-12-31"])
+def test_time_before_1970_is_refused(text: str) -> None:
+    """In a request -1 is the end of the log, and -2 its start."""
+    with pytest.raises(argparse.ArgumentTypeError, match="must be a time from 1970 on"):
+        moment(text)
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "31.1.2026", "2026-13-01"])

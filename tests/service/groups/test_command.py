@@ -39,7 +39,7 @@ async def test_group_commands_create_list_describe_and_reset(
         assert done.out.splitlines()[2:5] == [
             "TOPIC   PARTITION  COMMITTED  NEW  LAG  NEW-LAG  NOTE",
             "orders          0  -            3  -          2  -",
-            "orders          1  -            0  -          0  3 is behind the end of the log",
+            "orders          1  -            0  -          0  3 is after the end of the log",
         ]
         listed = await called(capsys, "groups", "list", "--json", *here)
         assert [group["group"] for group in listed.document["groups"]] == ["g"]
@@ -121,7 +121,7 @@ async def test_what_is_missing_is_told_on_stderr_beside_what_was_found(capsys: p
         assert [group["group"] for group in outcome.document["groups"]] == ["g"]
         assert outcome.err == (
             "sarameya: error: group 'nobody': GROUP_ID_NOT_FOUND (69); there is no such group; "
-            "`sarameya groups list` shows which there are\n"
+            "`sarameya groups list` shows the groups that exist\n"
         )
 
 
@@ -130,7 +130,7 @@ async def test_refused_reset_prints_no_document(capsys: pytest.CaptureFixture[st
         reset = ["groups", "offsets", "reset", "g", "--all-topics", "--to-latest", "--json", *place(cluster)]
         outcome = await called(capsys, *reset)
         assert (outcome.code, outcome.out) == (1, "")
-        assert outcome.err == "sarameya: error: group 'g' has committed nothing; say by --topic what to commit\n"
+        assert outcome.err == "sarameya: error: group 'g' has no commits; name the partitions to commit by --topic\n"
 
 
 async def test_debug_after_the_subcommand_has_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,12 +166,12 @@ RESET = ["groups", "offsets", "reset", "g"]
         ),
         (
             ["groups", "list", "--state", "Stable,Idle", *HERE],
-            "argument --state: 'Idle' is no state; there are Empty, PreparingRebalance, CompletingRebalance, Stable, "
-            "Dead, Assigning, Reconciling, NotReady (see `sarameya groups list --help`)",
+            "argument --state: 'Idle' is no state; the states are Empty, PreparingRebalance, CompletingRebalance, "
+            "Stable, Dead, Assigning, Reconciling, NotReady (see `sarameya groups list --help`)",
         ),
         (
             ["groups", "describe", *HERE],
-            "no group is named: GROUP, or by --app, --properties or SARAMEYA_GROUP "
+            "no group is named: give GROUP, or name it by --app, --properties or SARAMEYA_GROUP "
             "(see `sarameya groups describe --help`)",
         ),
         (
@@ -180,7 +180,7 @@ RESET = ["groups", "offsets", "reset", "g"]
         ),
         (
             ["groups", "delete", *HERE],
-            "no group is named: GROUP, or by --app, --properties or SARAMEYA_GROUP "
+            "no group is named: give GROUP, or name it by --app, --properties or SARAMEYA_GROUP "
             "(see `sarameya groups delete --help`)",
         ),
         (

@@ -37,11 +37,11 @@ def moved(target: ResetTarget, committed: int | None, at_time: int | None = None
         (ResetTarget(ResetKind.OFFSET, 10), 15, 10, ""),
         (ResetTarget(ResetKind.OFFSET, 20), 15, 20, ""),
         (ResetTarget(ResetKind.OFFSET, 9), 15, 10, "9 is before the start of the log"),
-        (ResetTarget(ResetKind.OFFSET, 21), None, 20, "21 is behind the end of the log"),
+        (ResetTarget(ResetKind.OFFSET, 21), None, 20, "21 is after the end of the log"),
         (ResetTarget(ResetKind.SHIFT, -2), 15, 13, ""),
         (ResetTarget(ResetKind.SHIFT, 2), 15, 17, ""),
         (ResetTarget(ResetKind.SHIFT, -20), 15, 10, "-5 is before the start of the log"),
-        (ResetTarget(ResetKind.SHIFT, 20), 15, 20, "35 is behind the end of the log"),
+        (ResetTarget(ResetKind.SHIFT, 20), 15, 20, "35 is after the end of the log"),
         (ResetTarget(ResetKind.CURRENT), 15, 15, ""),
         (ResetTarget(ResetKind.CURRENT), 3, 10, "3 is before the start of the log"),
         (ResetTarget(ResetKind.CURRENT), None, 20, "nothing was committed: the end of the log"),
@@ -56,7 +56,7 @@ def test_target_leads_to_an_offset_inside_the_log(
 
 @pytest.mark.parametrize(
     ("at_time", "after", "note"),
-    [(13, 13, ""), (NO_SUCH_OFFSET, 20, "no message from then on: the end of the log")],
+    [(13, 13, ""), (NO_SUCH_OFFSET, 20, "no message at or after this time: the end of the log")],
 )
 def test_time_leads_to_its_first_message_or_to_the_end(at_time: int, after: int, note: str) -> None:
     move = moved(ResetTarget(ResetKind.TIME, 1000), 15, at_time)
@@ -86,9 +86,7 @@ def test_partitions_without_a_target_stop_the_plan() -> None:
             commits({"orders-0": 2}),
             logs,
         )
-    assert str(caught.value) == (
-        "orders-1: nothing is committed that could be shifted; orders-2: the partition has no leader"
-    )
+    assert str(caught.value) == "orders-1: it has no commit to shift; orders-2: the partition has no leader"
 
 
 def test_failed_time_look_up_is_not_the_log_end() -> None:

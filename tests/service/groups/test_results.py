@@ -114,7 +114,7 @@ async def test_group_at_work_is_described_with_lag_and_advice(autojump_clock: Mo
         assert document["offsets_partition"] == {"topic": "__consumer_offsets", "partition": 3, "partitions": 50}
         assert document["coordinator"]["id"] == 3 % 2
         assert document["advice"] == [
-            "3 partitions, 2 members: some read 2, others 1; 1 or 3 members would have as many each"
+            "3 partitions, 2 members: some read 2, others 1; 1 or 3 members would read the same number each"
         ]
         assert answer.text.startswith("GROUP g\n  state        Stable\n  members      2\n  lag          9\n")
 
@@ -137,7 +137,7 @@ async def test_group_that_cannot_be_described_does_not_hide_the_others(autojump_
         assert [error["group"] for error in answer.document["errors"]] == ["nobody"]
         assert [str(error) for error in answer.errors] == [
             "group 'nobody': GROUP_ID_NOT_FOUND (69); "
-            "there is no such group; `sarameya groups list` shows which there are"
+            "there is no such group; `sarameya groups list` shows the groups that exist"
         ]
 
 
@@ -193,7 +193,7 @@ async def test_group_of_another_protocol_is_shown_and_not_decoded(autojump_clock
         assert (member["member_id"], member["assignment"]) == (member_id, None)
         assert member["problem"] == "not decoded: the group's protocol is 'connect'"
         assert document["advice"] == [
-            "the group's protocol is 'connect': what its members are assigned is not decoded here"
+            "the group's protocol is 'connect': its members' assignments are not decoded here"
         ]
         with pytest.raises(GroupChangeError, match="group 'workers' is active"):
             await results.reset(admin, "workers", ORDERS, LATEST, execute=True)
@@ -310,7 +310,7 @@ async def test_reset_to_a_time_finds_the_first_message_from_then_on(autojump_clo
         assert committed(cluster) == {"orders-0": 2, "orders-1": 0}
         assert [row["note"] for row in answer.document["partitions"]] == [
             None,
-            "no message from then on: the end of the log",
+            "no message at or after this time: the end of the log",
         ]
 
 
@@ -341,7 +341,8 @@ async def test_reset_of_all_topics_skips_deleted_partitions(autojump_clock: Mock
 
 async def test_reset_of_all_topics_needs_a_commit(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as admin, deadline():
-        with pytest.raises(GroupChangeError, match="group 'new' has committed nothing; say by --topic what to commit"):
+        problem = "group 'new' has no commits; name the partitions to commit by --topic"
+        with pytest.raises(GroupChangeError, match=problem):
             await results.reset(admin, "new", [], LATEST, execute=True)
 
 
@@ -383,7 +384,7 @@ async def test_refused_partitions_of_a_reset_are_reported(
         assert [row["error"] for row in answer.document["partitions"]] == refusals
         assert [(row["new_offset"], row["new_lag"]) for row in answer.document["partitions"]] == [(0, 0), (None, None)]
         assert [str(error) for error in answer.errors] == ["orders-1: not changed: TOPIC_AUTHORIZATION_FAILED (29)"]
-        assert answer.text.endswith("\nDone, but for 1 of 2 partitions.")
+        assert answer.text.endswith("\nDone, except for 1 of 2 partitions.")
 
 
 # -- delete --------------------------------------------------------------------------------------
@@ -418,7 +419,7 @@ async def test_offsets_that_members_read_by_are_kept_and_said(autojump_clock: Mo
 async def test_offsets_that_there_are_none_of_are_not_deleted(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as admin, deadline():
         await admin.commit("g", {tp("orders-0"): 0})
-        with pytest.raises(GroupChangeError, match="group 'g' has committed nothing of that"):
+        with pytest.raises(GroupChangeError, match="group 'g' has no commit for the chosen partitions"):
             await results.delete_offsets(admin, "g", [TopicChoice("payments")], execute=True)
 
 

@@ -111,7 +111,7 @@ def test_group_that_never_had_anything_is_its_head_alone() -> None:
 
 MOVES = [
     OffsetMove(tp("orders-0"), 15, 10, 10, 20, ""),
-    OffsetMove(tp("orders-1"), None, 0, 0, 0, "no message from then on: the end of the log"),
+    OffsetMove(tp("orders-1"), None, 0, 0, 0, "no message at or after this time: the end of the log"),
     OffsetMove(tp("old-0"), 3, None, note="left as it is: gone"),
     OffsetMove(tp("orders-2"), 1, None, 0, 5, error="TOPIC_AUTHORIZATION_FAILED (29)"),
 ]
@@ -121,7 +121,7 @@ def test_reset_shows_before_after_and_the_change_of_lag() -> None:
     assert moves_text(MOVES).splitlines() == [
         "TOPIC   PARTITION  COMMITTED  NEW  LAG  NEW-LAG  NOTE",
         "orders          0         15   10    5       10  -",
-        "orders          1          -    0    -        0  no message from then on: the end of the log",
+        "orders          1          -    0    -        0  no message at or after this time: the end of the log",
         "old             0          3    -    -        -  left as it is: gone",
         "orders          2          1    -    4        -  not changed: TOPIC_AUTHORIZATION_FAILED (29)",
     ]

@@ -48,7 +48,7 @@ async def test_reset_shows_a_bar_unless_quiet() -> None:
         reset += ["--bootstrap", ",".join(cluster.bootstrap_servers)]
         code, out, seen = await on_terminal(*reset)
         assert (code, out.splitlines()[-1]) == (0, "Done.")
-        assert "looking at group 'g' and its logs" in seen
+        assert "reading group 'g' and its logs" in seen
         assert "committing for 3 partitions" in seen
         assert "━" in seen
         assert seen.count("\n") == 1, "the bar is one line"

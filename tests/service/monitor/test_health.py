@@ -191,7 +191,7 @@ def test_silent_coordinator_may_have_removed_the_member(watch: Watch, state: str
     found = watch.update(silent_for(10.5, state))
     assert found.is_ready is ready
     if not ready:
-        why = "the coordinator has not answered for 10 s: the group may have given its partitions to others"
+        why = "the coordinator has not answered for 10 s: the group may have assigned its partitions to other members"
         assert found.not_ready == (why,)
 
 
@@ -214,7 +214,7 @@ def test_fault_41_loop_that_was_blocked_lately_is_named(watch: Watch, ago: float
     if not ready:
         line = f"the event loop was blocked for 4 s, {ago:.0f} s ago: no heartbeat could be sent; "
         assert found.not_ready == (f"{line}shop.py:7 in consume_claim",)
-        assert found.troubles == (), "the log has it already"
+        assert found.problems == (), "the log has it already"
 
 
 @pytest.mark.parametrize("activity", [Activity.COMMITTING, Activity.LANDING, Activity.PAUSED])

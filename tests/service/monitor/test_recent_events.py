@@ -63,7 +63,7 @@ def test_what_looks_secret_in_others_words_is_masked() -> None:
     recent = EventRecorder()
     recent(LandingFailed(partition=ORDERS_0, from_offset=3, to_offset=5, cause="no room; AccountKey=sesame"))
     recent(ConnectionLost(1, "localhost:9092", "password=sesame"))
-    recent.failed(error)
+    recent.record_failure(error)
     assert "sesame" not in repr([*recent])
     assert [one.text for one in recent][-1] == "ValueError: https://me:***@registry/"
 
@@ -107,7 +107,7 @@ def size(tree: ErrorTree) -> int:
 
 def test_error_trees_are_bounded_and_count_the_rest() -> None:
     recent = EventRecorder()
-    recent.failed(ExceptionGroup("many", [ValueError("x" * 10_000) for _ in range(100)]))
+    recent.record_failure(ExceptionGroup("many", [ValueError("x" * 10_000) for _ in range(100)]))
     (one,) = recent
     assert one.tree is not None
     assert len(one.tree.inner) == 16 + 1

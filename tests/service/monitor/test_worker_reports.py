@@ -56,7 +56,7 @@ async def test_line_of_a_member_at_work_comes_out_as_it_went_in(autojump_clock: 
         try:
             raise ExceptionGroup("two", [ValueError("a\nb"), RuntimeError("<c>")]) from OSError("d")
         except ExceptionGroup as error:
-            recent.failed(error)
+            recent.record_failure(error)
         line = WorkerReport(MemberSnapshot.of(member.group, 2), "ValueError: ü", tuple(recent))
         assert line.snapshot is not None
         assert line.snapshot.status.partitions
@@ -73,14 +73,14 @@ async def test_supervisor_hears_each_second_and_each_piece_of_news_once(
     autojump_clock: MockClock, pipe: tuple[int, int]
 ) -> None:
     local_members, reports = LocalMembers([2]), WorkerReports([1, 2])
-    local_members.begins(2, group())
+    local_members.set_group(2, group())
     async with deadline() as nursery:
-        reports.began(2, 4711)
+        reports.record_start(2, 4711)
         nursery.start_soon(reports.listen, 2, pipe[0])
         nursery.start_soon(send_reports, local_members, pipe[1])
         assert [(one.snapshot, one.age, one.pid) for one in reports.statuses()] == [(None, 0.0, 0), (None, 0.0, 4711)]
         await trio.sleep(0.5)
-        local_members.recent(2).failed(ValueError("no"))
+        local_members.recorder(2).record_failure(ValueError("no"))
         await trio.sleep(3.0)
         first, second = reports.statuses()
         assert first.snapshot is None
@@ -93,7 +93,7 @@ async def test_supervisor_hears_each_second_and_each_piece_of_news_once(
 async def test_dead_worker_is_not_silent_and_loses_its_status(autojump_clock: MockClock, pipe: tuple[int, int]) -> None:
     reports = WorkerReports([1])
     async with deadline() as nursery:
-        reports.began(1, 4711)
+        reports.record_start(1, 4711)
         nursery.start_soon(reports.listen, 1, pipe[0])
         snapshot = heard(partition()).snapshot
         async with trio.lowlevel.FdStream(pipe[1]) as stream:
@@ -102,13 +102,13 @@ async def test_dead_worker_is_not_silent_and_loses_its_status(autojump_clock: Mo
             await wait_all_tasks_blocked()
         await trio.sleep(0.1)
         assert reports.statuses()[0].snapshot == snapshot
-        reports.ended(1, "was killed by SIGKILL")
+        reports.record_failure(1, "was killed by SIGKILL")
         await trio.sleep(500)
         (found,) = reports.statuses()
         assert (found.snapshot, found.age, found.failure) == (None, 0.0, "was killed by SIGKILL")
         said = health([found], ProgressTracker(), trio.current_time(), stall_after=60.0)
         assert (said.not_ready, said.not_alive) == (("was killed by SIGKILL",), ())
-        reports.began(1, 4712)
+        reports.record_start(1, 4712)
         assert (reports.statuses()[0].failure, reports.statuses()[0].pid) == ("", 4712)
 
 
@@ -122,7 +122,7 @@ async def test_supervisor_that_goes_ends_the_telling_and_nothing_else(
     autojump_clock: MockClock, pipe: tuple[int, int]
 ) -> None:
     local_members = LocalMembers([1])
-    local_members.begins(1, group())
+    local_members.set_group(1, group())
     with trio.fail_after(10):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(send_reports, local_members, pipe[1])
@@ -142,14 +142,14 @@ async def test_what_handlers_start_does_not_hold_the_pipe(autojump_clock: MockCl
 
 async def test_landings_push_no_event_out_of_what_is_heard(autojump_clock: MockClock, pipe: tuple[int, int]) -> None:
     local_members, reports = LocalMembers([1]), WorkerReports([1])
-    local_members.begins(1, group())
-    local_members.recent(1).failed(ValueError("no"))
+    local_members.set_group(1, group())
+    local_members.recorder(1).record_failure(ValueError("no"))
     async with deadline() as nursery:
-        reports.began(1, 7)
+        reports.record_start(1, 7)
         nursery.start_soon(reports.listen, 1, pipe[0])
         nursery.start_soon(send_reports, local_members, pipe[1])
         for offset in range(5 * KEPT):
-            local_members.recent(1)(landed(offset))
+            local_members.recorder(1)(landed(offset))
             if offset % (KEPT // 2) == 0:
                 await trio.sleep(worker_reports.INTERVAL)
         await trio.sleep(2 * worker_reports.INTERVAL)
@@ -163,14 +163,14 @@ async def test_tries_that_are_told_one_by_one_are_heard_as_one(
     autojump_clock: MockClock, pipe: tuple[int, int]
 ) -> None:
     local_members, reports = LocalMembers([1]), WorkerReports([1])
-    local_members.begins(1, group())
+    local_members.set_group(1, group())
     async with deadline() as nursery:
-        reports.began(1, 7)
+        reports.record_start(1, 7)
         nursery.start_soon(reports.listen, 1, pipe[0])
         nursery.start_soon(send_reports, local_members, pipe[1])
         await trio.sleep(worker_reports.INTERVAL / 2)  # between two lines, and never at the same time as one
         for attempt in range(1, 9):
-            local_members.recent(1)(Retrying("metadata", attempt, 1.0, 2.0, "no broker is there", kind="metadata"))
+            local_members.recorder(1)(Retrying("metadata", attempt, 1.0, 2.0, "no broker is there", kind="metadata"))
             await trio.sleep(worker_reports.INTERVAL)
         (event,) = reports.statuses()[0].happenings
         assert "attempt=8 " in event.text
@@ -178,9 +178,9 @@ async def test_tries_that_are_told_one_by_one_are_heard_as_one(
 
 async def test_worker_that_was_killed_is_an_event_and_told_to_come_back(autojump_clock: MockClock) -> None:
     reports = WorkerReports([1, 2], lambda: 1700000000.5)
-    reports.began(1, 4711)
-    reports.ended(1, "was killed by SIGKILL")
-    reports.restarts(1, 5.0, 2)
+    reports.record_start(1, 4711)
+    reports.record_failure(1, "was killed by SIGKILL")
+    reports.record_restart(1, 5.0, 2)
     await trio.sleep(1.5)
     found, other = reports.statuses()
     (event,) = found.happenings
@@ -188,25 +188,27 @@ async def test_worker_that_was_killed_is_an_event_and_told_to_come_back(autojump
         1700000000.5, "Failure", "error", "worker 1 was killed by SIGKILL", None
     )  # fmt: skip
     assert (found.restart, other.restart, other.happenings) == (Restart(3.5, 2), None, ())
-    reports.began(1, 4712)
+    reports.record_start(1, 4712)
     found, _ = reports.statuses()
     assert (found.restart, found.happenings) == (None, (event,))
 
 
 async def test_failure_of_a_member_is_told_until_the_next_one_begins(autojump_clock: MockClock) -> None:
     local_members = LocalMembers([1])
-    local_members.begins(1, group())
-    local_members.failed(1, ExceptionGroup("nursery", [ExceptionGroup("nursery", [ValueError("cannot\nat all")])]))
+    local_members.set_group(1, group())
+    local_members.record_failure(
+        1, ExceptionGroup("nursery", [ExceptionGroup("nursery", [ValueError("cannot\nat all")])])
+    )
     (found,) = local_members.statuses()
     assert found.failure == "ValueError: cannot"
-    local_members.failed(1, ExceptionGroup("two", [ExceptionGroup("one", [ValueError("no")]), OSError("disk")]))
-    local_members.restarts(1, 3.0, 2)
+    local_members.record_failure(1, ExceptionGroup("two", [ExceptionGroup("one", [ValueError("no")]), OSError("disk")]))
+    local_members.record_restart(1, 3.0, 2)
     await trio.sleep(1)
     assert (local_members.statuses()[0].failure, local_members.statuses()[0].restart) == (
         "ValueError: no (and 1 more)",
         Restart(2.0, 2),
     )
-    local_members.begins(1, group())
+    local_members.set_group(1, group())
     assert (local_members.statuses()[0].failure, local_members.statuses()[0].restart) == ("", None)
     assert attrs.asdict(local_members.statuses()[0].happenings[0])["kind"] == "Failure"
 
@@ -216,7 +218,7 @@ async def test_line_of_another_version_is_left_out_and_told_once(
 ) -> None:
     heard, told = pipe
     reports = WorkerReports([1])
-    reports.began(1, 7)
+    reports.record_start(1, 7)
     os.write(told, b'{"what": "else"}\n[1]\n\xff\n' + WorkerReport(None, "failed", ()).to_json().encode() + b"\n")
     os.close(told)
     await reports.listen(1, heard)

@@ -16,7 +16,7 @@ from sarameya.service.monitor.local_members import LocalMembers
 from sarameya.service.monitor.members import WorkerStatus
 from sarameya.service.monitor.worker_reports import WorkerReports
 from sarameya.service.output.log_format import RESERVED
-from sarameya.service.process.problem_log import CALM, INTERVAL, MOST, ProblemChange, ProblemLog, watch_problems
+from sarameya.service.process.problem_log import CALM, INTERVAL, MAX_LINES, ProblemChange, ProblemLog, watch_problems
 from sarameya.service.process.signals import Stop
 from sarameya.status import Activity
 from tests.group.kit import Recorder, deadline, orders, start_member
@@ -92,7 +92,7 @@ async def test_hanging_handler_is_logged_and_its_recovery(
     async with orders(2) as cluster, deadline(2000) as nursery:
         handler = Recorder(hang)
         member = await start_member(nursery, cluster, handler)
-        local_members.begins(1, member.group)
+        local_members.set_group(1, member.group)
         nursery.start_soon(watch_problems, local_members, stop, STALL)
         cluster.produce("orders", 1, b"hang")
         await trio.sleep(STALL)
@@ -120,7 +120,7 @@ async def test_silent_worker_is_logged_without_its_old_problems(
 ) -> None:
     reports, stop = WorkerReports([1, 2]), Stop()
     async with deadline() as nursery:
-        reports.began(1, 4711)
+        reports.record_start(1, 4711)
         nursery.start_soon(watch_problems, reports, stop, STALL)
         for _ in range(200):
             await trio.sleep(1)
@@ -145,9 +145,9 @@ async def test_many_troubles_at_once_are_a_few_lines(
         nursery.start_soon(watch_problems, members, stop, STALL)
         await trio.sleep(STALL + 2 * INTERVAL)
         stop.request("test")
-    assert len(lines(caplog)) == MOST
+    assert len(lines(caplog)) == MAX_LINES
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert warnings[MOST:] == ["and 90 more like these; /readyz has them all"]
+    assert warnings[MAX_LINES:] == ["and 90 more like these; /readyz has them all"]
 
 
 async def test_what_cannot_be_looked_at_ends_nothing_and_is_told_once(
@@ -173,7 +173,7 @@ async def test_start_and_end_in_order_are_no_trouble(
         nursery.start_soon(watch_problems, local_members, stop, STALL)
         await trio.sleep(INTERVAL)
         member = await start_member(nursery, cluster, Recorder())
-        local_members.begins(1, member.group)
+        local_members.set_group(1, member.group)
         await trio.sleep(100)
         stop.request("test")
         await member.close()

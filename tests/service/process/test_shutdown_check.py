@@ -25,7 +25,7 @@ async def test_claim_cancelled_while_stopping_is_told_and_a_failure() -> None:
     assert str(caught.value) == (
         "stopped, but orders-2 was not done; the last commit failed (no answer); "
         "the group was not left (nobody there) within close_timeout (10 s); "
-        "what was not committed is consumed again next time"
+        "messages without a commit are consumed again next time"
     )
     assert exit_code(caught.value) is ExitCode.FAILURE
 

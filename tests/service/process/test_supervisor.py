@@ -17,6 +17,8 @@ import pytest
 import trio
 
 from sarameya.service.app.app_file import FailurePolicy, ServiceSection
+from sarameya.service.monitor.recent_events import RecentEvent
+from sarameya.service.monitor.worker_reports import WorkerReport
 from sarameya.service.output.error_report import ExitCode
 from sarameya.service.process.signals import Stop
 from sarameya.service.process.supervisor import Supervisor
@@ -94,6 +96,30 @@ async def test_worker_that_has_not_told_of_itself_is_not_waited_for(tmp_path: Pa
         await until(lambda: supervisor.reports.has_reported(1))
         stop.request("test")
     assert codes == [ExitCode.OK]
+
+
+async def test_worker_killed_by_a_real_time_signal_is_started_again(tmp_path: Path) -> None:
+    stop = Stop()
+    supervisor = Supervisor([worker(tmp_path, "a", PATIENT)], policy("restart"))
+    async with at_work(supervisor, stop) as codes:
+        (first,) = await pids(tmp_path, "a", 1)
+        os.kill(first, 40)
+        await pids(tmp_path, "a", 2)
+        stop.request("test")
+    assert codes == [ExitCode.OK]
+
+
+async def test_last_report_of_a_worker_is_read(tmp_path: Path) -> None:
+    """A worker that fails reports it in its last moment: the supervisor reads the pipe to its end."""
+    event = RecentEvent(number=1, at=7.0, kind="CommitFailed", level="warning", text="the disk is full")
+    line = WorkerReport(None, "", (event,)).to_json() + "\n"
+    last = f"os.write(int(sys.argv[-1]), b'x' * 60000 + b'\\n' + {line.encode()!r})"
+    stop = Stop()
+    supervisor = Supervisor([worker(tmp_path, "a", f"{TELLS}{last}; sys.exit(1)")], policy())
+    async with at_work(supervisor, stop) as codes:
+        pass
+    assert codes == [ExitCode.FAILURE]
+    assert "the disk is full" in [each.text for each in supervisor.reports.statuses()[0].happenings]
 
 
 async def test_worker_killed_while_draining_sets_the_exit_code(tmp_path: Path) -> None:

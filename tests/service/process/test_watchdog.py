@@ -32,7 +32,7 @@ import trio
 from sarameya.observe import TaskStuck
 from sarameya.service.process.watchdog import Watchdog
 async def main():
-    watchdog = Watchdog(60, farewell=0.2)
+    watchdog = Watchdog(60, leave_time=0.2)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watchdog.run)
         watchdog.observe(TaskStuck("claim of orders-0", "its stack"))

@@ -47,15 +47,15 @@ async def test_topic_is_made_listed_described_grown_and_deleted(capsys: pytest.C
 
         shown = await topics(cluster, capsys, "grow", "orders", "--partitions", "3")
         assert shown.code == 0
-        assert shown.out.splitlines()[0] == "topic 'orders': 2 to 3 partitions; there is no way back"
+        assert shown.out.splitlines()[0] == "topic 'orders': 2 to 3 partitions; this cannot be undone"
         assert shown.out.splitlines()[-1] == "Nothing is changed yet: add --execute to do it."
         grown = await topics(cluster, capsys, "grow", "orders", "--partitions", "3", "--execute")
         assert grown.out == "topic 'orders': 2 to 3 partitions: done\n"
 
         shown = await topics(cluster, capsys, "delete", "orders", "audit")
         assert shown.out.splitlines() == [
-            "topic 'orders', with 3 partitions and 5 offsets: would be deleted, with all that is in it",
-            "topic 'audit', with 2 partitions and 0 offsets: would be deleted, with all that is in it",
+            "topic 'orders', with 3 partitions and 5 offsets: would be deleted with all its messages",
+            "topic 'audit', with 2 partitions and 0 offsets: would be deleted with all its messages",
             "Nothing is changed yet: add --execute to do it.",
         ]
         gone = await topics(cluster, capsys, "delete", "orders", "audit", "--execute")

@@ -25,9 +25,9 @@ from sarameya.service.app.app_file import App, HandlerSection, ServiceSection
 from sarameya.service.monitor.members import WorkerStatus
 from sarameya.service.process.signals import Stop
 from sarameya.service.process.status_pages import open_pages
-from sarameya.service.web.connections import _Accepting
+from sarameya.service.web.connections import _Acceptor
 from sarameya.service.web.listen_error import ListenError
-from sarameya.service.web.routes import MOST_FOLLOWING, _Feed
+from sarameya.service.web.routes import MAX_FOLLOWERS, _Feed
 from sarameya.service.web.server import serve_pages
 from sarameya.service.web.status_board import StatusBoard
 from sarameya.status import Activity
@@ -362,12 +362,12 @@ async def test_client_that_reads_too_slowly_is_dropped(monkeypatch: pytest.Monke
 
 async def test_client_over_the_limit_is_refused_until_one_leaves() -> None:
     async with site() as here:
-        streams = [await here.send("/events") for _ in range(MOST_FOLLOWING)]
+        streams = [await here.send("/events") for _ in range(MAX_FOLLOWERS)]
         for stream in streams:
             assert (await stream.receive_some()).startswith(b"HTTP/1.1 200 ")
         refused = await here.ask("/events")
         assert (refused.status, refused.headers["retry-after"]) == (503, "10")
-        assert "32 clients follow already" in refused.body
+        assert "32 clients follow /events already" in refused.body
         assert (await here.ask("/readyz")).status == 200
         await streams.pop().aclose()
         while (stream := await here.send("/events")) and not (await stream.receive_some()).startswith(b"HTTP/1.1 200 "):
@@ -400,7 +400,7 @@ async def test_fault_60_accept_that_fails_is_a_line_and_one_when_over(
 ) -> None:
     caplog.set_level(logging.INFO, "sarameya")
     listener = Exhausted(OSError(number, "no"), trio.current_time() + 100)
-    assert await _Accepting(cast(Any, listener)).next() == "a connection"
+    assert await _Acceptor(cast(Any, listener)).next() == "a connection"
     first, second = [record.getMessage() for record in caplog.records]
     assert re.fullmatch(f"no connection to the pages can be accepted: {why}", first)
     assert second == "connections to the pages are accepted again, after 100 s"

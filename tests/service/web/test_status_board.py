@@ -32,7 +32,7 @@ class FakeMemberSource:
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The parts of documents that were made, in order."""
     found: list[str] = []
-    for name in ("document", "news"):
+    for name in ("document", "history"):
         make = getattr(board_module, name)
 
         def making(*about: Any, name: str = name, make: Any = make, **more: Any) -> Any:
@@ -60,13 +60,13 @@ async def test_document_is_made_once_for_all_listeners(autojump_clock: MockClock
         feeds = [_Feed(board) for _ in range(3)]
         for feed in feeds:
             await said_next(feed)
-        assert made == ["document", "news"]
+        assert made == ["document", "history"]
         async with trio.open_nursery() as listening:
             for feed in feeds:
                 listening.start_soon(said_next, feed)
-        assert made == ["document", "news", "document"]
+        assert made == ["document", "history", "document"]
         await trio.sleep(10)
-        assert made == ["document", "news", "document"], "they have gone"
+        assert made == ["document", "history", "document"], "they have gone"
         nursery.cancel_scope.cancel()
 
 
@@ -82,7 +82,7 @@ async def test_events_and_landings_are_told_only_with_news(autojump_clock: MockC
         first, second = await said_next(feed), await said_next(feed)
         assert [row["number"] for row in first["landings"]] == [1]
         assert first.keys() - second.keys() == {"events", "landings"}
-        recent.failed(ValueError("no"))
+        recent.record_failure(ValueError("no"))
         members.now = [heard(partition(), happenings=tuple(recent))]
         third, fourth = await said_next(feed), await said_next(feed)
         assert [row["text"] for row in third["events"]] == ["ValueError: no"]
@@ -98,7 +98,7 @@ async def test_feed_before_the_first_update_waits_for_it(autojump_clock: MockClo
 
         async def look_later() -> None:
             await trio.sleep(1)
-            board.look()
+            board.update()
 
         nursery.start_soon(look_later)
         assert (await said_next(feed))["group"] == "g"

@@ -1,4 +1,4 @@
-// A member by franz-go, one loop over all partitions; package telling says what it is told and tells.
+// A member with franz-go: one loop over all partitions. Package telling describes its task and its reports.
 package main
 
 import (
@@ -13,15 +13,15 @@ import (
 )
 
 func main() {
-	teller := telling.Begin("github.com/twmb/franz-go")
-	task := teller.Task
+	reporter := telling.Begin("github.com/twmb/franz-go")
+	task := reporter.Task
 	options := []kgo.Opt{
 		kgo.SeedBrokers(strings.Split(task.Bootstrap, ",")...),
 		kgo.ConsumerGroup(task.Group),
 		kgo.ConsumeTopics(task.Topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, assigned map[string][]int32) {
-			teller.Assigned(len(assigned[task.Topic]))
+			reporter.Assigned(len(assigned[task.Topic]))
 		}),
 	}
 	if !task.Commits {
@@ -40,8 +40,8 @@ func main() {
 			log.Fatal(errs[0].Err)
 		}
 		fetches.EachRecord(func(record *kgo.Record) {
-			teller.Handle(record.Partition, record.Value)
-			if pace := teller.Pace(record.Partition); pace > 0 {
+			reporter.Handle(record.Partition, record.Value)
+			if pace := reporter.Pace(record.Partition); pace > 0 {
 				time.Sleep(pace)
 			}
 		})

@@ -1,4 +1,4 @@
-// A member by sarama's consumer group; package telling says what it is told and tells.
+// A member with sarama's consumer group. Package telling describes its task and its reports.
 package main
 
 import (
@@ -14,28 +14,28 @@ import (
 )
 
 type handler struct {
-	teller *telling.Teller
+	reporter *telling.Reporter
 }
 
 func (handler handler) Setup(session sarama.ConsumerGroupSession) error {
-	handler.teller.Assigned(len(session.Claims()[handler.teller.Task.Topic]))
+	handler.reporter.Assigned(len(session.Claims()[handler.reporter.Task.Topic]))
 	return nil
 }
 
 func (handler) Cleanup(sarama.ConsumerGroupSession) error { return nil }
 
 func (handler handler) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
-	pace := handler.teller.Pace(claim.Partition())
+	pace := handler.reporter.Pace(claim.Partition())
 	if pace < 0 {
 		<-session.Context().Done()
 		return nil
 	}
 	for message := range claim.Messages() {
-		handler.teller.Handle(message.Partition, message.Value)
+		handler.reporter.Handle(message.Partition, message.Value)
 		if pace > 0 {
 			time.Sleep(pace)
 		}
-		if handler.teller.Task.Commits {
+		if handler.reporter.Task.Commits {
 			session.MarkMessage(message, "")
 		}
 	}
@@ -43,10 +43,10 @@ func (handler handler) ConsumeClaim(session sarama.ConsumerGroupSession, claim s
 }
 
 func main() {
-	// What goes wrong is said.
+	// Log problems to standard error.
 	sarama.Logger = log.New(os.Stderr, "", log.LstdFlags|log.Lmicroseconds)
-	teller := telling.Begin("github.com/IBM/sarama")
-	task := teller.Task
+	reporter := telling.Begin("github.com/IBM/sarama")
+	task := reporter.Task
 	config := sarama.NewConfig()
 	config.Version = sarama.MaxVersion
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
@@ -56,7 +56,7 @@ func main() {
 		log.Fatal(err)
 	}
 	for {
-		if err := group.Consume(context.Background(), []string{task.Topic}, handler{teller}); err != nil {
+		if err := group.Consume(context.Background(), []string{task.Topic}, handler{reporter}); err != nil {
 			log.Fatal(err)
 		}
 	}

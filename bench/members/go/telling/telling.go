@@ -1,5 +1,5 @@
-// Package telling is what the members in Go are told and tell: the counterpart of telling.py, which says what each field
-// means, and of programs/teller.py.
+// Package telling has the tasks and the reports of members in Go. It is the counterpart of telling.py, which describes
+// the fields, and of programs/teller.py.
 package telling
 
 import (
@@ -19,10 +19,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Never is the pace of a handler that takes nothing at all.
+// Never is the pace of a handler that takes no message.
 const Never = -1
 
-// Task is what to do, this program's one argument.
+// Task is the task of a member: the program's only argument.
 type Task struct {
 	Bootstrap     string         `json:"bootstrap"`
 	Topic         string         `json:"topic"`
@@ -49,14 +49,14 @@ type line struct {
 	Version    string  `json:"version"`
 }
 
-// count has a cache line of its own, so that partitions do not slow one another down by being counted.
+// count fills a whole cache line, so that counting one partition does not slow down counting another.
 type count struct {
 	atomic.Int64
 	_ [56]byte
 }
 
-// Teller tells the lines of one member. Its methods may be called by several goroutines.
-type Teller struct {
+// Reporter prints the reports of one member. Several goroutines may call its methods.
+type Reporter struct {
 	Task    Task
 	version string
 	counts  []count
@@ -65,100 +65,100 @@ type Teller struct {
 	output  sync.Mutex
 }
 
-// Begin reads the task, and tells that the program, whose client is the module, is loaded.
-func Begin(module string) *Teller {
-	teller := &Teller{version: version(module)}
-	if err := json.Unmarshal([]byte(os.Args[1]), &teller.Task); err != nil {
+// Begin reads the task, and reports that the program is loaded. The module is its client.
+func Begin(module string) *Reporter {
+	reporter := &Reporter{version: version(module)}
+	if err := json.Unmarshal([]byte(os.Args[1]), &reporter.Task); err != nil {
 		log.Fatal(err)
 	}
-	if len(teller.Task.Options) > 0 {
+	if len(reporter.Task.Options) > 0 {
 		log.Fatal("members in Go have no options")
 	}
-	teller.counts = make([]count, teller.Task.Partitions)
+	reporter.counts = make([]count, reporter.Task.Partitions)
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
-	teller.say(line{Event: "loaded", RSSBytes: rss()})
+	reporter.write(line{Event: "loaded", RSSBytes: rss()})
 	go func() {
 		<-stop
-		teller.end()
+		reporter.end()
 	}()
-	if teller.Task.ReportSeconds > 0 {
-		go teller.report()
+	if reporter.Task.ReportSeconds > 0 {
+		go reporter.report()
 	}
-	return teller
+	return reporter
 }
 
-// Assigned says how many partitions there are now.
-func (teller *Teller) Assigned(partitions int) {
-	teller.say(line{Event: "assigned", Partitions: partitions})
+// Assigned reports how many partitions the member has now.
+func (reporter *Reporter) Assigned(partitions int) {
+	reporter.write(line{Event: "assigned", Partitions: partitions})
 }
 
-// Pace is how long the handler of a partition sleeps for each message; below 0 it takes none.
-func (teller *Teller) Pace(partition int32) time.Duration {
-	pace := teller.Task.Pace
-	if int(partition) == teller.Task.SlowPartition {
-		pace = teller.Task.SlowPace
+// Pace returns how long the handler of a partition sleeps for each message. Below 0, it takes no message.
+func (reporter *Reporter) Pace(partition int32) time.Duration {
+	pace := reporter.Task.Pace
+	if int(partition) == reporter.Task.SlowPartition {
+		pace = reporter.Task.SlowPace
 	}
 	return time.Duration(pace * float64(time.Second))
 }
 
-// Handle counts a message, and notes how late it is where it has a stamp.
-func (teller *Teller) Handle(partition int32, value []byte) {
-	teller.counts[partition].Add(1)
-	if teller.Task.IsStamped {
+// Handle counts a message. If it has a stamp, Handle also notes how late it is.
+func (reporter *Reporter) Handle(partition int32, value []byte) {
+	reporter.counts[partition].Add(1)
+	if reporter.Task.IsStamped {
 		now := monotonic()
-		teller.mutex.Lock()
-		defer teller.mutex.Unlock()
-		teller.stamped.Lateness = append(teller.stamped.Lateness, now-int64(binary.BigEndian.Uint64(value)))
-		teller.stamped.Sequences = append(teller.stamped.Sequences, int64(binary.BigEndian.Uint64(value[8:])))
+		reporter.mutex.Lock()
+		defer reporter.mutex.Unlock()
+		reporter.stamped.Lateness = append(reporter.stamped.Lateness, now-int64(binary.BigEndian.Uint64(value)))
+		reporter.stamped.Sequences = append(reporter.stamped.Sequences, int64(binary.BigEndian.Uint64(value[8:])))
 	}
 }
 
-func (teller *Teller) report() {
+func (reporter *Reporter) report() {
 	for {
-		time.Sleep(time.Duration(teller.Task.ReportSeconds * float64(time.Second)))
-		teller.say(teller.handled(line{Event: "progress"}))
+		time.Sleep(time.Duration(reporter.Task.ReportSeconds * float64(time.Second)))
+		reporter.write(reporter.handled(line{Event: "progress"}))
 	}
 }
 
-func (teller *Teller) end() {
-	teller.mutex.Lock()
-	defer teller.mutex.Unlock()
-	done := teller.handled(teller.stamped)
-	done.Event, done.Version = "done", teller.version
-	teller.say(done)
+func (reporter *Reporter) end() {
+	reporter.mutex.Lock()
+	defer reporter.mutex.Unlock()
+	done := reporter.handled(reporter.stamped)
+	done.Event, done.Version = "done", reporter.version
+	reporter.write(done)
 	os.Exit(0)
 }
 
-func (teller *Teller) handled(told line) line {
-	for partition := range teller.counts {
-		count := teller.counts[partition].Load()
-		if partition == teller.Task.SlowPartition {
-			told.Slow += count
+func (reporter *Reporter) handled(report line) line {
+	for partition := range reporter.counts {
+		count := reporter.counts[partition].Load()
+		if partition == reporter.Task.SlowPartition {
+			report.Slow += count
 		} else {
-			told.Others += count
+			report.Others += count
 		}
 	}
-	return told
+	return report
 }
 
-func (teller *Teller) say(told line) {
-	told.At = float64(monotonic()) / 1e9
-	if told.Sequences == nil {
-		told.Sequences, told.Lateness = []int64{}, []int64{}
+func (reporter *Reporter) write(report line) {
+	report.At = float64(monotonic()) / 1e9
+	if report.Sequences == nil {
+		report.Sequences, report.Lateness = []int64{}, []int64{}
 	}
-	text, err := json.Marshal(told)
+	text, err := json.Marshal(report)
 	if err != nil {
 		log.Fatal(err)
 	}
-	teller.output.Lock()
-	defer teller.output.Unlock()
+	reporter.output.Lock()
+	defer reporter.output.Unlock()
 	if _, err := os.Stdout.Write(append(text, '\n')); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// monotonic is the clock that all programs of a machine share, which Go's own time does not tell.
+// monotonic reads the clock that all programs of a machine share. Go's time package does not return it.
 func monotonic() int64 {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {

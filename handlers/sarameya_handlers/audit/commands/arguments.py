@@ -43,7 +43,7 @@ def table_of(args: argparse.Namespace) -> Table:
     """Return the table that the arguments name.
 
     Raises:
-        ConfigError: The name cannot be a table's, or the directory of a Parquet table does not exist.
+        ConfigError: The name does not describe a table, or the directory of a Parquet table does not exist.
     """
     kind, _ = parse_table(args.table)
     options: dict[str, Any] = {}

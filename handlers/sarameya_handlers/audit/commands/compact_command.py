@@ -55,7 +55,9 @@ def run(args: argparse.Namespace) -> int:
     table = arguments.table_of(args)
     if not isinstance(table, ParquetTable):
         kind = table.name.partition(":")[0]
-        raise HandlerError(f"compact {table.name} by its own means: {_OTHERS[kind]}; they keep its chains intact")
+        raise HandlerError(
+            f"{table.name} is not a Parquet table: compact it by its own means, which keep its chains: {_OTHERS[kind]}"
+        )
     with steps(quiet=args.quiet) as progress:
         progress(f"{table.name}: looking for small files")
         done = trio.run(_compact, table, args.file_size, progress)
@@ -84,16 +86,16 @@ async def _compact(table: ParquetTable, file_bytes: int, progress: Steps) -> Com
 def _text(name: str, done: Compacted) -> str:
     if not done.was_first:
         return f"{name}: another process keeps compacting it; try again later"
-    stay = "".join(
+    refused = "".join(
         f"\n{amount(number, 'small file')} left as they are, to keep every value: {reason}"
         for reason, number in sorted(done.refused.items())
     )
     if done.compaction is None:
-        return f"{name}: there are no small files to merge{stay}"
+        return f"{name}: there are no small files to merge{refused}"
     rows = sum(file.rows for file in done.compaction.files)
     return (
         f"{name}: {amount(len(done.compaction.replaced), 'file')} became {len(done.compaction.files):,}, "
-        f"with {amount(rows, 'row')}{stay}"
+        f"with {amount(rows, 'row')}{refused}"
     )
 
 

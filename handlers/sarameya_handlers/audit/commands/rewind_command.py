@@ -58,13 +58,13 @@ def run(args: argparse.Namespace) -> int:
     to = f"version {args.to_version}" if args.to_version is not None else "its head"
     with steps(quiet=args.quiet) as progress:
         chains = trio.run(_read, args, table, progress)
-        moves, active = trio.run(_rewind, place, chains, args.execute, progress)
+        rewinds, active = trio.run(_rewind, place, chains, args.execute, progress)
     show(
-        rewind_text(table.name, to, moves, active, executed=args.execute),
-        rewind_document(table.name, to, moves, executed=args.execute),
+        rewind_text(table.name, to, rewinds, active, executed=args.execute),
+        rewind_document(table.name, to, rewinds, executed=args.execute),
         as_json=args.json,
     )
-    failed = any(move.error or move.problem for move in moves) or bool(active)
+    failed = any(rewind.error or rewind.problem for rewind in rewinds) or bool(active)
     return 1 if failed else 0
 
 
@@ -111,18 +111,18 @@ async def _rewind(
         groups = {name: await group_facts(admin, name) for name in names}
         committed = {partition for facts in groups.values() for partition in facts.committed}
         logs = await log_facts(admin, chains.then.values(), committed | {head.key.topic_partition for head in heads})
-        moves = plan_rewind(chains, groups, logs)
+        rewinds = plan_rewind(chains, groups, logs)
         active = {group.group: _members(group) for group in described if group.is_active}
         if execute and active:
             groups_text = "; ".join(f"group {group!r} is active: {members}" for group, members in active.items())
             raise SarameyaError(f"{groups_text}; stop its members first, nothing was changed")
         if execute:
             progress("resetting them", len(names))
-            planned, moves = moves, []
+            planned, rewinds = rewinds, []
             for done, name in enumerate(names, start=1):
-                moves += await _commit(admin, name, planned)
+                rewinds += await _commit(admin, name, planned)
                 progress.update(done)
-    return moves, active
+    return rewinds, active
 
 
 def _members(group: DescribedGroup) -> str:
@@ -130,15 +130,15 @@ def _members(group: DescribedGroup) -> str:
     return f"{counted(len(names), 'member')}: {listed(names)}" if names else f"it is {group.state}"
 
 
-async def _commit(admin: GroupAdmin, group: str, moves: Sequence[ChainRewind]) -> list[ChainRewind]:
-    """Commit the group's new offsets. Return its moves, each with the coordinator's refusal, if any."""
-    own = [move for move in moves if move.group == group]
+async def _commit(admin: GroupAdmin, group: str, rewinds: Sequence[ChainRewind]) -> list[ChainRewind]:
+    """Commit the group's new offsets. Return its rewinds, with the coordinator's error in those that it refused."""
+    own = [rewind for rewind in rewinds if rewind.group == group]
     wanted: dict[TopicPartition, CommittedOffset] = {
-        move.key.topic_partition: move.after for move in own if move.after is not None
+        rewind.key.topic_partition: rewind.after for rewind in own if rewind.after is not None
     }
     codes = await admin.commit(group, wanted) if wanted else {}
     return [
-        attrs.evolve(move, error=ErrorCode.describe(code)) if code else move
-        for move in own
-        for code in [codes.get(move.key.topic_partition, 0) if move.after is not None else 0]
+        attrs.evolve(rewind, error=ErrorCode.describe(code)) if code else rewind
+        for rewind in own
+        for code in [codes.get(rewind.key.topic_partition, 0) if rewind.after is not None else 0]
     ]

@@ -132,7 +132,7 @@ async def _execute(
         if swept.is_due and swept.leftover.name in unused:
             swept = await run_in_thread(lambda spark, swept=swept: _removed(spark, table, swept))  # type: ignore[misc]
         done.append(swept)
-        progress.update(sum(one.is_due for one in done))
+        progress.update(sum(each.is_due for each in done))
     return done
 
 
@@ -150,7 +150,7 @@ def restate_heads(spark: SparkSession, table: Table, heads: Sequence[Link], now:
         found = table.heads(spark, [head.key for head in batch])
         for head in batch:
             if head.key not in found or found[head.key].number <= head.number:
-                raise LandingError(f"{head} could not be re-stated, so nothing is removed; try again")
+                raise LandingError(f"{head} could not be restated, so nothing is removed; try again")
 
 
 class _NoRows:

@@ -30,21 +30,21 @@ def count_batches(batches: Iterable[pa.RecordBatch], spans: Iterable[Span]) -> C
         by_partition.setdefault((span.topic, span.partition), []).append(span)
     partitions = {key: _Partition(found) for key, found in by_partition.items()}
     strays: dict[tuple[str, int], _StrayRows] = {}
-    nameless = 0
+    incomplete = 0
     for batch in batches:
         if reason := _why_uncountable(batch.schema):
             return reason
         known = _complete(batch)
-        nameless += batch.num_rows - known.num_rows
+        incomplete += batch.num_rows - known.num_rows
         for topic, partition, offsets in _split(known):
             if (topic, partition) in partitions:
                 offsets = partitions[topic, partition].add(offsets)
             if len(offsets):
                 strays.setdefault((topic, partition), _StrayRows()).add(offsets)
     found = [Stray(*key, run.rows, run.first, run.last) for key, run in sorted(strays.items())]
-    if nameless:
-        found.append(Stray(None, None, nameless, None, None))
-    return Counts({span: count for one in partitions.values() for span, count in one.counts()}, found)
+    if incomplete:
+        found.append(Stray(None, None, incomplete, None, None))
+    return Counts({span: count for rows in partitions.values() for span, count in rows.counts()}, found)
 
 
 def _why_uncountable(schema: pa.Schema) -> str:

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-_LOOK_AGAIN = 0.1
+_POLL_SECONDS = 0.1
 
 
 @attrs.frozen(slots=True, kw_only=True)
 class Audit:
-    """Subject and options of an audit. No cluster is requested if `place` is None."""
+    """Subject and options of an audit. If `place` is None, no cluster is read."""
 
     table: Table
     run: Run = without_spark
@@ -83,15 +83,15 @@ def table_facts(spark: SparkSession, audit: Audit, heads: Sequence[ChainFacts], 
         return attrs.evolve(facts, unlisted=str(error))
 
 
-def lasting_unpublished(spark: SparkSession, table: Table, looks: int = 20) -> list[Unpublished]:
+def lasting_unpublished(spark: SparkSession, table: Table, polls: int = 20) -> list[Unpublished]:
     """Return files that stay unpublished for two seconds: a live process publishes at once."""
     found = list(table.unpublished(spark))
-    for _ in range(looks):
+    for _ in range(polls):
         if not found:
             break
-        time.sleep(_LOOK_AGAIN)
-        still = {one.what for one in table.unpublished(spark)}
-        found = [one for one in found if one.what in still]
+        time.sleep(_POLL_SECONDS)
+        still = {each.what for each in table.unpublished(spark)}
+        found = [each for each in found if each.what in still]
     return found
 
 

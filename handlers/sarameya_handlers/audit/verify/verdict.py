@@ -72,7 +72,7 @@ def _beginning(where: str, first: Link, forgets: bool) -> Iterator[Finding]:
     if first.number == 1:
         return
     if forgets:
-        text = f"the table remembers links from {first.number} on: what lies before {first.from_offset} is not proved"
+        text = f"the table remembers links from {first.number} on: offsets before {first.from_offset} are not proved"
         yield Finding(code=Code.LINKS_FORGOTTEN, where=where, text=text)
     else:
         yield _missing(where, 1, first.number - 1)
@@ -82,7 +82,7 @@ def _pair(where: str, previous: Link, link: Link) -> Iterator[Finding]:
     if link.number > previous.number + 1:
         yield _missing(where, previous.number + 1, link.number - 1)
     elif link.number <= previous.number:
-        text = f"link {link.number} stands behind link {previous.number}: numbers must rise by one"
+        text = f"link {link.number} follows link {previous.number}: numbers must rise by one"
         yield Finding(code=Code.RANGE_BROKEN, where=where, text=text, remedy=_RESTORE)
     elif link.from_offset != previous.to_offset:
         what = "left out" if link.from_offset > previous.to_offset else "covered twice"
@@ -106,7 +106,7 @@ def _end(where: str, chain: ChainFacts) -> Iterator[Finding]:
     if not known or known[-1].number < head.number:
         yield _missing(where, known[-1].number + 1 if known else 1, head.number)
     elif all((link.number, link.attempt) != (head.number, head.attempt) for link in known):
-        text = f"link {head.number} was by attempt {head.attempt} and is not any more: the table was changed meanwhile"
+        text = f"link {head.number} is not by attempt {head.attempt} any more: the table was changed meanwhile"
         yield Finding(code=Code.LINK_MISSING, where=where, text=text, remedy="verify it again while nobody restores it")
 
 
@@ -121,11 +121,12 @@ def _origin(link: Link) -> str:
 
 
 def _unpublished(facts: Facts) -> Iterator[Finding]:
-    for one in facts.unpublished:
+    for unpublished in facts.unpublished:
         yield Finding(
             code=Code.ROWS_UNPUBLISHED,
             where="",
-            text=f"{one.what} is not finished: plain readers of the directory miss up to {amount(one.rows, 'row')}",
+            text=f"{unpublished.what} is not finished: plain readers of the directory miss up to "
+            f"{amount(unpublished.rows, 'row')}",
             remedy=f"start a sink that lands in it, or run sarameya sweep {facts.table} --older-than 1d --execute",
         )
 

@@ -36,7 +36,7 @@ _REACH = "try again when the cluster can be reached"
 
 
 def cluster_findings(facts: Facts) -> Iterator[Finding]:
-    """Yield the findings of the cluster for each chain; none if it was not requested."""
+    """Yield the findings of the cluster for each chain; none if the audit did not read it."""
     if facts.cluster is None:
         return
     for group, known in facts.cluster.groups.items():

@@ -2,10 +2,10 @@
 
     <directory>/<sink>-<topic>-<partition>-<first offset>-<digest>.parquet
 
-A file holds the dead letters of one attempt to append a link. Its name is a digest of their origin and offsets. So the
-same letters written again replace themselves, and no others: another owner of the partition may have rejected more
-records, or fewer, and must not replace the files of this one. A file is written under a hidden name, synced, and
-renamed, so readers of the directory (Spark, pyarrow, DuckDB) see only complete files.
+A file holds the dead letters of one attempt to append a link. Its name has a digest of their origin and offsets. So the
+same letters, written again, replace their own file, and no other: another owner of the partition may have rejected more
+records, or fewer, and must not replace this owner's files. A file is written under a hidden name, synced, and renamed,
+so readers of the directory (Spark, pyarrow, DuckDB) see only complete files.
 
 A rule that is easily broken:
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _TEMPORARY = ".writing-"
 _LEFTOVER_AGE = 24 * 3600.0
 """Age in seconds after which an unfinished file counts as left by a killed process."""
-_NAMES = 60
+_NAME_CHARACTERS = 60
 """Characters of the sink's and of the topic's name in a file's name, which is limited to 255. The digest makes it
 unique."""
 
@@ -49,8 +49,8 @@ unique."""
 class FileDeadLetters(DeadLetters):
     """Dead letters in a directory of a local or mounted file system, which is created if missing.
 
-    Entering raises HandlerError if a person must change something (a permission), DeadLetterError if the failure is
-    passing (a full disk).
+    Entering it raises HandlerError if a person must change something, such as a permission, and DeadLetterError if the
+    cause may pass, such as a full disk.
 
     Raises:
         ConfigError: The value cannot be a directory's name.
@@ -85,7 +85,7 @@ class FileDeadLetters(DeadLetters):
             with tempfile.TemporaryFile(dir=self._directory, prefix=_TEMPORARY):
                 pass
             for path in self._directory.glob(f"{_TEMPORARY}*"):
-                with suppress(OSError):  # another user's, or another process removes it
+                with suppress(OSError):  # it belongs to another user, or another process removes it
                     if path.stat().st_mtime < time.time() - _LEFTOVER_AGE:
                         path.unlink()
         except OSError as error:
@@ -127,10 +127,10 @@ class FileDeadLetters(DeadLetters):
 def file_name(link: Link, letters: Sequence[DeadLetter]) -> str:
     """Return the name of a file: equal for the same records, whatever attempt they belong to."""
     key, origin = link.key, link.origin
-    whose = [key.sink, key.topic, str(key.partition), origin.group, origin.topic_id]
-    which = [str(letter.offset) for letter in letters]
-    digest = hashlib.sha256("\0".join([*whose, *which]).encode()).hexdigest()[:32]
-    sink, topic = (quote(name, safe="")[:_NAMES] for name in (key.sink, key.topic))
+    source = [key.sink, key.topic, str(key.partition), origin.group, origin.topic_id]
+    offsets = [str(letter.offset) for letter in letters]
+    digest = hashlib.sha256("\0".join([*source, *offsets]).encode()).hexdigest()[:32]
+    sink, topic = (quote(name, safe="")[:_NAME_CHARACTERS] for name in (key.sink, key.topic))
     return f"{sink}-{topic}-{key.partition}-{letters[0].offset:020}-{digest}.parquet".lstrip("._")
 
 

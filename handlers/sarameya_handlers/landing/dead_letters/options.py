@@ -43,4 +43,7 @@ def dead_letters(options: Any, prefix: str = "dead_letters.") -> DeadLetters:
     except ConfigError as error:
         raise ConfigError(prefix + error.option, error.value, error.allowed) from None
     except TypeError:
-        raise ConfigError(f"{prefix}path", options.get("path"), "must be the name of a directory") from None
+        name, allowed = (
+            ("path", "the name of a directory") if "path" in options else ("bootstrap_servers", "a list of HOST:PORT")
+        )
+        raise ConfigError(prefix + name, options[name], f"must be {allowed}") from None

@@ -23,11 +23,11 @@ import attrs
 
 from sarameya import Config, ConfigError, HandlerError, Producer, ProducerRecord, SarameyaError
 from sarameya_handlers.landing.dead_letters.letters import DeadLetter, DeadLetterError, DeadLetters
-from sarameya_handlers.landing.links import Link
+from sarameya_handlers.landing.links import ChainKey, Link
 
 PREFIX = "__sarameya.errors."
 
-_MOST_BYTES = 100 * 2**20
+_MAX_REQUEST_BYTES = 100 * 2**20
 """Default limit of a broker's requests (`socket.request.max.bytes`). Topics have lower limits of their own."""
 
 
@@ -56,13 +56,14 @@ class TopicDeadLetters(DeadLetters):
         if not isinstance(topic, str) or not topic:
             raise ConfigError("topic", topic, "must be the name of a topic for dead letters")
         config = config if config is not None else Config(compression="zstd")
-        config = attrs.evolve(config, max_request_bytes=max(config.max_request_bytes, _MOST_BYTES))
+        config = attrs.evolve(config, max_request_bytes=max(config.max_request_bytes, _MAX_REQUEST_BYTES))
         self._topic = topic
         self._producer = Producer(bootstrap_servers, config, **producer)
         self._is_open = False
-        self._stored: dict[str, set[int]] = {}
-        """Offsets of letters that were written one by one after a batch failed, by attempt id. Otherwise the retries
-        of one letter that the topic rejects would write its neighbours again and again."""
+        self._stored: dict[ChainKey, tuple[str, set[int]]] = {}
+        """For each chain, the attempt whose batch of letters failed, and the offsets of its letters that were written
+        one by one since. Otherwise the retries of one letter that the topic rejects would write its neighbours again
+        and again."""
 
     @property
     def name(self) -> str:
@@ -88,7 +89,8 @@ class TopicDeadLetters(DeadLetters):
             )
             for letter in letters
         }
-        stored = self._stored.get(link.attempt)
+        attempt, offsets = self._stored.get(link.key, ("", set()))
+        stored = offsets if attempt == link.attempt else None
         try:
             if stored is None:
                 await self._producer.send_many(records.values())
@@ -97,11 +99,12 @@ class TopicDeadLetters(DeadLetters):
                     await self._producer.send_many([records[offset]])
                     stored.add(offset)
         except SarameyaError as error:
-            self._stored.setdefault(link.attempt, set())
+            if stored is None:
+                self._stored[link.key] = (link.attempt, set())
             raise DeadLetterError(
                 f"{link}: {len(letters)} dead letters were not all written to topic {self._topic!r}: {error}"
             ) from error
-        self._stored.pop(link.attempt, None)
+        self._stored.pop(link.key, None)
 
 
 def _headers(link: Link, letter: DeadLetter) -> tuple[tuple[str, bytes | None], ...]:

@@ -52,14 +52,14 @@ def small_files(files: Iterable[DataFile], file_bytes: int) -> list[list[DataFil
     for file in sorted(files, key=lambda file: file.name):
         if file.size < SMALL * file_bytes:
             small[Path(file.name).parent].append(file)
-    return [those for those in small.values() if len(those) > 1]
+    return [group for group in small.values() if len(group) > 1]
 
 
 def plan(
     small: Iterable[Sequence[DataFile]], file_bytes: int, schemas: Mapping[DataFile, FileSchema]
 ) -> list[list[DataFile]]:
     """Return groups of small files to merge: of one directory, with compatible schemas, of `file_bytes` in all."""
-    alike = [files for those in small for files in _alike(those, schemas)]
+    alike = [mergeable for files in small for mergeable in _alike(files, schemas)]
     groups = [group for files in alike for group in _packed(files, file_bytes)]
     return [group for group in groups if len(group) > 1]
 
@@ -71,12 +71,12 @@ def _alike(files: Iterable[DataFile], schemas: Mapping[DataFile, FileSchema]) ->
         schema = schemas[file]
         if schema.refusal:
             continue
-        for those, members in found:
-            if schema in those:
+        for known, members in found:
+            if schema in known:
                 members.append(file)
                 break
-            if all(can_merge(schema, other) for other in those):
-                those.append(schema)
+            if all(can_merge(schema, other) for other in known):
+                known.append(schema)
                 members.append(file)
                 break
         else:

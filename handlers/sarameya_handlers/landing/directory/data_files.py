@@ -84,7 +84,7 @@ class DataFiles:
         """Check that the files of an attempt are where it has written them.
 
         Raises:
-            FileNotFoundError: One is gone: a sweep took the attempt for an abandoned one.
+            FileNotFoundError: One is missing: a sweep has treated the attempt as abandoned.
         """
         for file in files:
             path = self.directory(attempt) / file.name
@@ -98,9 +98,10 @@ class DataFiles:
     def discard(self, attempt: str) -> None:
         """Remove the files of an abandoned attempt, unless a link or a compaction has them.
 
-        The attempt's process may be asleep, and wake at any moment to put its manifest. It looks for its files between
-        writing the temporary file of the manifest and giving it its name. So the files are moved away first, then the
-        temporary file is removed, and then is the time to look for the manifest: there is one by now, or never will be.
+        The attempt's process may be suspended, and continue at any moment to put its manifest. It checks that its files
+        exist after it has written the temporary file of the manifest, and before it gives that file its name. So this
+        moves the files away first, then removes the temporary file, and only then searches for the manifest: there is
+        one by now, or there will never be one.
 
         Raises:
             BrokenChainError: A manifest cannot be parsed.
@@ -147,7 +148,7 @@ class DataFiles:
             OSError: Some may still be hidden. The next publisher continues with those.
         """
         directory = self.directory(attempt)
-        if not is_there(directory):  # as it is for all but the newest
+        if not is_there(directory):  # all files are published, except those of the newest attempts
             return
         self._move([(directory / file.name, self.root / file.name) for file in files])
         self._clear(attempt, files)
@@ -170,7 +171,7 @@ class DataFiles:
         away = self.replaced / str(compaction.number)
         moves = [(self.root / name, away / name) for name in compaction.replaced]
         moves += [(directory / file.name, self.root / file.name) for file in compaction.files]
-        self._move(sorted(moves, key=self._partition))
+        self._move(sorted(moves, key=self._move_order))
         self._clear(compaction.attempt, compaction.files)
 
     def publish_all(self) -> None:
@@ -196,8 +197,8 @@ class DataFiles:
         directory = self.directory(attempt)
         return sum(file.rows for file in files if is_there(directory / file.name)) if is_there(directory) else 0
 
-    def _partition(self, move: tuple[Path, Path]) -> tuple[Path, bool]:
-        """Sort key of a move: the visible directory that it changes; within one, moves into it come last."""
+    def _move_order(self, move: tuple[Path, Path]) -> tuple[Path, bool]:
+        """Return the sort key of a move: the visible directory that it changes. Within one, moves into it come last."""
         file, to = move
         is_shown = self.hidden not in to.parents
         return (to if is_shown else file).parent, is_shown
@@ -226,14 +227,14 @@ class DataFiles:
         """Yield the files that hold each record once, and the current path of each."""
         compactions = list(self.compactions.all())
         replaced = {name for compaction in compactions for name in compaction.replaced}
-        brought = (
+        of_links = (
             (manifest.link.attempt, file)
             for key in self.manifests.chains()
             for manifest in self.manifests.since(key, 1)
             for file in manifest.files
         )
-        packed = ((compaction.attempt, file) for compaction in compactions for file in compaction.files)
-        for source in (brought, packed):
+        of_compactions = ((compaction.attempt, file) for compaction in compactions for file in compaction.files)
+        for source in (of_links, of_compactions):
             for attempt, file in source:
                 if file.name not in replaced:
                     hidden = self.directory(attempt) / file.name

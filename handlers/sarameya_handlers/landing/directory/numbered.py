@@ -1,4 +1,4 @@
-"""Search for the last of files that are numbered without a gap. Pure."""
+"""Finds the last of files that are numbered without a gap. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def last_number(is_there: Callable[[int], bool], known: int = 0) -> int:
     """Return the last number of a run without gaps, by few look-ups, however long it is.
 
     Args:
-        is_there: Tells whether a number is in the run. The run may grow meanwhile; it never shrinks.
+        is_there: Returns whether a number is in the run. The run may grow meanwhile; it never shrinks.
         known: A number that is in the run, or the one before its first. Steps double from there.
     """
     step = 1

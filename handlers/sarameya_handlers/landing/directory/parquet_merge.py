@@ -1,4 +1,4 @@
-"""Merges Parquet files without changing a value, a type, or an annotation; otherwise it refuses them.
+"""Merges Parquet files without changing a value, a type, or an annotation. Refuses files where it cannot.
 
 pyarrow does not write every Parquet type as it reads it: INT96 becomes INT64, or overflows. So a file is rewritten only
 if pyarrow's writer produces the same Parquet schema, physical and logical types included. Blocking.
@@ -23,10 +23,10 @@ _BATCH_ROWS = 2**16
 _BATCH_BYTES = 2**24
 """Bytes that are read at once, about: as the file counts its columns, before compression."""
 _INDENT = "  "
-_ARROWS_OWN = b"ARROW:schema"
-_SPARKS_OWN = b"org.apache.spark.sql.parquet.row.metadata"
+_ARROW_SCHEMA_KEY = b"ARROW:schema"
+_SPARK_SCHEMA_KEY = b"org.apache.spark.sql.parquet.row.metadata"
 """Key of Spark's schema in a file's metadata, as JSON. Only this has the comments of fields, for example."""
-_HOW_IT_WAS_READ = re.compile(", is_from_converted_type=\\w+, force_set_converted_type=\\w+")
+_READER_DETAILS = re.compile(", is_from_converted_type=\\w+, force_set_converted_type=\\w+")
 """Parts of pyarrow's text of a timestamp that do not come from the file."""
 
 OpenFile = Callable[[], Any]
@@ -57,7 +57,7 @@ def schema_of(open_file: OpenFile, known: dict[tuple[object, ...], FileSchema]) 
     with open_file() as file:
         arrow, columns = file.schema_arrow, _columns(file.schema)
         options = {
-            "store_schema": _ARROWS_OWN in (file.metadata.metadata or {}),
+            "store_schema": _ARROW_SCHEMA_KEY in (file.metadata.metadata or {}),
             "store_decimal_as_integer": bool(re.search(r"int(32|64) .*Decimal", str(file.schema))),
         }
     key = (arrow.serialize().to_pybytes(), *columns.values(), *options.values())
@@ -70,7 +70,7 @@ def _columns(schema: Any) -> dict[str, str]:
     """Return the text of each top-level column of a Parquet schema, by its name."""
     texts: list[str] = []
     lines: list[str] = []
-    for line in _HOW_IT_WAS_READ.sub("", str(schema)).splitlines()[2:-1]:
+    for line in _READER_DETAILS.sub("", str(schema)).splitlines()[2:-1]:
         lines.append(line.removeprefix(_INDENT))
         if not line.startswith(2 * _INDENT) and not line.endswith("{"):
             texts.append("\n".join(lines))
@@ -135,14 +135,15 @@ def _comparable_metadata(schema: FileSchema) -> dict[bytes, bytes]:
     """Return the file's metadata without the content of Spark's schema: `can_merge` compares that by column."""
     metadata = dict(schema.arrow.metadata or {})
     if _spark_fields(schema):
-        metadata[_SPARKS_OWN] = b""
+        metadata[_SPARK_SCHEMA_KEY] = b""
     return metadata
 
 
 def _spark_fields(schema: FileSchema) -> dict[str, Any]:
     """Return Spark's schema of each column; empty if the metadata lacks a column."""
     try:
-        fields = {field["name"]: field for field in json.loads((schema.arrow.metadata or {})[_SPARKS_OWN])["fields"]}
+        stored = json.loads((schema.arrow.metadata or {})[_SPARK_SCHEMA_KEY])
+        fields = {field["name"]: field for field in stored["fields"]}
     except (KeyError, TypeError, ValueError):
         return {}
     return fields if fields.keys() >= set(schema.arrow.names) else {}
@@ -186,7 +187,7 @@ def _merged_metadata(schemas: Sequence[FileSchema], fields: Sequence[Any]) -> di
     if first is None or not spark:
         return first
     columns = [{**spark[field.name], "nullable": True} if field.nullable else spark[field.name] for field in fields]
-    return {**first, _SPARKS_OWN: json.dumps({"type": "struct", "fields": columns}).encode()}
+    return {**first, _SPARK_SCHEMA_KEY: json.dumps({"type": "struct", "fields": columns}).encode()}
 
 
 def write(sources: Sequence[OpenFile], schema: FileSchema, into: Path, check: Callable[[], None]) -> None:

@@ -43,7 +43,7 @@ class Schemas:
         return put_if_absent(self.path(schema.number), schema.text.encode())
 
     def newest(self) -> StoredSchema | None:
-        """Return the newest schema; None if nothing has landed, or only versions without schemas landed here."""
+        """Return the newest schema; None if nothing has landed, or only before schemas were stored."""
         newest = None
         while (found := self._get(newest.number + 1 if newest else 1)) is not None:
             newest = found

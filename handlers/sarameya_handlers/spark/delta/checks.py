@@ -1,6 +1,6 @@
 """Requirements on a Delta table, its store and the Spark session, without which chains would not be exact.
 
-Each failed check raises HandlerError, which says what is wrong and what to do.
+Each failed check raises a HandlerError with the reason and the remedy.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _COMMIT_INFO = "spark.databricks.delta.commitInfo.enabled"
 _S3 = ("s3", "s3a", "s3n")
 _MULTI_DRIVER_STORE = "S3DynamoDBLogStore"
 _PUT_IF_ABSENT = ("abfs", "abfss", "adl", "gs", "hdfs", "viewfs", "wasb", "wasbs")
-"""Schemes whose default log store puts a commit only if it is absent."""
+"""Schemes whose default log store creates a commit's file only if it does not exist."""
 _ONE_DRIVER_STORES = ("LocalLogStore", "S3SingleDriverLogStore")
-_COMMITS_ELSEWHERE = ("catalogManaged", "catalogOwned-preview", "coordinatedCommits-preview")
+_CATALOG_COMMIT_FEATURES = ("catalogManaged", "catalogOwned-preview", "coordinatedCommits-preview")
 
 _UNITS = {
     "microsecond": 1e-6,
@@ -73,7 +73,7 @@ class TableDetail:
                 raise DELTA.missing_error(spark) from error
             raise
         if row.format != "delta":
-            raise HandlerError(f"{table} is a table of format {row.format}, not of Delta's")
+            raise HandlerError(f"{table} is a table of format {row.format}, not a Delta table")
         return cls(
             location=row.location,
             partition_columns=tuple(row.partitionColumns or ()),
@@ -88,12 +88,12 @@ class TableDetail:
 
     @property
     def named_directories(self) -> tuple[str, ...]:
-        """Partition columns whose values name directories; none if Delta, or an object store, uses other names."""
+        """Partition columns whose values become names of directories; empty if other names are used."""
         properties = self.properties
         is_random = properties.get("delta.randomizeFilePrefixes", "false").lower() == "true"
         is_mapped = properties.get("delta.columnMapping.mode", "none").lower() != "none"
-        is_stored = scheme_of(self.location) not in ("file", "hdfs", "viewfs")
-        return () if is_random or is_mapped or is_stored else self.partition_columns
+        is_object_store = scheme_of(self.location) not in ("file", "hdfs", "viewfs")
+        return () if is_random or is_mapped or is_object_store else self.partition_columns
 
 
 _NO_DELTA = (
@@ -108,13 +108,15 @@ def seconds_of(interval: str) -> float:
     """Return the seconds of an interval in Delta's notation: "interval 30 days", "interval 1 week 2 days".
 
     Raises:
-        HandlerError: It has an unknown unit.
+        HandlerError: The text is not an interval, or has an unknown unit.
     """
     parts = re.findall(r"(-?\d+)\s+([a-z]+?)s?\b", interval.lower())
+    if not parts:
+        raise HandlerError(f"{_RETENTION} = {interval!r} is not an interval such as 'interval 30 days'")
     try:
         return sum(int(count) * _UNITS[unit] for count, unit in parts)
     except KeyError as error:
-        raise HandlerError(f"{_RETENTION} = {interval!r}: {error.args[0]} is no unit that is understood here") from None
+        raise HandlerError(f"{_RETENTION} = {interval!r}: {error.args[0]} is not a known unit") from None
 
 
 def check_session(spark: SparkSession) -> None:
@@ -132,46 +134,46 @@ def check_store(spark: SparkSession, location: str, *, single_driver: bool) -> N
     Args:
         spark: The session.
         location: The table's location.
-        single_driver: True if only one driver commits: then any store will do.
+        single_driver: True if only one driver commits. Then every store is allowed.
     """
     if single_driver:
         return
     scheme = scheme_of(location)
     store = _log_store(lambda name: spark.conf.get(name, None), scheme)
-    way_out = (
-        "let all that land in the table share one Spark Connect server (spark.master = 'sc://...'), "
-        "and say so with single_driver = true"
+    remedy = (
+        "let all sinks of the table share one Spark Connect server (spark.master = 'sc://...'), "
+        "and set single_driver = true"
     )
     if scheme in _S3 and not store.endswith(_MULTI_DRIVER_STORE):
         raise HandlerError(
             f"{location}: on S3 two Spark drivers that commit at once lose a commit. Give each of them "
             f"spark.delta.logStore.{scheme}.impl = io.delta.storage.{_MULTI_DRIVER_STORE} (delta-storage-s3-dynamodb), "
-            f"or {way_out}"
+            f"or {remedy}"
         )
     if store.endswith(_ONE_DRIVER_STORES):
-        raise HandlerError(f"{location}: {store} is for one Spark driver. Leave it out, or {way_out}")
+        raise HandlerError(f"{location}: {store} is for one Spark driver. Leave it out, or {remedy}")
     if not store and scheme not in ("file", *_PUT_IF_ABSENT, *_S3):
         raise HandlerError(
-            f"{location}: whether commits of several Spark drivers are atomic on {scheme}: is not known here: {way_out}"
+            f"{location}: whether commits of several Spark drivers to {scheme}: are atomic is not known here: {remedy}"
         )
 
 
 def check_detail(name: str, detail: TableDetail, layout: Layout) -> None:
-    """Raise HandlerError if chains cannot be kept in this table, or its partitioning differs from the layout's."""
+    """Raise HandlerError if the table cannot hold chains, or its partitioning differs from the layout's."""
     if _TXN_RETENTION in detail.properties:
         raise HandlerError(
-            f"{name} has {_TXN_RETENTION} = {detail.properties[_TXN_RETENTION]!r}: what keeps records from landing "
-            f"twice would be forgotten. ALTER TABLE ... UNSET TBLPROPERTIES ('{_TXN_RETENTION}')"
+            f"{name} has {_TXN_RETENTION} = {detail.properties[_TXN_RETENTION]!r}: the transactions that keep records "
+            f"from landing twice would be forgotten. ALTER TABLE ... UNSET TBLPROPERTIES ('{_TXN_RETENTION}')"
         )
-    if elsewhere := set(detail.features) & set(_COMMITS_ELSEWHERE):
+    if by_catalog := set(detail.features) & set(_CATALOG_COMMIT_FEATURES):
         raise HandlerError(
-            f"{name}: its commits are kept by a catalog ({', '.join(sorted(elsewhere))}), where landing has not been "
-            "tested: use a table whose log is beside it"
+            f"{name}: its commits are kept by a catalog ({', '.join(sorted(by_catalog))}), and the sink has not been "
+            "tested with such tables: use a table with its log in its own directory"
         )
-    wanted, there = layout.partition_by, detail.partition_columns
-    if wanted and [column.lower() for column in wanted] != [column.lower() for column in there]:
+    wanted, actual = layout.partition_by, detail.partition_columns
+    if wanted and [column.lower() for column in wanted] != [column.lower() for column in actual]:
         raise HandlerError(
-            f"{name} is partitioned by ({', '.join(there)}), not by ({', '.join(wanted)}): "
+            f"{name} is partitioned by ({', '.join(actual)}), not by ({', '.join(wanted)}): "
             "leave partition_by out, or land in another table"
         )
 

@@ -1,7 +1,7 @@
 """Rules for direct commits to a Delta table, made without Spark (direct_commits.py). Pure.
 
-A direct commit only names new files. A table that requires more of a commit has no rules: Spark makes each of its
-commits.
+A direct commit only adds new files. For a table that requires more of a commit there are no rules: Spark makes each of
+its commits.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from sarameya_handlers.spark.delta.checks import TableDetail
 from sarameya_handlers.spark.tables.columns import Columns, holds, nullable
 
 _FEATURES = frozenset({"appendOnly", "invariants", "checkConstraints"})
-"""Table features that a direct commit may ignore: an invariant in use is found in the columns' metadata, a constraint
-among the properties, and both are refused there."""
+"""Table features that a direct commit may ignore. `CommitRules.of` finds an invariant in use in the columns' metadata,
+a constraint among the properties, and leaves such a table to Spark."""
 _CHECKPOINTS = "delta.checkpointInterval"
 _INDEXED = "delta.dataSkippingNumIndexedCols"
 _PROPERTIES = frozenset(
@@ -33,7 +33,7 @@ _PROPERTIES = frozenset(
         *(f"delta.feature.{feature}" for feature in _FEATURES),
     }
 )
-"""Delta properties that require nothing of a commit, or only what a direct commit provides."""
+"""Delta properties that require nothing of a commit that a direct commit does not do."""
 _MIN_CHECKPOINT_INTERVAL = 5
 """Spark makes every commit that needs a checkpoint. With a smaller interval direct commits would save little."""
 _HARMLESS_METADATA = frozenset({"comment"})
@@ -42,7 +42,7 @@ _HARMLESS_METADATA = frozenset({"comment"})
 
 @attrs.frozen(slots=True, kw_only=True)
 class CommitRules:
-    """Rules for direct commits to a table that needs nothing more than the names of new files."""
+    """Rules for direct commits to a table whose commits need only add new files."""
 
     columns: Columns
     checkpoint_interval: int = 100
@@ -68,8 +68,8 @@ class CommitRules:
         if not _HARMLESS_METADATA.issuperset(_metadata_names(columns)):
             return None
         chosen = {"checkpoint_interval": properties.get(_CHECKPOINTS), "indexed": properties.get(_INDEXED)}
-        made = cls(columns=columns, **{name: int(text) for name, text in chosen.items() if text is not None})
-        return made if made.checkpoint_interval >= _MIN_CHECKPOINT_INTERVAL else None
+        rules = cls(columns=columns, **{name: int(text) for name, text in chosen.items() if text is not None})
+        return rules if rules.checkpoint_interval >= _MIN_CHECKPOINT_INTERVAL else None
 
     def accepts(self, rows: Columns) -> bool:
         """Return whether a file with these columns fits the table unchanged. Columns that it lacks are null."""
@@ -77,7 +77,7 @@ class CommitRules:
 
 
 def _metadata_names(kind: Any) -> Iterator[str]:
-    """Yield the names of column metadata, at any depth."""
+    """Yield the keys of the metadata of all columns, at any depth."""
     if isinstance(kind, Mapping):
         for key, value in kind.items():
             if key == "metadata":
@@ -85,5 +85,5 @@ def _metadata_names(kind: Any) -> Iterator[str]:
             else:
                 yield from _metadata_names(value)
     elif isinstance(kind, list):
-        for one in kind:
-            yield from _metadata_names(one)
+        for item in kind:
+            yield from _metadata_names(item)

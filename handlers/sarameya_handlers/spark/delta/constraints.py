@@ -1,4 +1,4 @@
-"""Conditions that a Delta table requires of each row, from its schema and its properties. Pure: no Spark session.
+"""Conditions on each row of a Delta table, from its schema and its properties. Pure: no Spark session.
 
 Not covered: lengths of char and varchar, and the values of generated columns.
 """
@@ -19,7 +19,7 @@ _INVARIANTS = "delta.invariants"
 
 
 def requirements(schema: StructType, properties: Mapping[str, str]) -> Iterator[Requirement]:
-    """Yield the requirements as Delta's own writer applies them: a field of a null struct counts as null."""
+    """Yield the requirements on a row as Delta's own writer applies them: a field of a null struct counts as null."""
     yield from not_null(schema, spares_null_structs=False)
     for name, condition in properties.items():
         if name.startswith(_CHECK):

@@ -1,16 +1,16 @@
-"""Commits that this process writes into a Delta log itself, in about ten milliseconds. Through Spark it takes a second.
+"""Commits that this process writes into a Delta log itself. One takes about ten milliseconds, through Spark a second.
 
     staged, or written by Spark ─► part-00000-<attempt>-c000.snappy.parquet, synced to disk
     read the log ─► the chain ends before this link, at version v ─► put v + 1 if absent: add, txn, link
                                                                      (not absent: read the log again)
 
-Nothing can come between the version that was read and the commit put right after it: no rival's link, no RESTORE, no
-new column. Spark is weaker: on a plain file system it checks for a commit's file and then may replace one that came in
-between. So only the process that holds the table's lease (lease.py) commits this way, and its own Spark waits
-meanwhile.
+No other commit can come between version v, which was read, and v + 1: no rival's link, no RESTORE, no new column. Spark
+gives no such guarantee: on a plain file system it checks that a commit's file is absent, and may then replace one that
+was created in between. So only the process that holds the table's lease (lease.py) commits this way, and its own Spark
+makes no commit meanwhile.
 
-Spark still commits to tables with further requirements (commit_rules.py). It also makes each hundredth commit: with
-that one it writes a checkpoint and cleans up the log, as the table's properties say.
+Spark still makes each commit to tables with further requirements (commit_rules.py). For other tables it makes each
+hundredth commit: with it, Spark writes a checkpoint and cleans up the log, according to the table's properties.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.tables.group_lock import GroupLock
 from sarameya_handlers.spark.tables.table import Landing
 
-_CHANGES = (b'{"metaData":', b'{"protocol":')
+_TABLE_CHANGES = (b'{"metaData":', b'{"protocol":')
+"""Starts of the lines of a commit that change more than rows."""
 
 
 class CommitOutcome(Enum):
-    """Outcome of a direct commit, as far as this process knows. The log decides."""
+    """Outcome of a direct commit, as far as this process knows. Only the log shows the true outcome."""
 
     MADE = auto()
     LOST = auto()
@@ -64,7 +65,7 @@ class DirectCommitter:
     _rules_version: int = attrs.field(default=-1, init=False)
     """The version for which `_rules` was loaded."""
     _rules: CommitRules | None = attrs.field(default=None, init=False)
-    _loading: threading.Lock = attrs.field(factory=threading.Lock, init=False, repr=False)
+    _rules_lock: threading.Lock = attrs.field(factory=threading.Lock, init=False, repr=False)
 
     def rules(self, version: int, load_rules: LoadRules) -> CommitRules | None:
         """Return the rules of the table at its newest version; None if Spark must make each commit.
@@ -73,10 +74,10 @@ class DirectCommitter:
             version: The table's newest version.
             load_rules: Loads the rules through Spark. Called only if they may have changed.
         """
-        with self._loading:
+        with self._rules_lock:
             new_versions = range(self._rules_version + 1, version + 1)
             if not 0 <= self._rules_version <= version or any(
-                _changes_table(commit_file(self.root, one)) for one in new_versions
+                _changes_table(commit_file(self.root, new)) for new in new_versions
             ):
                 self._rules = load_rules()
             self._rules_version = version
@@ -95,8 +96,8 @@ class DirectCommitter:
 
         Args:
             landing: The attempt.
-            rows: Its rows; None if it has none.
-            read_mark: Reads the log. Returns the mark to write now, or the outcome if there is nothing to write.
+            rows: The attempt's rows; None if it has none.
+            read_mark: Reads the log. Returns the mark to write, or the outcome if there is nothing to write.
             load_rules: Loads the table's commit rules.
             on_ready: Called right before the commit.
 
@@ -131,9 +132,9 @@ class DirectCommitter:
 
     def _add_to_table(self, landing: Landing, source: Path) -> Path:
         """Move the file into the table's directory, under a data file's name, and sync it to disk."""
-        # Named as Delta's writers do: `leftovers` recognizes data files by it.
-        packed = "".join(source.suffixes[-2:]) if source != landing.staged else ".snappy.parquet"
-        file = self.root / f"part-00000-{UUID(landing.link.attempt)}-c000{packed}"
+        # A name as Delta's writers give: `leftovers` recognizes data files by it.
+        suffix = "".join(source.suffixes[-2:]) if source != landing.staged else ".snappy.parquet"
+        file = self.root / f"part-00000-{UUID(landing.link.attempt)}-c000{suffix}"
         if source == landing.staged:
             file.hardlink_to(source)  # Spark may still have to read the staged file
         else:
@@ -156,12 +157,12 @@ def _is_allowed(rules: CommitRules, version: int, rows: RowFile | None) -> bool:
 
 
 _locks: dict[Path, GroupLock] = {}
-_locking = threading.Lock()
+_locks_guard = threading.Lock()
 
 
 def commit_lock(root: Path) -> GroupLock:
     """Return this process's lock for commits to the table in that directory, by Spark or by a `DirectCommitter`."""
-    with _locking:
+    with _locks_guard:
         return _locks.setdefault(root.resolve(), GroupLock())
 
 
@@ -178,10 +179,10 @@ def _unlink(file: Path) -> None:
 
 
 def _changes_table(commit: Path) -> bool:
-    """Return whether a commit changes more than rows. True also if it is gone, since nobody can know."""
+    """Return whether a commit changes more than rows. True also if its file was removed, since then it is unknown."""
     try:
         with commit.open("rb") as lines:
-            return any(line.startswith(_CHANGES) for line in lines)
+            return any(line.startswith(_TABLE_CHANGES) for line in lines)
     except FileNotFoundError:
         return True
 
@@ -217,7 +218,7 @@ def _content(landing: Landing, mark: CommitMark, file: Path | None, rules: Commi
         },
     ]
     if file is not None:
-        added = {
+        add = {
             "path": file.name,
             "partitionValues": {},
             "size": statistics.size,
@@ -225,5 +226,5 @@ def _content(landing: Landing, mark: CommitMark, file: Path | None, rules: Commi
             "dataChange": True,
             "stats": statistics.statistics,
         }
-        actions.append({"add": added})
+        actions.append({"add": add})
     return "".join(json.dumps(action, separators=(",", ":")) + "\n" for action in actions).encode()

@@ -24,7 +24,7 @@ def condition_of(error: BaseException) -> str:
     """Return Spark's name of the error condition ("DELTA_METADATA_MISMATCH"); empty if it has none."""
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001  a Java error asks its JVM for the text, and the JVM may be gone
+    except Exception:  # noqa: BLE001  a Java error requests its text from the JVM, which may be dead
         return ""
     match = _CONDITION.search(text)
     return match[1] if match else ""
@@ -36,5 +36,5 @@ def is_missing(error: BaseException) -> bool:
 
 
 def is_overtaken(error: BaseException) -> bool:
-    """Return whether another commit came first. Only the table knows whose, and whether ours succeeded too."""
+    """Return whether another commit came first. Only the table's log shows whose, and whether ours succeeded, too."""
     return _OVERTAKEN.fullmatch(condition_of(error)) is not None

@@ -1,4 +1,4 @@
-"""Size and statistics of a Parquet file, as the Delta commit that adds it records them."""
+"""Size and statistics of a Parquet file, for the Delta commit that adds it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, Self
 import attrs
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TEXT = 32
-"""Number of characters that statistics keep of a text, as in Delta's own."""
-_LAST = "\U0010ffff"
+_TEXT_LENGTH = 32
+"""Maximum number of characters of a text in statistics, as in Delta's own."""
+_GREATEST = "\U0010ffff"
 """The greatest character."""
 _MILLISECOND = 1000
-"""In microseconds: the precision of timestamps in statistics. Minimums are rounded down, maximums up."""
+"""Precision of timestamps in statistics, in microseconds. Minimums are rounded down, maximums up."""
 
 
 @attrs.frozen(slots=True)
@@ -55,9 +55,9 @@ class FileStatistics:
             if any(chunk is None or not chunk.has_null_count for chunk in chunks):
                 continue
             nulls[schema.name] = sum(chunk.null_count for chunk in chunks)
-            span = _span([chunk for chunk in chunks if chunk.num_values], schema.logical_type.type)
-            if span is not None:
-                least[schema.name], greatest[schema.name] = span
+            bounds = _bounds([chunk for chunk in chunks if chunk.num_values], schema.logical_type.type)
+            if bounds is not None:
+                least[schema.name], greatest[schema.name] = bounds
         statistics = {"numRecords": footer.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
         return cls(footer.num_rows, file.stat().st_size, json.dumps(statistics, separators=(",", ":")))
 
@@ -66,7 +66,7 @@ NO_FILE = FileStatistics(0, 0, "")
 """Statistics of a commit that adds no file."""
 
 
-def _span(chunks: list[Any], logical: str) -> tuple[Any, Any] | None:
+def _bounds(chunks: list[Any], logical: str) -> tuple[Any, Any] | None:
     """Return minimum and maximum over the chunks; None if the footer lacks them, or Delta does not order the type."""
     if not chunks or not all(chunk.has_min_max for chunk in chunks):
         return None
@@ -74,33 +74,33 @@ def _span(chunks: list[Any], logical: str) -> tuple[Any, Any] | None:
         try:
             low, high = min(chunk.min_raw for chunk in chunks), max(chunk.max_raw for chunk in chunks)
             return _timestamp(low // _MILLISECOND), _timestamp(-(-high // _MILLISECOND))
-        except OverflowError:  # Kafka's clocks may say any year
+        except OverflowError:  # a record's timestamp may be in a year that Python does not have
             return None
     if logical == "STRING":
-        return _text(chunks)
+        return _text_bounds(chunks)
     if logical == "DATE":
-        return _dates(chunks)
+        return _date_bounds(chunks)
     # In Python a boolean is an int, too; Delta keeps no minimum and maximum for it.
     if logical == "INT" or (logical == "NONE" and type(chunks[0].min) is int):
         return min(chunk.min for chunk in chunks), max(chunk.max for chunk in chunks)
     return None
 
 
-def _text(chunks: list[Any]) -> tuple[str, str] | None:
-    """Return the shortened minimum and maximum. A shortened maximum must end with a character that nothing exceeds."""
+def _text_bounds(chunks: list[Any]) -> tuple[str, str] | None:
+    """Return the shortened minimum and maximum. A shortened maximum ends with the greatest character."""
     try:
         low, high = min(chunk.min for chunk in chunks), max(chunk.max for chunk in chunks)
     except UnicodeDecodeError:  # Spark's strings may be any bytes
         return None
-    if len(high) <= _TEXT:
-        return low[:_TEXT], high
-    return (low[:_TEXT], high[:_TEXT] + _LAST) if high[_TEXT] != _LAST else None
+    if len(high) <= _TEXT_LENGTH:
+        return low[:_TEXT_LENGTH], high
+    return (low[:_TEXT_LENGTH], high[:_TEXT_LENGTH] + _GREATEST) if high[_TEXT_LENGTH] != _GREATEST else None
 
 
-def _dates(chunks: list[Any]) -> tuple[str, str] | None:
+def _date_bounds(chunks: list[Any]) -> tuple[str, str] | None:
     try:
         return min(chunk.min for chunk in chunks).isoformat(), max(chunk.max for chunk in chunks).isoformat()
-    except (OverflowError, ValueError):  # Spark's years are more than Python's
+    except (OverflowError, ValueError):  # Spark has more years than Python
         return None
 
 

@@ -12,9 +12,10 @@ import attrs
 
 from sarameya import ConfigError
 
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _PART = re.compile(r"[^\W\d]\w*|`[^`]+`")
 _HIDDEN = "_sarameya"
-"""Delta, VACUUM included, ignores names that start with an underscore."""
+"""Directory for our own files. Delta, VACUUM included, ignores names that start with an underscore."""
 
 
 @attrs.frozen(slots=True)
@@ -34,7 +35,7 @@ class Place:
         """Parse a table's name or path. A path without a scheme is a local one.
 
         Raises:
-            ConfigError: It is neither a path nor a name.
+            ConfigError: The text is neither a path nor a name.
         """
         if isinstance(text, os.PathLike):
             text = os.fspath(text)
@@ -42,7 +43,7 @@ class Place:
             raise ConfigError("table", text, "must be a path, or a name in a catalog")
         if text.startswith("file:"):
             return cls.of(_path(text))
-        if "://" in text:
+        if _URL.match(text):
             return cls(location=text.rstrip("/"))
         if "/" in text or text.startswith("."):
             if set(text) & set("*?[]{}\\"):
@@ -63,7 +64,7 @@ class Place:
 
     @property
     def file_name(self) -> str:
-        """Name for a directory that belongs to this table."""
+        """The table's name, as the name of a directory."""
         return quote(str(self), safe="").lstrip(".")
 
 

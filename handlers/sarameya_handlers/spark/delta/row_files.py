@@ -1,4 +1,4 @@
-"""Files with the rows of attempts, to be committed directly: the staged file itself, or written by one Spark job.
+"""Files for direct commits, with the rows of attempts: the staged files themselves, or files that one Spark job writes.
 
 <root>/_sarameya/landing/<attempt>/part-...     until it is moved into the table's directory, right before its commit
 """
@@ -45,7 +45,7 @@ def record_columns() -> Columns:
 
 
 def rows_directory(root: Path) -> Path:
-    """Return the directory into which rows are written."""
+    """Return the directory into which Spark writes rows before their commit."""
     return hidden(root) / "landing"
 
 
@@ -57,7 +57,7 @@ def write_rows(
     shape: Shape,
     conform: Callable[[DataFrame], DataFrame | None],
 ) -> Iterator[Mapping[str, RowFile | None]]:
-    """Provide files with the rows of these attempts for the length of a block, by attempt id.
+    """Provide files with the rows of these attempts inside a block, by attempt id.
 
     Files that the block does not move away are removed afterwards. The value is None for an attempt without rows.
 
@@ -65,16 +65,16 @@ def write_rows(
         spark: The session.
         root: The table's directory.
         landings: The attempts.
-        shape: Makes rows of records.
-        conform: Converts rows to the table's columns, all alike. Returns None for rows that must be left out.
+        shape: Converts records to rows.
+        conform: Converts rows to the table's columns. Returns None for an attempt whose rows are not written.
 
     Raises:
         LandingError: The files could not be written or read back.
     """
     if shape.is_plain:
-        yield {landing.link.attempt: _rows(landing.staged, record_columns()) for landing in landings}
+        yield {landing.link.attempt: _row_file(landing.staged, record_columns()) for landing in landings}
         return
-    made: dict[str, RowFile | None] = {landing.link.attempt: None for landing in landings if landing.staged is None}
+    files: dict[str, RowFile | None] = {landing.link.attempt: None for landing in landings if landing.staged is None}
     staged = [landing for landing in landings if landing.staged is not None]
     frames = zip(staged, map(conform, shape.frames(spark, staged) if staged else ()), strict=True)
     writable = [(landing, frame) for landing, frame in frames if frame is not None]
@@ -83,20 +83,20 @@ def write_rows(
         write_each(spark, rows_directory(root), landed, rows, settings=_SETTINGS)
         require_all_read(spark, landed)
         for landing, frame in writable:
-            file = _file(rows_directory(root) / landing.link.attempt)
-            made[landing.link.attempt] = _rows(file, frame.schema.jsonValue())
-        yield made
+            file = _only_file(rows_directory(root) / landing.link.attempt)
+            files[landing.link.attempt] = _row_file(file, frame.schema.jsonValue())
+        yield files
     finally:
         for landing, _ in writable:
             shutil.rmtree(rows_directory(root) / landing.link.attempt, ignore_errors=True)
 
 
-def _rows(file: Path | None, columns: Columns) -> RowFile | None:
+def _row_file(file: Path | None, columns: Columns) -> RowFile | None:
     return None if file is None else RowFile(file, columns)
 
 
-def _file(directory: Path) -> Path | None:
-    """Return the only file of an attempt; None if there is none with rows. Spark may write an empty one.
+def _only_file(directory: Path) -> Path | None:
+    """Return the only file of an attempt; None if no file has rows. Spark may write an empty file.
 
     Raises:
         LandingError: The files cannot be read, or there are several.
@@ -106,8 +106,8 @@ def _file(directory: Path) -> Path | None:
 
     try:
         files = [file for file in directory.iterdir() if file.suffix == ".parquet" and pq.read_metadata(file).num_rows]
-    except (FileNotFoundError, pa.ArrowInvalid) as error:
-        raise MissingFilesError(f"what Spark has written into {directory} cannot be read: {error}") from error
+    except (OSError, pa.ArrowInvalid) as error:
+        raise MissingFilesError(f"the files that Spark wrote into {directory} cannot be read: {error}") from error
     if len(files) > 1:
-        raise LandingError(f"{directory} has {len(files)} files of a landing, which one task has written: {files}")
+        raise LandingError(f"{directory} has {len(files)} files of one attempt, which must have one: {files}")
     return files[0] if files else None

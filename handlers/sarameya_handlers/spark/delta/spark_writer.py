@@ -1,4 +1,4 @@
-"""Creating a Delta table and appending to it by Spark: one attempt, one commit."""
+"""Create a Delta table and append to it by Spark: one commit for each attempt."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SparkWriter:
             return self._read(read)
         try:
             frame = self._read(read.option("versionAsOf", version))
-            _ = frame.schema  # with Spark Connect, nothing was sent to the server before
+            _ = frame.schema  # with Spark Connect, this sends the first request to the server
         except Exception as error:
             if condition_of(error) in _TOO_OLD:
                 raise HandlerError(f"{self.place} has no version {version}: {cause_of(error)}") from error
@@ -68,15 +68,15 @@ class SparkWriter:
         return read.load(self.place.location) if self.place.location else read.table(self.place.table)
 
     def parquet_columns(self, spark: SparkSession, root: Path | None) -> list[str] | None:
-        """Return the columns of a Parquet file in the table's place; None if there is none with rows in it.
+        """Return the columns of a Parquet file in the table's directory; None if no file there has rows.
 
         Args:
             spark: Used if `root` is None. Spark logs an error with its stack if there is no such directory.
             root: The directory, if it is on this machine and Spark sees the same one.
         """
-        return _columns_here(root) if root is not None else self._columns_there(spark)
+        return _local_columns(root) if root is not None else self._columns_by_spark(spark)
 
-    def _columns_there(self, spark: SparkSession) -> list[str] | None:
+    def _columns_by_spark(self, spark: SparkSession) -> list[str] | None:
         try:
             return spark.read.parquet(self.place.location).columns
         except Exception as error:
@@ -86,8 +86,8 @@ class SparkWriter:
 
     def create(self, spark: SparkSession, landing: Landing, shape: Shape, staging: Path) -> None:
         """Create the table with the columns of these rows, unless another process has just done so."""
-        with _with_records(landing, staging) as some:
-            frame = shape.frame(spark, some)
+        with _with_staged_file(landing, staging) as staged:
+            frame = shape.frame(spark, staged)
             require_partition_columns(frame, self.layout.partition_by)
             # Not CREATE TABLE: it treats a directory with any file in it as an existing table.
             writer = frame.limit(0).write.format("delta").mode("ignore").partitionBy(*self.layout.partition_by)
@@ -96,12 +96,12 @@ class SparkWriter:
             except Exception as error:
                 if not is_overtaken(error):
                     raise
-                logger.info("%s was created by another process meanwhile", self.place)
+                logger.info("another process has created %s meanwhile", self.place)
 
     def append(
         self, spark: SparkSession, landing: Landing, shape: Shape, mark: CommitMark, detail: TableDetail
     ) -> None:
-        """Make one commit with the attempt's rows and link. Returning does not prove that it is in the table."""
+        """Make one commit with the attempt's rows and link. A return does not prove that the commit is in the table."""
         table, partitioned_by = self.rows(spark), detail.partition_columns
         if landing.staged is None:
             frame = table.limit(0)
@@ -129,7 +129,7 @@ class SparkWriter:
             logger.info("%s: another commit came first (%s)", landing, condition_of(error))
 
     def evaluator(self, spark: SparkSession, detail: TableDetail) -> Evaluate:
-        """Return a function that does to rows all that `append` does, except for the commit."""
+        """Return a function that converts and checks rows as `append` does, but makes no commit."""
         schema = self.rows(spark).schema
         required = [*requirements(schema, detail.properties), *directory_rules(schema, detail.named_directories)]
         return lambda frame: compute_all(with_checks(self.conform(frame, schema), required))
@@ -140,8 +140,8 @@ class SparkWriter:
         return conform(frame, table)
 
 
-def _columns_here(root: Path) -> list[str] | None:
-    """Return the columns of some Parquet file that readers of this directory see; None if there is none.
+def _local_columns(root: Path) -> list[str] | None:
+    """Return the columns of a Parquet file with rows that readers of this directory see; None if there is none.
 
     Skips a file that another process is still writing: it has no footer yet.
     """
@@ -152,7 +152,7 @@ def _columns_here(root: Path) -> list[str] | None:
         below[:] = [name for name in below if not name.startswith(("_", "."))]
         for name in sorted(files):
             if name.endswith(".parquet") and not name.startswith(("_", ".")):
-                with suppress(pa.ArrowInvalid, FileNotFoundError), pq.ParquetFile(Path(directory, name)) as file:
+                with suppress(pa.ArrowInvalid, OSError), pq.ParquetFile(Path(directory, name)) as file:
                     if file.metadata.num_rows:
                         return list(file.schema_arrow.names)
     return None
@@ -166,8 +166,8 @@ def _save(writer: DataFrameWriter, place: Place) -> None:
 
 
 @contextmanager
-def _with_records(landing: Landing, staging: Path) -> Iterator[Landing]:
-    """Yield the attempt with a staged file. One without records gets an empty file, for the columns of its rows."""
+def _with_staged_file(landing: Landing, staging: Path) -> Iterator[Landing]:
+    """Yield the attempt with a staged file. An attempt without records gets an empty one, which has the columns."""
     if landing.staged is not None:
         yield landing
         return

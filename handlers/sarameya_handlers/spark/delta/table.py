@@ -1,6 +1,6 @@
 """A Delta Lake table as a `Table`: each link is one commit, with Delta's application transaction as compare-and-swap.
 
-    rows of one attempt ─► append, txn (chain, n), metadata with the link ─► commit ─► the history shows who won
+    rows of one attempt ─► append, txn (chain, n), metadata with the link ─► commit ─► the history shows the winner
 
 Reads and writes go through SQL and DataFrames, so Spark may run in this process or behind Spark Connect. If this
 process's driver is the only one of the table, it commits directly (direct_commits.py) and Spark only writes rows.
@@ -58,12 +58,12 @@ class DeltaTable(Table):
     """Lands in a Delta table, given by path or catalog name. The first link creates it if it does not exist.
 
     **Guaranteed** for all that `sarameya` writes to a table: each link lands at most once, with all of its rows or
-    none, whoever attempts it and however often, and whatever a call returns. `heads` and `links` show who won. This
-    rests on three things:
+    none, regardless of the number of attempts and owners, and of what a call returns. `heads` and `links` show which
+    attempt won. The guarantee rests on three things:
 
-    - Delta's transaction protocol: a commit with a `txn` is refused, or silently skipped, if the table already has one
-      of this appId that is as high; of two concurrent ones, one is refused. This holds for Delta's own writer, and for
-      our direct commits (direct_commits.py): each is made at the version after the last one that was read.
+    - Delta's transaction protocol: a commit is refused, or silently skipped, if the table already has a `txn` of the
+      same appId with the same or a higher version; of two concurrent commits, one is refused. This holds for Delta's
+      own writer, and for our direct commits (direct_commits.py): each is made at the version after the last one read.
     - The store: a commit's file is created only if it is absent. `open` checks this as far as possible.
     - The log: it is kept for delta.logRetentionDuration (30 days by default). An idle chain's head is rewritten well
       before (`restate_after`).
@@ -76,20 +76,20 @@ class DeltaTable(Table):
       example).
     - On S3, use the multi-cluster log store, or `single_driver` to state that only one driver commits.
     - A commit is on disk once the file system has written it; Spark does not wait for that.
-    - A chain whose head is older than the history (no link for that long, while other chains continued) is not started
-      again: ForgottenChainError.
+    - A chain whose head is older than the history (no link for that long, while other chains continued) does not
+      continue: ForgottenChainError.
     - RESTORE while members run and continue to land: BrokenChainError. Stop them first, and rewind the group.
 
     OPTIMIZE, VACUUM, DELETE, UPDATE and MERGE may run at any time (in the same driver, see above): they change files,
-    not chains. The sink commits directly only through a Spark that it started itself and that is the only one. Through
-    a SparkSession that it was given it does not, since other code may commit there.
+    not chains. The sink commits directly only if it started the table's only Spark driver itself. It never does if it
+    was given a SparkSession, since other code may commit there.
 
     Args:
         table: A path, or a name in a catalog.
         layout: Partitioning and schema evolution.
         staging: A directory that all of Spark's workers can read. Optional if the table's file system is mounted here
-            as it is there: then it is below the table's root, hidden from readers and VACUUM, and the log's files are
-            read, too.
+            at the same path as on the workers: then staging is below the table's root, hidden from readers and VACUUM,
+            and the sink reads the log's files, too.
         single_driver: True to state that only one Spark driver commits to the table.
     """
 
@@ -117,13 +117,13 @@ class DeltaTable(Table):
         self._commits = GroupLock()
         """Held for commits, by Spark or by `_committer`."""
         self._committer: DirectCommitter | None = None
-        """Set if this process's driver is the only one."""
+        """Set if the table's only driver is this process's own."""
         self._detail: TableDetail | None = None
-        """None while the table is not known to exist."""
+        """None until the table is known to exist."""
         self._growth_checked_at = -_GROWTH_CHECK_INTERVAL
         """The newest version when the log's length was last checked."""
         self._known: dict[ChainKey, ChainHistory] = {}
-        """Last known state of each chain: where it continues, and in which term."""
+        """Last known state of each chain: its last link, and the term of the next one."""
 
     def __repr__(self) -> str:
         return f"DeltaTable({str(self._place)!r})"
@@ -137,7 +137,7 @@ class DeltaTable(Table):
         if self._staging is None:
             raise HandlerError(
                 f"{self.name}: give a directory to stage in (staging), mounted here, that all of Spark's workers can "
-                "read, or create the table before. (Is it a path? That is written with a slash, delta:./...)"
+                "read, or create the table first. (Is the table a path? Write it with a slash, delta:./...)"
             )
         return self._staging
 
@@ -153,7 +153,7 @@ class DeltaTable(Table):
         self.open_unstaged(spark)
         if self._place.location and self._detail is None:
             self._apply_location(spark, self._place.location)
-            # If we stage below it, a later check proves that Spark sees the same directory.
+            # If staging is below the root, a later check proves that Spark sees the same directory.
             root = local_root(self._place.location) if self._stages_in_root else None
             self._require_vacant(spark, self._writer.parquet_columns(spark, root))
         self._create_staging(spark)
@@ -179,7 +179,7 @@ class DeltaTable(Table):
                     self._append(spark, landing, shape, ready)
 
     def evaluator(self, spark: SparkSession) -> Evaluate:
-        # Loaded again: constraints may change while members land.
+        # Loaded anew: constraints may change while members land.
         detail = TableDetail.load(spark, self._place.sql)
         return compute_all if detail is None else self._writer.evaluator(spark, detail)
 
@@ -222,8 +222,8 @@ class DeltaTable(Table):
         root = local_root(detail.location)
         if root is None or not (root / "_delta_log").is_dir():
             raise HandlerError(
-                f"{self.name}: what is left behind in {detail.location} cannot be listed from here; "
-                "VACUUM removes it, once it is older than the table's retention"
+                f"{self.name}: leftovers in {detail.location} cannot be listed from here; "
+                "VACUUM removes them, once they are older than the table's retention"
             )
         return leftovers.leftovers(
             root, lambda: self._writer.rows(spark).inputFiles(), self._staging or hidden(root) / "staging"
@@ -248,10 +248,10 @@ class DeltaTable(Table):
     def _row_files(
         self, spark: SparkSession, landings: Sequence[Landing], shape: Shape, checkpoint: Checkpoint
     ) -> Iterator[Mapping[str, RowFile | None]]:
-        """Provide files with the rows of these attempts, as far as they can be committed directly."""
+        """Provide files with the rows of those attempts that can be committed directly, inside a block."""
         committer = self._committer
         rules = committer.rules(self._log.newest(spark), partial(self._load_rules, spark)) if committer else None
-        # If nothing is to be written, no attempt waits for others.
+        # Without a Spark job for several attempts, none has to wait for others.
         self.landings_per_job = 1 if rules is None or shape.is_plain else MAX_TOGETHER
         if committer is None or rules is None:
             yield {}
@@ -264,13 +264,13 @@ class DeltaTable(Table):
     def _commit_directly(
         self, spark: SparkSession, landing: Landing, rows: Mapping[str, RowFile | None], on_ready: Callable[[], None]
     ) -> bool:
-        """Commit it directly. Return False if Spark has to do it."""
-        assert self._committer is not None, "there are rows of it"
+        """Commit an attempt without Spark. Return False if Spark has to make the commit."""
+        assert self._committer is not None, "rows have files only if there is a committer"
 
         def read_mark() -> CommitMark | CommitOutcome:
             found = self._search(spark, {landing.link.key: LAST})[landing.link.key]
             if not found.links and not found.is_whole:
-                return CommitOutcome.LEFT_TO_SPARK  # it recognizes forgotten chains by their transactions
+                return CommitOutcome.LEFT_TO_SPARK  # Delta's writer recognizes a forgotten chain by its transaction
             return _mark(landing, found) or CommitOutcome.LOST
 
         with self._commits.held(DirectCommitter):
@@ -284,7 +284,7 @@ class DeltaTable(Table):
         return outcome is not CommitOutcome.LEFT_TO_SPARK
 
     def _conform(self, rules: CommitRules, frame: DataFrame) -> DataFrame | None:
-        """Convert rows to the table's columns; None if they would change the columns, which only Spark does."""
+        """Convert rows to the table's columns; None if they need other columns in the table, which only Spark adds."""
         frame = self._writer.conform(frame, struct(rules.columns))
         return frame if rules.accepts(frame.schema.jsonValue()) else None
 
@@ -292,18 +292,18 @@ class DeltaTable(Table):
         with self._commits.held(SparkWriter):
             if (mark := _mark(landing, self._known[landing.link.key])) is not None:
                 on_ready()
-                assert self._detail is not None, "it was found, or created"
+                assert self._detail is not None, "the table was found, or created"
                 self._writer.append(spark, landing, shape, mark, self._detail)
 
     def _load_rules(self, spark: SparkSession) -> CommitRules | None:
-        """Return the commit rules of the table as it is now; None if Spark must make each commit."""
+        """Return the commit rules of the table's current state; None if Spark must make each commit."""
         self._load_detail(spark)
         return (
             None if self._detail is None else CommitRules.of(self._detail, self._writer.rows(spark).schema.jsonValue())
         )
 
     def _check_growth(self, newest: int) -> None:
-        """Check every so many commits whether the log has grown long, if its files are visible here."""
+        """Check the log's length from time to time, if its files are visible here."""
         if self._log.directory is not None and newest - self._growth_checked_at >= _GROWTH_CHECK_INTERVAL:
             self._growth_checked_at = newest
             self.growth = growth_of(self._log.directory, newest, self._place.sql)
@@ -315,23 +315,23 @@ class DeltaTable(Table):
         return found
 
     def _require_not_forgotten(self, spark: SparkSession, found: Mapping[ChainKey, ChainHistory]) -> None:
-        """Raise ForgottenChainError for a chain that has links, none of which the history still has."""
+        """Raise ForgottenChainError for a chain whose links are all older than the history."""
         absent = {app_id(key): key for key, chain in found.items() if not chain.links and not chain.is_whole}
         known = self._transactions(spark) if absent else {}
         for app in sorted(absent.keys() & known.keys()):
             number = number_of(known[app])
             raise ForgottenChainError(
-                f"{absent[app]}: link {number} is its last in {self.name}, but the history that says where it ends is "
-                "gone: nobody has landed in it for longer than delta.logRetentionDuration. Find the highest offset of "
-                "the partition in the table, and land from there as another sink (name), with the group's offset set "
-                "to it"
+                f"{absent[app]}: link {number} is its last in {self.name}, but the history no longer has this link: "
+                "none was appended for longer than delta.logRetentionDuration. Find the highest offset of the "
+                "partition in the table, set the group's offset to the next one, and land from there as another sink "
+                "(name)"
             )
 
     def _transactions(self, spark: SparkSession) -> dict[str, int]:
         return self._log.transactions(spark, self._require_detail(spark).location)
 
     def _require_vacant(self, spark: SparkSession, columns: Sequence[str] | None) -> None:
-        """Raise HandlerError if Parquet files have these columns, and there is no Delta table that they belong to."""
+        """Raise HandlerError if there are Parquet files, which have these columns, but no Delta table."""
         if columns is None:
             return
         # Another process may have created the table between the first check and the listing of its files.
@@ -339,7 +339,7 @@ class DeltaTable(Table):
         if self._detail is None:
             raise HandlerError(
                 f"{self._place} holds Parquet files ({', '.join(columns[:5])}, ...), and no Delta table: land in an "
-                "empty directory, or make it one (CONVERT TO DELTA parquet.`...`)"
+                "empty directory, or convert the files (CONVERT TO DELTA parquet.`...`)"
             )
 
     def _require_detail(self, spark: SparkSession) -> TableDetail:
@@ -358,7 +358,7 @@ class DeltaTable(Table):
         self._detail = detail
 
     def _apply_location(self, spark: SparkSession, location: str) -> None:
-        """Check the store, take the lease, and set the lock and staging that follow from the table's location."""
+        """Check the store, take the lease, and set the commit lock and the staging directory for this location."""
         check_store(spark, location, single_driver=self._single_driver)
         lock = _driver_lock(spark, location)
         if lock is not None and not self._single_driver:
@@ -375,25 +375,27 @@ class DeltaTable(Table):
             self._staging = hidden(root) / "staging"
 
     def _create_staging(self, spark: SparkSession) -> None:
-        """Create the staging directory. If Spark reads files there, below the table's root, both see the same table."""
+        """Create the staging directory, and prepare direct commits if the table allows them.
+
+        If staging is below the table's root and Spark can read files there, both see the same table.
+        """
         try:
             self.staging.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             remedy = "give another directory (staging), mounted here, that all of Spark's workers can read"
             raise directory_error(f"{self.name}: cannot stage in {self.staging}", error, remedy) from error
         check_reads(spark, self.staging)
-        self._summarized.is_kept_in((self.staging.parent if self._stages_in_root else self.staging) / "heads.json")
+        self._summarized.store_in((self.staging.parent if self._stages_in_root else self.staging) / "heads.json")
         if self._stages_in_root:
             root = self.staging.parents[1]
-            self._log.is_at(root)
-            # Not for a catalog's table: its name may move to another directory while we land.
+            self._log.read_below(root)
+            # Not for a catalog's table: its name may be given to another directory while the sink runs.
             lock = _driver_lock(spark, f"file://{root}")
-            is_ours = lock is not None and holds_lease(lock) and not is_users_spark(spark)
-            if self._place.location and is_ours and _may_be_written(spark, rows_directory(root)):
+            is_only_driver = lock is not None and holds_lease(lock) and not is_users_spark(spark)
+            if self._place.location and is_only_driver and _allows_direct_commits(spark, rows_directory(root)):
                 self._committer = DirectCommitter(root)
-                self.landings_per_job = (
-                    MAX_TOGETHER  # until its rules are known; also for attempts that find no table yet
-                )
+                # Until the table's rules are known, even if there is no table yet.
+                self.landings_per_job = MAX_TOGETHER
 
 
 def _driver_lock(spark: SparkSession, location: str) -> Path | None:
@@ -411,7 +413,7 @@ def _mark(landing: Landing, known: ChainHistory) -> CommitMark | None:
     if number > last + 1:
         raise LandingError(f"{landing}: the table has no link {number - 1}, only {last}")
     if number <= last:
-        logger.info("%s is not tried, the table has it", landing)
+        logger.info("%s is not attempted: the table has this link", landing)
         return None
     return CommitMark(landing.link, known.seen, known.term)
 
@@ -422,12 +424,12 @@ def _version(text: str) -> int:
     return int(text)
 
 
-def _may_be_written(spark: SparkSession, directory: Path) -> bool:
-    """Return whether this process can move files that Spark writes there, and file names are created exclusively."""
+def _allows_direct_commits(spark: SparkSession, directory: Path) -> bool:
+    """Return whether this process can move files that Spark writes there, and only one process can take a name."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         check_writes(spark, directory)
         return names_are_given_once(directory)
     except (OSError, HandlerError) as reason:
-        logger.warning("each commit is left to Spark until the sink is restarted, which takes longer: %s", reason)
+        logger.warning("Spark makes each commit until the sink is restarted, which takes longer: %s", reason)
         return False

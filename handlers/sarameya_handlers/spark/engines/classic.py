@@ -1,4 +1,4 @@
-"""Classic Spark as a `Driver`: sessions of one SparkContext, in a JVM of ours (jvm/) or of the user's."""
+"""Classic Spark as a `Driver`: sessions of one SparkContext, in a JVM that we started (jvm/), or that the user did."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ def is_users_spark(session: SparkSession) -> bool:
 
 @attrs.define(slots=True, eq=False)
 class ClassicDriver(Driver):
-    """Driver of the session `base`. Sessions are cloned from it, with its settings, temporary views and functions."""
+    """Driver of the session `base`. Other sessions are cloned from it, with settings, temporary views and functions."""
 
     base: SparkSession
     jvm: Jvm | None = None
     """None if the JVM is the user's."""
     _found_dead: bool = attrs.field(default=False, init=False)
+    """True if `death` has returned how the driver died."""
 
     @property
     def name(self) -> str:
@@ -45,7 +46,7 @@ class ClassicDriver(Driver):
 
     def open_session(self) -> SparkSession:
         try:
-            # newSession() would start from the driver's own settings, and miss those set in the session since.
+            # newSession() would take the driver's own settings, and miss those that were set in `base` since.
             java_session = self.base._jsparkSession.cloneSession()
             session = type(self.base)(self.base.sparkContext, java_session)
             make_safe(session)
@@ -67,7 +68,7 @@ class ClassicDriver(Driver):
         try:
             yield
         finally:
-            # The thread is reused. If Spark is gone, so is the tag.
+            # The thread is reused for other work. A dead Spark has no tags.
             with suppress(*_broken()):
                 context.removeJobTag(tag)
 

@@ -1,7 +1,7 @@
 """Spark Connect as a `Driver`: sessions of a shared server, each with its own channel.
 
-No call here waits for long: by default, pyspark would retry a lost server for ten minutes. keeper.py waits for its
-return, and can be cancelled.
+No call here waits for long: by default, pyspark would retry a lost server for ten minutes. Instead keeper.py waits for
+the server's return, and can be cancelled.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MODE = "SPARK_CONNECT_MODE_ENABLED"
 _RETRIES: dict[str, Any] = {"max_retries": 4, "initial_backoff": 50, "max_backoff": 1000}
 """Retries of a call whose connection fails, for two seconds (backoffs are in milliseconds)."""
 _CHANNEL = (
-    # A channel that has lost its server tries again every second, instead of every two minutes.
+    # A channel that has lost its server reconnects after at most a second, instead of two minutes.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
@@ -44,16 +44,16 @@ _CHANNEL = (
 _UNKNOWN_SESSION = ("INVALID_HANDLE", "NO_ACTIVE_SESSION")
 """Conditions by which a server, or pyspark itself, reports an unknown session."""
 _PERMANENT = {
-    "UNAUTHENTICATED": "give its token along: sc://host:port/;token=...",
-    "PERMISSION_DENIED": "have its owner let this user in",
-    "UNIMPLEMENTED": "is it one, of Spark 4.1 or later?",
+    "UNAUTHENTICATED": "add its token to the address: sc://host:port/;token=...",
+    "PERMISSION_DENIED": "ask its owner to admit this user",
+    "UNIMPLEMENTED": "is this a Spark Connect server of Spark 4.1 or later?",
 }
-"""gRPC codes of a server that refuses us until a person changes something, with the remedy."""
+"""gRPC codes with which a server refuses a session until a person changes something, and the remedies."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class ConnectDriver(Driver):
-    """Driver of the server `where`. `_connect` opens a session there, and may send requests."""
+    """Driver of the server at `where`. `_connect` makes a session of it, and may send requests."""
 
     stop_timeout = 3.0
 
@@ -74,7 +74,7 @@ class ConnectDriver(Driver):
 
     @classmethod
     def of(cls, session: Any) -> ConnectDriver:
-        """Return the driver of a user's session. Sessions are cloned from it with settings, views and functions."""
+        """Return the driver of a user's session. Others are cloned from it with its settings, views and functions."""
         return cls(f"at {session.client.host}", lambda: _clone(session))
 
     @property
@@ -84,7 +84,7 @@ class ConnectDriver(Driver):
     def open_session(self) -> SparkSession:
         from pyspark.sql.connect.client.retries import DefaultPolicy
 
-        # The error is raised as well. If warnings were errors, the warning would be raised instead of it.
+        # pyspark warns, and then raises the error. If warnings were errors, the warning would replace the error.
         warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]", UserWarning)
         session: Any = None
         try:
@@ -101,14 +101,14 @@ class ConnectDriver(Driver):
         return cast("SparkSession", session)
 
     def close_session(self, session: Any) -> None:
-        with suppress(Exception):  # the server drops the session by itself an hour later
+        with suppress(Exception):  # if this fails, the server closes the session by itself an hour later
             if _death_of(session) is None:
                 session.client.release_session()
         self._discard(session)
 
     @contextmanager
     def tagged(self, session: Any, tag: str) -> Iterator[None]:
-        # The client's own tag for this thread: it is sent with each request.
+        # The client adds the tag to each request of this thread.
         session.addTag(tag)
         try:
             yield
@@ -119,8 +119,8 @@ class ConnectDriver(Driver):
         session.interruptTag(tag)
 
     def death(self, session: Any) -> str | None:
-        why = _death_of(session)
-        return None if why is None else f"{self.name} {why}"
+        reason = _death_of(session)
+        return None if reason is None else f"{self.name} {reason}"
 
     def stop(self) -> None:
         """Do nothing: the server is not ours."""
@@ -137,22 +137,22 @@ class ConnectDriver(Driver):
         _close(session.client)
 
     def _open_error(self, error: Exception) -> Exception:
-        """Return the error if no session was opened: HandlerError if the server says that a person must act."""
+        """Return the error if no session was opened: HandlerError if a person must act first."""
         code, condition = _code(error), _condition(error)
         if condition.startswith("CANNOT_MODIFY"):
-            hint = "give the server itself what is no setting of a session"
+            hint = "set this property for the server itself, since sessions cannot change it"
         else:
             hint = _PERMANENT.get(code, "")
         if hint and not condition.startswith(_UNKNOWN_SESSION):
-            return HandlerError(f"{self.name} opens no session for us: {_one_line(error)}; {hint}")
+            return HandlerError(f"{self.name} has refused a session: {_one_line(error)}; {hint}")
         return SparkGoneError(f"{self.name} {_describe(error)}", begun=False)
 
 
 @contextmanager
 def connect_mode() -> Iterator[None]:
-    """Make `pyspark.sql.functions` return Spark Connect's functions in a block, as pyspark's own way to a server does.
+    """Let `pyspark.sql.functions` return Spark Connect's functions inside a block, as `builder.remote` of pyspark does.
 
-    Applies to the whole process. If the process has a classic Spark, too, its functions stay.
+    Applies to the whole process. If the process has a classic Spark, too, `pyspark.sql.functions` stays classic.
     """
     from pyspark import SparkContext
 
@@ -173,12 +173,12 @@ def connect_mode() -> Iterator[None]:
 
 
 def is_connect(session: object) -> bool:
-    """Return whether a session is Spark Connect's. Then all who share the server share its driver."""
+    """Return whether a session is Spark Connect's. All clients of a server share its driver."""
     return any(kind.__module__.startswith("pyspark.sql.connect.") for kind in type(session).__mro__)
 
 
 def new_session(connection: Any, **more: Any) -> Any:
-    """Return a pyspark session that does nothing when it is collected. Its owner closes it."""
+    """Return a pyspark session that does nothing when it is garbage-collected. Its owner closes it."""
     return _session_class()(connection, **more)
 
 
@@ -186,8 +186,8 @@ def new_session(connection: Any, **more: Any) -> Any:
 def _session_class() -> Any:
     """Return a session class without pyspark's `__del__`.
 
-    That method closes the client in whatever thread the collector runs, and waits there for the lock of a pool that all
-    clients share. If that thread was just using the pool, it waits for itself, for ever.
+    That method closes the client in the thread in which the garbage collector happens to run, and waits there for the
+    lock of a pool that all clients share. If that thread is using the pool already, it deadlocks.
     """
     from pyspark.sql.connect.session import SparkSession
 
@@ -200,7 +200,7 @@ def _session_class() -> Any:
 def _clone(session: Any) -> Any:
     # Before its first request a session exists only in the client, and the server cannot clone it.
     _ping(session)
-    # Only the clone's id is needed: it is given to a copy of the builder of the existing session's client.
+    # Only the clone's id is needed: a new session gets it with a copy of the clone's channel builder.
     cloned = session.client.clone()
     builder = copy.deepcopy(cloned._builder)
     _close(cloned)
@@ -211,10 +211,10 @@ def _clone(session: Any) -> Any:
 
 def _close(client: Any) -> None:
     """Close a client's channel, and drop what pyspark has kept for it."""
-    # The channel first: `close` waits for calls that are on their way to a server that may hang.
+    # The channel first: `close` waits for pending calls, and the server may hang.
     client._channel.close()
     client.close()
-    # Otherwise pyspark would keep the client until the process ends, and then ask it for its models.
+    # Otherwise pyspark would keep the client until the process ends, and then request the removal of its models.
     atexit.unregister(client._cleanup_ml_cache)
 
 
@@ -226,13 +226,13 @@ def _ping(session: Any) -> None:
 def _death_of(session: Any) -> str | None:
     try:
         _ping(session)
-    except Exception as error:  # noqa: BLE001 - pyspark has many; with any of them the session is dead
+    except Exception as error:  # noqa: BLE001 - pyspark raises many types; with any of them the session is dead
         return _describe(error)
     return None
 
 
 def _describe(error: Exception) -> str:
-    """Return what has happened to a server, or to a session on it."""
+    """Describe what has happened to a server or to its session, as the rest of a sentence about the server."""
     from pyspark.errors import PySparkAssertionError
 
     condition = _condition(error)
@@ -255,12 +255,12 @@ def _condition(error: Exception) -> str:
     read = getattr(error, "getCondition", None)
     if condition := read() if callable(read) else None:
         return str(condition)
-    # For errors of gRPC that pyspark passes on.
+    # For errors of gRPC that pyspark does not convert.
     named = re.match(r"\[([A-Z_]+(?:\.[A-Z_]+)*)\] ", _one_line(error))
     return named[1] if named else ""
 
 
 def _one_line(error: Exception) -> str:
-    """Return the error in one line. gRPC's own message is within its text, after the address tried last."""
+    """Return the error in one line. In gRPC's text, the message follows the address that was tried last."""
     details = re.search(r'details = "(?:.*last error: \w+: (?:ipv[46]:\S+: )?)?(.*)"', str(error))
     return details[1] if details else cause_of(error)

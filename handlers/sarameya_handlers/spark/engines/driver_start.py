@@ -1,4 +1,4 @@
-"""Start and stop of the Spark that the options name. Never blocks the event loop, and can be cancelled at any point."""
+"""Start and stop Spark as its options describe it, without blocking the event loop. Can be cancelled at any point."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ logger = logging.getLogger("sarameya.spark")
 CONNECT_TIMEOUT = 30.0
 """Seconds for a Spark Connect server to open a session."""
 END_TIMEOUT = 10.0
-"""Seconds to clean up after a Spark that was killed."""
+"""Seconds for `stop` to return after the driver was killed."""
 
 
 async def start(options: SparkOptions) -> Pool:
-    """Start Spark: a JVM of ours, or a first session on a server.
+    """Start Spark: a JVM of this process, or a first session on a Spark Connect server.
 
     Raises:
         HandlerError: A person must change something first.
@@ -39,41 +39,41 @@ async def start(options: SparkOptions) -> Pool:
     return Pool(ClassicDriver(running.session, running), options.max_jobs)
 
 
-async def stop(pool: Pool, at_work: bool = True) -> None:
-    """Stop Spark. If it hangs, kill it after its driver's `stop_timeout`, and leave it behind END_TIMEOUT later.
+async def stop(pool: Pool, include_busy: bool = True) -> None:
+    """Stop Spark. If it hangs, kill it after its driver's `stop_timeout`, and abandon it END_TIMEOUT later.
 
     Args:
-        pool: Its pool.
-        at_work: False to leave sessions that are in use to the works that use them.
+        pool: The pool of Spark's sessions.
+        include_busy: False to leave open the sessions in use: the work that uses a session closes it.
     """
-    bound = pool.driver.stop_timeout + END_TIMEOUT
-    with trio.CancelScope(shield=True), trio.move_on_after(bound) as timeout:
+    limit = pool.driver.stop_timeout + END_TIMEOUT
+    with trio.CancelScope(shield=True), trio.move_on_after(limit) as timeout:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_kill_at_last, pool)
-            await trio.to_thread.run_sync(partial(pool.stop, at_work=at_work), abandon_on_cancel=True)
+            nursery.start_soon(_kill_if_it_hangs, pool)
+            await trio.to_thread.run_sync(partial(pool.stop, include_busy=include_busy), abandon_on_cancel=True)
             nursery.cancel_scope.cancel()
     if timeout.cancelled_caught:
-        logger.error("Spark has not stopped within %.0f s and is left behind", bound)
+        logger.error("Spark has not stopped within %.0f s and is abandoned", limit)
 
 
 async def start_jvm(options: SparkOptions, environment: dict[str, str] | None = None) -> spark_jvm.Jvm:
-    """Start classic Spark in a JVM of ours. If cancelled, no JVM is left behind."""
+    """Start classic Spark in a new JVM. If cancelled, end the JVM."""
     running: spark_jvm.Jvm | None = None
     failure: HandlerError | SparkStartError | None = None
     launched: list[subprocess.Popen[bytes]] = []
-    begin = partial(
+    start_blocking = partial(
         spark_jvm.start,
         options,
         environment=environment,
-        launched=launched.append,
+        on_launched=launched.append,
         check=trio.from_thread.check_cancelled,
     )
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_kill_when_cancelled, launched)
             try:
-                # Not abandoned: a JVM without an owner would stay.
-                running = await trio.to_thread.run_sync(begin)
+                # The thread is not abandoned: nobody would stop its JVM.
+                running = await trio.to_thread.run_sync(start_blocking)
             except (HandlerError, SparkStartError) as error:
                 failure = error
             launched.clear()
@@ -114,7 +114,7 @@ async def _kill_when_cancelled(launched: list[subprocess.Popen[bytes]]) -> None:
             process.kill()
 
 
-async def _kill_at_last(pool: Pool) -> None:
+async def _kill_if_it_hangs(pool: Pool) -> None:
     await trio.sleep(pool.driver.stop_timeout)
-    logger.error("Spark does not stop within %.0f s, and is made to", pool.driver.stop_timeout)
+    logger.error("Spark has not stopped within %.0f s, and is killed", pool.driver.stop_timeout)
     pool.driver.kill()

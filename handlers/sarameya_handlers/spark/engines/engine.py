@@ -1,8 +1,9 @@
-"""Engines: the only way from a sink's tasks into Spark's blocking calls, and the sharing of Sparks.
+"""Engines: run Spark's blocking calls for a sink's tasks, and share one Spark.
 
-A process has one Spark, so engines with the same options share it: the first to enter starts it, the last to leave
-stops it, and all of them get another one after it has died. The event loop never waits for Spark. A thread whose task
-was cancelled is asked to end, but not waited for.
+All calls into Spark go through an engine. A process has one Spark, so engines with the same options share it: the first
+one entered starts it, the last one exited stops it, and all of them get another Spark after it has died. The event loop
+never waits for Spark. If a task is cancelled, its thread's Spark jobs are cancelled, but the task does not wait for the
+thread's end.
 """
 
 from __future__ import annotations
@@ -53,30 +54,30 @@ class Engine(ABC):
     @property
     @abstractmethod
     def max_jobs(self) -> int:
-        """Number of works that may run at once; more wait."""
+        """Maximum number of `run` calls that use Spark at once; further calls wait."""
 
     @abstractmethod
     async def run(self, work: Callable[[SparkSession, Check], T], *, tag: str) -> T:
         """Run `work(session, check)` in a thread and return its result.
 
-        No other work uses the session meanwhile. It comes from classic Spark or Spark Connect, and has the settings of
-        the session from which it was cloned. The work must restore any setting that it changes.
+        No other work uses the session meanwhile. The session comes from classic Spark or Spark Connect, and has the
+        settings of the session from which it was cloned. The work must restore any setting that it changes.
 
         If cancelled, this waits at most a second for the work: its jobs are cancelled, and `check` raises at its next
         call. The effect of the work is unknown then.
 
         Args:
-            work: The blocking work.
+            work: A blocking function.
             tag: Unique name of its Spark jobs.
 
         Raises:
             SparkGoneError: Spark has died, or does not come back. If `begun`, the effect of the work is unknown. The
-                next work gets another Spark, if Spark is ours to start.
+                next work gets another Spark, if this process starts Spark itself.
         """
 
 
 def engine_of(spark: SparkOptions | SparkSession | Engine | str | None) -> Engine:
-    """Return the engine for a user's choice: options, a session, or the address of a Spark Connect server."""
+    """Return the engine for options, a SparkSession, the address of a Spark Connect server, or None for defaults."""
     if isinstance(spark, Engine):
         return spark
     if isinstance(spark, str):
@@ -87,7 +88,7 @@ def engine_of(spark: SparkOptions | SparkSession | Engine | str | None) -> Engin
 
 
 class AdoptedEngine(Engine):
-    """Works with sessions cloned from one of the user's, whose Spark the user starts and stops."""
+    """Runs work in sessions cloned from a user's SparkSession. The user starts and stops its Spark."""
 
     def __init__(self, session: SparkSession, *, max_jobs: int = 2) -> None:
         self._driver = _driver_of(session)
@@ -99,7 +100,7 @@ class AdoptedEngine(Engine):
         return self._max_jobs
 
     async def __aenter__(self) -> Self:
-        # Imports pyarrow in a thread now, rather than on the event loop with the first batch.
+        # Imports pyarrow in a thread now, instead of on the event loop with the first batch.
         await trio.to_thread.run_sync(require_packages)
         self._pool = Pool(self._driver, self._max_jobs)
         return self
@@ -110,7 +111,7 @@ class AdoptedEngine(Engine):
         await driver_start.stop(pool)
 
     async def run(self, work: Callable[[SparkSession, Check], T], *, tag: str) -> T:
-        """Run work as all engines do. SparkGoneError is not retriable here: another Spark is not ours to start."""
+        """Run work as all engines do. SparkGoneError is not retriable here: this engine cannot start another Spark."""
         assert self._pool is not None, "entered first"
         try:
             if self._pool.died is not None:
@@ -118,8 +119,8 @@ class AdoptedEngine(Engine):
             return await self._pool.run(work, tag)
         except SparkGoneError as gone:
             raise SparkGoneError(
-                f"{gone}; it came with the SparkSession that the sink was given, so that another is not the sink's to "
-                "start: give it SparkOptions instead, or restart",
+                f"{gone}; the sink was given a SparkSession of this Spark, and cannot start another: give it "
+                "SparkOptions instead, or restart the process",
                 begun=gone.begun,
                 is_ours=False,
             ) from gone
@@ -146,7 +147,7 @@ class SparkEngine(Engine):
     A Spark that has died is replaced for all of them as soon as one needs it.
 
     Args:
-        options: Which Spark.
+        options: Spark's address and properties.
         log_at: Level at which start and stop are logged. A service logs them, since they take seconds; a command prints
             only its result.
     """
@@ -161,7 +162,7 @@ class SparkEngine(Engine):
         return self._options.max_jobs
 
     async def __aenter__(self) -> Self:
-        """Start Spark, unless another engine has.
+        """Start Spark, unless another engine has started it.
 
         Raises:
             HandlerError: A person must change something first.
@@ -204,7 +205,7 @@ class SparkEngine(Engine):
             try:
                 return await pool.run(work, tag)
             except SparkGoneError as gone:
-                # Work that has not begun may begin with the next one.
+                # Work that has not begun is run with the next Spark.
                 if gone.begun:
                     raise
 
@@ -219,7 +220,7 @@ def _driver_of(session: SparkSession) -> Driver:
 
 def _differences(wanted: SparkOptions, running: SparkOptions) -> str:
     names = [field.name for field in attrs.fields(SparkOptions)]
-    # Without their values, which may be secret.
+    # Names without values, which may be secret.
     different = ", ".join(name for name in names if getattr(wanted, name) != getattr(running, name))
     return (
         f"this process runs Spark with other options ({different}) and has only one: "

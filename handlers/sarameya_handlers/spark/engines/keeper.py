@@ -1,6 +1,6 @@
-"""Keeper of the one Spark of its users: starts another one when it has died, with growing delays.
+"""Keeper: starts the one Spark of several engines, and another one after it has died, with growing delays.
 
-Decides when, and that each death is handled once. How a driver is started and stopped is an argument.
+It handles each death once. The functions that start and stop a driver are arguments.
 """
 
 from __future__ import annotations
@@ -20,56 +20,58 @@ from sarameya_handlers.spark.errors import LandingError, SparkGoneError, SparkSt
 logger = logging.getLogger("sarameya.spark")
 
 HEALTHY = 60.0
-"""Seconds. After a life longer than this, the next start counts as a first one, without delay."""
+"""Seconds. If Spark has lived longer than this, the next start counts as a first one, without delay."""
 BACKOFF, BACKOFF_MAX = 0.5, 15.0
-"""Seconds before a start, doubled each time, after a start has failed or what it started has died soon."""
+"""Seconds before a start that follows another failed start or an early death; doubled each time, up to the maximum."""
 OPEN_TIMEOUT = 60.0
-"""Seconds to retry a silent server when it is first needed."""
+"""Seconds to retry a server that does not respond when it is first needed."""
 RETURN_TIMEOUT = 120.0
-"""Seconds to try to get another Spark for a work before the work fails."""
+"""Seconds to retry to start another Spark before the work that needs it fails."""
 
 
 @attrs.define(slots=True)
 class StartBackoff:
-    """Start times: decides when another Spark may be started. Pure: `now` is in seconds of any clock."""
+    """Backoff between starts: decides when another Spark may be started. Pure: `now` is in seconds of any clock."""
 
     jitter: Callable[[], float] = lambda: random.uniform(0.8, 1.2)
     not_before: float = attrs.field(default=-inf, init=False)
+    """Earliest time of the next start."""
     _failures: int = attrs.field(default=0, init=False)
-    _began: float = attrs.field(default=inf, init=False)
+    _started_at: float = attrs.field(default=inf, init=False)
 
-    def began(self, now: float) -> None:
-        self._began = now
+    def record_start(self, now: float) -> None:
+        """Record that Spark has started."""
+        self._started_at = now
 
-    def ended(self, now: float) -> None:
-        """Record that it has died, or could not be started."""
-        self._failures = 1 if now - self._began >= HEALTHY else self._failures + 1
-        self._began = inf
+    def record_end(self, now: float) -> None:
+        """Record that Spark has died, or could not be started."""
+        self._failures = 1 if now - self._started_at >= HEALTHY else self._failures + 1
+        self._started_at = inf
         delay = 0.0 if self._failures == 1 else min(BACKOFF_MAX, BACKOFF * 2.0 ** (self._failures - 2))
         self.not_before = now + delay * self.jitter()
 
 
 @attrs.define(slots=True, eq=False)
 class Keeper:
-    """Keeps one Spark. `start` and `stop` do the work; `stop` is shielded, and limits its own time."""
+    """Keeps one Spark alive. `start` and `stop` do the work; `stop` is shielded, and limits its own time."""
 
     _start: Callable[[], Awaitable[Pool]]
     _stop: Callable[[Pool, bool], Awaitable[None]]
-    """The second argument is True to stop it even for works that still use it."""
+    """The second argument is True to close even sessions that are in use."""
     _backoff: StartBackoff = attrs.field(factory=StartBackoff)
     _level: int = logging.INFO
     """Level at which starts are logged."""
     _pool: Pool | None = attrs.field(default=None, init=False)
     _last_error: str = attrs.field(default="", init=False)
-    # Held while one is stopped and another started: several users whose work has failed must not start two.
+    # Held while one Spark is stopped and another started: several engines whose work has failed must not start two.
     _changing: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     async def open(self) -> None:
-        """Start it for the first time.
+        """Start Spark for the first time.
 
         Raises:
             HandlerError: A person must change something first.
-            SparkStartError: It has not started. The caller decides when to retry.
+            SparkStartError: Spark has not started. The caller decides when to retry.
             SparkGoneError: A server does not respond in time.
         """
         deadline = trio.current_time() + OPEN_TIMEOUT
@@ -79,7 +81,7 @@ class Keeper:
             raise SparkGoneError(f"{error}; start it, or correct `master`", begun=False) from error
 
     async def living_pool(self, deadline: float) -> Pool:
-        """Return a living one, after starting it if necessary. Raises SparkGoneError at the deadline."""
+        """Return the pool of a living Spark, after starting one if necessary. Raises SparkGoneError at the deadline."""
         return await self._living_pool(deadline, ())
 
     async def close(self) -> None:
@@ -105,11 +107,11 @@ class Keeper:
                 return
             self._last_error = self._pool.died
             dead, self._pool = self._pool, None
-            self._backoff.ended(trio.current_time())
+            self._backoff.record_end(trio.current_time())
             await self._stop(dead, False)
             if self._backoff.not_before > trio.current_time():
                 return
-        began = trio.current_time()
+        started_at = trio.current_time()
         if not self._last_error:  # otherwise the retry has been logged
             logger.log(self._level, "starting Spark")
         try:
@@ -117,13 +119,13 @@ class Keeper:
         except fatal:
             raise
         except (HandlerError, LandingError) as error:
-            self._backoff.ended(trio.current_time())
+            self._backoff.record_end(trio.current_time())
             if str(error) != self._last_error:  # otherwise it has been logged
                 logger.warning("%s; retrying", error)
             self._last_error = str(error)
             return
-        self._backoff.began(trio.current_time())
-        logger.log(self._level, "Spark is ready after %.1f s", trio.current_time() - began)
+        self._backoff.record_start(trio.current_time())
+        logger.log(self._level, "Spark is ready after %.1f s", trio.current_time() - started_at)
         if self._last_error:
             logger.warning("Spark is back: interrupted work is retried")
             self._last_error = ""

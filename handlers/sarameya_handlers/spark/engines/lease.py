@@ -1,12 +1,13 @@
-"""Lease on a table or catalog in which only one process of a machine may commit, with a Spark driver of its own.
+"""Lease on a table or catalog: only one process of a machine may commit there with a Spark driver of its own.
 
-A lease is two locked bytes of a file. The first is the process's. The second is its JVM's: a JVM ends by itself after
-its process has died, but not at once (after a second, or when it resumes if it was stopped), and may still make a
-commit. The next process waits for that.
+A lease is two locked bytes of a file. The process locks the first, its JVM the second. After its process has died, a
+JVM ends by itself, but not at once (after a second, or when it resumes if it was stopped), and may still make a commit.
+The next process waits for the JVM's end.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import sys
@@ -36,7 +37,7 @@ class _Lease:
 
     descriptor: int
     jvm: Any = None
-    """pyspark's gateway to the JVM that holds its byte; None if there is none."""
+    """pyspark's gateway to the JVM that has locked its byte; None if no JVM has."""
     lock: Any = None
     """The JVM's lock. This reference keeps it, and the open file, alive."""
 
@@ -53,7 +54,7 @@ def take_lease(file: Path, refusal: str) -> None:
         refusal: Text of the error if another process holds the lease.
 
     Raises:
-        LandingError: Another process holds it. It may end.
+        LandingError: Another process holds the lease. It may end.
         HandlerError: The file cannot be written.
     """
     with _leases_lock:
@@ -63,7 +64,7 @@ def take_lease(file: Path, refusal: str) -> None:
 
 
 def holds_lease(file: Path) -> bool:
-    """Return whether this process holds the lease. A lease in a recreated directory is another one."""
+    """Return whether this process holds the lease. After the file was recreated, its lease is another one."""
     lease = _leases.get(file.resolve())
     try:
         return lease is not None and os.path.samestat(os.fstat(lease.descriptor), file.stat())
@@ -88,11 +89,11 @@ def _acquire(file: Path, refusal: str) -> int:
             f"cannot write {file}", error, "choose a directory that this user may write to"
         ) from error
     try:
-        # The lock belongs to the process: a fork does not inherit it, and closing any other open file of it would
-        # release it.
+        # The lock belongs to the process: a fork does not inherit it, and closing any other descriptor of the file
+        # would release it.
         if not _try_lock(descriptor, _OWN):
             raise LandingError(f"{refusal} ({file} is locked)")
-        text = f"{refusal} ({file} is locked by the JVM of a process that has died, and it does not end: kill it)"
+        text = f"{refusal} ({file} is locked by the JVM of a process that has died, and the JVM does not end: kill it)"
         _poll(lambda: _try_lock(descriptor, _JVMS), LandingError(text))
         fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, _JVMS)
     except BaseException:
@@ -104,13 +105,15 @@ def _acquire(file: Path, refusal: str) -> int:
 def _try_lock(descriptor: int, byte: int) -> bool:
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
-    except OSError:
-        return False
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EAGAIN):
+            return False
+        raise  # for example a file system without locks
     return True
 
 
 def _poll(take: Callable[[], T], refusal: SarameyaError) -> T:
-    """Call `take` until it returns a true value, for as long as an orphan may live. Raises `refusal` afterwards."""
+    """Call `take` until it returns a true value, and return that. Raises `refusal` after ORPHAN_ENDS_WITHIN."""
     deadline = time.monotonic() + ORPHAN_ENDS_WITHIN
     while not (taken := take()):
         if time.monotonic() >= deadline:
@@ -120,7 +123,7 @@ def _poll(take: Callable[[], T], refusal: SarameyaError) -> T:
 
 
 def _share(file: Path) -> None:
-    """Let this process's JVM lock its byte, if there is a JVM. Java's file locks belong to a process, like ours."""
+    """Let this process's JVM lock its byte, if there is a JVM. Java's file locks belong to a process, as ours do."""
     lease, gateway = _leases[file], _gateway()
     if gateway is None or lease.jvm is gateway:
         return
@@ -128,8 +131,8 @@ def _share(file: Path) -> None:
 
     try:
         channel = gateway.jvm.java.io.RandomAccessFile(str(file), "rw").getChannel()
-        text = f"Spark's JVM cannot lock {file}: another one holds it, and does not end"
-        # A JVM of ours that hung and was killed may not have ended yet.
+        text = f"Spark's JVM cannot lock {file}: another JVM has locked it, and does not end"
+        # An earlier JVM of this process that hung and was killed may not have ended yet.
         lock = _poll(lambda: channel.tryLock(_JVMS, 1, False), LandingError(text))
     except Py4JError as error:
         raise LandingError(f"Spark's JVM cannot lock {file}") from error
@@ -137,6 +140,6 @@ def _share(file: Path) -> None:
 
 
 def _gateway() -> Any:
-    # A process has at most one JVM; without pyspark, none.
+    # A process has at most one JVM, and none before it imports pyspark.
     pyspark = sys.modules.get("pyspark")
     return pyspark.SparkContext._gateway if pyspark else None

@@ -1,8 +1,8 @@
-"""A driver's sessions, and the threads that work with them: one session for each work under way.
+"""A driver's sessions, and the threads that use them: one session for each work function that runs.
 
-The session belongs to its work alone, so a table may change its settings. It is returned when the work's thread has
-ended, not before: an abandoned thread keeps its session and its slot. A work that waits for a slot asks the driver
-whether it lives, so the next work that needs a hanging driver finds that out.
+While it runs, the work is the only user of its session, so a table may change the session's settings. The session is
+returned when the work's thread has ended, not before: an abandoned thread keeps its session and its slot. Work that
+waits for a slot also checks that the driver responds, so a driver that hangs is found.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Check = Callable[[], None]
-"""Raises if the work is no longer wanted. Must be called right before anything that cannot be undone."""
+"""Function that raises if the work was cancelled. Must be called right before anything that cannot be undone."""
 
 logger = logging.getLogger("sarameya.spark")
 
 CANCEL_TIMEOUT = 1.0
-"""Seconds for cancelled work to end once Spark was asked to: a hanging Spark must not use up a rebalance's deadline."""
+"""Seconds for cancelled work to end: a hanging Spark must not use up a rebalance's deadline."""
 CANCEL_INTERVAL = 1.0
-"""Seconds until Spark is asked again, if the thread goes on: it may have started its next job meanwhile."""
+"""Seconds until Spark's jobs are cancelled again, if the thread continues: it may have started another job."""
 ABORT_TIME = 30.0
 """Seconds after a cancellation in which errors printed by Spark are considered its consequences."""
 CHECK_INTERVAL, RESPONSE_TIMEOUT = 30.0, 120.0
-"""Seconds between two questions to the driver while work goes on, and for its response. Without one, it hangs."""
+"""Seconds between two checks of the driver while work runs, and for its response. A driver without response hangs."""
 
 
 @attrs.define(slots=True, eq=False)
 class _Job:
-    """A work under way, as its canceller sees it. The events are for threads, where trio has none."""
+    """State of one `run` call, shared by its threads: the work, the cancellation and the checks of the driver."""
 
     tag: str
     has_thread: bool = False
     session: SparkSession | None = None
     has_session: threading.Event = attrs.field(factory=threading.Event)
-    """Set at the end, too."""
+    """Set when `session` is set, or when the work has ended without one."""
     ended: threading.Event = attrs.field(factory=threading.Event)
 
 
@@ -64,7 +64,7 @@ class Pool:
     _idle: deque[SparkSession] = attrs.field(factory=deque, init=False)
     _open: list[SparkSession] = attrs.field(factory=list, init=False)
     _running: list[_Job] = attrs.field(factory=list, init=False)
-    """Works with a thread, including abandoned ones."""
+    """Jobs with a thread, including abandoned threads."""
     _stopped: bool = attrs.field(default=False, init=False)
     _jobs: trio.CapacityLimiter = attrs.field(init=False)
     _cancellations: trio.CapacityLimiter = attrs.field(init=False)
@@ -94,32 +94,32 @@ class Pool:
         if results:
             return results[0]
         if failure is None:
-            # Without a thread by now, it never gets one.
+            # A job that has no thread by now never gets one.
             failure = SparkGoneError(self.died or "Spark hangs", begun=job.has_thread)
         if isinstance(failure, SparkGoneError):
             self._mark_dead(str(failure))
         raise failure
 
-    def stop(self, *, at_work: bool = True) -> None:
-        """Close the sessions, including those in use if `at_work`, and stop the driver. Blocking."""
+    def stop(self, *, include_busy: bool = True) -> None:
+        """Close the sessions, including those in use if `include_busy`, and stop the driver. Blocking."""
         self._stopped = True
-        for session in tuple(self._open if at_work else self._idle):
+        for session in tuple(self._open if include_busy else self._idle):
             self._close(session)
         self.driver.stop()
 
     def stop_nowait(self) -> None:
-        """Mark the pool as unwanted: a session that is being opened is closed as soon as it exists."""
+        """Mark the pool as stopped: a session that is being opened is closed as soon as it exists."""
         self._stopped = True
 
     def open_first(self) -> None:
-        """Open a session in advance, to see whether it is possible. Blocking; raises as `open_session`."""
+        """Open a session in advance, as a check. Blocking; raises as `Driver.open_session` does."""
         self._release_session(self._acquire_session())
 
     # -- on the loop -------------------------------------------------------------------------------
 
     async def _run(self, work: Callable[[SparkSession, Check], T], job: _Job) -> T:
         try:
-            # An abandoned thread keeps its token until it ends, so that threads and sessions stay bounded even then.
+            # An abandoned thread keeps its token until it ends, so even then threads and sessions stay bounded.
             return await trio.to_thread.run_sync(self._work, work, job, abandon_on_cancel=True, limiter=self._jobs)
         except trio.Cancelled:
             self.driver.expect_errors(ABORT_TIME)
@@ -150,7 +150,7 @@ class Pool:
         job.has_thread = True
         self._running.append(job)
         try:
-            # A cancellation before we set `has_thread` has not reached Spark.
+            # If `run` was cancelled before `has_thread` was set, `_cancel` did nothing.
             trio.from_thread.check_cancelled()
             session = job.session = self._acquire_session()
             job.has_session.set()
@@ -164,7 +164,7 @@ class Pool:
                 if fault := jars_error(error):
                     raise fault from error
                 if name := broken_class(error):
-                    raise self._broken(name) from error
+                    raise self._broken_class_error(name) from error
                 raise
             finally:
                 self._release_session(session)
@@ -173,9 +173,9 @@ class Pool:
             job.ended.set()
             job.has_session.set()
 
-    def _broken(self, name: str) -> LandingError:
+    def _broken_class_error(self, name: str) -> LandingError:
         text = (
-            f"{self.driver.name} can never use the class {name} again, whose initialization has failed (was its "
+            f"{self.driver.name} can never use the class {name} again, since its initialization has failed (was the "
             "temporary directory full?)"
         )
         if self.driver.is_replaceable:
@@ -183,22 +183,25 @@ class Pool:
         return BrokenClassError(f"{text}: restart it")
 
     def _cancel(self, job: _Job) -> None:
-        """Tell Spark repeatedly until the work's thread has ended, if it has one."""
+        """Cancel the work's Spark jobs repeatedly until its thread has ended, if it has one."""
         while job.has_thread and not job.ended.is_set():
             if job.session is not None:
-                with suppress(Exception):  # if Spark is gone, there is nothing to cancel
+                with suppress(Exception):  # if Spark is dead, there is nothing to cancel
                     self.driver.cancel(job.session, job.tag)
             job.ended.wait(CANCEL_INTERVAL)
 
     def _check_driver(self, job: _Job) -> None:
-        """Ask the driver. A work without a slot asks for those that have one, in case no other task watches them."""
-        for asked in (job,) if job.has_thread else tuple(self._running):
-            asked.has_session.wait()
-            if asked.session is not None:
-                self.driver.death(asked.session)
+        """Wait for the driver's response in the job's session. Never returns if the driver hangs.
+
+        A job that waits for a slot uses the sessions of the running jobs, which may have no watcher: abandoned threads.
+        """
+        for checked in (job,) if job.has_thread else tuple(self._running):
+            checked.has_session.wait()
+            if checked.session is not None:
+                self.driver.death(checked.session)
 
     def _acquire_session(self) -> SparkSession:
-        """Take an idle session that was alive a moment ago, or open another."""
+        """Take an idle session that the driver still has, or open another."""
         while True:
             try:
                 session = self._idle.pop()

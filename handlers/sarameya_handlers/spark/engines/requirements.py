@@ -1,6 +1,6 @@
 """Checks that Spark's requirements are installed: pyspark, pyarrow, gRPC, a recent Java.
 
-Done before pyspark starts, whose own message about them is a shell script's.
+They run before pyspark starts a JVM: its own messages about Java come from a shell script.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ OLDEST_JAVA = 17
 
 _INSTALL = (
     "install Java 17 (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17) "
-    "and let JAVA_HOME or PATH lead to it"
+    "and set JAVA_HOME or PATH to it"
 )
 
 
@@ -35,7 +35,7 @@ def require_connect() -> None:
     """Raise HandlerError unless pyspark can be a client of Spark Connect."""
     try:
         import pyspark.sql.connect.session  # noqa: F401
-    except ImportError as error:  # pyspark raises a subclass, which says what is missing
+    except ImportError as error:  # pyspark raises a subclass, whose text names the missing package
         raise HandlerError(f"Spark Connect needs gRPC ({cause_of(error)}): {install_command('connect')}") from error
 
 
@@ -43,8 +43,8 @@ def require_java() -> None:
     """Check the Java that Spark will use.
 
     Raises:
-        HandlerError: It is missing or too old.
-        SparkStartError: It does not start, which may pass.
+        HandlerError: Java is missing or too old.
+        SparkStartError: Java does not start, which may pass.
     """
     home = os.environ.get("JAVA_HOME")
     # Spark's own rule (bin/spark-class).
@@ -52,8 +52,8 @@ def require_java() -> None:
     if java is None:
         raise HandlerError(f"Spark needs Java, and there is none on this machine: {_INSTALL}")
     try:
-        # In its own process group: a terminal's Ctrl-C is for us, and would end this Java without output.
-        done = subprocess.run(
+        # In its own process group: otherwise Ctrl-C in a terminal would end this Java, too, without output.
+        process = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=30, check=False, process_group=0
         )
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -61,10 +61,10 @@ def require_java() -> None:
         if isinstance(error, OSError) and is_refusal(error):
             raise HandlerError(f"{problem}: {_INSTALL}") from error
         raise SparkStartError(problem) from error
-    output = done.stderr
+    output = process.stderr
     version = java_version(output)
-    if version is None and (done.returncode < 0 or "Error occurred during initialization of VM" in output):
-        raise SparkStartError(f"Spark needs Java, and {java} has not come up (it says {output.strip()!r})")
+    if version is None and (process.returncode < 0 or "Error occurred during initialization of VM" in output):
+        raise SparkStartError(f"Spark needs Java, and {java} has not started (it prints {output.strip()!r})")
     if version is None:
         raise HandlerError(f"Spark needs Java, and {java} prints no version (it prints {output.strip()!r}): {_INSTALL}")
     if version < OLDEST_JAVA:

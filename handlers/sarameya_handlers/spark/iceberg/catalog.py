@@ -1,6 +1,6 @@
-"""Names, catalogs and retention of Iceberg tables: refuses those in which exactly once cannot be guaranteed.
+"""Names, catalogs and retention of Iceberg tables. Refuses tables for which exactly once cannot be guaranteed.
 
-Judges Spark's settings and a table's properties, which the caller reads.
+Spark's settings and the table's properties are arguments: the caller reads them.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ CREATED_WITH = {
 """Properties of a table that the sink creates."""
 
 SHORTEST_RETENTION = 3600.0
-"""Shortest accepted retention of snapshots, in seconds. No member may sleep for so long between staging and publishing
-a link, and then publish it."""
+"""Shortest accepted retention of snapshots, in seconds. A member must not sleep for longer than the retention between
+staging and publishing a link."""
 RESTATED_PER_RETENTION = 4
-"""Times that an idle chain's head is rewritten while a snapshot is kept."""
+"""Number of times that an idle chain's head is rewritten within the retention."""
 
 _DEFAULT_AGE_MS = 5 * 24 * 3600 * 1000
 _ATOMIC_RENAME = ("hdfs", "viewfs")
@@ -58,7 +58,7 @@ class TableName:
             raise ConfigError(
                 "table",
                 text,
-                "must be CATALOG.DB.TABLE, where names with other than letters, digits and _ are quoted in backticks",
+                "must be CATALOG.DB.TABLE; names with characters other than letters, digits and _ need backticks",
             )
         return cls(tuple(part[1:-1].replace("``", "`") if part[0] == "`" else part for part in found))
 
@@ -79,11 +79,11 @@ class TableName:
 
     @property
     def in_catalog(self) -> str:
-        """The name as the catalog's procedures take it, a literal."""
+        """The table's name within its catalog, as a string literal for the catalog's procedures."""
         return literal(".".join(map(quoted, self.parts[1:])))
 
     def metadata(self, table: str) -> str:
-        """Return the name of one of its metadata tables."""
+        """Return the name of one of the table's metadata tables."""
         return f"{self.sql}.{quoted(table)}"
 
     def procedure(self, name: str) -> str:
@@ -97,6 +97,7 @@ class Catalog:
     kind: str
     """`hadoop`, `hive`, `rest`, ..., or the class that implements it."""
     warehouse: str | None
+    """The warehouse's directory, if it is on this machine."""
     is_cached: bool
 
     @classmethod
@@ -108,14 +109,14 @@ class Catalog:
             setting: Returns the value of a Spark property.
 
         Raises:
-            HandlerError: It is not an Iceberg catalog, or its commits are not atomic.
+            HandlerError: The catalog is not an Iceberg catalog, or its commits are not atomic.
         """
         prefix = f"spark.sql.catalog.{name}"
         implementation = setting(prefix)
         if not implementation or not implementation.startswith("org.apache.iceberg.spark."):
             raise HandlerError(
                 f"Spark has no Iceberg catalog {name!r} (it has {implementation}): set {prefix} to "
-                f"org.apache.iceberg.spark.SparkCatalog, and {prefix}.type, .uri and .warehouse as your catalog wants"
+                f"org.apache.iceberg.spark.SparkCatalog, and {prefix}.type, .uri and .warehouse as your catalog needs"
             )
         kind = setting(f"{prefix}.catalog-impl") or setting(f"{prefix}.type") or "hive"
         warehouse = setting(f"{prefix}.warehouse")
@@ -123,8 +124,9 @@ class Catalog:
         catalog = cls("hadoop" if kind.endswith("HadoopCatalog") else kind, warehouse, is_cached)
         if catalog.kind == "hadoop" and catalog._scheme(setting) not in ("file", *_ATOMIC_RENAME):
             raise HandlerError(
-                f"catalog {name!r} is a Hadoop catalog on {warehouse}, where two commits may both take the same "
-                "version: object stores have no rename that fails. Use a REST, JDBC, Hive, Glue or Nessie catalog"
+                f"catalog {name!r} is a Hadoop catalog on {warehouse}, where two commits may both write the same "
+                "version: object stores have no rename that fails if the new name exists. Use a REST, JDBC, Hive, Glue "
+                "or Nessie catalog"
             )
         return attrs.evolve(catalog, warehouse=catalog._local(setting))
 
@@ -147,7 +149,7 @@ class Catalog:
 
 
 def retention(properties: Mapping[str, str], main_keeps: int | None) -> float:
-    """Return how many seconds a table keeps its snapshots.
+    """Return the number of seconds for which a table keeps its snapshots.
 
     Args:
         properties: The table's properties.
@@ -159,26 +161,27 @@ def retention(properties: Mapping[str, str], main_keeps: int | None) -> float:
     keeps = int(properties.get(SNAPSHOT_AGE, _DEFAULT_AGE_MS))
     if keeps < SHORTEST_RETENTION * 1000:
         raise HandlerError(
-            f"{SNAPSHOT_AGE} is {keeps}: a member that sleeps for so long in the middle of a landing could wake and "
-            f"land it twice; set it to {round(SHORTEST_RETENTION * 1000)} at least"
+            f"{SNAPSHOT_AGE} is {keeps}: a member that sleeps for so long between staging and publishing a link could "
+            f"publish the link a second time; set it to at least {round(SHORTEST_RETENTION * 1000)}"
         )
     if main_keeps is not None and main_keeps < keeps:
         raise HandlerError(
-            f"the main branch keeps its snapshots for {main_keeps} ms, less than {SNAPSHOT_AGE} ({keeps}): what was "
-            "published would be forgotten before what was not. Let it keep them for as long (ALTER TABLE ... REPLACE "
+            f"the main branch keeps its snapshots for {main_keeps} ms, less than {SNAPSHOT_AGE} ({keeps}): published "
+            "snapshots would expire before staged ones. Let the branch keep them for as long (ALTER TABLE ... REPLACE "
             "BRANCH main WITH SNAPSHOT RETENTION ...)"
         )
     return keeps / 1000
 
 
 def take_driver_lease(file: Path) -> None:
-    """Make this process's driver the only one on this machine that commits.
+    """Make this process's driver the only one on this machine that commits to a Hadoop catalog.
 
-    A Hadoop catalog on a local file system checks for a version's file and then renames over it. Two drivers that do
-    this at the same time lose a commit, and leave a table with wrong checksums. Within one JVM, Iceberg prevents that.
+    A Hadoop catalog on a local file system checks that a version's file is absent and then renames over it. Two drivers
+    that do this at the same time lose a commit, and leave a table with wrong checksums. Within one JVM, Iceberg
+    prevents that.
 
     Args:
-        file: The lease.
+        file: The lease's file.
 
     Raises:
         LandingError: Another process holds the lease.

@@ -1,18 +1,18 @@
-"""Links in the snapshots of an Iceberg table. Pure: rows of its `snapshots` in, links out; no Spark.
+"""Links in the snapshots of an Iceberg table. Pure: converts rows of the table's `snapshots` to links; no Spark.
 
-A link is a snapshot that was written, audited and published (Iceberg's write-audit-publish). It is *staged* first: no
-branch leads to it, and its summary has the wap id `sarameya/<sink>/<topic>/<partition>/<number>` and the link. Then it
-is *published* by a cherry-pick into main. If nothing else was committed meanwhile, main moves to the staged snapshot
-itself. Otherwise Iceberg makes a new one, whose summary repeats the wap id (`published-wap-id`), names the staged one
-(`source-snapshot-id`), and lacks the link.
+A link is a snapshot that was written, audited and published (Iceberg's write-audit-publish). First the snapshot is
+*staged*: no branch leads to it, and its summary has the wap id `sarameya/<sink>/<topic>/<partition>/<number>` and the
+link. Then it is *published* by a cherry-pick into main. If nothing else was committed meanwhile, main moves to the
+staged snapshot itself. Otherwise Iceberg makes a new snapshot, whose summary repeats the wap id (`published-wap-id`),
+names the staged snapshot (`source-snapshot-id`), and lacks the link.
 
-Iceberg refuses to publish a wap id that a snapshot in main's ancestry already has, and checks again on each retry of
-the commit: that is the compare-and-swap. It needs the ancestry. So an owner publishes link n only while the chain's
-newest link there is n - 1, and checks this after it has staged: an owner that stages a number which was used and has
-expired does not find its predecessor. One case is left: an owner checks, and then sleeps until the number has been used
-*and* expired. Snapshots expire by age, and the staged one is older than the one published after it, so it expires with
-it or before. (Only if main moved to a snapshot that had been staged a moment earlier can the order be different: an
-expiry would have to fall between these two, and the sleeper to outlive it.)
+The compare-and-swap: Iceberg refuses to publish a wap id that a snapshot in main's ancestry already has, and checks
+again on each retry of the commit. This works only while the ancestry has that snapshot. So an owner publishes link n
+only if the chain's newest link in the ancestry is n - 1, and checks this after it has staged: if number n was used and
+its snapshot has expired, the newest link is not n - 1. One case is left: an owner checks, and then sleeps until another
+owner's link n was published *and* has expired. Snapshots expire by age, and the sleeper's staged snapshot is older than
+the one published after it, so it expires no later. (The order differs only if main moved to a snapshot that another
+owner had staged a moment earlier: an expiry would have to fall between the two, and the sleeper to wake after it.)
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sarameya_handlers.landing.errors import BrokenChainError
 from sarameya_handlers.landing.links import ChainKey, Kind, Link
 
 LINK_PROPERTY = "sarameya.link"
-"""Property of a staged snapshot's summary: the link as JSON. Lower case, as Spark makes a write option's name."""
+"""Property of a staged snapshot's summary: the link as JSON. Lower case, since Spark lowers the names of options."""
 
 COLUMNS = (
     "snapshot_id",
@@ -44,7 +44,7 @@ COLUMNS = (
 """Columns read from a table's `snapshots`, in the order of `Snapshot`'s fields."""
 
 _PREFIX = "sarameya"
-_CLOCKS_DIFFER = 120_000
+_MAX_CLOCK_SKEW = 120_000
 """Milliseconds. A snapshot's time is from its writer's clock; Iceberg itself tolerates one minute."""
 
 
@@ -59,13 +59,13 @@ def chain_name(key: ChainKey) -> str:
 
 
 def parse_chain_name(name: str) -> ChainKey:
-    """Return the chain of a name. Raises ValueError."""
+    """Return the chain with this name. Raises ValueError."""
     sink, topic, partition = name.split("/")
     return ChainKey(unquote(sink), unquote(topic), int(partition))
 
 
 def _parse_wap_id(wap: str | None) -> tuple[ChainKey, int] | None:
-    """Return chain and number of a wap id; None if it is not ours."""
+    """Return the chain and the link's number of a wap id; None if it is not ours."""
     prefix, _, rest = (wap or "").partition("/")
     name, _, number = rest.rpartition("/")
     try:
@@ -83,9 +83,13 @@ class Snapshot:
     committed: int
     """Milliseconds since 1970, by its writer's clock."""
     staged: str | None = None
+    """Wap id, if this snapshot was staged."""
     published: str | None = None
+    """Wap id, if this snapshot was made by publishing another one."""
     source: int | None = None
+    """Id of that other snapshot."""
     link: str | None = None
+    """The link as JSON."""
     rows: int = 0
     size_bytes: int = 0
 
@@ -99,7 +103,7 @@ class Snapshot:
 
 @attrs.frozen(slots=True)
 class AppendedLink:
-    """A link in main's ancestry; `link` is None if the snapshot that described it has expired."""
+    """A link in main's ancestry; `link` is None if the staged snapshot, which described it, has expired."""
 
     key: ChainKey
     number: int
@@ -108,10 +112,11 @@ class AppendedLink:
 
 @attrs.frozen(slots=True)
 class History:
-    """The known snapshots of a table, and the one at which main stands; None for a new table."""
+    """The known snapshots of a table."""
 
     snapshots: Mapping[int, Snapshot] = attrs.field(factory=dict)
     current: int | None = None
+    """Id of main's snapshot; None for a new table."""
 
     def with_more(self, rows: Iterable[Sequence[Any]], current: int | None) -> History:
         """Return the history with newly read snapshots added."""
@@ -119,20 +124,21 @@ class History:
         return History({**self.snapshots, **more}, current)
 
     def at(self, snapshot_id: int) -> History:
-        """Return the history as if main stood at this snapshot."""
+        """Return the history with this snapshot as main's."""
         return History(self.snapshots, snapshot_id)
 
     @property
     def newest(self) -> int:
-        """Time in milliseconds since 1970. Snapshots committed later may be unknown."""
-        return max((one.committed for one in self.snapshots.values()), default=0) - _CLOCKS_DIFFER
+        """Time in milliseconds since 1970. Snapshots committed later may be missing."""
+        committed = (snapshot.committed for snapshot in self.snapshots.values())
+        return max(committed, default=0) - _MAX_CLOCK_SKEW
 
     def main(self) -> Iterator[Snapshot]:
         """Yield main's ancestry from the current snapshot backwards, as far as it is known."""
-        at = self.current
-        while at is not None and (snapshot := self.snapshots.get(at)) is not None:
+        snapshot_id = self.current
+        while snapshot_id is not None and (snapshot := self.snapshots.get(snapshot_id)) is not None:
             yield snapshot
-            at = snapshot.parent_id
+            snapshot_id = snapshot.parent_id
 
     def reaches(self, snapshot_id: int | None) -> bool:
         """Return whether main's ancestry is known back to that snapshot, or to the table's first one."""
@@ -148,7 +154,8 @@ class History:
 
     def keys(self) -> set[ChainKey]:
         """Return the chains with a link in main's ancestry."""
-        return {parsed[0] for one in self.main() if (parsed := _parse_wap_id(one.staged or one.published))}
+        wap_ids = (snapshot.staged or snapshot.published for snapshot in self.main())
+        return {parsed[0] for wap in wap_ids if (parsed := _parse_wap_id(wap))}
 
     def appended(self, keys: Collection[ChainKey]) -> Iterator[AppendedLink]:
         """Yield the links of these chains in main's ancestry, newest first. Raises BrokenChainError."""
@@ -174,7 +181,7 @@ class History:
         return found
 
     def links(self, key: ChainKey, since: int) -> list[Link]:
-        """Return a chain's links from number `since` on, in order, as far back as each is fully known."""
+        """Return a chain's links from number `since` on, in order, after the last one whose description has expired."""
         found: list[Link] = []
         for appended in self.appended({key}):
             if appended.number < since or appended.link is None:
@@ -183,7 +190,7 @@ class History:
         return found[::-1]
 
     def all_links(self, keys: Iterable[ChainKey]) -> dict[ChainKey, list[Link]]:
-        """Return the links of all these chains from number 1 on, as `links` does."""
+        """Return the links of each of these chains from number 1 on, as `links` does."""
         found: dict[ChainKey, list[Link]] = {key: [] for key in keys}
         ended: set[ChainKey] = set()
         for appended in self.appended(found):
@@ -196,14 +203,20 @@ class History:
     def staged(self, link: Link) -> Snapshot | None:
         """Return the snapshot that was staged for exactly this attempt."""
         wap = wap_id(link.key, link.number)
-        of_number = (one for one in self.snapshots.values() if one.staged == wap and one.link)
-        return next((one for one in of_number if Link.from_json(one.link or "").attempt == link.attempt), None)
+        for snapshot in self.snapshots.values():
+            if snapshot.staged == wap and snapshot.link and Link.from_json(snapshot.link).attempt == link.attempt:
+                return snapshot
+        return None
 
     def unpublished(self) -> list[tuple[Snapshot, ChainKey, int]]:
         """Return staged snapshots that are neither in main's ancestry nor the source of a snapshot there."""
-        parsed = {one.snapshot_id: parsed for one in self.snapshots.values() if (parsed := _parse_wap_id(one.staged))}
-        used = {one.snapshot_id for one in self.main()} | {one.source for one in self.snapshots.values()}
-        return [(self.snapshots[staged], *parsed[staged]) for staged in parsed if staged not in used]
+        snapshots = self.snapshots.values()
+        used = {snapshot.snapshot_id for snapshot in self.main()} | {snapshot.source for snapshot in snapshots}
+        return [
+            (snapshot, *parsed)
+            for snapshot in snapshots
+            if (parsed := _parse_wap_id(snapshot.staged)) and snapshot.snapshot_id not in used
+        ]
 
     def _appended(self, snapshot: Snapshot, key: ChainKey, number: int) -> AppendedLink:
         text = snapshot.link
@@ -214,7 +227,7 @@ class History:
         link = Link.from_json(text)
         if (link.key, link.number) != (key, number):
             raise BrokenChainError(
-                f"snapshot {snapshot.snapshot_id} was published as link {number} of {key}, and says that it is {link}"
+                f"snapshot {snapshot.snapshot_id} was published as link {number} of {key}, but its summary has {link}"
             )
         has_rows = link.kind is Kind.RECORDS
         return AppendedLink(

@@ -1,6 +1,6 @@
 """Leftovers of an Iceberg table: snapshots staged and never published, files without a snapshot, staged files.
 
-The audit lists them, and removes them one by one.
+The audit lists leftovers, and removes them one by one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SNAPSHOT = "snapshot "
-_OLD_ENOUGH = 24 * 3600 + 60
+_MIN_ORPHAN_AGE = 24 * 3600 + 60
 """Seconds. Iceberg does not list younger files as orphans: they may still be committed."""
 
 
@@ -36,7 +36,7 @@ def leftovers(spark: SparkSession, name: TableName, state: TableState, staging: 
             changed=snapshot.committed / 1000,
             what=f"rows that were staged as link {number} of {key}, and never published",
         )
-    before = time.time() - _OLD_ENOUGH
+    before = time.time() - _MIN_ORPHAN_AGE
     for (location,) in _orphans(spark, name, f"dry_run => true, older_than => timestamp_seconds({before:.0f})"):
         size, changed = _stat(Path(urlsplit(location).path)) or (0, before)
         yield Leftover(name=location, size_bytes=size, changed=changed, what="a file that no snapshot names")
@@ -49,7 +49,7 @@ def remove(spark: SparkSession, name: TableName, state: TableState, staging: Pat
     """Remove a leftover.
 
     Raises:
-        HandlerError: It is not a leftover of this table.
+        HandlerError: The leftover is not one of this table.
     """
     if leftover.name.startswith(_SNAPSHOT):
         _expire(spark, name, state, leftover.name.removeprefix(_SNAPSHOT))
@@ -65,23 +65,24 @@ def _expire(spark: SparkSession, name: TableName, state: TableState, snapshot_id
         if snapshot_id.isdecimal() and int(snapshot_id) not in state.history.snapshots:
             return
         raise HandlerError(f"snapshot {snapshot_id} of {name} is no leftover: it was published, or is not a sink's")
-    # A time before all snapshots: otherwise those that are old enough would be expired, too.
+    # `older_than` is before all snapshots: otherwise other old snapshots would expire, too.
     arguments = f"snapshot_ids => array({snapshot_id}), older_than => timestamp_seconds(0)"
     spark.sql(f"CALL {name.procedure('expire_snapshots')}(table => {name.in_catalog}, {arguments})").collect()
 
 
 def _remove_orphan(spark: SparkSession, name: TableName, leftover: Leftover) -> None:
-    """Let Iceberg remove the file: it checks once more that no snapshot names it."""
+    """Let Iceberg remove the file: Iceberg checks once more that no snapshot names it."""
     described = spark.sql(f"DESCRIBE TABLE EXTENDED {name.sql}").collect()
     location = next(row[1] for row in described if row[0] == "Location")
     if Path(urlsplit(location).path) not in Path(urlsplit(leftover.name).path).parents:
-        raise HandlerError(f"{leftover.name} is no leftover of {name}, which lies in {location}")
+        raise HandlerError(f"{leftover.name} is no leftover of {name}, whose location is {location}")
     view = f"sarameya_leftover_{uuid4().hex}"
     file = f"{literal(leftover.name)} AS file_path, timestamp_seconds({leftover.changed:.0f}) AS last_modified"
     spark.sql(f"CREATE TEMPORARY VIEW {view} AS SELECT {file}")
     try:
-        before = time.time() - _OLD_ENOUGH
-        # Otherwise Iceberg considers only names that start with the table's location, which has several notations.
+        before = time.time() - _MIN_ORPHAN_AGE
+        # An empty location: otherwise Iceberg considers only names that start with the table's location, which has
+        # several notations.
         _orphans(
             spark, name, f"file_list_view => '{view}', location => '', older_than => timestamp_seconds({before:.0f})"
         )

@@ -1,12 +1,12 @@
-"""Marks of chains in an Iceberg table's properties, for when its snapshots have expired. Pure.
+"""Marks of chains in an Iceberg table's properties, needed after its snapshots have expired. Pure.
 
-    sarameya.chain.<chain>.<n>        begun <term>    link n is about to be published: the first one of an owner's term
-    sarameya.chain.<chain>.<n>.rest   <link>          link n was the last when its owner gave up the partition in order
+    sarameya.chain.<chain>.<n>        begun <term>    an owner is about to publish link n, the first of its term
+    sarameya.chain.<chain>.<n>.rest   <link>          link n was the last one when its owner stopped landing in order
 
-Properties are written without a compare-and-swap: an owner may read them, sleep, and write values that are long out of
-date. So a mark has its number in its name and replaces no other, and the highest one of a chain counts. An owner that
-continues after a link sets a mark with a higher number before it publishes, so that a late mark for that link has no
-effect.
+A term is the time in which one owner appends to a chain. Properties are written without a compare-and-swap: an owner
+may read them, sleep, and write values that are long out of date. So a mark has its number in its name and replaces no
+other, and the highest mark of a chain counts. An owner that continues after a link sets a mark with a higher number
+before it publishes, so a late mark for the earlier link has no effect.
 
 Names of chains, and links, are in hexadecimal: Spark hides properties whose names look like a secret or an address,
 and would hide a topic called orders-hourly ("url").
@@ -30,7 +30,7 @@ _NAME = re.compile(r"sarameya\.chain\.((?:[0-9a-f]{2})+)\.(\d+)(\.rest)?")
 
 @attrs.frozen(slots=True, order=True)
 class ChainMark:
-    """A mark. Marks are ordered by their weight: of one number, the resting owner's mark comes last."""
+    """A mark of a chain. Marks are ordered by number; of one number, the mark `rest` is the higher one."""
 
     key: ChainKey
     number: int
@@ -39,11 +39,12 @@ class ChainMark:
 
     @classmethod
     def begun(cls, key: ChainKey, number: int, term: str) -> Self:
-        """Return the mark of an owner's first link. `term` is unique to the owner, for as long as it has the chain."""
+        """Return the mark of an owner's first link. `term` is unique to this owner and this time."""
         return cls(key, number, False, f"begun {term}")
 
     @classmethod
     def rest(cls, head: Link) -> Self:
+        """Return the mark of an owner's last link."""
         return cls(head.key, head.number, True, head.to_json().encode().hex())
 
     @property
@@ -52,17 +53,17 @@ class ChainMark:
         return f"sarameya.chain.{chain}.{self.number}{'.rest' if self.is_rest else ''}"
 
     def head(self) -> Link | None:
-        """Return the last link, if the mark has it. Raises BrokenChainError."""
+        """Return the chain's last link; None if the mark is not a `rest` mark. Raises BrokenChainError."""
         if not self.is_rest:
             return None
         try:
             return Link.from_json(bytes.fromhex(self.value).decode())
         except ValueError as error:
-            raise BrokenChainError(f"{self.key}: the table's property of it is no link: {self.value}") from error
+            raise BrokenChainError(f"{self.key}: the table's property for it is not a link: {self.value}") from error
 
 
 def chain_marks(properties: Mapping[str, str]) -> dict[ChainKey, list[ChainMark]]:
-    """Return the marks of each chain, the one that counts last."""
+    """Return the marks of each chain in order: the last one counts."""
     found: defaultdict[ChainKey, list[ChainMark]] = defaultdict(list)
     for name, value in properties.items():
         if match := _NAME.fullmatch(name):
@@ -74,8 +75,8 @@ def chain_marks(properties: Mapping[str, str]) -> dict[ChainKey, list[ChainMark]
 def superseded(marks: Mapping[ChainKey, Iterable[ChainMark]], by: Iterable[ChainMark]) -> list[ChainMark]:
     """Return the marks that become obsolete once the marks `by` are set.
 
-    Obsolete are lower ones, and those of a future that a restored table does not have. The mark of the next link stays:
-    it may already be another owner's.
+    Lower marks become obsolete, and higher ones, which are older than the table's last restore. The mark of the next
+    link stays: it may already be another owner's.
     """
     return [
         mark

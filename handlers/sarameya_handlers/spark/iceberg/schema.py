@@ -1,4 +1,4 @@
-"""A DataFrame's columns in Iceberg's SQL: to create a table, to add columns, to count partitions."""
+"""Columns and partitions of a DataFrame in Iceberg's SQL: to create a table, add columns, or count partitions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAMES = {"year": "years", "month": "months", "day": "days", "hour": "hours", "d
 def create_table(
     name: TableName, schema: StructType, partition_by: Sequence[str], properties: Mapping[str, str]
 ) -> str:
-    """Return the CREATE TABLE statement. All columns are nullable, whatever the frame's are."""
+    """Return the CREATE TABLE statement. All columns are nullable, even if the frame's are not."""
     columns = ", ".join(f"{quoted(field.name)} {type_name(field.dataType)}" for field in schema.fields)
     partitioned = f" PARTITIONED BY ({', '.join(map(_partition, partition_by))})" if partition_by else ""
     assignments = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
@@ -31,7 +31,7 @@ def create_table(
 def missing_columns(rows: DataType, table: DataType, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
     """Yield the columns and fields of `rows` that the table lacks, as quoted path and type.
 
-    A missing struct is one of these, with all of its fields.
+    A missing struct is one of them, with all of its fields in its type.
     """
     from pyspark.sql.types import ArrayType, MapType, StructType
 
@@ -50,7 +50,7 @@ def missing_columns(rows: DataType, table: DataType, path: tuple[str, ...] = ())
 
 def partition_values(name: TableName, partition_by: Sequence[str]) -> list[str]:
     """Return the SQL expressions whose values are a table's partitions."""
-    return [_value(name, one.strip()) for one in partition_by]
+    return [_value(name, part.strip()) for part in partition_by]
 
 
 def partitioning(described: Sequence[Sequence[str | None]]) -> tuple[str, ...]:
@@ -70,17 +70,17 @@ def partitioning(described: Sequence[Sequence[str | None]]) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def same_partitioning(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Return whether two notations of a partitioning mean the same."""
-    return [_plain(part) for part in one] == [_plain(part) for part in other]
+def same_partitioning(left: Sequence[str], right: Sequence[str]) -> bool:
+    """Return whether two partitionings are equal, though perhaps in different notations. Case does not count."""
+    return [_normal(part) for part in left] == [_normal(part) for part in right]
 
 
-def _plain(part: str) -> str:
+def _normal(part: str) -> str:
     if match := _TRANSFORM.fullmatch(part.strip()):
         name = match[1].lower()
-        inside = re.sub(r"[`\s]", "", match[2])
+        inside = re.sub(r"[`\s]", "", match[2]).lower()
         return f"{_NAMES.get(name, name)}({inside})"
-    return part.strip().strip("`")
+    return part.strip().strip("`").lower()
 
 
 def _partition(part: str) -> str:

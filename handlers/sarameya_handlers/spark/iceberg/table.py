@@ -3,8 +3,8 @@
     append, with the wap id of link n ─► staged snapshot ─► is link n - 1 the chain's newest? ─► cherry-pick ─► main
 
 Everything goes through SQL and DataFrames, so Spark may run in this process or behind Spark Connect. Each attempt is
-one Spark job and two commits, since a snapshot has one wap id. `add_files`, which could take over a staged file
-unchanged, sets no wap id and commits straight into main.
+one Spark job and two commits, since a snapshot has one wap id. `add_files`, which could add a staged file unchanged,
+cannot be used: it sets no wap id and commits directly into main.
 """
 
 from __future__ import annotations
@@ -49,18 +49,19 @@ if TYPE_CHECKING:
 
 @attrs.define(slots=True)
 class _Term:
-    """An owner's time with a chain. `tried` is the attempt of the last link that it went to publish."""
+    """The time in which this process appends to a chain (marks.py)."""
 
     name: str = attrs.field(factory=lambda: uuid4().hex)
-    tried: str = ""
+    last_attempt: str = ""
+    """The last attempt that this process has tried to publish."""
 
 
 class IcebergTable(Table):
     """Lands in the table `catalog.db.table`. The first link creates it if it does not exist.
 
-    Exactly once, provided that the catalog's commits are atomic (`open` refuses those known not to be), and that no
-    member sleeps for as long as the table keeps its snapshots while it publishes a link. Compaction
-    (`rewrite_data_files`) may run at any time; `expire_snapshots` too, as long as it keeps what is younger than
+    Exactly once, provided that the catalog's commits are atomic (`open` refuses catalogs known not to be), and that no
+    member sleeps between staging and publishing a link for longer than the table keeps its snapshots. Compaction
+    (`rewrite_data_files`) may run at any time; `expire_snapshots` too, if it keeps snapshots that are younger than
     `history.expire.max-snapshot-age-ms`.
 
     Args:
@@ -82,9 +83,9 @@ class IcebergTable(Table):
         self._state_reader = TableStateReader(self._name)
         self._catalog: Catalog | None = None
         self._partitioned_by: tuple[str, ...] | None = None
-        """None while the table is not known to exist."""
+        """None until the table is known to exist."""
         self._terms: dict[ChainKey, _Term] = {}
-        """Terms of the chains in which we went to publish a link, and which we have not given up in order since."""
+        """Terms of the chains for which this process has tried to publish a link, until `rest` ends the term."""
 
     def __repr__(self) -> str:
         return f"IcebergTable({str(self._name)!r})"
@@ -136,15 +137,14 @@ class IcebergTable(Table):
             except Exception as error:
                 if passes(error):
                     raise
-                failures.append(error)  # it concerns these records only: the others land
+                failures.append(error)  # caused by these records only: the other attempts go on
             else:
                 staged.append(landing)
                 checkpoint(Phase.WRITTEN, [landing])
         if staged:
-            state = self._state_reader.read(
-                spark, is_cached=self._settings(spark).is_cached, staged=[one.link for one in staged]
-            )
-            terms = {one.link.key: self._term(one.link) for one in staged}
+            links = [landing.link for landing in staged]
+            state = self._state_reader.read(spark, is_cached=self._settings(spark).is_cached, staged=links)
+            terms = {link.key: self._term(link) for link in links}
             failures += write_audit_publish.publish(spark, self._name, state, staged, terms, plain=shape.is_plain)
         if failures:
             raise failures[0]
@@ -156,12 +156,14 @@ class IcebergTable(Table):
         return write_audit_publish.evaluator(spark, self._name, self._layout)
 
     def rest(self, spark: SparkSession, heads: Iterable[Link]) -> None:
-        # First: if we continue with one of them later, that is another term, and a late mark of this one has no effect.
+        # First: if this process continues a chain later, that is another term, and a late mark of this one has no
+        # effect.
         terms = {head.key: self._terms.pop(head.key, None) for head in heads}
         if (state := self._read_state(spark)) is not None:
             found = state.heads(terms)
-            # Heads of ours with no attempt of ours after them: any owner that read before ours cannot continue.
-            ours = [head for key, head in found.items() if (term := terms[key]) and term.tried == head.attempt]
+            # Only heads of this process without later attempts: an owner that read the table before such a head was
+            # published cannot append to it.
+            ours = [head for key, head in found.items() if (term := terms[key]) and term.last_attempt == head.attempt]
             write_audit_publish.mark_chains(spark, self._name, state, [ChainMark.rest(head) for head in ours])
 
     # -- for the audit -------------------------------------------------------------------------------
@@ -207,9 +209,9 @@ class IcebergTable(Table):
     # -- the table itself ----------------------------------------------------------------------------
 
     def _term(self, link: Link) -> str:
-        """Start or continue the term of a link's chain, just before the link is published. Return the term's name."""
+        """Start or continue the term of a link's chain, right before the link is published. Return the term's name."""
         term = self._terms.setdefault(link.key, _Term())
-        term.tried = link.attempt
+        term.last_attempt = link.attempt
         return term.name
 
     def _stage(self, spark: SparkSession, landing: Landing, shape: Shape) -> None:
@@ -230,7 +232,7 @@ class IcebergTable(Table):
         require_all_read(spark, [landing])
 
     def _check_session(self, spark: SparkSession) -> None:
-        """Raise HandlerError unless the session can publish links and no other driver commits that must not."""
+        """Raise HandlerError unless the session can publish links. Take the lease, if only one driver may commit."""
         iceberg(self._name.catalog).require(spark)
         self._settings(spark)
         if branch := spark.conf.get(WAP_BRANCH, None):
@@ -239,14 +241,14 @@ class IcebergTable(Table):
             )
         with temporary_settings(spark, {WAP_ID: "probe"}):
             if spark.conf.get(WAP_ID, None) != "probe":
-                raise HandlerError(f"{WAP_ID} cannot be set in this Spark's sessions, and links are published by it")
+                raise HandlerError(f"{WAP_ID} cannot be set in this Spark's sessions, but publishing links needs it")
         self._take_lease(spark)
 
     def _prepare_table(self, spark: SparkSession) -> None:
         """Check an existing table, and enable write-audit-publish for it."""
         properties = self._state_reader.properties(spark)
         if not properties.get("format", "").startswith("iceberg"):
-            raise HandlerError(f"{self.name} is no Iceberg table")
+            raise HandlerError(f"{self.name} is not an Iceberg table")
         main = f"SELECT max_snapshot_age_in_ms FROM {self._name.metadata('refs')} WHERE name = 'main'"
         main_keeps = next((row[0] for row in spark.sql(main).collect()), None)
         self.restate_after = retention(properties, main_keeps) / RESTATED_PER_RETENTION
@@ -255,7 +257,7 @@ class IcebergTable(Table):
         if wanted and not same_partitioning(wanted, parts):
             raise HandlerError(
                 f"{self.name} is partitioned by ({', '.join(parts)}), not by ({', '.join(wanted)}): leave partition_by "
-                "out, or change how the table is partitioned"
+                "out, or change the table's partitioning"
             )
         if properties.get(WAP_ENABLED) != "true":
             write_audit_publish.set_properties(spark, self._name, {WAP_ENABLED: "true"})
@@ -269,7 +271,7 @@ class IcebergTable(Table):
             refresh(spark, self._name)
         if self._state_reader.properties(spark).get(WAP_ENABLED) != "true":
             raise LandingError(
-                f"{self.name}: {WAP_ENABLED} was switched off, without which rows would land unchecked; leave it on"
+                f"{self.name}: {WAP_ENABLED} was switched off, but without it rows would land unchecked; set it to true"
             )
 
     def _read_state(self, spark: SparkSession, *, whole: bool = False) -> TableState | None:

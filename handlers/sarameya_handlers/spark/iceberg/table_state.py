@@ -1,6 +1,6 @@
 """Properties and snapshots of an Iceberg table at one moment. Each read fetches only new snapshots.
 
-Snapshots once seen in main's ancestry stay in memory: they do not change, and expiry does not make them wrong.
+Known snapshots stay in memory: they do not change, and remain true after they have expired.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 MANY_SNAPSHOTS = 2_000
 """Snapshots of a table above which a service warns."""
 _COUNT_INTERVAL = 500
-"""Known snapshots between two counts of those that the table still has."""
-_REREAD_ABOVE = 5000
-"""Snapshots kept in memory beyond those that the table had. Above this, all are read again."""
+"""Number of newly known snapshots after which the table's snapshots are counted again: some may have expired."""
+_REREAD_AFTER = 5000
+"""Number of snapshots added in memory since all were read, after which all are read again."""
 
 
 @attrs.frozen(slots=True)
@@ -39,7 +39,7 @@ class TableState:
 
     @cached_property
     def marks(self) -> dict[ChainKey, list[ChainMark]]:
-        """Marks of each chain in the properties. They outlive the history, and count only where it has no link."""
+        """Marks of each chain in the properties. They count only if the history no longer has a link of the chain."""
         return chain_marks(self.properties)
 
     def heads(self, keys: Iterable[ChainKey]) -> dict[ChainKey, Link]:
@@ -75,12 +75,12 @@ class TableState:
         """
         if not version.isdecimal() or int(version) not in self.history.snapshots:
             raise HandlerError(
-                f"the table has no snapshot {version!r}: `SELECT * FROM <table>.history` has those it has"
+                f"the table has no snapshot {version!r}: `SELECT * FROM <table>.history` lists its snapshots"
             )
         return TableState({}, self.history.at(int(version)))
 
     def _head_by_marks(self, key: ChainKey) -> Link | None:
-        """Return the head by the chain's marks, if the history does not reach back to the chain."""
+        """Return the head that the chain's marks record; None if the history is complete, or the chain has no mark."""
         if self.history.is_whole or key not in self.marks:
             return None
         if (head := self.marks[key][-1].head()) is None:
@@ -90,9 +90,9 @@ class TableState:
 
 def _forgotten_chain(key: ChainKey) -> ForgottenChainError:
     return ForgottenChainError(
-        f"{key}: the snapshots that say where it ends have expired. Keep them for longer than the sink may be down "
-        "(history.expire.max-snapshot-age-ms, and no older_than that is later). To go on, land as another sink, with "
-        "another group whose offsets begin where the rows end"
+        f"{key}: the snapshots with its last link have expired. Keep snapshots for longer than the sink may be down "
+        "(history.expire.max-snapshot-age-ms, and no later older_than). To continue, land as another sink (name), with "
+        "another group whose committed offsets are the ends of the rows"
     )
 
 
@@ -103,7 +103,7 @@ def exists(spark: SparkSession, name: TableName) -> bool:
     try:
         return spark.catalog.tableExists(name.sql)
     except UnsupportedOperationException:
-        # There is no such table, so Spark looks for a view; a JDBC catalog of schema V0 supports none.
+        # There is no such table, so Spark searches for a view; a JDBC catalog of schema V0 does not support views.
         return False
 
 
@@ -113,18 +113,20 @@ def refresh(spark: SparkSession, name: TableName) -> None:
 
 
 class TableStateReader:
-    """Reads the state of one table, and remembers its snapshots between reads."""
+    """Reads the state of one table, and caches its snapshots between reads."""
 
     def __init__(self, name: TableName) -> None:
         self._name = name
-        # Replaced as a whole by the thread that has just read. An older one in its place does no harm.
+        # Replaced, never changed. If a slower thread puts an older history here, the next read adds the difference.
         self._known: History | None = None
         self._full_count = 0
+        """Number of snapshots when all were last read."""
         self._counted = 0
+        """Number of known snapshots when those of the table were last counted."""
         self._growth = ""
 
     def growth(self, spark: SparkSession) -> str:
-        """Return what to run if the table has many snapshots; empty if it had not at the last count."""
+        """Return a warning with a remedy if the table had many snapshots at the last count; else empty."""
         known = len(self._known.snapshots) if self._known else 0
         if known >= max(MANY_SNAPSHOTS, self._counted + _COUNT_INTERVAL):
             self._counted = known
@@ -132,19 +134,19 @@ class TableStateReader:
         return self._growth
 
     def _count(self, spark: SparkSession) -> str:
-        # Some of the known ones may have expired.
+        # Some of the known snapshots may have expired.
         [(count,)] = spark.sql(f"SELECT count(*) FROM {self._name.metadata('snapshots')}").collect()
         if count < MANY_SNAPSHOTS:
             return ""
         return (
             f"it has {count:,} snapshots, and each start and commit reads and writes them all. Expire them regularly, "
-            f"CALL {self._name.procedure('expire_snapshots')}(table => {self._name.in_catalog}), which leaves those "
-            "younger than the table property history.expire.max-snapshot-age-ms: 5 days, if nobody has set it; a day "
-            "(86400000) is enough for most. Restart the service when you have changed it"
+            f"CALL {self._name.procedure('expire_snapshots')}(table => {self._name.in_catalog}), which keeps snapshots "
+            "younger than the table property history.expire.max-snapshot-age-ms: 5 days by default; a day (86400000) "
+            "is enough for most tables. Restart the service when you have changed it"
         )
 
     def read(self, spark: SparkSession, *, is_cached: bool, staged: Iterable[Link] = ()) -> TableState:
-        """Read the table's state. Of snapshots outside main only those that were `staged` are certain to be in it.
+        """Read the table's state. It has main's snapshots and those of `staged` links, but perhaps no others.
 
         Args:
             spark: The session.
@@ -156,7 +158,7 @@ class TableStateReader:
         """
         if is_cached:
             refresh(spark, self._name)
-        # First where main stands, then the snapshots below it.
+        # First the id of main's snapshot, then the snapshots, so that they include it.
         properties = self.properties(spark)
         current = _snapshot_id(properties.get("current-snapshot-id"))
         known = self._known
@@ -168,14 +170,14 @@ class TableStateReader:
         return {row[0]: row[1] for row in spark.sql(f"SHOW TBLPROPERTIES {self._name.sql}").collect()}
 
     def _more(self, spark: SparkSession, known: History | None, current: int | None, staged: Iterable[Link]) -> History:
-        if known and known.snapshots and len(known.snapshots) < self._full_count + _REREAD_ABOVE:
+        if known and known.snapshots and len(known.snapshots) < self._full_count + _REREAD_AFTER:
             more = known.with_more(self._rows(spark, known.newest), current)
-            # Untrue if main was moved back, or a writer's clock is far behind.
+            # False if main was rolled back, or a writer's clock is far behind.
             if more.reaches(known.current) and all(more.staged(link) for link in staged):
                 return more
         whole = History().with_more(self._rows(spark, 0), current)
         if current is not None and current not in whole.snapshots:
-            raise LandingError(f"{self._name}: its snapshots have changed while they were looked at; look again")
+            raise LandingError(f"{self._name}: its snapshots have changed while they were read; retry")
         self._full_count = len(whole.snapshots)
         return whole
 

@@ -1,6 +1,6 @@
-"""Writing to an Iceberg table: each link's rows are staged as an invisible snapshot, then published.
+"""Write to an Iceberg table: stage each link's rows as an invisible snapshot, then publish it.
 
-The session's `spark.wap.id` makes an append a staged one. It is set only while the call lasts.
+If the session's `spark.wap.id` is set, Iceberg stages an append. It is set only during the append.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 
 _EVOLUTIONS = 3
-"""Attempts to add columns for one link: other members may be adding theirs."""
+"""Maximum number of attempts to add columns for one link: other members may add columns at the same time."""
 
 
 def stage(spark: SparkSession, name: TableName, link: Link, frame: DataFrame) -> None:
-    """Write the rows, and commit them as a snapshot to which no branch leads."""
+    """Write the rows, and commit them as a snapshot that is in no branch."""
     with temporary_settings(spark, {WAP_ID: wap_id(link.key, link.number)}):
         frame.writeTo(name.sql).option(f"snapshot-property.{LINK_PROPERTY}", link.to_json()).append()
 
@@ -59,7 +59,7 @@ def conform_rows(
             break
         _add_columns(spark, name, missing)
     else:
-        raise LandingError(f"{name}: columns are being added to it by others, again and again")
+        raise LandingError(f"{name}: others have added columns during each of {_EVOLUTIONS} attempts to add some")
     frame = conform(frame, table)
     if not partitioned_by:
         # One task: one file. A batch is no larger than a file should be.
@@ -71,7 +71,7 @@ def conform_rows(
 
 
 def evaluator(spark: SparkSession, name: TableName, layout: Layout) -> Evaluate:
-    """Return a function that does to rows what an append does, except that it adds no columns."""
+    """Return a function that converts and checks rows as an append does, but writes nothing and adds no columns."""
     table = spark.table(name.sql).schema
     required = list(not_null(table, spares_null_structs=True))
 
@@ -85,7 +85,7 @@ def evaluator(spark: SparkSession, name: TableName, layout: Layout) -> Evaluate:
 def _add_columns(spark: SparkSession, name: TableName, missing: Sequence[tuple[str, str]]) -> None:
     from pyspark.errors import AnalysisException
 
-    # Another member may have added them meanwhile: the next round checks what is still missing.
+    # Another member may have added them meanwhile: the next attempt checks which are still missing.
     with suppress(AnalysisException):
         columns = ", ".join(f"{path} {kind}" for path, kind in missing)
         spark.sql(f"ALTER TABLE {name.sql} ADD COLUMNS ({columns})")
@@ -99,13 +99,13 @@ def create(spark: SparkSession, name: TableName, columns: StructType, layout: La
             spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {name.namespace}")
         spark.sql(create_table(name, columns, layout.partition_by, CREATED_WITH))
     except Exception:
-        # Each catalog raises an error of its own for a table that exists.
+        # Each catalog has its own type of error for a table that exists.
         if not exists(spark, name):
             raise
 
 
 def columns_without_rows(spark: SparkSession, landing: Landing, shape: Shape, staging: Path) -> StructType:
-    """Return the columns of a sink's rows, although its first link has none."""
+    """Return the columns of a sink's rows for a first link that has no rows."""
     import pyarrow.parquet as pq
 
     from sarameya.arrow import kafka_schema
@@ -127,15 +127,15 @@ def publish(
     *,
     plain: bool,
 ) -> list[Exception]:
-    """Publish those of the staged links that are next in their chains. Return the errors of the others.
+    """Publish the staged links that are next in their chains. Return the errors of attempts that failed.
 
     Args:
         spark: The session.
         name: The table's name.
         state: The table's state, read after the links were staged.
         landings: The attempts.
-        terms: The term with which this owner marks each chain, for as long as it owns it. Unique to the owner.
-        plain: True if the rows are the records as they were staged.
+        terms: This owner's term for each chain, as in marks.py. Unique to the owner.
+        plain: True if the rows are unchanged records.
     """
     failures: list[Exception] = []
     ready: dict[int, Link] = {}
@@ -143,7 +143,7 @@ def publish(
         try:
             if (snapshot_id := _next_snapshot(state, landing, plain=plain)) is not None:
                 ready[snapshot_id] = landing.link
-        except Exception as error:  # noqa: BLE001 - it concerns this attempt only, and is returned
+        except Exception as error:  # noqa: BLE001 - concerns this attempt only, and is returned
             failures.append(error)
     begun = [ChainMark.begun(link.key, link.number, terms[link.key]) for link in ready.values()]
     mark_chains(spark, name, state, [mark for mark in begun if not _is_ours(state, mark)])
@@ -159,10 +159,10 @@ def publish(
 def _next_snapshot(state: TableState, landing: Landing, *, plain: bool) -> int | None:
     """Return the snapshot staged for this attempt, if the link is next; None if another owner has appended it.
 
-    `state` was read after the snapshot was staged; history.py says why.
+    `state` must be read after the snapshot was staged; history.py has the reason.
 
     Raises:
-        LandingError: The snapshot is gone, lacks rows, or the link before it is missing.
+        LandingError: The snapshot no longer exists, lacks rows, or the chain lacks the link before it.
     """
     link = landing.link
     number = state.number(link.key)

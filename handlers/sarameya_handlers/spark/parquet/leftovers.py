@@ -1,7 +1,7 @@
-"""Leftovers in a directory, for the audit to list, and to remove one by one.
+"""Leftovers in a directory of Parquet files. The audit lists them, and removes them one by one.
 
-They are staged files, data of lost attempts, manifests and schemas that were not put, and files that a compaction has
-replaced.
+Leftovers are staged files, data of lost attempts, manifests and schemas that were not put, and files that a compaction
+has replaced.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from sarameya_handlers.spark.tables.table import Leftover
 
 
 def leftovers(files: DataFiles, staging: Path) -> Sequence[Leftover]:
-    """Return what can be swept of a directory: staged files, and files of attempts that no link or compaction has."""
+    """Return the leftovers of a directory. A caller must leave young ones alone: their attempts may still run."""
     if not is_there(files.hidden):
         return []
-    # Only a head's files may still be here: whoever appends the next link publishes them first.
+    # Only files of a head may still be unpublished: the owner that appends the next link publishes them first.
     linked = {head.link.attempt for key in files.manifests.chains() if (head := files.manifests.head(key))}
     linked |= {compaction.attempt for compaction in files.compactions.all()}
     found = [
@@ -31,7 +31,7 @@ def leftovers(files: DataFiles, staging: Path) -> Sequence[Leftover]:
         *((path, "a manifest that was not put") for path in files.manifests.unfinished()),
         *((path, "a compaction that was not put") for path in files.compactions.unfinished()),
         *((path, "a schema that was not put") for path in files.schemas.unfinished()),
-        *((path, f"what compaction {path.name} has replaced") for path in listed(files.replaced)),
+        *((path, f"files that compaction {path.name} has replaced") for path in listed(files.replaced)),
     ]
     return [leftover for path, what in found if (leftover := Leftover.at(path, what)) is not None]
 
@@ -46,7 +46,7 @@ def remove(files: DataFiles, leftover: Leftover) -> None:
 
     Raises:
         HandlerError: The path cannot be a leftover of this directory.
-        OSError: It cannot be removed.
+        OSError: The leftover cannot be removed.
     """
     path = Path(leftover.name)
     if files.hidden not in path.parents:

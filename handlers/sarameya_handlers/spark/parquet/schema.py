@@ -2,9 +2,10 @@
 
     newest ─► compare ─► (new columns, if allowed) ─► write ─► put the next schema ─► link
 
-A schema is put after rows with it have been written, so a failed write leaves none behind. It is put before they are
-linked, so the newest schema has each column of all landed rows. A member that finds its schema number taken meanwhile
-continues if its rows match the schema it finds, and otherwise writes them again.
+A new schema is put after rows with its columns have been written, so a failed write does not leave one behind. It is
+put before the rows are linked, so the newest schema has each column of all landed rows. If another member has put a
+schema with the same number meanwhile, this member continues if its rows match that schema, and otherwise writes them
+again.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _SPARK_METADATA = b"org.apache.spark.sql.parquet.row.metadata"
 
 
 class SchemaMovedError(LandingError):
-    """Another member has changed the directory's columns while these rows were written."""
+    """Another member has changed the directory's columns while rows were written."""
 
     passes = True
 
@@ -43,7 +44,7 @@ class WriteSchema:
     Attributes:
         number: Number of the directory's schema; 0 for none.
         columns: The columns.
-        is_new: True if the columns are those of the next schema, which is not put yet.
+        is_new: True if the columns are those of the next schema, which does not exist yet.
         is_staged: True if staged files match unchanged. All staged files of a process have the same columns.
     """
 
@@ -61,15 +62,15 @@ class DirectorySchema:
         self._name = name
         self._layout = layout
         self._staged: WriteSchema | None = None
-        """Columns that staged files are known to match, for good: a directory's columns are never removed."""
+        """Schema that staged files are known to match. This stays true: a directory's columns are never removed."""
         self._is_empty = False
-        """True if nothing landed here before schemas existed: no need to check again."""
+        """True if no file was found that landed before schemas existed. This stays true."""
 
     def conform(self, frames: Sequence[DataFrame]) -> tuple[list[DataFrame], WriteSchema]:
-        """Convert these rows to the directory's columns, all alike. Runs no Spark job.
+        """Convert all these rows to the directory's columns. Runs no Spark job.
 
         Raises:
-            SchemaMismatchError: They differ in a way that is not allowed.
+            SchemaMismatchError: The columns differ in a way that is not allowed.
         """
         from sarameya_handlers.spark.shaping.row_conversion import conform
         from sarameya_handlers.spark.shaping.schemas import by_name, compare
@@ -86,7 +87,7 @@ class DirectorySchema:
                 columns = merged(columns, self._partition_columns(rows))
             differences = compare(frame.schema, struct(columns))
             differences.require(
-                f"{self._name}, whose schema is one for all that lands there, of whatever topic",
+                f"{self._name}, which has one schema for the rows of all topics that land there",
                 evolve_schema=self._layout.evolve_schema,
             )
             columns = merged(columns, rows)
@@ -120,17 +121,17 @@ class DirectorySchema:
             self._staged = attrs.evolve(schema, is_new=False)
 
     def _newest(self) -> tuple[int, Columns | None]:
-        """Return number and columns of the newest schema. A directory older than schemas has number 0."""
+        """Return number and columns of the newest schema. Without one, the number is 0, the columns those of a file."""
         if (newest := self._files.schemas.newest()) is not None:
             return newest.number, columns_of(self._files, newest)
         if self._is_empty:
             return 0, None
-        place = _data_file(self._files)
-        self._is_empty = place is None
-        return 0, None if place is None else _columns_in(place)
+        file = _data_file(self._files)
+        self._is_empty = file is None
+        return 0, None if file is None else _columns_in(file)
 
     def _partition_columns(self, rows: Columns) -> dict[str, Any]:
-        """Return the partition columns of these rows. Files lack them, since directories are named by their values."""
+        """Return the partition columns of these rows. Files lack them: their values are the names of directories."""
         wanted = {column.lower() for column in self._layout.partition_by}
         return {"type": "struct", "fields": [field for field in rows["fields"] if field["name"].lower() in wanted]}
 
@@ -145,15 +146,15 @@ def columns_of(files: DataFiles, schema: StoredSchema) -> Columns:
     """Return the columns of a schema, all nullable.
 
     Raises:
-        LandingError: The schema's file has no struct of Spark's.
+        LandingError: The schema's file is not the JSON of a Spark struct.
     """
     try:
         columns = json.loads(schema.text)
         if columns["type"] == "struct" and isinstance(columns["fields"], list):
             return nullable(columns)  # type: ignore[no-any-return]
     except (ValueError, TypeError, LookupError) as error:
-        raise LandingError(f"{files.schemas.path(schema.number)} is no schema of Spark's: {error!r}") from error
-    raise LandingError(f"{files.schemas.path(schema.number)} is no schema of Spark's: it is no struct")
+        raise LandingError(f"{files.schemas.path(schema.number)} is not a Spark schema: {error!r}") from error
+    raise LandingError(f"{files.schemas.path(schema.number)} is not a Spark schema: it is not a struct")
 
 
 def _text(columns: Columns) -> str:
@@ -162,7 +163,7 @@ def _text(columns: Columns) -> str:
 
 
 def _data_file(files: DataFiles) -> Path | None:
-    """Return a file of some chain's head, or else of an earlier link or a compaction."""
+    """Return a file of a chain's head, or else of an earlier link or a compaction; None if there is none."""
     heads = [head for key in files.manifests.chains() if (head := files.manifests.head(key))]
     for head in heads:
         for file in files.publish_link(head).files:

@@ -1,17 +1,17 @@
 """A directory of Parquet files as a `Table`: chains are manifests, each put only if it is absent.
 
     landing/orders/
-        part-orders-0-<from>-<to>-<attempt>.parquet     what readers see
+        part-orders-0-<from>-<to>-<attempt>.parquet     published rows, which readers see
         event_date=2026-11-22/part-...                  if the table is partitioned
         _sarameya/links/...                             the chains (landing/directory/manifests.py)
         _sarameya/schemas/...                           the columns of the rows (schema.py)
-        _sarameya/staging/<attempt>.parquet             records on their way into Spark
-        _sarameya/landing/<attempt>/...                 rows written; they belong to a link once its manifest exists
+        _sarameya/staging/<attempt>.parquet             staged records, for Spark to read
+        _sarameya/landing/<attempt>/...                 written rows; they belong to a link once its manifest exists
 
-A link's manifest names its files. They are written where no reader looks, synced to disk, and moved to their final
-names once the manifest exists: by its writer, or by the chain's next owner, who starts with that
+A link's manifest names its files. They are written into a hidden directory, synced to disk, and moved to their final
+names once the manifest exists: by its writer, or by the chain's next owner, which does this first
 (landing/directory/data_files.py). So a reader of the plain directory sees only rows of links, but for a moment perhaps
-not all of the last one; `read_landing` sees them all at once.
+not all rows of the last link; `read_landing` sees all rows of a link at once.
 
 Spark never writes into the directory itself: writers that append to one directory share Spark's `_temporary/0` there,
 and the first to commit deletes the others' files. Spark, pyarrow and Hive ignore everything below `_sarameya`.
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 class ParquetTable(Table):
     """Lands in a directory of a local or mounted file system, and creates it if it does not exist.
 
-    Exactly once on a file system whose `link(2)` is atomic and fails if the name exists: local ones, and NFS. Object
-    stores offer no such thing behind a path: use Delta or Iceberg there.
+    Exactly once on a file system whose `link(2)` is atomic and fails if the name exists: local file systems, and NFS.
+    Object stores that are mounted as a file system have no such call: use Delta or Iceberg there.
 
     Args:
         path: The directory.
@@ -75,13 +75,13 @@ class ParquetTable(Table):
         self._layout = layout or Layout()
         if hidden := [column for column in self._layout.partition_by if column.startswith(("_", "."))]:
             raise ConfigError(
-                "partition_by", hidden, "must not begin with _ or .: plain readers pass over directories that do"
+                "partition_by", hidden, "must not begin with _ or .: plain readers ignore such directories"
             )
         self._files = DataFiles(self._root)
         self._manifests = self._files.manifests
         self._schema = DirectorySchema(self._files, self.name, self._layout)
         self._is_prepared = False
-        """True if this process lands here, and so publishes what others left. An audit only reads."""
+        """True if this process lands here. Then it publishes files of dead members, too. An audit only reads."""
 
     def __repr__(self) -> str:
         return f"ParquetTable({str(self._root)!r})"
@@ -103,19 +103,20 @@ class ParquetTable(Table):
         return shape.is_plain and not self._layout.partition_by
 
     def prepare(self) -> None:
-        """Make the directory, and check that it can be landed in exactly once.
+        """Make the directory, and check that records can land in it exactly once.
 
         Raises:
-            HandlerError: The directory cannot be landed in.
-            LandingError: It cannot be landed in now, which may pass.
+            HandlerError: Records cannot land in this directory.
+            LandingError: Records cannot land in it now, which may pass.
         """
         with self._directory_errors():
             for directory in (self.staging, self._files.writing, self._files.hidden / "links"):
                 directory.mkdir(parents=True, exist_ok=True)
             if not names_are_given_once(self._files.writing):
                 raise HandlerError(
-                    f"a name in {self._root} could be taken twice: link(2) of its file system does not show who was "
-                    "first, and nothing lands exactly once; choose a local one, or NFS, or land as Delta or Iceberg"
+                    f"a name in {self._root} could be taken twice: link(2) of its file system does not fail if the "
+                    "name exists, so records would not land exactly once; choose a local file system, or NFS, or land "
+                    "as Delta or Iceberg"
                 )
             with tempfile.TemporaryFile(dir=self._root, prefix="_"):
                 pass
@@ -201,7 +202,7 @@ class ParquetTable(Table):
     # -- writing -------------------------------------------------------------------------------------
 
     def _write(self, spark: SparkSession, landings: Sequence[Landing], shape: Shape) -> WriteSchema | None:
-        """Write files with these attempts' rows. Return the schema of the rows; None without attempts."""
+        """Write the rows of these attempts to files. Return the schema of the rows; None without attempts."""
         if not landings:
             return None
         if self.adopts(shape) and (schema := self._schema.match_staged(landings[0])) is not None:
@@ -220,7 +221,7 @@ class ParquetTable(Table):
         """Put a manifest and publish its files. Delete the files only if the chain is known not to name them.
 
         Raises:
-            UnansweredError: The manifest may exist, or appear later. Whoever sees it publishes its files.
+            UnansweredError: The manifest may exist, or appear later. A member that finds it publishes its files.
             LandingError: A sweep removed the files as abandoned.
             OSError: The manifest was refused, or its files are not all published yet.
         """
@@ -232,7 +233,7 @@ class ParquetTable(Table):
             raise
         except OSError as error:
             refusal = error
-        # The manifest found counts, not what the call returned: a request that was sent twice fails the second time.
+        # The manifest that exists decides, not the call's result: a request that was sent twice fails the second time.
         winner = self._manifests.get(link.key, link.number)
         if winner is not None and winner.link.attempt == link.attempt:
             self._files.publish_link(winner)
@@ -246,6 +247,7 @@ class ParquetTable(Table):
             raise refusal
 
     def _published(self, manifest: Manifest) -> Link:
+        """Return a manifest's link. Publish its files first, if this process lands here."""
         if self._is_prepared:
             self._manifests.sync(manifest.link)
             self._files.publish_link(manifest)

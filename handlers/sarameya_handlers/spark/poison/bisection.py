@@ -1,7 +1,8 @@
-"""Finds the failing ones of many items, if only runs of items can be tried. Pure: the caller supplies the probe.
+"""Find the items that fail among many, by tries of runs of consecutive items. Pure: the caller supplies the probe.
 
-Halves of failing runs are tried level by level. So it is known early how many items fail at least: one in each failing
-run. k failing items of n are found in at most 2 k (log2 n + 1) tries, and never in more than allowed.
+Halves of failing runs are tried level by level. Each failing run has at least one failing item, so the minimum number
+of failing items is known early. k failing items of n are found in at most 2 k (log2 n + 1) tries. The number of tries
+is limited.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import attrs
 E = TypeVar("E")
 
 Probe = Callable[[int, int], E | None]
-"""Tries the non-empty run [low, high). Returns the error with which it fails, or None."""
+"""Function that tries the non-empty run [low, high). Returns the error with which the run fails, or None."""
 
 
 class TooManyError(Exception):
@@ -51,48 +52,48 @@ class _FailingRun(Generic[E]):
     """The run [low, high), which fails with `error`.
 
     Attributes:
-        seen: Set if the run itself was not tried. It is a longer run that failed with `error`, and whose other half did
-            not fail.
+        failed_parent: Set if the run itself was not tried: the longer run that failed with `error`. This run is the
+            half of it that must fail, since the other half does not.
     """
 
     low: int
     high: int
     error: E
-    seen: tuple[int, int] | None = None
+    failed_parent: tuple[int, int] | None = None
 
 
-def find_failing(count: int, error: E, probe: Probe[E], most: int, *, tries: int = 10**9) -> list[tuple[int, E]]:
+def find_failing(count: int, error: E, probe: Probe[E], limit: int, *, tries: int = 10**9) -> list[tuple[int, E]]:
     """Find which of `count` items fail alone. Together they fail with `error`.
 
     Args:
         count: Number of items.
         error: Error with which they fail together.
         probe: Tries a run of items. Its exceptions pass through.
-        most: Most failing items that may be found.
-        tries: Most calls of `probe`.
+        limit: Maximum number of failing items.
+        tries: Maximum number of calls of `probe`.
 
     Returns:
         The index of each failing item, in order, and its error.
 
     Raises:
-        TooManyError: More than `most` fail.
-        TooManyTriesError: It would take more tries. Raised as soon as that is certain, usually much earlier.
-        TogetherError: Some fail only together.
+        TooManyError: More than `limit` items fail.
+        TooManyTriesError: More than `tries` calls are needed. Raised as soon as that is certain, usually much earlier.
+        TogetherError: Some items fail only together.
     """
-    left = _LimitedProbe(probe, tries)
+    limited = _LimitedProbe(probe, tries)
     failing = [_FailingRun(0, count, error)]
     while any(run.high - run.low > 1 for run in failing):
-        if len(failing) > most:
+        if len(failing) > limit:
             break
-        if left.tries < sum(ceil(log2(run.high - run.low)) for run in failing):
+        if limited.tries < sum(ceil(log2(run.high - run.low)) for run in failing):
             raise TooManyTriesError(len(failing), failing[0].error)
         halves: list[_FailingRun[E]] = []
         for run in failing:
-            halves += [run] if run.high - run.low == 1 else _halves(run, left)
+            halves += [run] if run.high - run.low == 1 else _halves(run, limited)
         failing = halves
-    if len(failing) > most:
+    if len(failing) > limit:
         raise TooManyError(len(failing), failing[0].error)
-    return [(run.low, _confirm(run, left)) for run in failing]
+    return [(run.low, _confirm(run, limited)) for run in failing]
 
 
 @attrs.define(slots=True)
@@ -101,8 +102,11 @@ class _LimitedProbe(Generic[E]):
 
     probe: Probe[E]
     tries: int
+    """Number of calls that are left."""
     failed: int = 0
+    """Number of single items that failed."""
     error: Any = None
+    """The last error."""
 
     def __call__(self, low: int, high: int) -> E | None:
         if self.tries == 0:
@@ -117,22 +121,24 @@ class _LimitedProbe(Generic[E]):
 
 def _halves(run: _FailingRun[E], probe: Probe[E]) -> list[_FailingRun[E]]:
     """Return the halves of a failing run that fail."""
-    # Not the middle: runs of a power of two recur when the same items are searched with others behind them.
+    # Not the exact middle: runs of a power of two recur if the same items are searched again with more items after
+    # them, and results of runs are cached.
     middle = run.low + (1 << (run.high - run.low - 1).bit_length() - 1)
     first = probe(run.low, middle)
     if first is None:
-        # Then the other half fails, or only both together, which shows at the end: checking each half would cost
-        # another try.
-        return [_FailingRun(middle, run.high, run.error, run.seen or (run.low, run.high))]
+        # Then the other half fails, or only both together: `_confirm` finds that at the end. To try this half now would
+        # cost a call at each level.
+        return [_FailingRun(middle, run.high, run.error, run.failed_parent or (run.low, run.high))]
     second = probe(middle, run.high)
     failing = [_FailingRun(run.low, middle, first)]
     return failing if second is None else [*failing, _FailingRun(middle, run.high, second)]
 
 
 def _confirm(run: _FailingRun[E], probe: Probe[E]) -> E:
-    if run.seen is None:
+    """Return the error of a single item. Try the item if that was not done yet."""
+    if run.failed_parent is None:
         return run.error
     error = probe(run.low, run.high)
     if error is None:
-        raise TogetherError(*run.seen, run.error)
+        raise TogetherError(*run.failed_parent, run.error)
     return error

@@ -1,12 +1,13 @@
-"""Search for the records that keep a link from landing. Blocking, in a thread of Spark's; no trio.
+"""Search for the records that keep a link from landing. Blocking, for a worker thread; no trio.
 
 An attempt has failed, and no other owner has landed the link. Runs of its records are converted and evaluated without
-being written: halves of what fails (`bisection`), until it is known which records fail alone. Those become dead
+being written. Failing runs are halved (bisection.py) until the records that fail alone are known. These become dead
 letters, and the others land as the same link.
 
-An error that no record causes must not cost any record: one that occurs without any record (the transform misspells a
-column), more failures than are plausible, one that does not occur again, Spark's own trouble. Each of these is a
-LandingError that says so, and whether it may pass; a ShapeError if the transform or the schema has to change.
+If no record causes the error, no record may be lost: an error without any record (the transform misspells a column),
+more failures than are plausible, an error that does not occur again, a failure of Spark itself. Each of these raises a
+LandingError, which has `passes` set if a retry may succeed. It is a ShapeError if the transform or the schema has to
+change.
 """
 
 from __future__ import annotations
@@ -32,22 +33,22 @@ if TYPE_CHECKING:
 
 
 MAX_JOBS = 2_000
-"""Most Spark jobs that search a batch for bad records. One of 250,000 records takes about 36 jobs, so fifty spread over
-a batch are found in time."""
+"""Maximum number of Spark jobs that search a batch for bad records. To find one bad record of 250,000 takes about 36
+jobs, so fifty spread over a batch are found."""
 
 
 class PoisonError(LandingError):
-    """Records cannot land, and there is no place for dead letters. Names the first record."""
+    """Records cannot land, and no place for dead letters is set. The text names the first record."""
 
     retriable = False
     permanent = True
 
     @classmethod
-    def of(cls, one: PendingLink, poison: Poison) -> PoisonError:
+    def of(cls, pending: PendingLink, poison: Poison) -> PoisonError:
         (offset, error), count = next(iter(poison.bad.items())), len(poison.bad)
         verb = "cannot land" if count == 1 else f"cannot land, and {count - 1} more of this batch"
         return cls(
-            f"{one.link}: the record at offset {offset} of {one.link.key.topic_partition} {verb}: {error}. "
+            f"{pending.link}: the record at offset {offset} of {pending.link.key.topic_partition} {verb}: {error}. "
             "Set dead_letters to go on without them"
         )
 
@@ -73,7 +74,7 @@ class Poison:
     bad: Mapping[int, str]
     """Error of each bad record, in one line, by offset, in order."""
     kept: pa.Table
-    """All other records, which can be converted together."""
+    """All other records. They can be converted together."""
 
 
 class RecordFault(Protocol):
@@ -88,34 +89,35 @@ class RecordFault(Protocol):
 
 @runtime_checkable
 class Surveyor(Protocol):
-    """A shape that can list the records that it cannot decode, without trials."""
+    """A shape that can list the records that it cannot decode, without a search."""
 
     def unreadable(self, spark: SparkSession, landing: Landing) -> Collection[RecordFault]: ...
 
 
 @attrs.define(slots=True, eq=False)
 class SearchMemory:
-    """Results of a partition's last search. A rebalance ends a search; the next owner in this process goes on.
+    """Cached results of a partition's last search. After a rebalance, the next owner in this process uses them.
 
-    Never proof: each record is tried alone before it is called bad, and all that are kept are tried together.
+    Cached results alone decide nothing: each record is tried alone before it is reported as bad, and the records that
+    remain are tried together.
     """
 
     _first_record: object = None
     _faults: dict[tuple[int, int], _Failure | None] = attrs.field(factory=dict)
 
     def begin(self, records: pa.Table) -> bool:
-        """Begin a search. Return whether results of the last one are kept, which began with the same record."""
+        """Start a search. Return whether there are results of the last search, if it had the same first record."""
         first = records.slice(0, 1).select(["offset", "key", "value"]).to_pylist()
         if first != self._first_record:
             self._first_record, self._faults = first, {}
         return bool(self._faults)
 
     def forget(self) -> None:
-        """Forget all results: some no longer hold."""
+        """Remove all results, since some are no longer true."""
         self._faults.clear()
 
     def fault(self, records: pa.Table, probes: _Probes) -> _Failure | None:
-        """Try a run of records, unless its result is kept."""
+        """Return the error of a run of records, from the cache or by a try; None if the run does not fail."""
         run = records["offset"][0].as_py(), records["offset"][-1].as_py()
         if run in self._faults:
             return self._faults[run]
@@ -129,7 +131,7 @@ def find_poison(
     spark: SparkSession,
     check: Callable[[], None],
     *,
-    one: PendingLink,
+    pending: PendingLink,
     staging: Path,
     shape: Shape,
     tolerance: Tolerance | None = None,
@@ -140,51 +142,52 @@ def find_poison(
 
     Args:
         spark: The session.
-        check: Called before each job. Raises if the result is no longer wanted.
-        one: The link and its records.
+        check: Called before each job. Raises if the result is no longer needed.
+        pending: The link and its records.
         staging: Directory for the records that are tried.
-        shape: Makes rows of records.
+        shape: Converts records to rows.
         tolerance: Limit of bad records.
         evaluate: The table's evaluator. Requirements unknown to it (a constraint) are not checked.
         memory: Results of the partition's last search.
 
     Raises:
-        LandingError: No record is at fault (see above).
+        LandingError: The cause is not a record (see the module's text).
     """
-    assert one.records is not None
-    probes = _Probes(spark, check, one.link, staging, shape, evaluate)
-    most = (tolerance or Tolerance()).of(one.records.num_rows)
+    assert pending.records is not None
+    probes = _Probes(spark, check, pending.link, staging, shape, evaluate)
+    limit = (tolerance or Tolerance()).of(pending.records.num_rows)
     memory = memory or SearchMemory()
-    is_continued = memory.begin(one.records)
+    is_continued = memory.begin(pending.records)
     try:
-        return _find_poison(one, probes, most, memory)
+        return _find_poison(pending, probes, limit, memory)
     except LandingError:
         if not is_continued:
             raise
         memory.forget()
-        return _find_poison(one, probes, most, memory)
+        return _find_poison(pending, probes, limit, memory)
 
 
-def _find_poison(one: PendingLink, probes: _Probes, most: int, memory: SearchMemory) -> Poison:
-    assert one.records is not None
-    bad = probes.unreadable(one.records)
-    if len(bad) > most:
-        raise _too_many(one, len(bad), most, _Failure(ErrorSource.RECORD, next(iter(bad.values()))))
-    left = _without(one.records, bad)
-    if left.num_rows and (fault := probes.fault(left)) is not None:
-        if (always := probes.fault(left.slice(0, 0))) is not None:
-            raise _failure(always, f"{one.link}: it fails without any record, too: {always.error}")
-        bad |= _bisect(one, left, fault, probes, most - len(bad), memory)
-        left = _without(one.records, bad)
-        if left.num_rows and (fault := probes.fault(left)) is not None:
-            raise _failure(fault, f"{one.link}: without the {len(bad)} records that fail, others do: {fault.error}")
-    return Poison(dict(sorted(bad.items())), left)
+def _find_poison(pending: PendingLink, probes: _Probes, limit: int, memory: SearchMemory) -> Poison:
+    assert pending.records is not None
+    bad = probes.unreadable(pending.records)
+    if len(bad) > limit:
+        raise _too_many(pending, len(bad), limit, _Failure(ErrorSource.RECORD, next(iter(bad.values()))))
+    rest = _without(pending.records, bad)
+    if rest.num_rows and (fault := probes.fault(rest)) is not None:
+        if (without_records := probes.fault(rest.slice(0, 0))) is not None:
+            text = f"{pending.link}: the same job fails without any record, too: {without_records.error}"
+            raise _failure(without_records, text)
+        bad |= _bisect(pending, rest, fault, probes, limit - len(bad), memory)
+        rest = _without(pending.records, bad)
+        if rest.num_rows and (fault := probes.fault(rest)) is not None:
+            raise _failure(fault, f"{pending.link}: without the {len(bad)} records that fail, others do: {fault.error}")
+    return Poison(dict(sorted(bad.items())), rest)
 
 
-def dead_letters(one: PendingLink, poison: Poison) -> list[DeadLetter]:
+def dead_letters(pending: PendingLink, poison: Poison) -> list[DeadLetter]:
     """Return the bad records as dead letters, in order."""
-    assert one.records is not None
-    records = _only(one.records, poison.bad)
+    assert pending.records is not None
+    records = _only(pending.records, poison.bad)
     rows, stamps = records.drop_columns(["timestamp"]).to_pylist(), _milliseconds(records)
     return [
         DeadLetter(
@@ -202,14 +205,14 @@ def dead_letters(one: PendingLink, poison: Poison) -> list[DeadLetter]:
 
 @attrs.frozen(slots=True)
 class _Failure:
-    """Cause and text of an error. Not the exception itself, which may keep half a JVM alive."""
+    """Source and text of an error. The exception itself is not kept: it may refer to many objects of the JVM."""
 
     source: ErrorSource
     error: str
 
 
 class _Probes:
-    """Tries records of one attempt, and leaves no files behind."""
+    """Tries runs of records of one attempt, and removes its files."""
 
     def __init__(
         self,
@@ -229,7 +232,7 @@ class _Probes:
         self._count = 0
 
     def unreadable(self, records: pa.Table) -> dict[int, str]:
-        """Return the records that the shape itself cannot decode."""
+        """Return the reason for each record that the shape itself cannot decode, by offset."""
         shape = self._shape
         if shape.is_plain or not isinstance(shape, Surveyor):
             return {}
@@ -238,31 +241,35 @@ class _Probes:
         def survey(landing: Landing) -> None:
             found.update({bad.offset: bad.reason for bad in shape.unreadable(self._spark, landing)})
 
-        self._staged(records, survey)
+        self._with_staged(records, survey)
         return found
 
     def fault(self, records: pa.Table) -> _Failure | None:
-        """Return the error with which records fail together. Raises LandingError if no record can be the cause."""
+        """Return the error with which records fail together; None if they do not fail.
+
+        Raises:
+            LandingError: The cause cannot be a record.
+        """
         try:
-            self._staged(records, lambda landing: self._evaluate(self._shape.frame(self._spark, landing)))
+            self._with_staged(records, lambda landing: self._evaluate(self._shape.frame(self._spark, landing)))
         except Exception as error:
             match source_of(error):
                 case ErrorSource.SPARK:
                     raise _passing_error(
-                        f"{self._link}: Spark failed while bad records were looked for: {cause_of(error)}"
+                        f"{self._link}: Spark failed during the search for bad records: {cause_of(error)}"
                     ) from error
                 case ErrorSource.STATEMENT:
-                    raise ShapeError(f"{self._link}: it is no record's fault: {cause_of(error)}") from error
+                    raise ShapeError(f"{self._link}: no record causes this error: {cause_of(error)}") from error
                 case source:
                     return _Failure(source, cause_of(error))
         return None
 
-    def _staged(self, records: pa.Table, use: Callable[[Landing], None]) -> None:
+    def _with_staged(self, records: pa.Table, use: Callable[[Landing], None]) -> None:
         import pyarrow.parquet as pq
 
         self._check()
         self._count += 1
-        # A new name each time: Spark caches what it knows of a file.
+        # A new name each time: Spark caches facts about a file by its name.
         path = self._staging / f"{self._link.attempt}-probe-{self._count}.parquet"
         try:
             pq.write_table(records, path, compression="none", use_dictionary=False, write_statistics=False)
@@ -272,55 +279,55 @@ class _Probes:
 
 
 def _bisect(
-    one: PendingLink, left: pa.Table, fault: _Failure, probes: _Probes, most: int, memory: SearchMemory
+    pending: PendingLink, records: pa.Table, fault: _Failure, probes: _Probes, limit: int, memory: SearchMemory
 ) -> dict[int, str]:
-    """Return the records that fail alone, with their errors.
+    """Return the error of each record that fails alone, by offset.
 
-    A record whose error has no known cause must fail once more while an empty run does not: otherwise the error has
-    passed, and is no record's.
+    If an error has an unknown source, the record must fail once more, and an empty run must not. Otherwise the error
+    has passed, or is not caused by a record.
     """
     try:
         failing = find_failing(
-            left.num_rows,
+            records.num_rows,
             fault,
-            lambda low, high: memory.fault(left.slice(low, high - low), probes),
-            most,
+            lambda low, high: memory.fault(records.slice(low, high - low), probes),
+            limit,
             tries=MAX_JOBS,
         )
     except TooManyError as error:
-        raise _too_many(one, error.count, most, error.error) from None
+        raise _too_many(pending, error.count, limit, error.error) from None
     except TooManyTriesError as error:
         raise _failure(
             error.error,
-            f"{one.link}: at least {error.count} of {left.num_rows} records cannot be shaped, so far apart that it "
-            f"takes more than {MAX_JOBS} jobs of Spark's to find them: {error.error.error}. Have the transform make "
-            "null of what fails (try_cast and the like)",
+            f"{pending.link}: at least {error.count} of {records.num_rows} records cannot be shaped, so far apart that "
+            f"it takes more than {MAX_JOBS} Spark jobs to find them: {error.error.error}. Let the transform return "
+            "null for values that fail (try_cast and the like)",
         ) from None
     except TogetherError as error:
         count = error.high - error.low
         raise _failure(
-            error.error, f"{one.link}: {count} records fail together, though none does alone: {error.error.error}"
+            error.error, f"{pending.link}: {count} records fail together, though none does alone: {error.error.error}"
         ) from None
-    offsets = left["offset"]
+    offsets = records["offset"]
     for place, found in failing:
         if found.source is ErrorSource.UNKNOWN:
-            again = probes.fault(left.slice(place, 1))
-            if again is None or probes.fault(left.slice(0, 0)) is not None:
-                raise _passing_error(f"{one.link}: Spark failed, and does not say why: {found.error}")
+            again = probes.fault(records.slice(place, 1))
+            if again is None or probes.fault(records.slice(0, 0)) is not None:
+                raise _passing_error(f"{pending.link}: Spark failed for an unknown reason: {found.error}")
     return {offsets[place].as_py(): found.error for place, found in failing}
 
 
-def _too_many(one: PendingLink, count: int, most: int, fault: _Failure) -> LandingError:
-    assert one.records is not None
+def _too_many(pending: PendingLink, count: int, limit: int, fault: _Failure) -> LandingError:
+    assert pending.records is not None
     return _failure(
         fault,
-        f"{one.link}: at least {count} of {one.records.num_rows} records cannot be shaped, and no more than {most} are "
-        f"taken for bad ones: something is wrong with the transform, or with all of them: {fault.error}",
+        f"{pending.link}: at least {count} of {pending.records.num_rows} records cannot be shaped, and no more than "
+        f"{limit} are accepted as bad records: perhaps the transform is wrong, or the whole batch: {fault.error}",
     )
 
 
 def _failure(fault: _Failure, text: str) -> LandingError:
-    """Return the error to raise. It may pass if its source is unknown: a store read by a transform may have failed."""
+    """Return the error to raise. It passes if its source is unknown: a store read by a transform may have failed."""
     return _passing_error(text) if fault.source is ErrorSource.UNKNOWN else ShapeError(text)
 
 

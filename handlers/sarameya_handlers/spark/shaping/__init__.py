@@ -1,4 +1,4 @@
-"""Shaping: conversion of staged records into a table's rows by decoding, a transform, and the table's own columns.
+"""Shaping: conversion of staged records to a table's rows: decoding, a transform, and the table's own columns.
 
 shaping.py         Shaping, a `Shape` built from options: makes frames, lists the records that it cannot decode
 decode_options.py  options for decoding one column      transforms.py      flatten, transform, transform_sql

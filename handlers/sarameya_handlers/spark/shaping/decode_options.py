@@ -25,11 +25,11 @@ class Decode:
 
     Attributes:
         format: One of FORMATS.
-        schema: Its columns: DDL for "json" (`id bigint, name string`), a schema's JSON for "avro", a descriptor set for
-            "protobuf" (of `protoc --include_imports --descriptor_set_out`). None for the registry's.
+        schema: DDL for "json" (`id bigint, name string`), a schema's JSON for "avro", a descriptor set for "protobuf"
+            (of `protoc --include_imports --descriptor_set_out`). None for the registry's schema.
         subject: Subject in the registry; None for the topic's own (`orders-value`).
         version: The subject's version.
-        framed: True if the id of its schema in a registry precedes each record.
+        framed: True if each record starts with the id of its schema in a registry.
     """
 
     format: str = "bytes"
@@ -53,9 +53,9 @@ class Decode:
         else:
             self._allow("schema", "subject", "version", "framed")
         if not self.framed and not self.schema:
-            raise ConfigError("schema", self.schema, f"must be there for {self.format!r}, unless there is a registry")
+            raise ConfigError("schema", self.schema, f"is required for {self.format!r}, unless there is a registry")
         if (self.schema or not self.framed) and (self.subject or self.version != "latest"):
-            raise ConfigError("subject", self.subject, "must not be there beside a schema, or without a registry")
+            raise ConfigError("subject", self.subject, "must not be set with a schema, or without a registry")
         if self.version != "latest" and (type(self.version) is not int or self.version < 1):
             raise ConfigError("version", self.version, "must be 'latest' or the number of a version")
         self._check_schema()
@@ -64,7 +64,7 @@ class Decode:
         for field in attrs.fields(type(self)):
             value = getattr(self, field.name)
             if field.name not in (*names, "format") and value != field.default:
-                raise ConfigError(field.name, value, f"means nothing with the format {self.format!r}")
+                raise ConfigError(field.name, value, f"must not be set with the format {self.format!r}")
 
     def _check_schema(self) -> None:
         if self.schema is None:
@@ -89,11 +89,11 @@ class Decode:
             if kind not in ("bytes", "string") and header != "none":
                 given["framed"] = has_registry
             if header not in (None, *_HEADERS) or (header == "registry" and not given.get("framed")):
-                allowed = "'registry', where there is one, or 'none'"
+                allowed = "'registry' (needs a registry) or 'none'"
                 raise ConfigError("header", header, f"must be {allowed}, and only with json, avro or protobuf")
             if "schema_file" in given:
                 if "schema" in given:
-                    raise ConfigError("schema_file", given["schema_file"], "must not be there beside schema")
+                    raise ConfigError("schema_file", given["schema_file"], "must not be set with schema")
                 given["schema"] = _content(given.pop("schema_file"), as_bytes=kind == "protobuf")
             elif kind == "protobuf" and "schema" in given:
                 raise ConfigError("schema", given["schema"], "must be schema_file for 'protobuf', a descriptor set")

@@ -1,4 +1,4 @@
-"""Errors of schemas, transforms and options, rather than of single records. Retrying does not help."""
+"""Errors in schemas, transforms and options, not in single records. A retry does not help."""
 
 from __future__ import annotations
 
@@ -17,4 +17,4 @@ class SchemaMismatchError(ShapeError):
 
 
 class TooManyPartitionsError(ShapeError):
-    """A batch would touch too many of the table's partitions, with a file for every few records."""
+    """A batch has rows of too many of the table's partitions, and would write a file for each."""

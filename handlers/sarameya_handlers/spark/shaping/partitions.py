@@ -1,8 +1,8 @@
-"""Partitions of a table that a batch touches: their columns must exist, and they must be few.
+"""Partitions of a table that a batch has rows of: the columns must exist, and the partitions must be few.
 
-A batch writes one file for each partition that it touches. Records with garbage timestamps (before 1970, in 2099, all
-over a century) would produce a file for every record. Such a batch is stopped before that, and `with_event_date`
-prevents it.
+A batch writes one file for each of its partitions. Records with garbage timestamps (before 1970, in 2099, all over a
+century) would produce a file for every record. Such a batch is refused before it is written; `with_event_date` prevents
+it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def with_event_date(
         def shaped(batch):
             return with_event_date(batch, "2020-01-01", "2039-12-31")
 
-    The day is null outside `earliest` to `latest`, so that records with garbage timestamps share one partition. In SQL:
+    A day before `earliest` or after `latest` is null, so records with garbage timestamps share one partition. In SQL:
     `case when date(timestamp) between '2020-01-01' and '2039-12-31' then date(timestamp) end as event_date`.
 
     Args:
@@ -71,7 +71,7 @@ def require_partition_columns(frame: DataFrame, columns: Sequence[str]) -> None:
     if missing:
         raise SchemaMismatchError(
             f"the rows have no {', '.join(missing)} to partition the table by, only {', '.join(frame.columns)}: "
-            "make it in the transform"
+            "add it in the transform"
         )
     for column in columns:
         kind = fields[column.lower()].dataType.simpleString()
@@ -80,9 +80,9 @@ def require_partition_columns(frame: DataFrame, columns: Sequence[str]) -> None:
 
 
 def directory_rules(schema: StructType, columns: Sequence[str]) -> Iterator[Requirement]:
-    """Yield the requirements on text that names directories (`city=Ulm`), one per text column among these.
+    """Yield the requirements on text that becomes a directory's name (`city=Ulm`), one for each of these text columns.
 
-    For text that violates them, Spark fails with an error that looks temporary, or reads back another value.
+    If text violates them, Spark fails with an error that looks temporary, or reads back another value.
     """
     from pyspark.sql.types import StringType
 
@@ -91,20 +91,21 @@ def directory_rules(schema: StructType, columns: Sequence[str]) -> Iterator[Requ
         field = fields[column.lower()]
         if not isinstance(field.dataType, StringType):
             continue
-        value, room = quoted(field.name), NAME_BYTES - len(f"{field.name}=".encode())
+        value, limit = quoted(field.name), NAME_BYTES - len(f"{field.name}=".encode())
         size = f"octet_length(regexp_replace({value}, {literal(_ESCAPED)}, '%00'))"
         is_text = f"is_valid_utf8({value}) and not contains({value}, chr(0)) and {value} <> {literal(_NULL)}"
         yield Requirement(
             f"rule of partition column {field.name} (UTF-8 without NUL, not {_NULL}, in a directory's name at most "
-            f"{room} bytes: change it in the transform)",
-            f"{value} is null or ({is_text} and {size} <= {room})",
+            f"{limit} bytes: change the value in the transform)",
+            f"{value} is null or ({is_text} and {size} <= {limit})",
         )
 
 
 def require_utc(spark: SparkSession, frame: DataFrame, columns: Sequence[str]) -> None:
     """Raise ShapeError for a timestamp among these columns, unless the session's time zone is UTC.
 
-    Delta writes it as local time, in which one hour of each year occurs twice, and reads back the wrong one of the two.
+    Delta writes partition timestamps as local time, in which one hour of each year occurs twice. It reads back the
+    wrong hour of the two.
     """
     from pyspark.sql.types import TimestampType
 
@@ -119,9 +120,9 @@ def require_utc(spark: SparkSession, frame: DataFrame, columns: Sequence[str]) -
 
 
 def count_partitions(frame: DataFrame, columns: Sequence[str], limit: int) -> int:
-    """Count the different values of these columns together, up to `limit` + 1.
+    """Count the different combinations of values of these columns, up to `limit` + 1.
 
-    Runs a Spark job that computes only what these columns need.
+    Runs a Spark job that computes only these columns.
     """
     return len(_partitions(frame, columns, limit))
 
@@ -136,9 +137,9 @@ def require_few_partitions(
     found = _partitions(frame, columns, limit, rules)
     if len(found) > limit:
         raise TooManyPartitionsError(
-            f"a landing has rows of more than {limit} partitions by {', '.join(columns)} "
+            f"a batch has rows of more than {limit} partitions by {', '.join(columns)} "
             f"({', '.join(found[:_SHOWN])}, ...): "
-            "partition the table more coarsely, bound the values (with_event_date does), or allow more (max_partitions)"
+            "partition the table more coarsely, limit the values (with_event_date does), or allow more (max_partitions)"
         )
 
 

@@ -1,4 +1,4 @@
-"""Lossless conversion of rows to a table's columns: its order, its wider types, nulls for what rows lack."""
+"""Lossless conversion of rows to a table's columns: the table's order, its wider types, nulls for missing columns."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def conform(frame: DataFrame, table: StructType) -> DataFrame:
     """Return the frame with the table's columns, names and order, also within structs.
 
-    Columns that the frame lacks are null; columns that the table lacks come last. The differences from the table must
-    be no `problem`.
+    Columns that the frame lacks are null; columns that the table lacks come last. The caller must have checked that
+    the differences from the table are allowed (`schemas.compare`).
 
     Raises:
         SchemaMismatchError: The frame or the table has two columns of one name.
@@ -26,11 +26,11 @@ def conform(frame: DataFrame, table: StructType) -> DataFrame:
     compare(frame.schema, table)
     if frame.schema.simpleString() == table.simpleString():  # names and types, at any depth, in order
         return frame
-    return frame.selectExpr(*(f"{made} as {quoted(name)}" for name, made in _fields(frame.schema, table, "", count())))
+    return frame.selectExpr(*(f"{sql} as {quoted(name)}" for name, sql in _fields(frame.schema, table, "", count())))
 
 
 def _fields(rows: StructType, table: StructType, prefix: str, names: count[int]) -> Iterator[tuple[str, str]]:
-    """Yield name and SQL expression of each field. `prefix` and its name refer to it in the rows."""
+    """Yield name and SQL expression of each field. In the SQL, `prefix` comes before the names of the rows' fields."""
     ours, theirs = by_name(rows), by_name(table)
     for key, field in theirs.items():
         if key in ours:
@@ -48,7 +48,7 @@ def _conformed(value: str, rows: DataType, table: DataType, names: count[int]) -
     if rows == table:
         return value
     if isinstance(rows, StructType) and isinstance(table, StructType):
-        fields = ", ".join(f"{literal(name)}, {made}" for name, made in _fields(rows, table, f"{value}.", names))
+        fields = ", ".join(f"{literal(name)}, {sql}" for name, sql in _fields(rows, table, f"{value}.", names))
         return f"if({value} is null, null, named_struct({fields}))"
     each = f"e{next(names)}"
     if isinstance(rows, ArrayType) and isinstance(table, ArrayType):

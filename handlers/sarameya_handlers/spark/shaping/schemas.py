@@ -1,8 +1,8 @@
-"""Differences between the rows of a batch and their table, in words. Pure: no Spark session.
+"""Differences between the schemas of a batch's rows and of their table. Pure: no Spark session.
 
 Columns are matched by name, not by position, and ignoring case, as Spark does. Fields of structs, also in arrays and
-maps, are columns with a dotted path: `value.city`, `tags.element.name`. Tables call `compare` before they write, refuse
-rows with a `Differences.problem`, and may convert the rows (row_conversion.py).
+maps, are columns with a dotted path: `value.city`, `tags.element.name`. A table calls `compare` before it writes,
+refuses rows with a `Differences.problem`, and converts the others (row_conversion.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _EXACT_IN_DOUBLE = ("tinyint", "smallint", "int", "float")
 
 @attrs.frozen(slots=True)
 class Column:
-    """A column of only one side, or one that is nullable on one side only."""
+    """A column that only the rows or only the table have, or that is nullable in only one of them."""
 
     path: str
     type: str
@@ -65,17 +65,17 @@ class Differences:
         return bool(self.added or self.missing or self.widened or self.changed or self.nulls)
 
     def problem(self, *, evolve_schema: bool) -> str | None:
-        """Return why the rows cannot be appended, and what to do; None if they can."""
+        """Return the reason why the rows cannot be appended, and the remedy; None if they can."""
         problems = []
         if self.changed:
             problems.append(
-                f"the types of {_listed(self.changed)} do not go together: "
-                "cast them in the transform, or change the table's"
+                f"the types of {_listed(self.changed)} are incompatible: "
+                "cast them in the transform, or change the table's types"
             )
         required = [column for column in self.missing if not column.nullable]
         if required:
             problems.append(
-                f"the rows have no {_listed(required)}: add it in the transform, or let the table's be null"
+                f"the rows have no {_listed(required)}: add it in the transform, or make it nullable in the table"
             )
         if self.added and not evolve_schema:
             problems.append(
@@ -94,12 +94,12 @@ def compare(rows: StructType, table: StructType) -> Differences:
     """Compare the schema of rows with that of their table.
 
     Raises:
-        SchemaMismatchError: One of them has two columns of one name, which cannot be distinguished.
+        SchemaMismatchError: The rows or the table have two columns of one name, which cannot be distinguished.
     """
     found: dict[str, list[Column | TypeChange]] = {}
-    for kind, what in _struct(rows, table, ""):
-        found.setdefault(kind, []).append(what)
-    return Differences(**{kind: tuple(what) for kind, what in found.items()})  # type: ignore[arg-type]
+    for kind, difference in _struct(rows, table, ""):
+        found.setdefault(kind, []).append(difference)
+    return Differences(**{kind: tuple(differences) for kind, differences in found.items()})  # type: ignore[arg-type]
 
 
 def by_name(struct: StructType, path: str = "") -> dict[str, StructField]:
@@ -149,13 +149,13 @@ def _fits(rows: DataType, table: DataType) -> bool:
     """Return whether each value of the first type can be represented exactly in the second."""
     from pyspark.sql.types import DecimalType, NullType
 
-    one, other = rows.simpleString(), table.simpleString()
+    narrow, wide = rows.simpleString(), table.simpleString()
     if isinstance(rows, NullType):
         return True
-    if one in _INTEGERS and other in _INTEGERS:
-        return _INTEGERS[one] < _INTEGERS[other]
-    if other == "double":
-        return one in _EXACT_IN_DOUBLE
+    if narrow in _INTEGERS and wide in _INTEGERS:
+        return _INTEGERS[narrow] < _INTEGERS[wide]
+    if wide == "double":
+        return narrow in _EXACT_IN_DOUBLE
     if isinstance(table, DecimalType):
         whole, digits = _digits(rows)
         return whole <= table.precision - table.scale and digits <= table.scale
@@ -163,7 +163,7 @@ def _fits(rows: DataType, table: DataType) -> bool:
 
 
 def _digits(number: DataType | DecimalType) -> tuple[float, int]:
-    """Return the most digits of a type before and after the point; infinitely many for types that are not exact."""
+    """Return the maximum digits of a type before and after the point; infinitely many for types that are not exact."""
     from pyspark.sql.types import DecimalType
 
     if isinstance(number, DecimalType):
@@ -175,9 +175,9 @@ def _column(field: StructField, path: str) -> Column:
     return Column(path + field.name, field.dataType.simpleString(), field.nullable)
 
 
-def _listed(what: list[Column] | tuple[Column | TypeChange, ...]) -> str:
-    shown = [str(one) for one in what[:_SHOWN]]
-    return ", ".join(shown) + (f" and {len(what) - _SHOWN} more" if len(what) > _SHOWN else "")
+def _listed(columns: list[Column] | tuple[Column | TypeChange, ...]) -> str:
+    shown = [str(column) for column in columns[:_SHOWN]]
+    return ", ".join(shown) + (f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else "")
 
 
 _SHOWN = 10

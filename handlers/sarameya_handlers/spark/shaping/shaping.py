@@ -1,4 +1,4 @@
-"""Conversion of an attempt's staged records into rows: decoding, then a transform in Python or SQL."""
+"""Conversion of an attempt's staged records to rows: decoding, then a transform in Python or SQL."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def _check_flag(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
 class Shaping:
     """A `Shape` that decodes key and value, then applies a transform. Without options, rows are the records unchanged.
 
-    Registry and schemas belong to it, so each sink needs its own.
+    It caches schemas of its registry, so each sink needs its own.
 
     Attributes:
         key: Decoding of the key.
         value: Decoding of the value.
-        flatten: True to put the value's fields in its place, beside the other columns.
-        transform: Function that makes a DataFrame of a DataFrame.
-        transform_sql: The same as a query of the table `batch`.
+        flatten: True to replace the value's column by columns of its fields.
+        transform: Function that converts a DataFrame to another.
+        transform_sql: The transform as a query of the table `batch`.
         registry: Schema registry.
     """
 
@@ -83,7 +83,7 @@ class Shaping:
 
     def __attrs_post_init__(self) -> None:
         if self.transform is not None and self.transform_sql is not None:
-            raise ConfigError("transform_sql", self.transform_sql, "must not be there beside transform")
+            raise ConfigError("transform_sql", self.transform_sql, "must not be set with transform")
         if self.flatten and self.value.format in ("bytes", "string"):
             raise ConfigError("flatten", True, f"needs a value with fields, and its format is {self.value.format!r}")
         object.__setattr__(self, "_codecs", self._build_codecs())
@@ -96,7 +96,7 @@ class Shaping:
             column: Decode.from_options(column, options, has_registry=registry is not None) for column in COLUMNS
         }
         if registry is not None and not any(decode.framed for decode in decodes.values()):
-            raise ConfigError("registry", "...", "means nothing unless a format is 'json', 'avro' or 'protobuf'")
+            raise ConfigError("registry", "...", "must not be set unless a format is 'json', 'avro' or 'protobuf'")
         return cls(
             **decodes,
             flatten=options.get("flatten", False),
@@ -114,14 +114,14 @@ class Shaping:
         return self.frames(spark, [landing])[0]
 
     def frames(self, spark: SparkSession, landings: Sequence[Landing]) -> list[DataFrame]:
-        """Return several attempts' rows. Those of one topic have the same columns, even if schemas change meanwhile."""
+        """Return several attempts' rows. All of one topic have the same columns, even if schemas change meanwhile."""
         plans = self._plans(landings)
         return [self._shaped(spark, landing, plans[landing.link.key.topic]) for landing in landings]
 
     def unreadable(self, spark: SparkSession, landing: Landing) -> Sequence[BadRecord]:
-        """Return the records of an attempt that cannot be decoded, by offset. Meant for attempts that failed.
+        """Return the records of an attempt that cannot be decoded, ordered by offset. For attempts that failed.
 
-        All others can be decoded; whether a transform accepts them is not checked. Raises RegistryError.
+        All other records can be decoded. The transform is not checked. Raises RegistryError.
         """
         staged = _file_of(landing)
         plans = self._plans([landing])[landing.link.key.topic]
@@ -136,13 +136,13 @@ class Shaping:
         return [BadRecord(offset, found[offset]) for offset in sorted(found)]
 
     def check(self, spark: SparkSession) -> None:
-        """Check that Spark can do what the options say, without any record: packages, fixed schemas, SQL.
+        """Check the options without any record: installed packages, given schemas, SQL.
 
         Does not look up schemas in a registry, since a new topic has none there, and does not call a transform in
         Python.
 
         Raises:
-            HandlerError: Something is missing or wrong.
+            HandlerError: A package is missing, or an option is wrong.
         """
         try:
             for decode in (self.key, self.value):
@@ -150,22 +150,22 @@ class Shaping:
             probes = {column: codec.probe() for column, codec in self._codecs.items()}
             if not probes and self.transform_sql is None:
                 return
-            nothing = spark.createDataFrame([], KAFKA_COLUMNS)
-            decoded = with_shape_errors("decoding", lambda: analyze(_decode(nothing, probes)))
+            empty = spark.createDataFrame([], KAFKA_COLUMNS)
+            decoded = with_shape_errors("decoding", lambda: analyze(_decode(empty, probes)))
             if self.transform is None and all(codec.with_message is None for codec in self._codecs.values()):
                 self._transform(spark, flatten_value(decoded) if self.flatten else decoded)
         except ShapeError as error:
-            raise HandlerError(f"records cannot be shaped as the options say: {error}") from error
+            raise HandlerError(f"records cannot be shaped with these options: {error}") from error
 
     def _build_codecs(self) -> dict[str, ColumnCodec]:
-        made = {}
+        codecs = {}
         for column in COLUMNS:
             decode: Decode = getattr(self, column)
             if decode.framed and self.registry is None:
-                raise ConfigError("registry", None, f"must be there: the {column} is decoded by it")
+                raise ConfigError("registry", None, f"is required to decode the {column}")
             if codec := _codec(column, decode, self.registry if decode.framed else None):
-                made[column] = codec
-        return made
+                codecs[column] = codec
+        return codecs
 
     def _plans(self, landings: Sequence[Landing]) -> dict[str, dict[str, Plan]]:
         """Make the plans by topic and column."""
@@ -215,16 +215,16 @@ def _codec(column: str, decode: Decode, registry: Registry | None) -> ColumnCode
 def _bad_records(
     column: str, kind: str, plan: Plan, codec: ColumnCodec, frame: DataFrame, records: pa.Table
 ) -> dict[int, str]:
-    """Return why records' `column` cannot be decoded, by offset."""
+    """Return the reason why a record's `column` cannot be decoded, by offset."""
     survey = survey_column(codec, records[column])
     offsets = records["offset"]
     bad = {}
     if survey:
         for row, reason in survey.rows_of({**survey.problems, **plan.unknown}):
             bad[offsets[row].as_py()] = f"{column}: {reason}"
-    for offset, what in plan.undecodable(frame, column, records).items():
+    for offset, fault in plan.undecodable(frame, column, records).items():
         writer = f", written with schema {survey.prefix_of(offset, offsets).schema_id}" if survey else ""
-        bad.setdefault(offset, f"{column}: it cannot be decoded as {kind}{writer}{what and f': {what}'}")
+        bad.setdefault(offset, f"{column}: it cannot be decoded as {kind}{writer}{fault and f': {fault}'}")
     return bad
 
 
@@ -245,5 +245,5 @@ def _require_packages(decode: Decode) -> None:
 
 
 def _file_of(landing: Landing) -> Path:
-    assert landing.staged is not None, "a landing that is shaped has records"
+    assert landing.staged is not None, "only an attempt with records is shaped"
     return landing.staged

@@ -1,4 +1,4 @@
-"""User transforms of decoded records: flattening, Python, SQL. Distinguishes the user's errors from Spark's."""
+"""Transforms of decoded records: flattening, a user's Python or SQL. Distinguishes the user's errors from Spark's."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def apply_transform(frame: DataFrame, transform: Transform) -> DataFrame:
-    """Apply the transform to the frame. Raises ShapeError if it fails, or returns no DataFrame."""
-    made = with_shape_errors("transform", lambda: analyze(transform(frame)))
+    """Apply the transform to the frame. Raises ShapeError if it fails, or does not return a DataFrame."""
+    result = with_shape_errors("transform", lambda: analyze(transform(frame)))
     # By duck typing: pyspark has several DataFrame classes.
-    if not (hasattr(made, "coalesce") and hasattr(made, "write")):
-        raise ShapeError(f"transform must return a DataFrame, not {type(made).__name__}")
-    return cast("DataFrame", made)
+    if not (hasattr(result, "coalesce") and hasattr(result, "write")):
+        raise ShapeError(f"transform must return a DataFrame, not {type(result).__name__}")
+    return cast("DataFrame", result)
 
 
 def run_query(spark: SparkSession, frame: DataFrame, query: str) -> DataFrame:
@@ -32,21 +32,21 @@ def run_query(spark: SparkSession, frame: DataFrame, query: str) -> DataFrame:
     """
     inner = query.strip().rstrip(";").replace("{", "{{").replace("}", "}}")
     whole = f"with batch as (select * from {{sarameya_batch}}) select * from (\n{inner}\n)"
-    made = with_shape_errors("transform_sql", lambda: analyze(spark.sql(whole, sarameya_batch=frame)))
-    return cast("DataFrame", made)
+    result = with_shape_errors("transform_sql", lambda: analyze(spark.sql(whole, sarameya_batch=frame)))
+    return cast("DataFrame", result)
 
 
 def flatten_value(frame: DataFrame) -> DataFrame:
-    """Return the frame with the fields of its value in the value's place.
+    """Return the frame with the value's column replaced by columns of its fields.
 
     Raises:
-        ShapeError: The value has no fields, or one of them has the name of another column.
+        ShapeError: The value has no fields, or a field has the name of another column.
     """
     from pyspark.sql.types import StructType
 
     kind = frame.schema["value"].dataType
     if not isinstance(kind, StructType):
-        raise ShapeError(f"flatten needs a value with fields, and it is {kind.simpleString()}")
+        raise ShapeError(f"flatten needs a value with fields, but the value is {kind.simpleString()}")
     others = [name for name in frame.columns if name != "value"]
     twice = sorted({name.lower() for name in others} & {name.lower() for name in kind.names})
     if twice:
@@ -60,36 +60,36 @@ def flatten_value(frame: DataFrame) -> DataFrame:
     return frame.selectExpr(*rest[:place], *fields, *rest[place + 1 :])
 
 
-def analyze(made: Any) -> Any:
-    """Analyze a frame now. Spark Connect would do so, and find mistakes, only when it is written."""
-    if hasattr(made, "schema"):
-        _ = made.schema
-    return made
+def analyze(frame: Any) -> Any:
+    """Analyze a frame now, and return it. Otherwise Spark Connect finds mistakes only when the frame is written."""
+    if hasattr(frame, "schema"):
+        _ = frame.schema
+    return frame
 
 
-def with_shape_errors(what: str, make: Callable[[], Any]) -> Any:
-    """Call `make` and return its result. Raises ShapeError, with one line of text, if the user's request is wrong."""
+def with_shape_errors(step: str, make: Callable[[], Any]) -> Any:
+    """Call `make` and return its result. Raises ShapeError, with one line of text, for an error of the user's."""
     try:
         return make()
     except SarameyaError:
         raise
     except Exception as error:
         if _is_user_error(error):
-            raise ShapeError(f"{what} fails: {cause_of(error)}") from error
+            raise ShapeError(f"{step} fails: {cause_of(error)}") from error
         raise
 
 
 _USER_ERRORS = frozenset({"AnalysisException", "ParseException", "IllegalArgumentException"})
-"""Spark's errors for a wrong call, classic and Connect alike."""
-_OF_SPARK = ("pyspark.errors.exceptions.captured", "pyspark.errors.exceptions.connect", "py4j.", "grpc.")
-"""Modules of the error classes for all other troubles on Spark's side, including a lost Spark."""
+"""Spark's errors for a wrong call, of classic Spark and Spark Connect."""
+_SPARK_MODULES = ("pyspark.errors.exceptions.captured", "pyspark.errors.exceptions.connect", "py4j.", "grpc.")
+"""Modules with the classes of all other errors of Spark, including a lost Spark."""
 
 
 def _is_user_error(error: Exception) -> bool:
-    """Return whether the same call would fail again, as an exception in a Python transform would."""
+    """Return whether the same call would fail again, for example with an exception in a Python transform."""
     if any(kind.__name__ in _USER_ERRORS for kind in type(error).__mro__):
         return True
-    of_spark = type(error).__module__.startswith(_OF_SPARK) or type(error).__name__ == "PySparkRuntimeError"
-    if isinstance(error, OSError) or of_spark:
+    is_sparks = type(error).__module__.startswith(_SPARK_MODULES) or type(error).__name__ == "PySparkRuntimeError"
+    if isinstance(error, OSError) or is_sparks:
         return "org.apache.avro." in cause_of(error)
     return True

@@ -1,7 +1,7 @@
-"""Records of one partition that are collected and not yet landed, and whether they are due.
+"""Buffer of one partition: its collected records, and the time when they must be flushed.
 
-PURE: no tasks, no clock (`now` is an argument, the deadline is data). It holds Arrow tables and slices them, so that a
-batch never exceeds its limits. The sink decides what becomes of a batch.
+Pure: no tasks, no clock (`now` is an argument, the deadline is data). The buffer holds Arrow tables and slices them, so
+that a batch never exceeds its limits (unless a single record does). The sink decides what happens to a batch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COMBINE_AT = 256
 """Number of pieces that are combined into one. An Arrow table of one record takes kilobytes that `nbytes` omits."""
 
 EARLY_SHARE = 0.5
-"""Share of a limit from which records may be flushed early, together with other partitions'."""
+"""Share of a limit above which records may be flushed early, together with other partitions."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -33,7 +33,7 @@ class CollectedBatch:
     """A run of one partition's records, `[from_offset, to_offset)`, in offset order."""
 
     table: pa.Table | None
-    """None for a run without any record to read."""
+    """None for a run without records: they were deleted, or became dead letters."""
     from_offset: int
     to_offset: int
     leader_epoch: int = UNKNOWN_EPOCH
@@ -58,11 +58,11 @@ class CollectedBatch:
 
 @attrs.define(slots=True, eq=False)
 class _Piece:
-    """Records of one fetched batch.
+    """Records of one fetched batch, or of several after `_combine`.
 
     Attributes:
-        to_offset: The position after it.
-        arrived: Arrival time of its first record.
+        to_offset: The position after them.
+        arrived: Arrival time of the first record.
     """
 
     table: pa.Table
@@ -74,25 +74,27 @@ class _Piece:
 
 @attrs.frozen(slots=True, eq=False)
 class _Gap:
-    """A gap: records before `to_offset` were deleted from the log before they could be read."""
+    """Missing records up to `to_offset`: they were deleted from the log before they could be read."""
 
     to_offset: int
     arrived: float
 
 
 class PartitionBuffer:
-    """Collects one claim's records from `position` on, within `limits`.
+    """Collects one claim's records from `position` on, and returns them in batches within `limits`.
 
-    `add` takes whole batches, even beyond the limits; `take` returns at most one batch's worth.
+    `add` takes whole fetched batches, even beyond the limits; `take` returns at most one batch.
     """
 
     def __init__(self, limits: Limits, position: int, sizing: Sizing | None = None) -> None:
-        """`sizing`, if given, limits the bytes in place of `limits.max_bytes`."""
+        """Create an empty buffer. `sizing`, if given, limits the bytes instead of `limits.max_bytes`."""
         self._limits = limits
         self._sizing = sizing or Sizing(limits.max_bytes)
-        # Position of the next read; end of what is collected here or landed by others; end of what was taken.
+        # `_read`: expected start of the next fetched batch. `_end`: end of the records that are collected here, or that
+        # another owner has landed. `_position`: end of the records that were taken.
         self._read = self._end = self._position = position
         self._pieces: deque[_Piece | _Gap] = deque()
+        # Number of pieces at the end that are not combined yet.
         self._small = 0
         self._rows = 0
         self._bytes = 0
@@ -134,7 +136,7 @@ class PartitionBuffer:
         return self.is_full or now >= self.deadline
 
     def may_flush_early(self, now: float) -> bool:
-        """Return whether one of them is halfway to its limit."""
+        """Return whether rows, bytes or age have reached EARLY_SHARE of their limit."""
         limits = self._limits
         return bool(self._pieces) and (
             self._rows >= EARLY_SHARE * limits.max_rows
@@ -145,13 +147,14 @@ class PartitionBuffer:
     def add(
         self, table: pa.Table, from_offset: int, to_offset: int, now: float, leader_epoch: int = UNKNOWN_EPOCH
     ) -> None:
-        """Collect a fetched batch: all records of `[from_offset, to_offset)` that can be read.
+        """Collect a fetched batch: all records of `[from_offset, to_offset)` that exist.
 
-        Records that other owners have landed are left out. If the batch starts after the end of the one before, the
+        Records that other owners have landed are left out. If the batch starts after the end of the previous one, the
         records between are missing, and `take` returns them as a gap.
 
         Raises:
-            LostRecordsError: It starts before the end of the one before: the log was truncated and written again.
+            LostRecordsError: The batch starts before the end of the previous one: the log was truncated and written
+                again.
         """
         self._advance_read(from_offset, now)
         self._read = to_offset
@@ -183,8 +186,8 @@ class PartitionBuffer:
     def _advance_read(self, from_offset: int, now: float) -> None:
         if from_offset < self._read:
             raise LostRecordsError(
-                f"offset {from_offset} comes after {self._read}: the log was cut below what had been read of it, "
-                "and some of that may have landed"
+                f"offset {from_offset} comes after {self._read}: the log was truncated below records that had been "
+                "read, and some of them may have landed"
             )
         self._read = from_offset
         if from_offset > self._end:
@@ -192,7 +195,7 @@ class PartitionBuffer:
             self._end = from_offset
 
     def trim(self, offset: int) -> None:
-        """Drop everything before `offset`: another owner has landed it."""
+        """Remove everything before `offset`: it has landed, by this owner or another."""
         if offset <= self._position:
             return
         while self._pieces and self._pieces[0].to_offset <= offset:
@@ -204,7 +207,7 @@ class PartitionBuffer:
         self._end = max(self._end, offset)
 
     def take(self) -> CollectedBatch:
-        """Remove and return the oldest records, at least one, as many as the limits allow; or the gap before them."""
+        """Remove and return the oldest records: at least one, and as many as the limits allow. Or a gap before them."""
         if self._pieces and isinstance(missing := self._pieces[0], _Gap):
             self._pieces.popleft()
             from_offset, self._position = self._position, missing.to_offset
@@ -231,7 +234,7 @@ class PartitionBuffer:
         return CollectedBatch(_concat(tables), from_offset, self._position, epoch)
 
     def _fits(self, piece: _Piece, rows: int, size: int) -> int:
-        """Return how many of the piece's records still fit after `rows` and `size`."""
+        """Return the number of the piece's records that fit into a batch which has `rows` and `size` already."""
         count: int = min(piece.table.num_rows, self._limits.max_rows - rows)
         room = self._sizing.bytes - size
         if count == piece.table.num_rows and piece.size <= room:
@@ -257,7 +260,7 @@ class PartitionBuffer:
             self._bytes -= piece.size
 
     def _combine(self) -> None:
-        """Combine the last pieces into one. Each record is copied only once by this, however many follow."""
+        """Combine the last pieces into one. Each record is copied only once, even if many more follow."""
         last: list[_Piece] = []
         while len(last) < COMBINE_AT and isinstance(piece := self._pieces[-1], _Piece):
             last.append(piece)

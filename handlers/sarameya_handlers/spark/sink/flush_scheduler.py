@@ -5,8 +5,8 @@ partition_lander.py collects the records, and handles the outcome.
 
     PartitionLander ──append──► waiting ──(a short while, for other partitions)──► flush: land, read back ──► outcome
 
-A flush serves several partitions, so it runs in the sink's task rather than in theirs. If one of these is cancelled,
-its flush is cancelled, too: the others find that their links are absent, or landed, and retry.
+A flush serves several partitions, so it runs in the sink's task, not in theirs. If one partition's task is cancelled,
+its flush is cancelled, too: the other partitions read from the table whether their links have landed, and retry if not.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ logger = logging.getLogger("sarameya.spark")
 GATHER_SECONDS = 0.05
 """Seconds for which a flush waits for other partitions that may be flushed early with it."""
 ABANDON_AFTER = 2.0
-"""Seconds for which a cancelled partition waits for its flush to end. Spark must not delay a rebalance longer."""
+"""Maximum seconds for which a cancelled partition waits for its flush to end: Spark must not delay a rebalance."""
 REST_TIMEOUT = 5.0
-"""Most seconds to wait until the table has stored the heads of chains that are given up."""
+"""Maximum seconds to wait until the table has stored the heads of revoked partitions."""
 
 
 @attrs.frozen(slots=True)
@@ -47,9 +47,8 @@ class FlushResult:
     """Outcome of an attempt.
 
     Attributes:
-        links: The table's links from the requested number on; None if they could not be read, for the reason in
-            `error`.
-        error: With `links`, the error of the attempt, which does not decide its outcome.
+        links: The table's links from the requested number on; None if they could not be read.
+        error: Without `links`, the reason. With `links`, the error of the attempt, which may have landed nevertheless.
     """
 
     links: Sequence[Link] | None
@@ -57,20 +56,24 @@ class FlushResult:
     seconds: float
     """Duration of the flush."""
     was_shared: bool = False
-    """True if other partitions shared the flush, so that `error` may be theirs."""
+    """True if other partitions shared the flush. Then they may have caused `error`."""
 
 
 @attrs.define(slots=True, eq=False)
 class _Submission:
+    """A link that waits for a flush, or is part of one."""
+
     pending: PendingLink
     since: int
+    """Number of the first link to read back."""
     result: FlushResult | None = None
     done: trio.Event = attrs.field(factory=trio.Event)
     flush: trio.CancelScope | None = None
+    """Scope of its flush; None while it waits."""
 
 
 class FlushScheduler:
-    """Lands in one table while it is entered."""
+    """Combines and runs the flushes of one table. An async context manager, inside which flushes run."""
 
     def __init__(self, engine: Engine, table: Table, shape: Shape, *, max_flushes: int, on_phase: OnPhase) -> None:
         self._engine = engine
@@ -99,26 +102,26 @@ class FlushScheduler:
 
     @property
     def flushes_ahead(self) -> int:
-        """Number of flushes, one after another, before an attempt that is submitted now."""
+        """Number of successive flushes that an attempt submitted now has to wait for."""
         waiting = len(self._waiting) // self._table.landings_per_job
         return (self._flushes + waiting) // self._max_flushes
 
     def warn_of_growth(self, session: Session) -> None:
-        """Log and notify, once, that the table has grown so that it slows flushes, and the remedy."""
+        """Log and notify, once, that the table's growth slows flushes, and the remedy."""
         if self._table.growth and not self._has_warned:
             self._has_warned = True
             logger.warning("%s: %s", self._table.name, self._table.growth)
             session.tell(TableGrown(table=self._table.name, what=self._table.growth))
 
     def on_flush(self, nudge: Callable[[], None]) -> Callable[[], None]:
-        """Call `nudge` before each flush, so that more may be flushed with it. Return a function that ends this."""
+        """Call `nudge` before each flush, so that more partitions join it. Return a function that ends these calls."""
         self._nudges.add(nudge)
         return partial(self._nudges.discard, nudge)
 
     async def append(self, pending: PendingLink, since: int) -> FlushResult:
         """Attempt this link, and return the chain's links from number `since` on.
 
-        If cancelled, it ends within ABANDON_AFTER. Whether the link has landed is logged, as far as it is known; the
+        If cancelled, this ends within ABANDON_AFTER, and logs whether the link has landed, if that is known. The
         partition's next owner reads the table.
         """
         submission = _Submission(pending, since)
@@ -134,15 +137,15 @@ class FlushScheduler:
 
     async def find_links(self, key: ChainKey, since: int) -> FlushResult:
         """Return the chain's links from number `since` on."""
-        began = trio.current_time()
+        started_at = trio.current_time()
         links, error = await self._read_links({key: since}, f"found-{key}")
-        return FlushResult(links.get(key), error, trio.current_time() - began)
+        return FlushResult(links.get(key), error, trio.current_time() - started_at)
 
-    async def find_poison(self, one: PendingLink) -> Poison:
+    async def find_poison(self, pending: PendingLink) -> Poison:
         """Find the records of a failed link that cannot be written.
 
         Raises:
-            LandingError: No record is at fault, or the search failed.
+            LandingError: The cause is not a record, or the search failed.
         """
 
         def work(spark: SparkSession, check: Callable[[], None]) -> Poison:
@@ -150,14 +153,14 @@ class FlushScheduler:
             return find_poison(
                 spark,
                 check,
-                one=one,
+                pending=pending,
                 staging=table.staging,
                 shape=self._shape,
                 evaluate=evaluate,
-                memory=self._searches[one.link.key],
+                memory=self._searches[pending.link.key],
             )
 
-        return await self._engine.run(work, tag=f"{one.link.attempt}-poison")
+        return await self._engine.run(work, tag=f"{pending.link.attempt}-poison")
 
     async def heads(self, keys: Sequence[ChainKey]) -> dict[ChainKey, Link]:
         """Return the last link of each of these chains that has one."""
@@ -170,21 +173,21 @@ class FlushScheduler:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Cancel flushes under way."""
+        """Cancel the flushes that run."""
         self._nursery.cancel_scope.cancel()
-        # Without the body's own exception, which the nursery would wrap in a group.
+        # Without the block's own exception, which the nursery would wrap in a group.
         await self._nursery_manager.__aexit__(None, None, None)
 
     async def rest(self, heads: Sequence[Link]) -> None:
-        """Store the heads of chains that are given up in order.
+        """Store the heads of the chains of revoked partitions in the table.
 
-        Ends within REST_TIMEOUT, and within half of the remaining time, since Spark may be away. Failures are logged:
-        they do no harm as long as the table keeps the links themselves.
+        Ends within REST_TIMEOUT, and within half of the remaining time, since Spark may not respond. Failures are only
+        logged: they are harmless as long as the table keeps the links themselves.
         """
         if not self._table.states_heads:
             return
         done, scope = trio.Event(), trio.CancelScope()
-        # In the sink's task, like flushes: Spark takes time to be cancelled, too.
+        # In the sink's task, like flushes: this task must not wait until Spark's work is cancelled.
         self._nursery.start_soon(self._rest, heads, scope, done)
         now = trio.current_time()
         try:
@@ -194,7 +197,7 @@ class FlushScheduler:
             scope.cancel()
         if timeout.cancelled_caught:
             logger.info(
-                "%s has not stored in time where its chains end; this is harmless as long as it keeps their links",
+                "%s has not stored the heads of its chains in time; this is harmless as long as it keeps their links",
                 self._table.name,
             )
 
@@ -203,9 +206,9 @@ class FlushScheduler:
             try:
                 await self._engine.run(lambda spark, _: self._table.rest(spark, heads), tag=f"rest-{heads[0].attempt}")
             except SparkGoneError as error:
-                logger.info("%s has not stored where its chains end: %s", self._table.name, error)
-            except Exception as error:  # noqa: BLE001 - no error matters: the heads are in the table
-                logger.warning("%s has not stored where its chains end: %s", self._table.name, cause_of(error))
+                logger.info("%s has not stored the heads of its chains: %s", self._table.name, error)
+            except Exception as error:  # noqa: BLE001 - harmless: the links themselves are in the table
+                logger.warning("%s has not stored the heads of its chains: %s", self._table.name, cause_of(error))
             done.set()
 
     async def _serve(self) -> None:
@@ -215,10 +218,10 @@ class FlushScheduler:
                     self._wake = trio.Event()
                     await self._wake.wait()
                 await self._gather()
-                # A slot first: while there is none, more partitions arrive and join the flush.
+                # A slot first: while all are taken, more partitions are submitted and join the flush.
                 await self._slots.acquire_on_behalf_of(slot := object())
                 if submissions := self._next():
-                    # Here, not in the flush's task: an attempt may be abandoned before that starts.
+                    # Here, not in the flush's task: an attempt may be abandoned before that task starts.
                     scope = trio.CancelScope()
                     for submission in submissions:
                         submission.flush = scope
@@ -254,37 +257,37 @@ class FlushScheduler:
                 submission.done.set()
 
     async def _flush_once(self, submissions: list[_Submission]) -> None:
-        began = trio.current_time()
+        started_at = trio.current_time()
         pending = [submission.pending for submission in submissions]
         tag = pending[0].link.attempt
         error: Exception | None = None
         work = partial(flush, pending=pending, table=self._table, shape=self._shape, on_phase=self._on_phase)
         try:
             await self._engine.run(work, tag=tag)
-        except Exception as raised:  # noqa: BLE001 - any error is returned, and the table is read all the same
+        except Exception as raised:  # noqa: BLE001 - any error is returned, and the table is read in any case
             error = raised
         since = {submission.pending.link.key: submission.since for submission in submissions}
-        links, unknown = await self._read_links(since, f"{tag}-found")
-        seconds = trio.current_time() - began
+        links, read_error = await self._read_links(since, f"{tag}-found")
+        seconds = trio.current_time() - started_at
         if error is None:
             self._seconds = max(seconds, (self._seconds + seconds) / 2)
-        if unknown is not None:
-            # It may have landed in spite of the earlier error, which decides nothing.
-            unknown.__context__ = unknown.__context__ or error
+        if read_error is not None:
+            # The outcome is unknown: links may have landed in spite of the earlier error.
+            read_error.__context__ = read_error.__context__ or error
         for submission in submissions:
             found_links = links.get(submission.pending.link.key)
-            submission.result = FlushResult(found_links, unknown or error, seconds, was_shared=len(submissions) > 1)
+            submission.result = FlushResult(found_links, read_error or error, seconds, was_shared=len(submissions) > 1)
 
     async def _read_links(
         self, since: Mapping[ChainKey, int], tag: str
     ) -> tuple[Mapping[ChainKey, Sequence[Link]], Exception | None]:
         try:
             return await self._engine.run(partial(read_links, table=self._table, since=since), tag=tag), None
-        except Exception as error:  # noqa: BLE001 - as above; then the outcome is unknown
+        except Exception as error:  # noqa: BLE001 - returned: the outcome is unknown then
             return {}, error
 
     async def _abandon(self, submission: _Submission) -> None:
-        """Drop an attempt that no partition waits for: do not start it, or cancel its flush."""
+        """Abandon an attempt whose partition no longer waits: remove it from the queue, or cancel its flush."""
         if submission.flush is None:
             if submission in self._waiting:
                 self._waiting.remove(submission)
@@ -295,13 +298,13 @@ class FlushScheduler:
         link, links = submission.pending.link, submission.result.links if submission.result else None
         if links is None:
             logger.warning(
-                "%s, attempt %s, was cancelled on its way: whether it lands is not known; the next owner of the "
-                "partition asks the table",
+                "%s, attempt %s, was cancelled while Spark landed it, and may land or not; the next owner of the "
+                "partition reads the table",
                 link,
                 link.attempt,
             )
             return
-        outcome = "has landed" if any(one.attempt == link.attempt for one in links) else "has not landed"
+        outcome = "has landed" if any(found.attempt == link.attempt for found in links) else "has not landed"
         logger.info("%s, attempt %s, was cancelled: it %s", link, link.attempt, outcome)
 
 

@@ -1,7 +1,7 @@
-"""Appender of a partition's links: attempts each until the table has it, from this owner or another.
+"""Appender of a partition's links: repeats attempts until the table has the link, from this owner or another.
 
-The outcome of an attempt is what the table says (`Chain.settle`). On the way, records that cannot be written become
-dead letters. partition_lander.py decides what to append, and marks it afterwards.
+The links in the table decide the outcome of an attempt (`Chain.settle`). Records that cannot be written become dead
+letters. partition_lander.py proposes the links, and marks them afterwards.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ logger = logging.getLogger("sarameya.spark")
 
 
 class LeftToNextOwnerError(Exception):
-    """Other members own the partition, or will soon. They land what has not landed."""
+    """Other members own the partition, or will soon. They land the records that have not landed."""
 
 
 class LinkAppender:
@@ -61,12 +61,12 @@ class LinkAppender:
 
         Args:
             propose: Makes the next link.
-            collected: The link's records; None for a link without any.
+            collected: The link's records; None for a link without records.
 
         Raises:
             LeftToNextOwnerError: The next owner has to land the records.
-            LandingError: The attempts failed for too long, or in a way that does not pass.
-            PoisonError: Some records cannot be written, and there is no place for dead letters.
+            LandingError: Attempts have failed for too long, or with an error that does not pass.
+            PoisonError: Some records cannot be written, and no place for dead letters is set.
         """
         retry = Retry(self._ended, self._settings.retry_for, self._claim.report)
         is_alone = was_last_attempt = False
@@ -92,14 +92,14 @@ class LinkAppender:
                 is_alone = True
                 continue
             error = result.error
-            self._notify(link, partial(LandingFailed, cause=cause_of(error) if error else "the table lacks it"))
+            self._notify(link, partial(LandingFailed, cause=cause_of(error) if error else "the table does not have it"))
             if collected is not None and collected.table is not None and _may_be_poison(error):
                 try:
                     remaining = await self._remove_poison(pending, collected)
                 except Exception as raised:
                     if not passes(raised):
                         raise
-                    error = raised  # the next failure shows whether a record is at fault
+                    error = raised  # the search is repeated after the next failure
                 else:
                     if remaining is not collected:
                         collected = remaining
@@ -107,33 +107,33 @@ class LinkAppender:
             if was_last_attempt:
                 raise LeftToNextOwnerError
             await retry.wait(f"{link} did not land", error)
-            # A revoked partition gets one more attempt, if time allows; then it is left to the next owner.
+            # After a revocation one more attempt is made, if time allows; then the records are left to the next owner.
             was_last_attempt = self._ended.is_set()
 
     async def _links(self, link: Link, since: int, result: FlushResult, retry: Retry) -> Sequence[Link]:
         """Return the chain's links after an attempt. Retries until they can be read. Raises LandingError."""
         while result.links is None:
             is_other_chain = result.was_shared and result.error is not None and not passes(result.error)
-            if not is_other_chain:  # else, the look-up of another partition's chain failed
+            if not is_other_chain:  # otherwise the read of another partition's chain failed: read this one at once
                 await retry.wait(f"{link}: its outcome is unknown", result.error)
             result = await self._scheduler.find_links(link.key, since)
         return result.links
 
     def _settle(self, links: Sequence[Link]) -> Settled:
-        """Settle the attempt by the table's links. Raises ChainError, LeftToNextOwnerError."""
+        """Return the outcome of the attempt according to the table's links. Raises ChainError, LeftToNextOwnerError."""
         try:
             return self._chain.settle(links)
         except ChainError:
             if self._session.is_lost:
-                raise LeftToNextOwnerError from None  # the next owner has found the same by now
+                raise LeftToNextOwnerError from None  # the next owner finds the same error
             raise
 
     async def _remove_poison(self, pending: PendingLink, collected: CollectedBatch) -> CollectedBatch:
-        """Write bad records as dead letters, and return the others. Returns the same records if none is bad.
+        """Write bad records as dead letters, and return the others. If none is bad, return the same object.
 
         Raises:
-            LandingError: No record is at fault.
-            PoisonError: There is no place for dead letters.
+            LandingError: The cause of the failure is not a record.
+            PoisonError: No place for dead letters is set.
         """
         poison = await self._scheduler.find_poison(pending)
         if not poison.bad:
@@ -180,7 +180,7 @@ class LinkAppender:
             logger.warning("%s: another owner was first, with %s", link, winner)
 
     def _notify(self, link: Link, event: Callable[..., Event]) -> None:
-        """Notify observers, if the link has records. Links that only record offsets are no landing."""
+        """Notify observers, if the link has records. Links that only record offsets have no such events."""
         if link.kind is Kind.RECORDS:
             offsets = {"from_offset": link.from_offset, "to_offset": link.to_offset}
             self._session.tell(event(partition=link.key.topic_partition, **offsets))
@@ -192,17 +192,17 @@ def _content_of(link: Link) -> str:
         case Kind.RESTATED:
             return f"head (offset {link.to_offset})"
         case Kind.GAP:
-            what = "a gap"
+            content = "a gap"
         case _:
-            what = f"{link.rows} rows" if link.rows >= 0 else "rows"
-    return f"{what} (offsets {link.from_offset}-{link.to_offset - 1})"
+            content = f"{link.rows} rows" if link.rows >= 0 else "rows"
+    return f"{content} (offsets {link.from_offset}-{link.to_offset - 1})"
 
 
 def _may_be_other_partitions(error: Exception | None) -> bool:
     """Return whether a flush of several partitions may have failed because of one of them.
 
-    A registry may refuse one partition's schema; its rows may exhaust the memory, or kill Spark. A Spark that was lost
-    before the flush began is not a partition's fault.
+    A registry may refuse one partition's schema; its rows may exhaust the memory, or kill Spark. If Spark died before
+    the flush began, no partition has caused that.
     """
     return error is not None and not (isinstance(error, SparkGoneError) and not error.begun)
 

@@ -1,4 +1,4 @@
-"""Options of a Spark sink in an app file, and what they become. Every check raises ConfigError or HandlerError."""
+"""Options of a Spark sink in an app file, as SparkSink's arguments. Checks raise ConfigError, HandlerError."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from sarameya_handlers.spark.tables.named import parse_table, table_named
 from sarameya_handlers.spark.tables.table import Layout, Table
 
 PLAIN = ("max_rows", "max_bytes", "max_age", "file_bytes", "name", "on_missing", "retry_for")
-"""Options that are arguments of SparkSink under the same name."""
+"""Options that are arguments of SparkSink with the same name."""
 LAYOUT = ("partition_by", "max_partitions", "evolve_schema")
+"""Options that become a `Layout`."""
 OTHERS = ("table", "path", "staging", "single_driver", "spark", "dead_letters")
 
 
 def sink_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of SparkSink, by name."""
+    """Return the arguments of SparkSink for these options, by name."""
     check_known(options, {*PLAIN, *LAYOUT, *OTHERS, *SHAPING_OPTIONS})
     return {
         "table": table_of(options),
@@ -35,7 +36,7 @@ def sink_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def option_defaults(sink: Callable[..., Any]) -> dict[str, Any]:
-    """Return the defaults of options that have one. `sink` is SparkSink, whose arguments have some of them."""
+    """Return the defaults of options that have a default. `sink` is SparkSink, whose arguments have some of them."""
     arguments = inspect.signature(sink).parameters
     layout, spark = Layout(), SparkOptions()
     return {
@@ -49,18 +50,18 @@ def option_defaults(sink: Callable[..., Any]) -> dict[str, Any]:
 
 
 def table_of(options: Mapping[str, Any]) -> Table:
-    """Return the table that the options name, not opened."""
+    """Return the table that the options name. It is not opened yet."""
     if ("table" in options) == ("path" in options):
         raise HandlerError(
-            "option 'table' is missing, or 'path' beside it: where to land, as parquet:PATH, delta:PATH or "
-            "iceberg:CATALOG.DB.TABLE; path = 'PATH' is short for the first"
+            "give the table, either with option 'table' (parquet:PATH, delta:PATH or iceberg:CATALOG.DB.TABLE) or with "
+            "option 'path' (short for parquet:PATH)"
         )
     name = options.get("table", options.get("path"))
     if not isinstance(name, str) or not name:
         raise ConfigError("table" if "table" in options else "path", name, "must be text that is not empty")
     full_name = name if "table" in options else f"parquet:{name}"
     if "single_driver" in options and parse_table(full_name)[0] != "delta":
-        raise ConfigError("single_driver", options["single_driver"], "is for Delta tables only: others need it nowhere")
+        raise ConfigError("single_driver", options["single_driver"], "is for Delta tables only")
     chosen = {option: options[option] for option in ("staging", "single_driver") if option in options}
     return table_named(full_name, {"layout": _layout(options), **chosen})
 
@@ -69,10 +70,10 @@ def _layout(options: Mapping[str, Any]) -> Layout:
     columns = options.get("partition_by", [])
     if not isinstance(columns, list) or not all(isinstance(column, str) and column for column in columns):
         raise ConfigError("partition_by", columns, "must be a list of columns")
-    most = options.get("max_partitions", Layout().max_partitions)
-    if type(most) is not int or most < 1:
-        raise ConfigError("max_partitions", most, "must be a whole number of at least 1")
+    limit = options.get("max_partitions", Layout().max_partitions)
+    if type(limit) is not int or limit < 1:
+        raise ConfigError("max_partitions", limit, "must be a whole number of at least 1")
     evolve = options.get("evolve_schema", False)
     if not isinstance(evolve, bool):
         raise ConfigError("evolve_schema", evolve, "must be true or false")
-    return Layout(partition_by=tuple(columns), max_partitions=most, evolve_schema=evolve)
+    return Layout(partition_by=tuple(columns), max_partitions=limit, evolve_schema=evolve)

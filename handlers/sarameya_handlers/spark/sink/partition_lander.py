@@ -2,9 +2,9 @@
 
 It owns the partition's chain and its buffer; link_appender.py appends single links.
 
-Two tasks: one collects as long as there is room, one flushes what is due. So records are read while others are flushed.
-Both count towards the group's byte budget. When that is used up, the partition is not fetched, and the collected
-records are flushed early instead of waiting for more.
+One task collects records as long as the buffer has room, another flushes records that are due. So records are read
+while others are flushed. Both count towards the group's byte budget. If the budget is used up, the partition is not
+fetched, and its collected records are flushed early.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from sarameya_handlers.spark.tables.table import Landing, Phase
 logger = logging.getLogger("sarameya.spark")
 
 MARGIN = 1.25
-"""Factor on the usual duration of a flush: a revoked partition starts a flush only if this much time is left."""
+"""Factor on the usual duration of a flush: a revoked partition starts a flush only if at least this time is left."""
 _CHECK_INTERVAL = 0.5
-"""Seconds between two checks whether the claim of a full buffer has ended."""
+"""Seconds between two checks whether the claim has ended, while its buffer is full."""
 
 
 class PartitionLander:
-    """Lands one claim. `gap`, if any, must be recorded first."""
+    """Lands one claim. Records `gap` first, if it is given."""
 
     def __init__(
         self,
@@ -57,15 +57,21 @@ class PartitionLander:
         self._sizing = Sizing(settings.limits.max_bytes, settings.file_bytes)
         self._buffer = PartitionBuffer(settings.limits, claim.initial_offset, self._sizing)
         self._in_flight = 0
+        """Bytes of the records that are being flushed."""
         self._held = 0
+        """Bytes counted towards the group's byte budget."""
         self._changed = trio.Event()
+        """Wakes the flushing task."""
         self._room = trio.Event()
+        """Wakes the collecting task."""
         self._is_nudged = False
+        """True if a flush of other partitions starts that this one may join."""
         self._ended = trio.Event()
+        """Set when the claim has ended."""
         self._appender = LinkAppender(session, claim, chain, scheduler, settings, self._sizing, self._ended)
 
     async def run(self) -> None:
-        """Run until the claim has ended and its records have landed, or are left to the next owner."""
+        """Land the claim's records until it has ended. Records may be left to the next owner."""
         stop_nudging = self._scheduler.on_flush(self._nudge)
         try:
             async with trio.open_nursery() as nursery:
@@ -78,9 +84,10 @@ class PartitionLander:
         except BaseExceptionGroup as group:
             left, failed = group.split(LeftToNextOwnerError)
             if left is not None:
-                logger.warning("%s: what has not landed is left to the next owner", self._claim.topic_partition)
+                topic_partition = self._claim.topic_partition
+                logger.warning("%s: records that have not landed are left to the next owner", topic_partition)
             if failed is not None:
-                # Usually one of the two tasks has failed, and the other was cancelled for that.
+                # Usually one of the two tasks has failed, and the other was cancelled for that reason.
                 error = failed.exceptions[0] if len(failed.exceptions) == 1 else failed
                 raise error from error.__cause__
         finally:
@@ -96,27 +103,27 @@ class PartitionLander:
             self._notify_changed()
             while buffer.is_full and not self._claim.has_ended:
                 self._room = trio.Event()
-                # Not without a limit: a claim that ends while nothing is taken of it does not wake this task.
+                # With a time limit: if the claim ends while this task reads no batch, nothing wakes the task.
                 with trio.move_on_after(_CHECK_INTERVAL):
                     await self._room.wait()
         self._ended.set()
         self._notify_changed()
 
     def _account(self) -> None:
-        """Count everything that is kept here towards the group's byte budget."""
-        kept = self._buffer.size_bytes + self._in_flight
-        if kept > self._held:
-            self._claim.hold(kept - self._held)
+        """Count all collected records towards the group's byte budget."""
+        size = self._buffer.size_bytes + self._in_flight
+        if size > self._held:
+            self._claim.hold(size - self._held)
         else:
-            self._claim.release(self._held - kept)
-        self._held = kept
+            self._claim.release(self._held - size)
+        self._held = size
 
     def _notify_changed(self) -> None:
         self._changed.set()
 
     def _nudge(self) -> None:
         if self._buffer.is_empty:
-            return  # waking it up would restart its waiting time for idle topics
+            return  # to wake the flushing task would restart its wait, after which a partition counts as idle
         self._is_nudged = True
         self._notify_changed()
 
@@ -129,12 +136,12 @@ class PartitionLander:
             self._account()
             self._room.set()
             await self._flush(collected)
-            self._is_nudged = False  # probably by this flush itself; the nudging flush of others is under way
+            self._is_nudged = False  # probably set by this flush itself; a flush of others has started without us
             self._in_flight = 0
             self._account()
 
     async def _wait_until_due(self) -> bool:
-        """Wait until records are due. Return False when there are no more to land."""
+        """Wait until records are due. Return False if the claim has ended and no more are to be flushed."""
         buffer = self._buffer
         while True:
             if self._ended.is_set():
@@ -144,7 +151,7 @@ class PartitionLander:
             if buffer.is_due(now) or (nudged and buffer.may_flush_early(now)):
                 return True
             if not (buffer.is_empty or self._claim.has_room):
-                return True  # no more can be fetched before some of these have landed
+                return True  # no more records are fetched before some of these have landed
             self._changed = trio.Event()
             with trio.move_on_at(min(buffer.deadline, now + self._settings.limits.max_age)) as timeout:
                 await self._changed.wait()
@@ -152,34 +159,34 @@ class PartitionLander:
                 await self._handle_idle()
 
     def _is_time_left(self) -> bool:
-        """Return whether the remaining records may be flushed.
+        """Return whether the remaining records are to be flushed.
 
-        Not if other members own the partition, and not with less time left than a flush and those before it usually
-        take.
+        They are not if other members own the partition, or if the time left is too short for a flush and the flushes
+        before it.
         """
-        what = f"{self._claim.topic_partition}: {self._buffer.rows} rows are left to the next owner"
+        problem = f"{self._claim.topic_partition}: {self._buffer.rows} rows are left to the next owner"
         if self._session.is_lost:
-            logger.warning("%s, the membership is lost", what)
+            logger.warning("%s, the membership is lost", problem)
             return False
         left = trio.current_effective_deadline() - trio.current_time()
         usual, before = self._scheduler.usual_seconds, self._scheduler.flushes_ahead
         if left < MARGIN * usual * (1 + before):
             waits = f", and waits for as long as {before} of them" if before else ""
-            logger.info("%s: a flush usually takes %.1f s%s, %.1f s are left", what, usual, waits, left)
+            logger.info("%s: a flush usually takes %.1f s%s, %.1f s are left", problem, usual, waits, left)
             return False
         return True
 
     async def _handle_idle(self) -> None:
-        """After an idle period: move past control records at the end, and rewrite a head that the table may forget."""
+        """Mark control records at the log's end, and rewrite a head that the table may forget, after an idle time."""
         if self._buffer.note_gap(self._claim.from_offset, trio.current_time()):
-            return  # the position was moved, and no record has arrived from there yet
+            return  # records are missing: the gap lands first
         if self._claim.position > self._buffer.position:
             self._mark(self._claim.position)
         head, after = self._chain.head, self._settings.restate_after
         if self._session.is_lost:
             return
         if head is not None and after is not None and wall_clock() - head.tried_at > after * 1000:
-            logger.info("%s is rewritten before the table forgets it", head)
+            logger.info("%s is restated before the table forgets it", head)
             await self._append(lambda: self._propose(head.to_offset, head.to_offset, kind=Kind.RESTATED), None)
 
     async def _flush(self, collected: CollectedBatch) -> None:
@@ -188,20 +195,21 @@ class PartitionLander:
             return
         rest: CollectedBatch | None = collected
         while rest is not None:
-            landing = rest
+            batch = rest
 
-            def propose(landing: CollectedBatch = landing) -> Link:
-                return self._propose(landing.from_offset, landing.to_offset, leader_epoch=landing.leader_epoch)
+            def propose(batch: CollectedBatch = batch) -> Link:
+                return self._propose(batch.from_offset, batch.to_offset, leader_epoch=batch.leader_epoch)
 
-            await self._append(propose, landing)
+            await self._append(propose, batch)
             assert self._chain.head is not None
+            # Another owner may have landed only a part of the batch.
             rest = rest.since(self._chain.head.to_offset)
 
     async def _append_missing(self, gap: Gap) -> None:
         if not self._settings.allows_gaps:
             raise LostRecordsError(
-                f"{self._claim.topic_partition}: the records [{gap.from_offset}, {gap.to_offset}) are gone before they "
-                "landed: to go on without them, set on_missing = 'leave_out'"
+                f"{self._claim.topic_partition}: the records [{gap.from_offset}, {gap.to_offset}) were deleted before "
+                "they landed: to go on without them, set on_missing = 'leave_out'"
             )
         await self._append_gap(gap)
 
@@ -214,7 +222,7 @@ class PartitionLander:
         def propose() -> Link:
             return self._propose(gap.from_offset, gap.to_offset, kind=Kind.GAP, reason=gap.reason)
 
-        # The member that lost the partition may have read some of them in time, and land those first.
+        # The partition's last owner may have read some of these records in time, and may land them first.
         while (head := self._chain.head) is None or head.to_offset < gap.to_offset:
             await self._append(propose, None)
 
@@ -239,18 +247,18 @@ class PartitionLander:
             self._advance()
 
     def _advance(self) -> None:
-        """Advance to the chain's new head, from this owner or another."""
+        """Continue after the chain's new head, which this owner or another has appended."""
         head = self._chain.head
         assert head is not None
         self._buffer.trim(head.to_offset)
-        # Another owner may have landed everything collected: then nothing is taken from here, and nobody else wakes
-        # the collecting task.
+        # If another owner has landed all collected records, none is taken from the buffer, and nothing else wakes the
+        # collecting task.
         self._room.set()
         self._mark()
         self._settings.on_phase(Phase.MARKED, [Landing(link=head, staged=None)])
 
     def _mark(self, position: int = 0) -> None:
-        """Mark what has landed, with a note of its link, or up to `position` if nothing lies between."""
+        """Mark the landed records, with a note of the last link, or up to `position` if that is further."""
         claim, head = self._claim, self._chain.head
         if head is not None:
             claim.report.landed = head.to_offset

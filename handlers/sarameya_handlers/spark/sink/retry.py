@@ -21,37 +21,37 @@ _REVOKED_DELAY = 0.5
 
 @attrs.define(slots=True)
 class Retry:
-    """Waits with a growing delay, for at most `time_limit` seconds in total, and no longer than the claim lasts."""
+    """Waits with a growing delay, for at most `time_limit` seconds in total. Waits are short after the claim's end."""
 
     _ended: trio.Event = attrs.field(factory=trio.Event)
     time_limit: float = inf
     _report: Report | None = None
-    """Where waiting is reported, if anywhere."""
+    """The report of the claim, which then shows that it waits."""
     _attempts: int = 1
-    _since: float = attrs.field(factory=trio.current_time)
+    _started_at: float = attrs.field(factory=trio.current_time)
     _delay: float = 0.5
-    _longest: float = 30.0
+    _max_delay: float = 30.0
 
-    async def wait(self, what: str, error: Exception | None) -> None:
+    async def wait(self, problem: str, error: Exception | None) -> None:
         """Wait before the next attempt. Raises LandingError if the error does not pass, or at the time limit."""
-        cause = cause_of(error) if error else "the table says nothing about why"
-        waited = trio.current_time() - self._since
+        cause = cause_of(error) if error else "no reason is known"
+        waited = trio.current_time() - self._started_at
         if error is not None and not passes(error):
-            failure = LandingError(f"{what}: {cause}")
+            failure = LandingError(f"{problem}: {cause}")
             failure.permanent = isinstance(error, SarameyaError) and error.permanent
             raise failure from error
         if waited + self._delay > self.time_limit:
-            raise LandingError(f"{what}, after {waited:.0f} s of trying: {cause}") from error
-        logger.warning("%s, the next try is in %.1f s: %s", what, self._delay, cause)
+            raise LandingError(f"{problem}, after {waited:.0f} s of trying: {cause}") from error
+        logger.warning("%s, the next try is in %.1f s: %s", problem, self._delay, cause)
         self._attempts += 1
-        with self._reported(f"{what}: {cause}"):
+        with self._reported(f"{problem}: {cause}"):
             if self._ended.is_set():
                 await trio.sleep(_REVOKED_DELAY)
             with trio.move_on_after(self._delay):
                 await self._ended.wait()
-        self._delay = min(2 * self._delay, self._longest)
+        self._delay = min(2 * self._delay, self._max_delay)
 
-    def _reported(self, why: str) -> AbstractContextManager[None]:
+    def _reported(self, reason: str) -> AbstractContextManager[None]:
         if self._report is None:
             return nullcontext()
-        return self._report.doing(Activity.RETRYING, why, attempt=self._attempts)
+        return self._report.doing(Activity.RETRYING, reason, attempt=self._attempts)

@@ -1,7 +1,7 @@
 """A Spark shared by all workers of a supervisor: a Spark Connect server in a JVM of this process.
 
-It listens on this machine only, and requires a token. It ends with this process, however that ends, like any JVM of
-ours. If it dies earlier, it is restarted at the same port, where its clients find it again.
+It listens on this machine only, and requires a token. It ends with this process, in whatever way that ends, like each
+of our JVMs. If it dies earlier, it is restarted at the same port, so its clients can reconnect.
 """
 
 from __future__ import annotations
@@ -37,52 +37,52 @@ CHECK_INTERVAL = 0.5
 """Seconds between two checks whether the server's JVM still runs."""
 _PORT = "spark.connect.grpc.binding.port"
 _CODECS = ("org.xerial.snappy.Snappy", "com.github.luben.zstd.Zstd")
-"""Classes that unpack a native library at their first use. Once a full temporary directory has had no room for it, they
-fail for as long as the JVM lives, and only its owner can replace that."""
+"""Classes that unpack a native library at their first use. If the temporary directory is full then, the class fails for
+the rest of the JVM's life. Only this process, which owns the JVM, can replace it; so it checks them."""
 
 
 @asynccontextmanager
 async def open_shared(options: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
-    """Start a shared Spark, if the options say `share` or the table accepts only one driver.
+    """Start a shared Spark, if the option `share` is true or the table accepts only one driver.
 
     Args:
         options: The sink's options.
 
     Yields:
-        The options that workers use instead; empty if nothing is shared.
+        The options that replace those of the workers; empty if no Spark is shared.
 
     Raises:
         ConfigError: The options contradict each other.
         HandlerError: Spark does not start.
     """
     spark = spark_options(options.get("spark", {}))
-    if not (spark.share or _must(spark, table_of(options))):
+    if not (spark.share or _must_share(spark, table_of(options))):
         yield {}
         return
     async with serve(spark) as url:
         yield {"spark": {"master": url, "max_jobs": spark.max_jobs}}
 
 
-def _must(spark: SparkOptions, table: Table) -> bool:
+def _must_share(spark: SparkOptions, table: Table) -> bool:
     if spark.is_connect or not table.takes_one_driver(spark.properties):
         return False
     if spark.share is False:
         raise ConfigError(
-            "spark.share", False, f"means a driver for each worker, and {table.name} takes one: leave it out"
+            "spark.share", False, f"starts a driver for each worker, but {table.name} accepts only one: leave it out"
         )
     return True
 
 
 @asynccontextmanager
 async def serve(options: SparkOptions) -> AsyncIterator[str]:
-    """Run a Spark Connect server for the length of a block. Yields its address, with its token."""
+    """Run a Spark Connect server during a block. Yields its address, with its token."""
     server = _Server(options, secrets.token_urlsafe())
     keeper = Keeper(server.start, driver_start.stop)
     try:
         await keeper.open()
         logger.info("Spark is shared: its Connect server listens at port %d", server.port)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_look_after, keeper)
+            nursery.start_soon(_keep_usable, keeper)
             yield f"sc://localhost:{server.port}/;token={server.token}"
             nursery.cancel_scope.cancel()
         logger.info("Spark is being stopped")
@@ -95,12 +95,12 @@ class _Server:
     options: SparkOptions
     token: str
     port: int = 0
-    """Port on which it listens. 0, for any free port, before the first start."""
+    """Port on which the server listens. 0, for any free port, before the first start."""
 
     async def start(self) -> Pool:
         environment = {"SPARK_CONNECT_AUTHENTICATE_TOKEN": self.token}
         if "PYSPARK_PYTHON" not in os.environ:
-            # The server determines which Python runs the workers' functions: use this one.
+            # The server chooses the Python that runs user functions: this process's.
             environment["PYSPARK_PYTHON"] = sys.executable
         options = attrs.evolve(self.options, conf={**self.options.conf, **self._conf()})
         running = await driver_start.start_jvm(options, environment)
@@ -118,7 +118,7 @@ class _Server:
             "spark.plugins": ",".join(filter(None, plugins)),
             "spark.connect.grpc.binding.address": "127.0.0.1",
             _PORT: self.port,
-            # As set by Spark for a server that it starts itself.
+            # Spark sets these for a server that it starts itself.
             "spark.sql.artifact.isolation.enabled": True,
             "spark.sql.artifact.isolation.alwaysApplyClassloader": True,
         }
@@ -129,14 +129,15 @@ def _port_of(session: Any) -> int:
     return int(service.__getattr__("MODULE$").localPort())
 
 
-async def _look_after(keeper: Keeper) -> None:
+async def _keep_usable(keeper: Keeper) -> None:
+    """Check the server repeatedly, and let the keeper replace it if it has died or cannot use a codec."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
     while True:
         pool = await keeper.living_pool(inf)
         await trio.sleep(CHECK_INTERVAL)
         with suppress(SparkGoneError, Py4JError):
-            await pool.run(_use_codecs, "look")
+            await pool.run(_use_codecs, "check")
 
 
 def _use_codecs(session: SparkSession, check: Check) -> None:

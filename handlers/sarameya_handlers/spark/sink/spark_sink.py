@@ -1,6 +1,6 @@
-"""The handler that lands what it consumes through Spark.
+"""The handler that lands consumed records in a table through Spark.
 
-It decides where partitions start. partition_lander.py lands them, and flush_scheduler.py combines their flushes.
+It determines the start offsets. partition_lander.py lands a partition, and flush_scheduler.py combines their flushes.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class _PartitionStart:
 
 
 class SparkSink(ConsumerGroupHandler):
-    """Lands partitions in a table through Spark, each record exactly once, and marks what has landed.
+    """Lands partitions in a table through Spark, each record exactly once, and marks the landed records.
 
         async with SparkSink("landing/orders", max_age=10.0, transform=parse) as sink:
             await group.consume(["orders"], sink)
@@ -73,30 +73,31 @@ class SparkSink(ConsumerGroupHandler):
     oldest record is `max_age` seconds old, when the group's byte budget has no room for more, and when the session
     ends.
 
-    The DataFrame has the columns of Spark's own Kafka source (key, value, topic, partition, offset, timestamp,
-    timestampType, headers) and the records of one partition. `transform` or `shape` makes the rows to write.
+    The records of a batch are a DataFrame with the columns of Spark's own Kafka source (key, value, topic, partition,
+    offset, timestamp, timestampType, headers). All are of one partition. `transform` or `shape` converts them to the
+    rows to write.
 
-    The table decides where a partition starts, not Kafka's commit. The two are compared; a difference that members that
-    died, hung or woke too late cannot explain raises ChainError. Offsets are marked after the table has been read back,
-    with a note of the link. A failed flush is retried for `retry_for` seconds if its cause may pass; other failures
-    raise LandingError, which ends the session. Records that cannot be written go to `dead_letters`, and the others
-    land; without such a place, PoisonError names the first one.
+    The start offset of a partition is the end of its chain in the table, not the committed offset. The two are
+    compared. A difference raises ChainError, unless a member that died, hung or woke too late can explain it. Offsets
+    are marked after the table has been read back, with a note of the link. A failed flush is retried for `retry_for`
+    seconds if its cause may pass; other failures raise LandingError, which ends the session. Records that cannot be
+    written go to `dead_letters`, and the others land; without `dead_letters`, PoisonError names the first bad record.
 
     One sink may serve several members.
 
     Args:
         table: A `Table`, or the directory of a `ParquetTable`.
-        name: Name of the chains in the table. Sinks that land the same topic in one table need different ones.
-        max_rows: Most records of a batch.
-        max_bytes: Most bytes of a batch, in memory.
-        max_age: Most seconds that a record waits.
-        file_bytes: Wanted size of files. The number of bytes to collect is then adjusted to the size of the files
-            written, starting from `max_bytes`.
-        transform: Makes rows of a DataFrame of records.
-        shape: Makes rows of records in another way than `transform`.
+        name: Name of the chains in the table. Sinks that land the same topic in one table need different names.
+        max_rows: Maximum number of records of a batch.
+        max_bytes: Maximum number of bytes of a batch, in memory.
+        max_age: Maximum seconds for which a record waits.
+        file_bytes: Wanted size of files. The number of bytes to collect is then adjusted to the size of the written
+            files, starting with `max_bytes`.
+        transform: Converts a DataFrame of records to rows.
+        shape: Converts records to rows, in another way than `transform`.
         dead_letters: Place for records that cannot be written.
-        on_missing: What happens to records that retention deletes before they land, or beyond which the group's commit
-            is moved: "stop", or "leave_out", which records a gap in the chain.
+        on_missing: Reaction to records that cannot land, since retention has deleted them, or the group's committed
+            offset was moved beyond them. "stop" raises an error, "leave_out" records a gap in the chain.
         retry_for: Seconds for which a failed flush is retried.
         spark: Options of a Spark that the sink starts and stops, the address of a Spark Connect server
             (`sc://host:port`), or your SparkSession.
@@ -139,7 +140,7 @@ class SparkSink(ConsumerGroupHandler):
             on_phase=on_phase or (lambda phase, landings: None),
         )
         if shape is not None and transform is not None:
-            raise ConfigError("transform", transform, "must not be there beside a shape, which has its own")
+            raise ConfigError("transform", transform, "must not be set with a shape, which has its own transform")
         self._shape = shape or Shaping(transform=transform)
         self._engine = engine_of(spark)
         self._stack: AsyncExitStack | None = None
@@ -153,9 +154,9 @@ class SparkSink(ConsumerGroupHandler):
 
         Args:
             options: `table` (see tables/named.py), or `path` for a Parquet directory; `staging` and `single_driver` if
-                the table has them; this class's arguments by their names; `partition_by`, `max_partitions` and
-                `evolve_schema` of Layout; the options of `Shaping`; `dead_letters` and `spark`, which are tables
-                themselves.
+                the table has such arguments; this class's arguments by their names; `partition_by`, `max_partitions`
+                and `evolve_schema` of Layout; the options of `Shaping`; `dead_letters` and `spark`, which are tables
+                of options.
 
         Raises:
             ConfigError: An option is wrong.
@@ -165,12 +166,12 @@ class SparkSink(ConsumerGroupHandler):
 
     @classmethod
     def option_defaults(cls) -> dict[str, Any]:
-        """Return the values of `from_options` for options that are not given."""
+        """Return the default values of the options of `from_options`."""
         return option_defaults(cls)
 
     @staticmethod
     def open_shared(options: Mapping[str, Any]) -> AbstractAsyncContextManager[Mapping[str, Any]]:
-        """Start what all workers of a supervisor share: a Spark Connect server, with `spark.share`."""
+        """Start a Spark Connect server for all workers of a supervisor, if they share one (`spark.share`)."""
         return open_shared(options)
 
     async def __aenter__(self) -> Self:
@@ -184,7 +185,7 @@ class SparkSink(ConsumerGroupHandler):
         async with AsyncExitStack() as stack:
             engine = await stack.enter_async_context(self._engine)
             await self._open(engine)
-            # Some tables know only now how long they remember.
+            # Some tables know this only after they were opened.
             self._settings = attrs.evolve(self._settings, restate_after=self._table.restate_after)
             if self._settings.dead_letters is not None:
                 await stack.enter_async_context(self._settings.dead_letters)
@@ -211,11 +212,11 @@ class SparkSink(ConsumerGroupHandler):
         except SarameyaError:
             raise
         except Exception as error:
-            # Here, while Spark is there: afterwards the error has no text any more.
+            # Here, while Spark runs: afterwards the error's text is lost.
             hint = (
                 ""
                 if source_of(error) is ErrorSource.SPARK
-                else "; has Spark what the table needs (spark.conf: jars, catalogs)?"
+                else "; does Spark have the jars and catalogs that the table needs (spark.conf)?"
             )
             raise LandingError(f"{self._table.name} cannot be opened: {cause_of(error)}{hint}") from error
 
@@ -226,8 +227,8 @@ class SparkSink(ConsumerGroupHandler):
     async def partitions_assigned(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
         """Read these partitions' heads from the table, and the ranges of their logs.
 
-        Waits for a Spark or a store that is away, as flushes do. A rebalance cuts that short, and the next assignment
-        starts again.
+        If Spark or a store does not respond, this waits, as flushes do. A rebalance ends the wait, and the next
+        assignment starts it anew.
         """
         keys = {tp: ChainKey(self._name, *tp) for tp in partitions}
         heads = await self._heads([*keys.values()])
@@ -244,7 +245,11 @@ class SparkSink(ConsumerGroupHandler):
     async def start_offset(
         self, partition: TopicPartition, committed: CommittedOffset | None
     ) -> CommittedOffset | None:
-        """Return where reading continues, by the table. Raises ChainError if that would lose or repeat records."""
+        """Return the end of the partition's chain as its start offset.
+
+        Raises:
+            ChainError: To start there would lose or repeat records.
+        """
         known = self._starts[partition]
         chain = known.chain
         if not self._table.remembers and committed is not None:
@@ -255,7 +260,7 @@ class SparkSink(ConsumerGroupHandler):
         self._starts[partition] = attrs.evolve(known, gap=start.gap)
         if start.offset is None or chain.head is None:
             return None
-        # The head's epoch belongs to the record before its end, not to the one before the end of a gap.
+        # The head's epoch is that of the record before the head's end, not of the record before a gap's end.
         epoch = chain.head.leader_epoch if start.gap is None else UNKNOWN_EPOCH
         return CommittedOffset(start.offset, CommitNote.of(chain.head).to_metadata(), epoch)
 
@@ -266,7 +271,7 @@ class SparkSink(ConsumerGroupHandler):
         await PartitionLander(session, claim, known.chain, self._scheduler, self._settings, gap=known.gap).run()
 
     async def partitions_revoked(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
-        """Let the table store the heads of chains that may be idle for a while."""
+        """Let the table store the heads of these partitions' chains, which may be idle for a while."""
         assert self._scheduler is not None
         chains = [self._chains.pop(tp) for tp in partitions if tp in self._chains]
         heads = [chain.head for chain in chains if chain.head is not None]
@@ -278,7 +283,7 @@ class SparkSink(ConsumerGroupHandler):
             self._chains.pop(partition, None)
 
     async def _heads(self, keys: Sequence[ChainKey]) -> dict[ChainKey, Link]:
-        """Return the heads of these chains. Raises the table's own errors about them, LandingError for all others."""
+        """Return the heads of these chains. Raises our own errors that do not pass, and LandingError for all others."""
         assert self._scheduler is not None
         retry = Retry(time_limit=self._settings.retry_for)
         while True:
@@ -287,10 +292,10 @@ class SparkSink(ConsumerGroupHandler):
             except Exception as error:
                 if isinstance(error, SarameyaError) and not passes(error):
                     raise
-                await retry.wait(f"{self._table.name}: where its chains end is not known", error)
+                await retry.wait(f"{self._table.name}: the heads of its chains cannot be read", error)
 
     def _recall(self, chain: Chain, committed: CommittedOffset) -> None:
-        """Take the chain's head from the commit, for a table that does not remember its chains."""
+        """Set the chain's head from the commit's note, for a table that does not store its chains."""
         note = CommitNote.from_metadata(committed.metadata)
         if note is not None and note.sink == chain.key.sink:
             chain.head = note.link(chain.key, chain.origin, committed.offset, committed.leader_epoch)

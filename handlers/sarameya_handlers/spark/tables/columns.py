@@ -1,8 +1,8 @@
 """Columns in Spark's JSON notation of a schema (`StructType.jsonValue()`). Pure, without pyspark.
 
-A process that commits staged files directly needs no pyspark, nor does an audit.
+Neither a process that commits staged files directly nor an audit needs pyspark for it.
 
-Every column of a directory is nullable, whatever the columns of some rows are: rows that landed earlier may lack a
+Every column of a directory is nullable, even if the columns of some rows are not: rows that landed earlier may lack a
 column that was added later.
 """
 
@@ -33,17 +33,17 @@ _ATOMIC = {
     "binary": "binary",
     "date32[day]": "date",
 }
-"""Arrow's types, as they are printed, and Spark's."""
+"""Names of Arrow's types, and of Spark's types for them."""
 
 
 def nullable(kind: Any) -> Any:
     """Return the same type with every column, field and element nullable."""
     if not isinstance(kind, Mapping):
         return kind
-    made: dict[str, Any] = {key: True if key in _NULLS else value for key, value in kind.items()}
-    if "fields" in made:
-        made["fields"] = [{**field, "nullable": True, "type": nullable(field["type"])} for field in made["fields"]]
-    return made | {key: nullable(made[key]) for key in ("elementType", "keyType", "valueType") if key in made}
+    copy: dict[str, Any] = {key: True if key in _NULLS else value for key, value in kind.items()}
+    if "fields" in copy:
+        copy["fields"] = [{**field, "nullable": True, "type": nullable(field["type"])} for field in copy["fields"]]
+    return copy | {key: nullable(copy[key]) for key in ("elementType", "keyType", "valueType") if key in copy}
 
 
 def holds(table: Any, rows: Any) -> bool:
@@ -56,29 +56,29 @@ def holds(table: Any, rows: Any) -> bool:
     if table.get("type") != rows.get("type"):
         return False
     if table["type"] == "struct":
-        there = {field["name"]: field["type"] for field in table["fields"]}
-        return all(field["name"] in there and holds(there[field["name"]], field["type"]) for field in rows["fields"])
+        types = {field["name"]: field["type"] for field in table["fields"]}
+        return all(field["name"] in types and holds(types[field["name"]], field["type"]) for field in rows["fields"])
     inside = ("elementType", "keyType", "valueType", "class", "pyClass")
     return all(holds(table.get(key), rows.get(key)) for key in inside)
 
 
 def merged(table: Any, rows: Any) -> Any:
-    """Return the table's columns followed by those that only the rows have, also within structs.
+    """Return the table's columns followed by columns that only the rows have, also within structs.
 
-    A column that both have is the table's. Both must be nullable everywhere.
+    If both have a column, the table's is used. All columns must be nullable.
     """
     if not (isinstance(table, Mapping) and isinstance(rows, Mapping)):
         return table
     if table["type"] == rows["type"] == "struct":
         ours = {field["name"].lower(): field for field in rows["fields"]}
         theirs = {field["name"].lower() for field in table["fields"]}
-        kept = [
+        existing = [
             {**field, "type": merged(field["type"], ours[key]["type"])}
             if (key := field["name"].lower()) in ours
             else field
             for field in table["fields"]
         ]
-        return {**table, "fields": kept + [field for key, field in ours.items() if key not in theirs]}
+        return {**table, "fields": existing + [field for key, field in ours.items() if key not in theirs]}
     inside = [key for key in ("elementType", "keyType", "valueType") if key in table and key in rows]
     return {**table, **{key: merged(table[key], rows[key]) for key in inside}}
 
@@ -91,25 +91,25 @@ def struct(columns: Columns) -> StructType:
 
 
 def of_arrow(schema: pa.Schema) -> dict[str, Any]:
-    """Return the columns that Spark finds in a file of this schema. Raises LandingError for types that Spark lacks."""
+    """Return the columns that Spark finds in a file of this schema. Raises LandingError for types not in Spark."""
     return _struct(schema)
 
 
 def arrow_types(table: Columns) -> dict[str, pa.DataType]:
-    """Return the Arrow types of the columns with an atomic type."""
+    """Return the Arrow type of each column that has one of the types in `_ATOMIC`."""
     import pyarrow as pa
 
-    made = {spark: pa.type_for_alias(arrow.partition("[")[0]) for arrow, spark in _ATOMIC.items()}
+    by_spark = {spark: pa.type_for_alias(arrow.partition("[")[0]) for arrow, spark in _ATOMIC.items()}
     return {
-        field["name"]: made[field["type"]]
+        field["name"]: by_spark[field["type"]]
         for field in table["fields"]
-        if isinstance(field["type"], str) and field["type"] in made
+        if isinstance(field["type"], str) and field["type"] in by_spark
     }
 
 
 def _struct(fields: Any) -> dict[str, Any]:
-    made = [{"name": field.name, "type": _type(field), "nullable": True, "metadata": {}} for field in fields]
-    return {"type": "struct", "fields": made}
+    columns = [{"name": field.name, "type": _type(field), "nullable": True, "metadata": {}} for field in fields]
+    return {"type": "struct", "fields": columns}
 
 
 def _type(field: pa.Field) -> Any:
@@ -131,5 +131,5 @@ def _type(field: pa.Field) -> Any:
         kind = kind.value_type
     name = str(kind).removeprefix("large_")
     if name not in _ATOMIC:
-        raise LandingError(f"column {field.name} is {kind}, which is no type of Spark's")
+        raise LandingError(f"column {field.name} is {kind}, a type that Spark does not have")
     return _ATOMIC[name]

@@ -1,6 +1,6 @@
 """SQL text for `selectExpr` and `filter`.
 
-It works alike with classic Spark and Spark Connect, which have different function modules.
+SQL is the same for classic Spark and Spark Connect, which have different function modules in Python.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def literal(text: str) -> str:
 
 
 def type_name(kind: DataType) -> str:
-    """Return a type in SQL. Its own `simpleString` does not quote field names."""
+    """Return a type in SQL. Unlike its `simpleString`, this quotes field names."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if isinstance(kind, StructType):

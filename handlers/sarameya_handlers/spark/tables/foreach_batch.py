@@ -1,14 +1,14 @@
-"""Landing by a callback: the table is whatever `foreach_batch(frame, batch_id, link)` does with the rows.
+"""Landing by a callback: `foreach_batch(frame, batch_id, link)` stores the rows in any way.
 
     exactly once      with a `Ledger`: in the transaction with the rows' effect, the callback writes the link into the
-                      ledger, whose key (sink, topic, partition, number) is unique. The second to do so fails, and its
-                      transaction is rolled back.
-    at least once     without one: only Kafka's commits say what has landed. A member that dies between its callback
-                      and its commit, or wakes when others own its partitions, repeats its batch.
+                      ledger, whose key (sink, topic, partition, number) is unique. A second attempt to write the same
+                      number fails, and its transaction is rolled back.
+    at least once     without a ledger: only Kafka's commits record what has landed. A member that dies between its
+                      callback and its commit, or wakes when others own its partitions, repeats its batch.
 
-Either way a repeated batch has the same id. Its records may differ, because a batch ends with the records that happened
-to be there when it was due. A callback that replaces everything written under a batch id, rather than adding to it, can
-be repeated without harm, except by members that wake too late.
+In both cases a repeated batch has the same id. Its records may differ, because a batch ends with the last record that
+had arrived when the batch was due. A callback that replaces everything written under a batch id, instead of adding to
+it, can be repeated without harm, except by members that wake too late.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -31,14 +32,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("sarameya.spark")
 
 Callback = Callable[["DataFrame", str, Link], None]
-"""Called with the rows of one link, its batch id, and the link; in worker threads, several at a time."""
+"""Function that is called with the rows of one link, its batch id, and the link; in worker threads, concurrently."""
 
 
 class Ledger(Protocol):
     """Storage for links, written together with their rows' effect. All methods block, and are called in threads.
 
-    It must keep the last link of each chain, and its key must be unique: of two that append the same number of a chain,
-    the second fails.
+    It must keep the last link of each chain. Its key must be unique: if the same number of a chain is appended twice,
+    the second append fails.
     """
 
     def heads(self, keys: Iterable[ChainKey]) -> Mapping[ChainKey, Link]:
@@ -48,11 +49,11 @@ class Ledger(Protocol):
         """Return the chain's links from number `since` on, in order."""
 
     def append(self, link: Link) -> None:
-        """Store a link that brings no rows, in its own transaction. Raises if its number is taken."""
+        """Store a link without rows, in its own transaction. Raises if the chain has a link with this number."""
 
 
 def batch_id(link: Link) -> str:
-    """Return `sink/topic-partition/number`: the same for each attempt at the link."""
+    """Return `sink/topic-partition/number`: the same for each attempt to append the link."""
     return f"{link.key}/{link.number}"
 
 
@@ -63,11 +64,11 @@ class ForeachBatch(Table):
             totals = frame.groupBy("item").count().collect()
             with database.begin() as transaction:
                 add_up(transaction, totals)
-                ledger.record(transaction, link)        # raises if the link is there already
+                ledger.record(transaction, link)        # raises if the ledger has the link already
 
-    `frame` has the rows of one partition, as the sink's transform made them. The callback's work is complete when it
+    `frame` has the rows of one partition, after the sink's transform. The callback's work must be complete when it
     returns. If it raises, the attempt has failed. Rows that Spark's own tasks write are not part of the callback's
-    transaction: let them write under `link.attempt`, and take the result over in the transaction.
+    transaction: write them to a place named after `link.attempt`, and use this place in the transaction.
 
     Args:
         foreach_batch: The callback.
@@ -82,20 +83,20 @@ class ForeachBatch(Table):
         self._ledger = ledger
         self._staging = Path(staging).absolute()
         self._links: dict[ChainKey, list[Link]] = {}
-        """Without a ledger: each chain's last link by Kafka's commit, and the links landed since."""
+        """Without a ledger: the last links of each chain, from Kafka's commit and from this process."""
         self.remembers = ledger is not None
 
     def __repr__(self) -> str:
-        return f"ForeachBatch({self._called})"
+        return f"ForeachBatch({self._callback_name})"
 
     @property
-    def _called(self) -> str:
+    def _callback_name(self) -> str:
         function = self._foreach_batch
         return f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
 
     @property
     def name(self) -> str:
-        return f"foreach_batch:{self._called} ({'exactly' if self._ledger else 'at least'} once)"
+        return f"foreach_batch:{self._callback_name} ({'exactly' if self._ledger else 'at least'} once)"
 
     @property
     def staging(self) -> Path:
@@ -127,7 +128,7 @@ class ForeachBatch(Table):
         if self._ledger is not None:
             return dict(self._ledger.heads(list(keys)))
         for key in keys:
-            # Another member may have landed since: only Kafka's commit counts.
+            # Another member may have landed meanwhile: only Kafka's commit counts.
             self._links.pop(key, None)
         return {}
 
@@ -142,7 +143,7 @@ class ForeachBatch(Table):
             if self._ledger is not None and self._ledger.links(link.key, link.number):
                 continue  # another owner has appended it
             if self.needs_spark:
-                require_readable(spark, landing)  # here, since we cannot know when the callback reads the records
+                require_readable(spark, landing)  # by a job of its own: the callback may read the records at any time
             frame = shape.frame(spark, landing) if landing.staged is not None else None
             checkpoint(Phase.READY, [landing])
             if frame is not None:
@@ -153,33 +154,36 @@ class ForeachBatch(Table):
 
     def _landed(self, link: Link) -> None:
         if self._ledger is None:
-            # Only the newest link and the one before it: no caller needs more.
-            before = [one for one in self._links.get(link.key, ()) if one.number < link.number]
-            self._links[link.key] = [*before[-1:], link]
+            # Only the newest link and its predecessor: no caller needs more.
+            earlier = [known for known in self._links.get(link.key, ()) if known.number < link.number]
+            self._links[link.key] = [*earlier[-1:], link]
         elif not self._ledger.links(link.key, link.number):
             # Permanent: a retry would repeat the callback's whole effect.
             raise HandlerError(
-                f"{self.name}: it has returned, and the ledger has no {link}: foreach_batch must write the link down, "
-                "in the transaction that has the rows' effect"
+                f"{self.name}: the callback has returned, but the ledger has no {link}: foreach_batch must write the "
+                "link into the ledger, in the transaction with the rows' effect"
             )
 
     # -- for the audit -------------------------------------------------------------------------------
 
     def keys(self, spark: SparkSession) -> Sequence[ChainKey]:
-        raise HandlerError(f"{self.name}: nobody knows all of its chains")
+        raise HandlerError(f"{self.name}: its chains cannot be listed")
 
     def read(self, spark: SparkSession, version: str | None = None) -> DataFrame:
-        raise HandlerError(f"{self.name}: its rows are wherever foreach_batch has written them")
+        raise HandlerError(f"{self.name}: only foreach_batch knows where its rows are")
 
     def heads_at(self, spark: SparkSession, version: str) -> dict[ChainKey, Link]:
         raise HandlerError(f"{self.name}: keeps no versions")
 
     def leftovers(self, spark: SparkSession) -> Sequence[Leftover]:
-        stats = [(path, path.stat()) for path in self._staging.glob("*.parquet")]
-        return [
-            Leftover(name=str(path), size_bytes=s.st_size, changed=s.st_mtime, what="a staged file")
-            for path, s in stats
-        ]
+        found = []
+        for path in self._staging.glob("*.parquet"):
+            with suppress(FileNotFoundError):  # a running sink may remove it meanwhile
+                stat = path.stat()
+                found.append(
+                    Leftover(name=str(path), size_bytes=stat.st_size, changed=stat.st_mtime, what="a staged file")
+                )
+        return found
 
     def remove(self, spark: SparkSession, leftover: Leftover) -> None:
         path = Path(leftover.name)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 class GroupLock:
-    """A fair lock: first come, first served, so that no group can keep another waiting for ever."""
+    """A fair lock: threads get it in the order of their calls, so no group can block another for ever."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -19,6 +19,7 @@ class GroupLock:
 
     @contextmanager
     def held(self, group: Hashable) -> Iterator[None]:
+        """Hold the lock inside a block, together with other threads of the same group."""
         ticket = object()
         with self._changed:
             self._waiting.append(ticket)

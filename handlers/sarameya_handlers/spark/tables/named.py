@@ -21,15 +21,15 @@ _KINDS = {
     "iceberg": ("sarameya_handlers.spark.iceberg.table", "IcebergTable"),
 }
 
-_ALLOWED = "must be parquet:PATH, delta:PATH, delta:NAME or iceberg:CATALOG.DB.TABLE; a bare path is parquet's"
+_ALLOWED = "must be parquet:PATH, delta:PATH, delta:NAME or iceberg:CATALOG.DB.TABLE; a path alone means parquet"
 
 
 def table_named(name: str, options: Mapping[str, Any] | None = None) -> Table:
-    """Return the table of that name, not opened.
+    """Return the table of that name. It is not opened yet.
 
     Args:
         name: The table's kind and place.
-        options: Options of its kind, by name.
+        options: Options of the table's class, by name.
 
     Raises:
         ConfigError: The name or an option is invalid.

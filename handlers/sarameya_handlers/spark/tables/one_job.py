@@ -1,4 +1,4 @@
-"""One Spark job that writes the rows of several attempts, each into its own directory, hidden from readers."""
+"""A single Spark job that writes the rows of several attempts, each into its own directory, hidden from readers."""
 
 from __future__ import annotations
 

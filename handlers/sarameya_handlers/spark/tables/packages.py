@@ -1,6 +1,6 @@
 """Jars and settings that a table format needs in Spark. Checked right after Spark has started.
 
-Without the check, Spark would fail within some later statement, with a stack that names none of the missing lines.
+Without the check, a later statement would fail, with a Java stack that does not name the missing settings.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Package:
     versions: Mapping[str, str]
     """Versions of the format that are known to work, by Spark version."""
     class_name: str
-    """A class that exists if the jars do."""
+    """A class of the jars, to check that they are there."""
     settings: Mapping[str, str]
     needs_extension: bool = True
 
     def require(self, spark: SparkSession) -> None:
         """Raise HandlerError with the missing configuration lines, unless jars and extension are present.
 
-        The classes of a Spark Connect server cannot be checked; Spark's own errors report them later (see `missing`).
+        The classes of a Spark Connect server cannot be checked: Spark's own errors report them later (`missing_error`).
         """
         jvm = getattr(spark, "_jvm", None)
         if jvm is None:
@@ -62,7 +62,7 @@ class Package:
         return HandlerError("\n".join(lines_shown))
 
     def coordinates(self) -> str:
-        """Return the Maven coordinates for the installed Spark, with a placeholder if no version is known to work."""
+        """Return the Maven coordinates for the installed Spark. An unknown version is a placeholder."""
         import pyspark
 
         minor = ".".join(pyspark.__version__.split(".")[:2])
@@ -83,7 +83,7 @@ DELTA = Package(
 
 
 def iceberg(catalog: str) -> Package:
-    """Return the package for tables of that catalog. Spark 4 has procedures without Iceberg's extension."""
+    """Return the package for tables of that catalog. Spark 4 does not need Iceberg's extension for its procedures."""
     return Package(
         "Iceberg",
         "org.apache.iceberg:iceberg-spark-runtime-{spark}_2.13",

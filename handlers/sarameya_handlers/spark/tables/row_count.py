@@ -1,4 +1,4 @@
-"""Counting rows within the job that computes them, without another pass."""
+"""Count rows in the job that computes them, without another job."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class RowCount:
 def _is_complete(observed: Any) -> bool:
     """Wait for a classic observation to complete. Return False if it does not.
 
-    Its own wait never ends if no job reads the frame (a transform may ignore it), or if a busy driver dropped events.
+    pyspark's own wait never ends if no job reads the frame (a transform may ignore it), or a busy driver drops events.
     """
     java = getattr(observed, "_jo", None)
     deadline = time.monotonic() + _REPORTED_WITHIN

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def temporary_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Apply these settings for the length of a block, then restore the previous values."""
+    """Apply these settings inside a block, then restore the previous values."""
     before = {key: spark.conf.get(key, None) for key in settings}
     try:
         for key, value in settings.items():

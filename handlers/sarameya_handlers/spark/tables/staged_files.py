@@ -23,18 +23,18 @@ _READ_OPTIONS = {
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
     "mergeSchema": "false",
-    # The file does not record the calendar of its timestamps; session settings would decide.
+    # The file does not record the calendar of its timestamps: otherwise the session's settings would decide.
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
 }
-"""With these, a file that cannot be read completely is an error, whatever the session's settings are."""
+"""With these options, a file that cannot be read completely is an error, even if the session's settings differ."""
 
 
 def staged_frame(spark: SparkSession, landing: Landing) -> DataFrame:
-    """Return the records of a staged file, counted while they are read (`Landing.reads`).
+    """Return the records of a staged file. They are counted when a job reads them (`Landing.reads`).
 
     Args:
-        spark: The session that reads them.
+        spark: The session that reads the file.
         landing: An attempt that has records.
 
     Returns:
@@ -52,10 +52,10 @@ def staged_frame(spark: SparkSession, landing: Landing) -> DataFrame:
 
 
 def require_all_read(spark: SparkSession, landings: Iterable[Landing]) -> None:
-    """Check that the jobs that have run read each record of these attempts, before any of them lands.
+    """Check that Spark's jobs have read each record of these attempts, before any of them lands.
 
-    A transform may need few of them (`limit 10`), or read them twice. So a different count proves nothing; another job
-    then counts them all.
+    A transform may need only some records (`limit 10`), or read them twice. So a different count proves nothing: then
+    another job counts all records.
 
     Args:
         spark: The session in which the jobs ran.
@@ -72,31 +72,31 @@ def require_all_read(spark: SparkSession, landings: Iterable[Landing]) -> None:
 def require_readable(spark: SparkSession, landing: Landing) -> None:
     """Check by a separate job that Spark reads each record that was staged.
 
-    For rows whose job is also the commit, or the user's: nothing can be counted in between.
+    Needed if the job that reads the records also commits, or is a user's: then its count would be too late.
 
     Args:
         spark: A session.
-        landing: The attempt. Does nothing for one without records.
+        landing: The attempt. Nothing is checked for an attempt without records.
 
     Raises:
         LandingError: Spark reads fewer or more records than were staged.
     """
     if landing.staged is None:
         return
-    # All columns: otherwise Spark would take the count from the footer, and read none of them.
+    # All columns: otherwise Spark would take the count from the footer, and read no record.
     frame = _read(spark, landing)
     row = frame.selectExpr("count(1)", *(f"count(`{name}`)" for name in frame.columns)).first()
     assert row is not None, "an aggregate is one row"
     if row[0] != landing.records:
         raise LandingError(
-            f"{landing}: Spark reads {row[0]} of {landing.records} records that were staged for it in "
-            f"{landing.staged}, and nothing was landed: is it the same directory on each of Spark's machines, and does "
-            "an extension of Spark (spark.sql.extensions) leave rows out?"
+            f"{landing}: Spark reads {row[0]} of {landing.records} records that were staged in {landing.staged}, "
+            "and nothing was landed: is it the same directory on each of Spark's machines, and does an extension of "
+            "Spark (spark.sql.extensions) leave rows out?"
         )
 
 
 def _read(spark: SparkSession, landing: Landing) -> DataFrame:
-    # As a URL: Spark's default file system may be another, and Hadoop decodes no %-escapes.
+    # As a URL, since Spark's default file system may be another. Hadoop does not decode %-escapes in it.
     return spark.read.schema(KAFKA_COLUMNS).options(**_READ_OPTIONS).parquet(f"file://{landing.staged}")
 
 

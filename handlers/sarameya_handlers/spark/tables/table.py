@@ -1,7 +1,7 @@
 """The interface between a sink and its table: links are appended to a `Table` together with their rows.
 
-The sink collects, stages, numbers and marks. A table turns each append into a compare-and-swap of its own kind.
-Whatever `land` returns or raises, the sink reads `links` afterwards, and only they decide the outcome.
+The sink collects and stages records, numbers links, and marks offsets. A table makes each append a compare-and-swap, in
+its own way. After `land` has returned or raised, the sink reads `links`, and only these decide the outcome.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class Phase(StrEnum):
-    """Progress of an attempt. Observers are notified of a phase when it is over, in the thread that lands."""
+    """Progress of an attempt. `on_phase` is called when a phase is over, in the thread that lands."""
 
     STAGED = "staged"
-    """The records are in a file that Spark can read; the table has none of them."""
+    """The records are in a file that Spark can read; the table does not have them yet."""
     READY = "ready"
     """The table was read; the next step is the append itself. Not every table reports this phase."""
     WRITTEN = "written"
@@ -44,12 +44,12 @@ class Phase(StrEnum):
 
 @attrs.frozen(slots=True, eq=False)
 class PendingLink:
-    """A link to append, and its records; None for a link without any."""
+    """A link to append, and its records; None for a link without records."""
 
     link: Link
     records: pa.Table | None
     is_alone: bool = False
-    """True if it must not share a job: the partition with which it shared one may have made that fail."""
+    """True if the link must not share a job: a shared job has failed, perhaps because of another partition."""
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -60,47 +60,47 @@ class Landing:
     staged: Path | None
     """The link's records in a Parquet file with the columns `KAFKA_COLUMNS`; None for a link without records."""
     records: int = 0
-    """Number of records in the file. A transform may make more or fewer rows of them."""
+    """Number of records in the file. A transform may return more or fewer rows."""
     reads: list[RowCount] = attrs.field(factory=list, eq=False, repr=False)
-    """Counts of the records that Spark reads from the file, one for each frame made of it."""
+    """Counts of the records that Spark reads from the file, one for each frame that reads it."""
 
     def __str__(self) -> str:
         return str(self.link)
 
 
 Checkpoint = Callable[[Phase, Sequence[Landing]], None]
-"""Called with a phase and the attempts that reached it. An exception means that they are no longer wanted."""
+"""Function that is called with a phase and the attempts that reached it. Raises if the attempts were cancelled."""
 
 
 class Shape(Protocol):
-    """Conversion of staged records into rows of a table: decoding, a transform."""
+    """Conversion of staged records to rows of a table: decoding, a transform."""
 
     @property
     def is_plain(self) -> bool:
-        """True if rows are the records as staged, so that a table may take over the staged file."""
+        """True if rows are the unchanged records. Then a table may use the staged file as its own."""
 
     def frame(self, spark: SparkSession, landing: Landing) -> DataFrame:
         """Return the rows of one attempt that has records. They never mix with those of other partitions."""
 
     def frames(self, spark: SparkSession, landings: Sequence[Landing]) -> Sequence[DataFrame]:
-        """Return the rows of several attempts. Those of one topic have the same columns."""
+        """Return the rows of each attempt. Frames of one topic have the same columns."""
 
 
 @attrs.frozen(slots=True, kw_only=True)
 class Layout:
-    """Layout of a table's rows in files, as far as the sink decides it."""
+    """Partitioning and schema evolution of a table."""
 
     partition_by: tuple[str, ...] = ()
     """Partition columns. An existing table must be partitioned by them."""
     max_partitions: int = 100
-    """Most table partitions that one batch may touch. More raise LandingError, to prevent tiny files."""
+    """Maximum number of table partitions with rows of one batch. More raise LandingError, to prevent tiny files."""
     evolve_schema: bool = False
-    """True to add columns that the table lacks; otherwise they raise LandingError."""
+    """True to add columns that the table lacks. Otherwise such columns raise LandingError."""
 
 
 @attrs.frozen(slots=True, kw_only=True)
 class Leftover:
-    """Something in the table's directory or history that no link names and no reader sees."""
+    """A file, directory or snapshot of the table that no link names and no reader sees."""
 
     name: str
     """Argument for `Table.remove`: a path, or another name that the table understands."""
@@ -110,11 +110,11 @@ class Leftover:
     what: str
     """Description: data of an attempt that lost, a staged file, ..."""
     others_may_take: float = 0.0
-    """Seconds for which another program's job (an OPTIMIZE) may still commit it. None of our links prevents that."""
+    """Seconds after the last change in which another program's job (an OPTIMIZE) may still commit it."""
 
     @classmethod
     def at(cls, path: Path, what: str, others_may_take: float = 0.0) -> Self | None:
-        """Return the leftover at a path, with everything inside a directory; None if it is gone."""
+        """Return the leftover at a path, including everything inside a directory; None if it does not exist."""
         try:
             inside = [file.stat() for file in (path, *path.rglob("*"))]
         except FileNotFoundError:
@@ -133,33 +133,35 @@ class Table(ABC):
 
     Each table guarantees:
 
-    - of all attempts to append link n of a chain, by whatever process, at most one ever succeeds;
+    - of all attempts to append link n of a chain, in all processes, at most one ever succeeds;
     - a link and its rows appear together, permanently, or not at all;
-    - `links` returns every link whose `land` has returned, wherever it was called.
+    - if `land` has appended a link, in any process, then `links` returns it.
 
     All methods block and are called in worker threads, several at a time. `spark` is a session that no other call uses
-    meanwhile. Settings changed in it must be restored.
+    meanwhile. A method must restore settings that it changes in the session.
     """
 
     landings_per_job: int = 1
-    """Most attempts that one call of `land` can append with one Spark job. May change while the sink runs."""
+    """Maximum number of attempts that one call of `land` can append with one Spark job. May change while the sink
+    runs."""
 
     restate_after: float | None = None
-    """Seconds after which an idle chain's head must be rewritten by an empty link, because the table forgets."""
+    """Seconds after which an idle chain's head must be restated by an empty link, since the table forgets old links.
+    None if it does not."""
 
     states_heads: bool = False
-    """True if `rest` writes anything. If not, it is not called, which saves a moment of Spark's time."""
+    """True if `rest` stores heads. Otherwise it is not called, which saves a Spark call."""
 
     growth: str = ""
-    """Reason why the table's growth slows starts or flushes, and the remedy; empty if there is none. Updated whenever
-    the table is read. A sink warns of it once."""
+    """Warning that the table's size slows starts or flushes, with the remedy; else empty. Updated whenever the table is
+    read. A sink logs it once."""
 
     remembers: bool = True
-    """False if the table does not know its own chains. Then only Kafka's commits do (see `recall`), and records land at
-    least once."""
+    """False if the table does not store its chains. Then they are known only from Kafka's commits (see `recall`), and
+    records land at least once."""
 
     def adopts(self, shape: Shape) -> bool:
-        """Return whether `land` takes over the staged file itself, which is then compressed like a table's file."""
+        """Return whether `land` uses the staged file as a file of the table. The sink then compresses it like one."""
         return False
 
     @property
@@ -170,21 +172,21 @@ class Table(ABC):
     @property
     @abstractmethod
     def staging(self) -> Path:
-        """A directory for records on their way into Spark. Exists once the table is open.
+        """Directory for staged files. Exists once the table is open.
 
-        All of Spark's workers can read it; readers of the table never see it.
+        All of Spark's workers can read it; readers of the table never see its files.
         """
 
     def takes_one_driver(self, settings: Mapping[str, str]) -> bool:
-        """Return whether only one Spark driver may land in it, as far as its name and Spark's settings show."""
+        """Return whether only one Spark driver may land in the table, according to its name and Spark's settings."""
         return False
 
     def prepare(self) -> None:
-        """Check before Spark starts whatever is quick and needs no Spark. `open` does the rest, in a thread.
+        """Make those checks that are quick and need no Spark, before Spark starts. `open` does the rest, in a thread.
 
         Raises:
-            HandlerError: The table cannot be landed in.
-            LandingError: It cannot be landed in now; this may pass.
+            HandlerError: Records cannot land in the table.
+            LandingError: Records cannot land in it now, which may pass.
         """
 
     @abstractmethod
@@ -192,53 +194,52 @@ class Table(ABC):
         """Prepare the table before anything is consumed.
 
         Raises:
-            HandlerError: It cannot be landed in, or not exactly once. The error says why, and what to do.
+            HandlerError: Records cannot land in the table, or not exactly once. The text has the reason and the remedy.
         """
 
     @abstractmethod
     def heads(self, spark: SparkSession, keys: Iterable[ChainKey]) -> dict[ChainKey, Link]:
-        """Return the last link of each of these chains that has one. Raises ChainError if it cannot be proved."""
+        """Return the last link of each of these chains that has one. Raises ChainError if it cannot be determined."""
 
     @abstractmethod
     def links(self, spark: SparkSession, key: ChainKey, since: int) -> Sequence[Link]:
         """Return the links of this chain from number `since` on, in order.
 
-        `rows` and `size_bytes` are as the table has them. The oldest ones are omitted if the table has forgotten them.
-        Raises BrokenChainError.
+        `rows` and `size_bytes` are the table's own counts. The oldest links are missing if the table has forgotten
+        them. Raises BrokenChainError.
         """
 
     @abstractmethod
     def land(self, spark: SparkSession, landings: Sequence[Landing], shape: Shape, checkpoint: Checkpoint) -> None:
-        """Try to append these attempts, at most `landings_per_job`, each to another chain.
+        """Try to append these attempts, each to another chain.
 
-        Each succeeds or fails by itself. Neither a return nor an exception says which of them were appended.
+        Each succeeds or fails by itself. Neither a return nor an exception shows which of them were appended.
 
         Args:
             spark: The session.
-            landings: The attempts.
-            shape: Makes rows of records.
+            landings: The attempts, at most `landings_per_job`.
+            shape: Converts records to rows.
             checkpoint: Must be called at the phases that the table can report.
         """
 
     def evaluator(self, spark: SparkSession) -> Evaluate:
-        """Return a function that checks whether rows could be written to the table as it is now.
+        """Return a function that checks whether rows could be written to the table in its current state.
 
-        It writes nothing. It raises whatever prevents a row from being computed, and an error for a row that violates a
-        requirement.
+        The function writes nothing. It raises an error if a row cannot be computed, or violates a requirement.
         """
         return compute_all
 
     def recall(self, head: Link) -> None:
-        """Remember the last link of a chain, as Kafka's commit has it. `links` returns it from then on.
+        """Keep the last link of a chain, which Kafka's commit records. `links` returns it from then on.
 
-        Called before the chain's next link lands, if the table does not remember its chains.
+        Called before the chain's next link lands, if `remembers` is false.
         """
 
     def rest(self, spark: SparkSession, heads: Iterable[Link]) -> None:
-        """Store the heads of chains whose owner gives up their partitions in order, so that they never expire.
+        """Store the heads of chains whose partitions are revoked, so that they never expire.
 
-        Called if the table `states_heads`. Not called for members that died, nor if a rebalance leaves no time for it:
-        until they expire, the links themselves are enough.
+        Called if `states_heads` is true, but not for members that died, nor if a rebalance leaves no time: until the
+        links themselves expire, they are enough.
         """
 
     # -- for the audit, also of a table that was not opened -------------------------------------------
@@ -251,13 +252,13 @@ class Table(ABC):
     """True if the oldest links of a chain may be missing from `links` although nothing is wrong."""
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield these columns, as far as they exist, of all rows that a reader might see. Needs no Spark."""
+        """Yield the existing ones of these columns for all rows that a reader might see. Needs no Spark."""
         raise NotImplementedError
 
     def driver_lock(self, spark: SparkSession) -> Path | None:
-        """Return the file of the lease (lease.py) if two drivers' commits could be lost and `spark` has its own driver.
+        """Return the file of the lease (lease.py), if only one driver may commit and `spark` has a driver of its own.
 
-        None if any number of drivers may commit.
+        None if any number of drivers may commit, or `spark` is Spark Connect's.
         """
         return None
 
@@ -266,10 +267,10 @@ class Table(ABC):
         return ()
 
     def recover(self, spark: SparkSession) -> None:
-        """Publish what `unpublished` returns. Members may continue to land. Raises HandlerError, LandingError."""
+        """Publish the links of `unpublished`. Members may land meanwhile. Raises HandlerError, LandingError."""
 
     def open_unstaged(self, spark: SparkSession) -> None:
-        """Prepare the table like `open`, but only for links without records: nothing has to be staged."""
+        """Prepare the table like `open`, but without staging: for reads, and for links without records."""
         self.open(spark)
 
     @abstractmethod
@@ -282,7 +283,7 @@ class Table(ABC):
 
     @abstractmethod
     def read(self, spark: SparkSession, version: str | None = None) -> DataFrame:
-        """Return the rows that links have brought and nobody has deleted.
+        """Return the table's current rows, or those of an older version.
 
         Args:
             spark: The session.
@@ -298,8 +299,8 @@ class Table(ABC):
 
     @abstractmethod
     def leftovers(self, spark: SparkSession) -> Sequence[Leftover]:
-        """Return what lost or unfinished attempts left behind, and what running ones are writing."""
+        """Return files and snapshots of lost or unfinished attempts. Attempts that still run are included."""
 
     @abstractmethod
     def remove(self, spark: SparkSession, leftover: Leftover) -> None:
-        """Remove one of the `leftovers`. Does nothing if it is gone already."""
+        """Remove one of the `leftovers`. Does nothing if it was removed already."""

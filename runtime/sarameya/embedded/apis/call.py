@@ -17,7 +17,7 @@ class Call:
     """A request to a broker.
 
     The handler calls `reply` exactly once with a kafka-python response, during the call or later. It fills in the
-    fields of all versions; encoding drops the ones that the request's version lacks.
+    fields of all versions; encoding drops the fields that the request's version lacks.
     """
 
     cluster: ClusterState

@@ -17,25 +17,25 @@ _DEFAULT = -1
 
 
 def answer(call: Call) -> None:
-    times = Counter(topic.name for topic in call.body.topics)
-    call.reply(CreateTopicsResponse(topics=[_create(call, topic, times[topic.name]) for topic in call.body.topics]))
+    counts = Counter(topic.name for topic in call.body.topics)
+    call.reply(CreateTopicsResponse(topics=[_create(call, topic, counts[topic.name]) for topic in call.body.topics]))
 
 
 def refuse(body: Any, code: ErrorCode) -> Any:
     return CreateTopicsResponse(topics=[_refused(topic.name, code, code.name) for topic in body.topics])
 
 
-def _create(call: Call, wanted: Any, times: int) -> Any:
+def _create(call: Call, wanted: Any, count: int) -> Any:
     cluster = call.cluster
-    # A client that places each partition states their number by it. The placement itself is ignored.
+    # A request may list the replicas of each partition. Only their number is used; the placement is ignored.
     partitions = len(wanted.assignments) or wanted.num_partitions
     if partitions == _DEFAULT:
         partitions = cluster.settings.default_partitions
-    by_default = wanted.replication_factor == _DEFAULT or wanted.assignments
-    replicas = cluster.default_replication_factor if by_default else wanted.replication_factor
+    uses_default = wanted.replication_factor == _DEFAULT or wanted.assignments
+    replicas = cluster.default_replication_factor if uses_default else wanted.replication_factor
     try:
-        if times > 1:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"the request names topic {wanted.name!r} {times} times")
+        if count > 1:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"the request names topic {wanted.name!r} {count} times")
         cluster.check_replication(replicas)
         cluster.topics.check(wanted.name, partitions)
     except Refused as refused:

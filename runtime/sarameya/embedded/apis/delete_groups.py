@@ -1,4 +1,4 @@
-"""DeleteGroups: groups without members, and what they committed (KIP-229)."""
+"""DeleteGroups: deletes groups without members, and their commits (KIP-229)."""
 
 from __future__ import annotations
 

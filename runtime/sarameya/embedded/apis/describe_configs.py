@@ -1,4 +1,4 @@
-"""DescribeConfigs: the settings with an effect here, under Kafka's names. No request can change them."""
+"""DescribeConfigs: the settings that have an effect in this broker, under Kafka's names. No request can change them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _broker_settings(cluster: ClusterState) -> dict[str, str]:
         "num.partitions": str(settings.default_partitions),
         "offset.metadata.max.bytes": str(settings.groups.offset_metadata_max_size),
         "offsets.retention.check.interval.ms": _ms(settings.groups.offsets_retention_check_interval),
-        "offsets.retention.minutes": str(int(settings.groups.offsets_retention / 60)),
+        "offsets.retention.minutes": _minutes(settings.groups.offsets_retention),
         "offsets.topic.num.partitions": str(settings.offsets_partitions),
         "replica.selector.class": _RACK_AWARE if settings.rack_aware_reads else "",
     }
@@ -88,6 +88,10 @@ def _broker_settings(cluster: ClusterState) -> dict[str, str]:
 
 def _ms(seconds: float) -> str:
     return str(int(min(seconds * 1000, 2**63 - 1)))
+
+
+def _minutes(seconds: float) -> str:
+    return str(int(min(seconds / 60, 2**31 - 1)))
 
 
 def _refused(resource: Any, code: ErrorCode, why: str) -> Any:

@@ -15,17 +15,16 @@ from sarameya.error_codes import ErrorCode
 _Group = DescribeGroupsResponse.DescribedGroup
 _Member = _Group.DescribedGroupMember
 
-_TELLS_NOT_FOUND = 6
+_HAS_NOT_FOUND = 6
 """First version in which a group that does not exist is an error (KIP-1043)."""
 
-
 _AUTHORIZED = frozenset({3, 6, 8, 10, 11})
-"""Read, delete, describe, describe and alter configs: all operations on groups, since everything is allowed."""
+"""Read, delete, describe, describe configs, alter configs: every operation on groups, since all are allowed."""
 
 
 def answer(call: Call) -> None:
     groups = [call.groups.describe(group_id) for group_id in call.body.groups]
-    if call.version >= _TELLS_NOT_FOUND:
+    if call.version >= _HAS_NOT_FOUND:
         groups = [_not_found(described) if described.state is GroupState.DEAD else described for described in groups]
     operations = _AUTHORIZED if call.body.include_authorized_operations else None
     call.reply(DescribeGroupsResponse(groups=[_group(described, operations) for described in groups]))
@@ -42,7 +41,7 @@ def _not_found(described: GroupDescription) -> GroupDescription:
 def _group(described: GroupDescription, operations: frozenset[int] | None = None) -> Any:
     return _Group(
         error_code=described.error,
-        error_message=None if described.error is ErrorCode.NONE else _why(described),
+        error_message=None if described.error is ErrorCode.NONE else _error_message(described),
         group_id=described.group_id,
         group_state=described.state.value if described.state else "",
         protocol_type=described.protocol_type,
@@ -62,7 +61,7 @@ def _group(described: GroupDescription, operations: frozenset[int] | None = None
     )
 
 
-def _why(described: GroupDescription) -> str:
+def _error_message(described: GroupDescription) -> str:
     if described.error is ErrorCode.GROUP_ID_NOT_FOUND:
         return f"Group {described.group_id} not found."
     return described.error.name

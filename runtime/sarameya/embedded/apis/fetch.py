@@ -35,13 +35,13 @@ _BY_TOPIC_ID = 13
 """First version that names topics by id."""
 _FROM_FOLLOWERS = 11
 """First version in which consumers may read from followers and send their rack (KIP-392)."""
-_TELLS_LEADERS = 16
+_RETURNS_LEADERS = 16
 """First version whose responses name the new leader (KIP-951)."""
 
 _MAX_BYTES = 55 * 1024 * 1024
-"""Kafka's broker setting `fetch.max.bytes`: the upper limit of a response, whatever the client asks for."""
+"""Kafka's broker setting `fetch.max.bytes`: the upper limit of a response, whatever the client requests."""
 
-_CONCERN_THE_SESSION = frozenset(
+_SESSION_ERRORS = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
         ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -70,8 +70,8 @@ def answer(call: Call) -> None:
 
 
 def refuse(call: Call, code: ErrorCode) -> None:
-    """Respond with `code` for every partition, and keep the session. Codes of sessions are returned once instead."""
-    if code in _CONCERN_THE_SESSION:
+    """Respond with `code` for every partition, and keep the session. A session error is returned once instead."""
+    if code in _SESSION_ERRORS:
         call.reply(FetchResponse(error_code=code, session_id=NO_SESSION, responses=[]))
         return
     context = _begin(call)
@@ -81,7 +81,7 @@ def refuse(call: Call, code: ErrorCode) -> None:
 
 
 def _begin(call: Call) -> FetchContext | None:
-    """Start the fetch in its session. Return None after answering a fetch that was refused as a whole."""
+    """Start the fetch in its session. If it is refused as a whole, send the response and return None."""
     body = call.body
     by_id = call.version >= _BY_TOPIC_ID
     try:
@@ -99,21 +99,21 @@ def _begin(call: Call) -> FetchContext | None:
 
 
 def _wanted(body: Any, cluster: ClusterState, by_id: bool) -> Partitions:
-    """Return the partitions by key. If one is named twice, the last entry counts, in the place of the first."""
+    """Return the partitions by key. For a repeated partition, the last entry replaces the first in its place."""
     wanted: Partitions = {}
     for entry in body.topics:
         topic_id = entry.topic_id if by_id else None
         topic = cluster.topics.by_id(topic_id) if topic_id is not None else None
         name = topic.name if topic else None if by_id else entry.topic
-        for asked in entry.partitions:
+        for requested in entry.partitions:
             partition = FetchPartition(
                 name,
                 topic_id,
-                asked.partition,
-                asked.fetch_offset,
-                asked.partition_max_bytes,
-                asked.current_leader_epoch,
-                asked.last_fetched_epoch,
+                requested.partition,
+                requested.fetch_offset,
+                requested.partition_max_bytes,
+                requested.current_leader_epoch,
+                requested.last_fetched_epoch,
             )
             wanted[partition.key] = partition
     return wanted
@@ -128,17 +128,17 @@ def _forgotten(body: Any, by_id: bool) -> list[PartitionKey]:
 
 
 def _response(call: Call, found: FetchSessionResponse) -> Any:
-    tells_leaders = call.version >= _TELLS_LEADERS
+    returns_leaders = call.version >= _RETURNS_LEADERS
     leaders = {read.leader[0] for _, read in found.reads if read.leader is not None}
     return FetchResponse(
         error_code=found.error,
         session_id=found.session_id,
-        responses=_topics(found, tells_leaders),
-        node_endpoints=endpoints(call.cluster, leaders, FetchResponse.NodeEndpoint) if tells_leaders else [],
+        responses=_topics(found, returns_leaders),
+        node_endpoints=endpoints(call.cluster, leaders, FetchResponse.NodeEndpoint) if returns_leaders else [],
     )
 
 
-def _topics(found: FetchSessionResponse, tells_leaders: bool) -> list[Any]:
+def _topics(found: FetchSessionResponse, returns_leaders: bool) -> list[Any]:
     """Return the partitions in order, grouped by topic if they follow each other."""
     topics: list[Any] = []
     last: tuple[Any, str | None] | None = None
@@ -147,13 +147,13 @@ def _topics(found: FetchSessionResponse, tells_leaders: bool) -> list[Any]:
         if topic != last:
             last = topic
             topics.append(_Topic(topic=partition.topic, topic_id=partition.topic_id, partitions=[]))
-        topics[-1].partitions.append(_partition(partition.partition, read, tells_leaders))
+        topics[-1].partitions.append(_partition(partition.partition, read, returns_leaders))
     return topics
 
 
-def _partition(number: int, read: PartitionReadResult, tells_leader: bool) -> Any:
+def _partition(number: int, read: PartitionReadResult, returns_leader: bool) -> Any:
     aborted = read.aborted
-    leader = read.leader if tells_leader else None
+    leader = read.leader if returns_leader else None
     return _Partition(
         partition_index=number,
         error_code=read.error,

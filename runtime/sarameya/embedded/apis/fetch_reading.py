@@ -29,13 +29,13 @@ from sarameya.model import NO_LEADER_EPOCH, TopicPartition
 READ_COMMITTED = 1
 """The isolation level (KIP-98) in requests."""
 
-_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-"""Error codes with which a response names the leader (KIP-951)."""
+_LEADER_CHANGED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+"""Error codes that are returned together with the current leader (KIP-951)."""
 
 
 @attrs.frozen(slots=True)
 class FetchLimits:
-    """The limits of a fetch: seconds to wait for `min_bytes`, and most bytes in all."""
+    """The limits of a fetch: the seconds to wait for `min_bytes`, and the most bytes in all."""
 
     max_wait: float
     min_bytes: int
@@ -45,7 +45,7 @@ class FetchLimits:
 
 
 class ReadableReplica(NamedTuple):
-    """A log as one broker has it. A follower may have less of it than the leader."""
+    """The log of one replica, and its high watermark. A follower may have less of the log than the leader."""
 
     log: PartitionLog
     high_watermark: int
@@ -58,10 +58,10 @@ class ReadableReplica(NamedTuple):
 
 
 class ReadingBroker:
-    """A broker as one consumer reads from it.
+    """A broker that one consumer reads from.
 
-    As a follower it serves consumers that support it (`serves_as_follower`). As a leader it sends them to a follower in
-    their `rack`, if the cluster is configured so.
+    As a follower, the broker serves consumers that can read from followers (`serves_as_follower`). As a leader, it
+    sends them to a follower in their `rack`, if the cluster is configured so.
     """
 
     def __init__(self, cluster: ClusterState, node_id: int, *, serves_as_follower: bool, rack: str) -> None:
@@ -70,44 +70,44 @@ class ReadingBroker:
         self._serves_as_follower = serves_as_follower
         self._rack = rack if serves_as_follower and cluster.settings.rack_aware_reads else ""
 
-    def find(self, asked: FetchPartition) -> EmbeddedPartition | ErrorCode:
+    def find(self, requested: FetchPartition) -> EmbeddedPartition | ErrorCode:
         """Return the partition, or the error code if it does not exist or its topic id is unknown (yet)."""
-        if asked.found is not None and asked.found.exists:
-            return asked.found
+        if requested.found is not None and requested.found.exists:
+            return requested.found
         topics = self._cluster.topics
-        if asked.topic is None and asked.topic_id is not None:
-            topic = topics.by_id(asked.topic_id)
-            asked.topic = topic.name if topic else None
-        if asked.topic is None:
+        if requested.topic is None and requested.topic_id is not None:
+            topic = topics.by_id(requested.topic_id)
+            requested.topic = topic.name if topic else None
+        if requested.topic is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
         try:
-            found = topics.partition(asked.topic, asked.partition)
+            found = topics.partition(requested.topic, requested.partition)
         except Refused as refused:
             return refused.code
-        asked.found = found if asked.topic_id in (None, found.topic_id) else None
+        requested.found = found if requested.topic_id in (None, found.topic_id) else None
         return found
 
-    def is_quiet(self, asked: FetchPartition) -> bool:
+    def is_quiet(self, requested: FetchPartition) -> bool:
         """Return True if there is clearly nothing new: the consumer is at the log end, and knows the high watermark.
 
-        This is a shortcut for thousands of quiet partitions. `source` and its caller find the same result for any
-        other.
+        This is a shortcut for thousands of quiet partitions: `source` and its caller would come to the same result.
+        False only means that they must be called.
         """
-        place = asked.found
-        if place is None or not place.exists:
+        partition = requested.found
+        if partition is None or not partition.exists:
             return False
-        log = place.log
+        log = partition.log
         return (
-            log.end_offset == asked.fetch_offset == asked.high_watermark
-            and log.start_offset == asked.log_start_offset
+            log.end_offset == requested.fetch_offset == requested.high_watermark
+            and log.start_offset == requested.log_start_offset
             and log.replicated_to is None
-            and place.replicas.leader == self._node_id
-            and asked.leader_epoch in (NO_LEADER_EPOCH, log.leader_epoch)
-            and asked.last_fetched_epoch == NO_LEADER_EPOCH
+            and partition.replicas.leader == self._node_id
+            and requested.leader_epoch in (NO_LEADER_EPOCH, log.leader_epoch)
+            and requested.last_fetched_epoch == NO_LEADER_EPOCH
             and not self._rack
         )
 
-    def source(self, asked: FetchPartition, partition: EmbeddedPartition) -> ReadableReplica:
+    def source(self, requested: FetchPartition, partition: EmbeddedPartition) -> ReadableReplica:
         """Return the replica to read from.
 
         Raises:
@@ -115,33 +115,33 @@ class ReadingBroker:
                 UNKNOWN_LEADER_EPOCH or OFFSET_OUT_OF_RANGE.
         """
         if not partition.exists:
-            partition = self._cluster.topics.partition(asked.topic or "", asked.partition)
-        if asked.topic_id is not None and asked.topic_id != partition.topic_id:
-            raise Refused(ErrorCode.INCONSISTENT_TOPIC_ID, f"topic {asked.topic!r} was recreated with another id")
+            partition = self._cluster.topics.partition(requested.topic or "", requested.partition)
+        if requested.topic_id is not None and requested.topic_id != partition.topic_id:
+            raise Refused(ErrorCode.INCONSISTENT_TOPIC_ID, f"topic {requested.topic!r} was recreated with another id")
         replicas, log = partition.replicas, partition.log
         leads = replicas.leader == self._node_id
         if not leads and self._node_id not in replicas.ids:
             raise self._not_here(partition)
-        log.check_leader_epoch(asked.leader_epoch)
+        log.check_leader_epoch(requested.leader_epoch)
         if leads:
-            return ReadableReplica(log, log.high_watermark, self._preferred(asked, partition) if self._rack else -1)
+            return ReadableReplica(log, log.high_watermark, self._preferred(requested, partition) if self._rack else -1)
         if not self._serves_as_follower:
             raise self._not_here(partition)
         lag = replicas.lags.get(self._node_id)
         if lag is None:
             return ReadableReplica(log, log.high_watermark)
-        if asked.fetch_offset > lag.end_offset:
+        if requested.fetch_offset > lag.end_offset:
             raise Refused(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{log.partition}: broker {self._node_id} has the log up to {lag.end_offset}, not up to "
-                f"{asked.fetch_offset}",
+                f"{requested.fetch_offset}",
             )
         return ReadableReplica(log, min(lag.high_watermark, log.high_watermark))
 
-    def _preferred(self, asked: FetchPartition, partition: EmbeddedPartition) -> int:
+    def _preferred(self, requested: FetchPartition, partition: EmbeddedPartition) -> int:
         log, racks = partition.log, self._cluster.settings.racks
         nearest = partition.replicas.nearest(
-            self._rack, racks, asked.fetch_offset, log_start=log.start_offset, log_end=log.end_offset
+            self._rack, racks, requested.fetch_offset, log_start=log.start_offset, log_end=log.end_offset
         )
         return -1 if nearest is None else nearest
 
@@ -172,12 +172,12 @@ class DelayedFetch(DelayedOperation):
         self._wanted: list[tuple[FetchPartition, EmbeddedPartition]] = []
         self._unknown: Reads = []
         """Partitions that do not exist come last, as in Kafka, and do not end the wait for the others."""
-        for asked in context.partitions:
-            found = broker.find(asked)
+        for requested in context.partitions:
+            found = broker.find(requested)
             if isinstance(found, ErrorCode):
-                self._unknown.append((asked, PartitionReadResult(error=found, aborted=())))
+                self._unknown.append((requested, PartitionReadResult(error=found, aborted=())))
             else:
-                self._wanted.append((asked, found))
+                self._wanted.append((requested, found))
 
     def keys(self) -> Iterator[TopicPartition]:
         """Yield the partitions to wait for."""
@@ -185,17 +185,17 @@ class DelayedFetch(DelayedOperation):
 
     def can_complete(self) -> bool:
         missing = min(self._limits.min_bytes, self._limits.max_bytes)
-        for asked, partition in self._wanted:
-            if self._broker.is_quiet(asked):
+        for requested, partition in self._wanted:
+            if self._broker.is_quiet(requested):
                 continue
             try:
-                source = self._broker.source(asked, partition)
-                if source.preferred >= 0 or _diverging(source.log, asked) is not None:
+                source = self._broker.source(requested, partition)
+                if source.preferred >= 0 or _diverging(source.log, requested) is not None:
                     return True
                 # If retention overtakes a waiting consumer, the fetch keeps waiting.
-                offset = max(asked.fetch_offset, source.log.start_offset) if self._waits else asked.fetch_offset
+                offset = max(requested.fetch_offset, source.log.start_offset) if self._waits else requested.fetch_offset
                 limit = source.limit(self._limits.read_committed)
-                missing -= min(source.log.readable_bytes(offset, limit), asked.max_bytes)
+                missing -= min(source.log.readable_bytes(offset, limit), requested.max_bytes)
             except Refused:
                 return True
             if missing <= 0:
@@ -207,11 +207,11 @@ class DelayedFetch(DelayedOperation):
         budget = self._limits.max_bytes
         is_first = True
         reads: Reads = []
-        for asked, partition in self._wanted:
-            if not self._context.returns_all and self._broker.is_quiet(asked):
+        for requested, partition in self._wanted:
+            if not self._context.returns_all and self._broker.is_quiet(requested):
                 continue
-            read = self._read(asked, partition, budget, is_first)
-            reads.append((asked, read))
+            read = self._read(requested, partition, budget, is_first)
+            reads.append((requested, read))
             if read.records:
                 # Only the response's first batch may exceed the limit (KIP-74).
                 is_first = False
@@ -219,16 +219,16 @@ class DelayedFetch(DelayedOperation):
         self._reply(self._context.answer(reads + self._unknown, now))
 
     def _read(
-        self, asked: FetchPartition, partition: EmbeddedPartition, budget: int, is_first: bool
+        self, requested: FetchPartition, partition: EmbeddedPartition, budget: int, is_first: bool
     ) -> PartitionReadResult:
         try:
-            source = self._broker.source(asked, partition)
-            diverging = None if source.preferred >= 0 else _diverging(source.log, asked)
+            source = self._broker.source(requested, partition)
+            diverging = None if source.preferred >= 0 else _diverging(source.log, requested)
             records, aborted = b"", None
             if source.preferred < 0 and diverging is None:
-                records, aborted = self._records(asked, source, budget, is_first)
+                records, aborted = self._records(requested, source, budget, is_first)
         except Refused as refused:
-            leader = (partition.leader, partition.log.leader_epoch) if refused.code in _MOVED else None
+            leader = (partition.leader, partition.log.leader_epoch) if refused.code in _LEADER_CHANGED else None
             return PartitionReadResult(error=refused.code, leader=leader)
         return PartitionReadResult(
             high_watermark=source.high_watermark,
@@ -241,12 +241,12 @@ class DelayedFetch(DelayedOperation):
         )
 
     def _records(
-        self, asked: FetchPartition, source: ReadableReplica, budget: int, is_first: bool
+        self, requested: FetchPartition, source: ReadableReplica, budget: int, is_first: bool
     ) -> tuple[bytes, list[tuple[int, int]] | None]:
         log, committed = source.log, self._limits.read_committed
-        size = max(min(asked.max_bytes, budget), 0)
-        records = log.read(asked.fetch_offset, size, source.limit(committed), at_least_one=is_first)
-        return records, log.aborted_transactions(asked.fetch_offset, len(records)) if committed else None
+        size = max(min(requested.max_bytes, budget), 0)
+        records = log.read(requested.fetch_offset, size, source.limit(committed), at_least_one=is_first)
+        return records, log.aborted_transactions(requested.fetch_offset, len(records)) if committed else None
 
 
 def _diverging(log: PartitionLog, wanted: FetchPartition) -> EpochEnd | None:

@@ -43,7 +43,7 @@ def refuse(body: Any, code: ErrorCode) -> Any:
 
 
 def _response(joined: JoinGroupResult, version: int) -> Any:
-    # "None chosen" is null from version 7 on, and the empty string before.
+    # Without a chosen protocol the name is null from version 7 on, and the empty string before.
     no_protocol = None if version >= 7 else ""
     return JoinGroupResponse(
         error_code=joined.error,

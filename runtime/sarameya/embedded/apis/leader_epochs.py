@@ -37,10 +37,12 @@ def refuse(body: Any, code: ErrorCode) -> Any:
     )
 
 
-def _end(call: Call, topic: str, asked: Any) -> Any:
+def _end(call: Call, topic: str, requested: Any) -> Any:
     try:
-        log = call.cluster.led_partition(call.node_id, topic, asked.partition, asked.current_leader_epoch).log
+        log = call.cluster.led_partition(call.node_id, topic, requested.partition, requested.current_leader_epoch).log
     except Refused as refused:
-        return _Partition(error_code=refused.code, partition=asked.partition)
-    epoch, end_offset = log.epoch_end(asked.leader_epoch)
-    return _Partition(error_code=ErrorCode.NONE, partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
+        return _Partition(error_code=refused.code, partition=requested.partition)
+    epoch, end_offset = log.epoch_end(requested.leader_epoch)
+    return _Partition(
+        error_code=ErrorCode.NONE, partition=requested.partition, leader_epoch=epoch, end_offset=end_offset
+    )

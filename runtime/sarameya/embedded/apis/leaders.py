@@ -1,4 +1,4 @@
-"""The addresses of new leaders, returned with errors of clients that ask the wrong broker (KIP-951)."""
+"""The addresses of new leaders, returned with an error to clients that send a request to the wrong broker (KIP-951)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sarameya.embedded.cluster_state import ClusterState
 
 
 def endpoints(cluster: ClusterState, leaders: Collection[int], kind: Any) -> list[Any]:
-    """Return the addresses of these brokers, if up, as structures of `kind`, a response's NodeEndpoint."""
+    """Return the addresses of the `leaders` that are up, as structures of `kind`, a response's NodeEndpoint."""
     return [
         kind(node_id=node.id, host=node.host, port=node.port, rack=cluster.settings.racks.get(node.id))
         for node in cluster.nodes

@@ -13,7 +13,7 @@ from sarameya.error_codes import ErrorCode
 _Group = ListGroupsResponse.ListedGroup
 
 _TYPE = "classic"
-"""The type of every group here: the protocol of joins and syncs, not KIP-848's."""
+"""The type of every group here: the protocol with joins and syncs, not the one of KIP-848."""
 
 
 def answer(call: Call) -> None:

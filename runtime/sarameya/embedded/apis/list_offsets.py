@@ -20,21 +20,21 @@ _Topic = ListOffsetsResponse.ListOffsetsTopicResponse
 _Partition = _Topic.ListOffsetsPartitionResponse
 
 _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED = -1, -2, -3, -4, -5
-_SINCE = {_LATEST: 0, _EARLIEST: 0, _MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
-"""First version of each special (negative) timestamp. No other time before 1970 is accepted."""
+_FIRST_VERSIONS = {_LATEST: 0, _EARLIEST: 0, _MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
+"""First version of each special (negative) timestamp. All other negative timestamps are refused."""
 
-_KNOWS_NOT_AVAILABLE = 5
+_HAS_NOT_AVAILABLE = 5
 """First version with OFFSET_NOT_AVAILABLE."""
 
 
 def answer(call: Call) -> None:
-    times = Counter((topic.name, p.partition_index) for topic in call.body.topics for p in topic.partitions)
+    counts = Counter((topic.name, p.partition_index) for topic in call.body.topics for p in topic.partitions)
     topics: dict[str, dict[int, Any]] = {}
     for topic in call.body.topics:
         partitions = topics.setdefault(topic.name, {})
-        for asked in topic.partitions:
-            number = asked.partition_index
-            partitions[number] = _offset(call, topic.name, asked, is_repeated=times[topic.name, number] > 1)
+        for requested in topic.partitions:
+            number = requested.partition_index
+            partitions[number] = _offset(call, topic.name, requested, is_repeated=counts[topic.name, number] > 1)
     call.reply(
         ListOffsetsResponse(
             topics=[_Topic(name=name, partitions=list(partitions.values())) for name, partitions in topics.items()]
@@ -54,24 +54,28 @@ def refuse(body: Any, code: ErrorCode) -> Any:
     )
 
 
-def _offset(call: Call, topic: str, asked: Any, *, is_repeated: bool) -> Any:
+def _offset(call: Call, topic: str, requested: Any, *, is_repeated: bool) -> Any:
     try:
         if is_repeated:
             raise Refused(
-                ErrorCode.INVALID_REQUEST, f"the request names {topic}-{asked.partition_index} more than once"
+                ErrorCode.INVALID_REQUEST, f"the request names {topic}-{requested.partition_index} more than once"
             )
-        if asked.timestamp < 0 and call.version < _SINCE.get(asked.timestamp, math.inf):
-            raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"version {call.version} has no timestamp {asked.timestamp}")
-        log = call.cluster.led_partition(call.node_id, topic, asked.partition_index, asked.current_leader_epoch).log
-        found = _find(call, log, asked.timestamp)
+        if requested.timestamp < 0 and call.version < _FIRST_VERSIONS.get(requested.timestamp, math.inf):
+            raise Refused(
+                ErrorCode.UNSUPPORTED_VERSION, f"version {call.version} has no timestamp {requested.timestamp}"
+            )
+        log = call.cluster.led_partition(
+            call.node_id, topic, requested.partition_index, requested.current_leader_epoch
+        ).log
+        found = _find(call, log, requested.timestamp)
     except Refused as refused:
-        return _Partition(partition_index=asked.partition_index, error_code=refused.code)
-    except RecordError:  # a test put broken bytes into the log
-        return _Partition(partition_index=asked.partition_index, error_code=ErrorCode.CORRUPT_MESSAGE)
+        return _Partition(partition_index=requested.partition_index, error_code=refused.code)
+    except RecordError:  # a test has put broken bytes into the log
+        return _Partition(partition_index=requested.partition_index, error_code=ErrorCode.CORRUPT_MESSAGE)
     if found is None:
-        return _Partition(partition_index=asked.partition_index, error_code=ErrorCode.NONE)
+        return _Partition(partition_index=requested.partition_index, error_code=ErrorCode.NONE)
     return _Partition(
-        partition_index=asked.partition_index,
+        partition_index=requested.partition_index,
         error_code=ErrorCode.NONE,
         timestamp=found.timestamp,
         offset=found.offset,
@@ -80,9 +84,9 @@ def _offset(call: Call, topic: str, asked: Any, *, is_repeated: bool) -> Any:
 
 
 def _find(call: Call, log: PartitionLog, timestamp: int) -> TimestampedOffset | None:
-    """Return the offset of a time, if consumers may read it.
+    """Return the offset for `timestamp`, or None if no offset that consumers may read matches.
 
-    They may read up to the high watermark, or up to the last stable offset if they read only committed records
+    Consumers may read up to the high watermark, or up to the last stable offset if they read only committed records
     (KIP-98).
 
     Raises:
@@ -103,7 +107,7 @@ def _find(call: Call, log: PartitionLog, timestamp: int) -> TimestampedOffset | 
         return found
     if log.leader_epoch_start > log.high_watermark:
         raise Refused(
-            ErrorCode.OFFSET_NOT_AVAILABLE if call.version >= _KNOWS_NOT_AVAILABLE else ErrorCode.LEADER_NOT_AVAILABLE,
+            ErrorCode.OFFSET_NOT_AVAILABLE if call.version >= _HAS_NOT_AVAILABLE else ErrorCode.LEADER_NOT_AVAILABLE,
             f"{log.partition}: the high watermark {log.high_watermark} is below the start of the leader epoch",
         )
     return TimestampedOffset(end, NO_TIMESTAMP, log.leader_epoch) if timestamp == _LATEST else None

@@ -20,7 +20,7 @@ _Broker = MetadataResponse.MetadataResponseBroker
 
 def answer(call: Call) -> None:
     cluster, wanted = call.cluster, call.body.topics
-    # Version 0 has no null: there an empty list means every topic.
+    # Version 0 has no null; an empty list means every topic there.
     if wanted is None or (call.version == 0 and not wanted):
         topics = [_known(topic, cluster) for topic in cluster.topics]
     else:

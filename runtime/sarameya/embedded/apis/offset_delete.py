@@ -16,9 +16,10 @@ _Partition = _Topic.OffsetDeleteResponsePartition
 
 def answer(call: Call) -> None:
     body = call.body
-    asked = rows(body)
-    codes = missing(call, asked)
-    deleted = call.groups.delete_offsets(body.group_id, [partition for partition in asked if partition not in codes])
+    requested = rows(body)
+    codes = missing(call, requested)
+    existing = [partition for partition in requested if partition not in codes]
+    deleted = call.groups.delete_offsets(body.group_id, existing)
     if deleted.error is ErrorCode.NONE:
         topics = answered(body, {**codes, **deleted.errors}, _Topic, _Partition)
         call.reply(OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics))

@@ -1,4 +1,4 @@
-"""OffsetFetch: a group's commits; from version 8, of many groups at once (KIP-709).
+"""OffsetFetch: the commits of a group; from version 8 on, of several groups at once (KIP-709).
 
 No commit is ever pending here, since there are no transactions. `require_stable` therefore has no effect.
 """
@@ -41,7 +41,7 @@ def answer(call: Call) -> None:
 def refuse(body: Any, code: ErrorCode) -> Any:
     return OffsetFetchResponse(
         error_code=code,
-        # The version is not known here. Responses without an error code for the group have it in each partition.
+        # The version is not known here. Versions without an error code for the group need it in each partition.
         topics=_topics(OffsetFetchResult(code), body.topics, _Topic, _Partition),
         groups=[_Group(group_id=wanted.group_id, error_code=code, topics=[]) for wanted in body.groups or ()],
     )
@@ -59,7 +59,7 @@ def _group(call: Call, wanted: Any) -> Any:
 
 
 def _fetch(call: Call, group_id: str, topics: Any) -> OffsetFetchResult:
-    """Return the commits of these topics; None: all commits."""
+    """Return the group's commits for `topics`; None: all commits."""
     wanted = None
     if topics is not None:
         wanted = [TopicPartition(topic.name, number) for topic in topics for number in topic.partition_indexes]
@@ -67,17 +67,17 @@ def _fetch(call: Call, group_id: str, topics: Any) -> OffsetFetchResult:
 
 
 def _topics(fetched: OffsetFetchResult, wanted: Any, topic_type: Any, partition_type: Any) -> list[Any]:
-    """Return the response's topics: the requested ones, or all with a commit."""
+    """Return the response's topics: the requested topics, or all topics with a commit."""
     if wanted is None:
-        asked = by_topic(list(fetched.offsets))
+        topics = list(by_topic(list(fetched.offsets)).items())
     else:
-        asked = {topic.name: tuple(topic.partition_indexes) for topic in wanted}
+        topics = [(topic.name, tuple(topic.partition_indexes)) for topic in wanted]  # a topic may come twice
     return [
         topic_type(
             name=name,
             partitions=[_partition(partition_type, TopicPartition(name, number), fetched) for number in numbers],
         )
-        for name, numbers in asked.items()
+        for name, numbers in topics
     ]
 
 

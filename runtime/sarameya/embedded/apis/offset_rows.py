@@ -1,4 +1,4 @@
-"""Shared by OffsetCommit and OffsetDelete: rows of topics and partitions, each answered with an error code."""
+"""Helpers of OffsetCommit and OffsetDelete: a request entry, and an error code in the response, for each partition."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def missing(call: Call, partitions: Iterable[TopicPartition]) -> dict[TopicParti
 
 
 def answered(body: Any, codes: Mapping[TopicPartition, ErrorCode], topic_type: Any, partition_type: Any) -> list[Any]:
-    """Return the response's topics: those of the request, with an error code for each partition."""
+    """Return the response's topics: the topics of the request, with an error code for each partition."""
     return [
         topic_type(
             name=topic.name,

@@ -1,7 +1,7 @@
 """Produce: appends record batches to logs (KIP-98), after the checks that Kafka makes.
 
-This module checks the request, the batch and its records; `log.partition_log` checks the batch as the next one of its
-log. Requests with any `acks` but 0 are answered as soon as the batch is appended.
+This module checks the request, the batch and its records. `log.partition_log` checks whether the batch may follow the
+previous batches of its log. Requests with `acks` 1 or -1 are answered as soon as the batch is appended.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _Topic = ProduceResponse.TopicProduceResponse
 _Partition = _Topic.PartitionProduceResponse
 _RecordError = _Partition.BatchIndexAndErrorMessage
 
-_WITH_ZSTD = 7
+_FIRST_WITH_ZSTD = 7
 """First version that may carry batches compressed with zstd (KIP-110)."""
-_TELLS_LEADERS = 10
+_RETURNS_LEADERS = 10
 """First version whose responses name the new leader (KIP-951)."""
 _BY_TOPIC_ID = 13
 """First version that names topics by id (KIP-516)."""
 
 _UNKNOWN = -1
-_NOWHERE = TopicPartition("", 0)
+_NO_PARTITION = TopicPartition("", 0)
 
-_LATEST_AHEAD = 3600 * 1000
-"""Milliseconds, Kafka's `message.timestamp.after.max.ms`: a later timestamp means a wrong producer clock."""
+_MAX_AHEAD = 3600 * 1000
+"""Milliseconds, Kafka's `message.timestamp.after.max.ms`: with a later timestamp, the producer's clock is wrong."""
 
-_OF_NO_LOG = frozenset(
+_WITHOUT_LOG_START = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -51,12 +51,12 @@ _OF_NO_LOG = frozenset(
 """Error codes returned without the log start offset, as in Kafka."""
 
 
-class _WrongRecords(Refused):
-    """Some records of a batch are invalid. The whole batch is refused, and `places` are their indexes (KIP-467)."""
+class _InvalidRecords(Refused):
+    """Some records of a batch are invalid. The whole batch is refused; `indexes` are those of the records (KIP-467)."""
 
-    def __init__(self, code: ErrorCode, why: str, places: Sequence[int]) -> None:
+    def __init__(self, code: ErrorCode, why: str, indexes: Sequence[int]) -> None:
         super().__init__(code, why)
-        self.places = places
+        self.indexes = indexes
 
 
 def answer(call: Call) -> None:
@@ -73,14 +73,15 @@ def answer(call: Call) -> None:
                 for topic in call.body.topic_data
             ]
         )
-    wrong = [p for topic in produced.responses for p in topic.partition_responses if p.error_code != ErrorCode.NONE]
-    if call.body.acks == 0 and wrong:
+    failed = [p for topic in produced.responses for p in topic.partition_responses if p.error_code != ErrorCode.NONE]
+    if call.body.acks == 0 and failed:
         call.cluster.complete_fetches(call.now)
-        # No response can report the error. A client that reconnects refreshes its metadata.
-        code = ErrorCode(wrong[0].error_code)
-        raise ProtocolError(f"records that are refused ({code.name}) with acks=0")
-    if call.version >= _TELLS_LEADERS:
-        leaders = {p.current_leader.leader_id for p in wrong if p.current_leader is not None}
+        # With acks=0 no response can report the error. The connection closes instead: a client that reconnects
+        # refreshes its metadata.
+        code = ErrorCode(failed[0].error_code)
+        raise ProtocolError(f"acks=0, but the records are refused ({code.name})")
+    if call.version >= _RETURNS_LEADERS:
+        leaders = {p.current_leader.leader_id for p in failed if p.current_leader is not None}
         produced.node_endpoints = endpoints(call.cluster, leaders, ProduceResponse.NodeEndpoint)
     call.reply(produced)
 
@@ -110,7 +111,7 @@ def _lacks_transaction(body: Any) -> bool:
 
 def _is_transactional(records: bytes | None) -> bool:
     try:
-        first = next(split(records or b"", _NOWHERE, 0), None)
+        first = next(split(records or b"", _NO_PARTITION, 0), None)
     except RecordError:
         return False
     return first is not None and first.is_transactional
@@ -145,16 +146,16 @@ def _produce(call: Call, topic: Any, data: Any) -> Any:
 
 def _refused(call: Call, topic: Any, index: int, refused: Refused, log_start: int) -> Any:
     leader = None
-    if refused.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and call.version >= _TELLS_LEADERS:
+    if refused.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and call.version >= _RETURNS_LEADERS:
         partition = _partition(call, topic, index)
         leader = _Partition.LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.log.leader_epoch)
-    places = refused.places if isinstance(refused, _WrongRecords) else ()
+    indexes = refused.indexes if isinstance(refused, _InvalidRecords) else ()
     return _Partition(
         index=index,
         error_code=refused.code,
         base_offset=-1,
-        log_start_offset=_UNKNOWN if refused.code in _OF_NO_LOG else log_start,
-        record_errors=[_RecordError(batch_index=place, batch_index_error_message=refused.why) for place in places],
+        log_start_offset=_UNKNOWN if refused.code in _WITHOUT_LOG_START else log_start,
+        record_errors=[_RecordError(batch_index=place, batch_index_error_message=refused.why) for place in indexes],
         error_message=refused.why,
         current_leader=leader,
     )
@@ -171,7 +172,7 @@ def _partition(call: Call, topic: Any, number: int) -> EmbeddedPartition:
 
 
 def _only_batch(records: bytes, partition: TopicPartition, version: int) -> RawBatch:
-    """Return the one batch of a request, after the checks that need no log. Incomplete bytes after it are ignored.
+    """Return the single batch of a request, after the checks that need no log. Incomplete bytes after it are ignored.
 
     Raises:
         Refused: CORRUPT_MESSAGE, INVALID_RECORD or UNSUPPORTED_COMPRESSION_TYPE.
@@ -185,17 +186,18 @@ def _only_batch(records: bytes, partition: TopicPartition, version: int) -> RawB
     [raw] = raws
     if raw.magic != 2:
         raise Refused(ErrorCode.INVALID_RECORD, f"{partition}: record format v{raw.magic} is not supported, only v2")
-    if raw.attributes & CODEC_MASK == Codec.ZSTD and version < _WITH_ZSTD:
+    if raw.attributes & CODEC_MASK == Codec.ZSTD and version < _FIRST_WITH_ZSTD:
         raise Refused(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"{partition}: zstd needs Produce version {_WITH_ZSTD} or later"
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"{partition}: zstd needs Produce version {_FIRST_WITH_ZSTD} or later",
         )
     return raw
 
 
 def _check_records(raw: RawBatch, partition: TopicPartition, wall_time: float) -> None:
-    """Check that the records can be decoded and are not dated too late.
+    """Check that the records can be decoded, and that no timestamp is too far ahead.
 
-    A batch with an invalid header is left to the log, which refuses it.
+    A batch with an invalid header is not checked here: the log refuses it.
 
     Raises:
         Refused: CORRUPT_MESSAGE or INVALID_TIMESTAMP.
@@ -203,13 +205,13 @@ def _check_records(raw: RawBatch, partition: TopicPartition, wall_time: float) -
     if not crc_matches(raw) or raw.record_count != raw.last_offset - raw.base_offset + 1:
         return
     try:
-        times = decode_columns(raw, partition, check_crc=False).timestamps
+        timestamps = decode_columns(raw, partition, check_crc=False).timestamps
     except RecordError as error:
         raise Refused(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
-    latest = int(wall_time * 1000) + _LATEST_AHEAD
-    if max(times) > latest:
-        raise _WrongRecords(
+    latest = int(wall_time * 1000) + _MAX_AHEAD
+    if max(timestamps) > latest:
+        raise _InvalidRecords(
             ErrorCode.INVALID_TIMESTAMP,
             f"{partition}: a timestamp is after {latest} ms, an hour from now; check the producer's clock",
-            [place for place, time in enumerate(times) if time > latest],
+            [index for index, timestamp in enumerate(timestamps) if timestamp > latest],
         )

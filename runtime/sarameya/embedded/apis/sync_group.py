@@ -11,7 +11,7 @@ from sarameya.embedded.groups.model.messages import SyncGroupResult, SyncRequest
 from sarameya.error_codes import ErrorCode
 
 _NAMES_PROTOCOL = 5
-"""First version in which a sync must name the protocol that the join's response named (KIP-559)."""
+"""First version in which a sync must contain the protocol of the join's response (KIP-559)."""
 
 
 def answer(call: Call) -> None:

@@ -1,6 +1,6 @@
 """The APIs and versions that this broker serves: for checking requests, and for ApiVersions.
 
-The client has a table of its own (`protocol.versions`), since the two must meet like strangers.
+The client has its own table (`protocol.versions`), so that the two must negotiate like programs of different versions.
 """
 
 from __future__ import annotations
@@ -43,4 +43,4 @@ NAMED_VERSIONS: Mapping[Api, VersionRange] = {
     # As in Kafka 4, because librdkafka does not compress for a broker that does not name them (KAFKA-18659).
     Api.PRODUCE: VersionRange(0, 13),
 }
-"""Versions in the ApiVersions response: those that are served, with one exception."""
+"""Versions in the ApiVersions response: the served versions, with one exception."""

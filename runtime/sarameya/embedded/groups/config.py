@@ -25,19 +25,19 @@ class CoordinatorConfig:
     new_member_join_timeout: float = 300.0
     """The time that a new member's first join may wait for its response (a constant in Kafka)."""
     offsets_retention: float = 7 * 24 * 3600.0
-    """offsets.retention.minutes, in seconds: how long unused commits are kept (KIP-211)."""
+    """offsets.retention.minutes, but in seconds: how long unused commits are kept (KIP-211)."""
     offsets_retention_check_interval: float = 600.0
     """offsets.retention.check.interval.ms: the interval of checks for expired offsets, and for empty groups to delete.
 
     math.inf: never.
     """
     load_time: float = 0.0
-    """The time that a new coordinator takes to load its groups. In Kafka it depends on the log; here it is set.
+    """The time that a new coordinator takes to load its groups. In Kafka this depends on the log.
 
-    Meanwhile it answers COORDINATOR_LOAD_IN_PROGRESS, but NONE to heartbeats.
+    Until then the coordinator answers COORDINATOR_LOAD_IN_PROGRESS, but NONE to heartbeats.
     """
     offset_metadata_max_size: int = 4096
-    """offset.metadata.max.bytes, in characters as in Kafka; longer metadata: OFFSET_METADATA_TOO_LARGE."""
+    """offset.metadata.max.bytes, in characters as in Kafka; else a commit is refused: OFFSET_METADATA_TOO_LARGE."""
     heartbeat_checks: HeartbeatChecks = MEMBER_FIRST
     """The checks of a heartbeat and their order.
 

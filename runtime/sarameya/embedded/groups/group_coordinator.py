@@ -1,4 +1,4 @@
-"""The group coordinator: JoinGroup to OffsetFetch as a pure state machine. The module that `apis` calls.
+"""The group coordinator: JoinGroup to OffsetFetch as a pure state machine. `apis` calls this module.
 
 It owns the groups that one broker coordinates. It does no I/O, reads no clock and starts no thread:
 
@@ -60,7 +60,7 @@ from sarameya.model import TopicPartition
 __all__ = ["GroupCoordinator", "Serves", "serves_all"]
 
 Serves = Callable[[str], ErrorCode]
-"""Returns NONE if this broker coordinates a group, else the code to answer.
+"""Returns NONE if this broker coordinates a group, else the error code to return.
 
 The codes are NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS and COORDINATOR_NOT_AVAILABLE.
 """
@@ -117,7 +117,7 @@ class GroupCoordinator:
     def join(self, request: JoinRequest, now: float, reply: Reply[JoinGroupResult]) -> None:
         """Handle JoinGroup.
 
-        The first join without a member id creates the group. A join with one to a group that does not exist is refused.
+        The first join without a member id creates the group. A join with a member id needs an existing group.
         """
         out_of_bounds = join_processor.check_bounds(self._config, request)
         error = self._serves(request.group_id)
@@ -130,15 +130,15 @@ class GroupCoordinator:
             self._join_processor.join(group, request, now, reply)
         elif request.member_id == NO_MEMBER_ID:
             group = self._create(request.group_id, now)
-            self._rebalancer.store(group)  # a pending member id is not stored, but the group exists
+            self._rebalancer.store(group)  # the group exists from now on, even if its only member id is still pending
             self._join_processor.join(group, request, now, reply)
         else:
             self._replies.put(reply, JoinGroupResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
         self._replies.deliver()
 
     def sync(self, request: SyncRequest, now: float, reply: Reply[SyncGroupResult]) -> None:
-        """Handle SyncGroup. It is held until the leader's sync brings the assignment."""
-        error = self._refusal(request.group_id)
+        """Handle SyncGroup. The request is held until the leader's sync contains the assignment."""
+        error = self._check_group(request.group_id)
         group = self._groups.get(request.group_id)
         if error is not ErrorCode.NONE:
             self._replies.put(reply, SyncGroupResult(error))
@@ -149,8 +149,8 @@ class GroupCoordinator:
         self._replies.deliver()
 
     def heartbeat(self, request: HeartbeatRequest, now: float) -> ErrorCode:
-        """Handle Heartbeat. The table in `heartbeat_checks` decides the answer."""
-        error = self._refusal(request.group_id)
+        """Handle Heartbeat. The table in `heartbeat_checks` decides the response."""
+        error = self._check_group(request.group_id)
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return ErrorCode.NONE  # no member may lose its membership because this coordinator is still loading
         if error is not ErrorCode.NONE:
@@ -165,18 +165,18 @@ class GroupCoordinator:
 
     def leave(self, request: LeaveRequest, now: float) -> LeaveGroupResult:
         """Handle LeaveGroup. Each named member gets its own result."""
-        error = self._refusal(request.group_id)
+        error = self._check_group(request.group_id)
         if error is not ErrorCode.NONE:
             return LeaveGroupResult(error)
         group = self._groups.get(request.group_id)
         if group is None:
-            return leave_processor.no_group(request)
-        answer = self._leave_processor.leave(group, request, now)
+            return leave_processor.result_without_group(request)
+        result = self._leave_processor.leave(group, request, now)
         self._replies.deliver()
-        return answer
+        return result
 
     def expire_member(self, group_id: str, member_id: str, now: float) -> ErrorCode:
-        """End a member's session now, as if its session timeout had passed. UNKNOWN_MEMBER_ID if there is none."""
+        """End a member's session now, as if its timeout had passed. Return UNKNOWN_MEMBER_ID for an unknown member."""
         group = self._groups.get(group_id)
         if group is None or not self._rebalancer.expire(group, member_id, now):
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -198,7 +198,7 @@ class GroupCoordinator:
         return self._offset_store.commit(group, request, now)
 
     def fetch_offsets(self, group_id: str, partitions: Iterable[TopicPartition] | None) -> OffsetFetchResult:
-        """Handle OffsetFetch. `partitions` None: all with a commit. A group that does not exist has no commits."""
+        """Handle OffsetFetch for `partitions` (None: all with a commit). A group that does not exist has no commits."""
         error = self._serves(group_id)
         if error is not ErrorCode.NONE:
             return OffsetFetchResult(error)
@@ -206,8 +206,8 @@ class GroupCoordinator:
         return OffsetFetchResult(error, offset_rules.select(group.offsets if group else {}, partitions))
 
     def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> OffsetDeleteResult:
-        """Handle OffsetDelete. GROUP_SUBSCRIBED_TO_TOPIC for partitions of a topic that a member subscribes to."""
-        error = self._refusal(group_id)
+        """Handle OffsetDelete. A topic that a member subscribes to is refused with GROUP_SUBSCRIBED_TO_TOPIC."""
+        error = self._check_group(group_id)
         group = self._groups.get(group_id)
         if error is not ErrorCode.NONE or group is None:
             return OffsetDeleteResult(error or ErrorCode.GROUP_ID_NOT_FOUND)
@@ -219,7 +219,7 @@ class GroupCoordinator:
             self._offset_store.forget(group, partitions)
 
     def forget_expired(self, now: float) -> None:
-        """Delete expired commits, and empty groups without any."""
+        """Delete expired commits, and empty groups without commits."""
         for group in list(self._groups.values()):
             self._offset_store.expire(group)
             if group.state is GroupState.EMPTY and not group.offsets:
@@ -240,7 +240,7 @@ class GroupCoordinator:
         return [views.listing(group) for group in self._groups.values() if not states or group.state in states]
 
     def delete_group(self, group_id: str, now: float) -> ErrorCode:
-        """Handle DeleteGroups for one group. NON_EMPTY_GROUP while it has members."""
+        """Handle DeleteGroups for one group. Return NON_EMPTY_GROUP while it has members."""
         error = self._serves(group_id)
         if error is not ErrorCode.NONE:
             return error
@@ -313,8 +313,9 @@ class GroupCoordinator:
 
     # --- helpers -----------------------------------------------------------------------------------------------
 
-    def _refusal(self, group_id: str) -> ErrorCode:
-        # OffsetCommit, OffsetFetch, DescribeGroups and DeleteGroups allow the empty id, for clients older than this.
+    def _check_group(self, group_id: str) -> ErrorCode:
+        # Not called for OffsetCommit, OffsetFetch, DescribeGroups and DeleteGroups: they allow the empty group id, for
+        # clients that are older than this check.
         return self._serves(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
 
     def _create(self, group_id: str, now: float) -> ClassicGroup:

@@ -1,4 +1,4 @@
-"""The answer to a heartbeat: two tables of checks. The first row that holds decides."""
+"""The response to a heartbeat: two tables of checks. The first check that holds decides."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sarameya.error_codes import ErrorCode
 
 @attrs.frozen(slots=True)
 class HeartbeatCheck:
-    """A row of a table: if `holds`, the answer is `error`."""
+    """A row of a table: if `holds` returns True, the response is `error`."""
 
     holds: Callable[[ClassicGroup, HeartbeatRequest], bool]
     error: ErrorCode
@@ -38,7 +38,7 @@ def is_not_stable(group: ClassicGroup, request: HeartbeatRequest) -> bool:
 
 
 def is_fenced(group: ClassicGroup, request: HeartbeatRequest) -> bool:
-    """Another member id holds the instance id."""
+    """The instance id belongs to another member id."""
     return group.refusal(request.member_id, request.group_instance_id) is ErrorCode.FENCED_INSTANCE_ID
 
 
@@ -64,11 +64,11 @@ MEMBER_FIRST: HeartbeatChecks = (
     HeartbeatCheck(is_fenced, ErrorCode.FENCED_INSTANCE_ID),
     HeartbeatCheck(is_no_member, ErrorCode.UNKNOWN_MEMBER_ID),
     HeartbeatCheck(is_of_other_generation, ErrorCode.ILLEGAL_GENERATION),
-    # A member may drain for longer than its session timeout before it joins again: it must live that long.
+    # A member may drain for longer than its session timeout before it joins again. It must not be removed meanwhile.
     HeartbeatCheck(is_preparing, ErrorCode.REBALANCE_IN_PROGRESS, keeps_alive=True),
     HeartbeatCheck(always, ErrorCode.NONE, keeps_alive=True),
 )
-"""Today's Kafka. Heartbeats start with the join's response, so CompletingRebalance is answered NONE."""
+"""Today's Kafka. Members send heartbeats from the join's response on, so CompletingRebalance is answered NONE."""
 
 STATE_FIRST: HeartbeatChecks = (
     HeartbeatCheck(is_dead, ErrorCode.UNKNOWN_MEMBER_ID),
@@ -78,7 +78,7 @@ STATE_FIRST: HeartbeatChecks = (
     HeartbeatCheck(is_of_other_generation, ErrorCode.ILLEGAL_GENERATION),
     HeartbeatCheck(always, ErrorCode.NONE, keeps_alive=True),
 )
-"""Kafka 0.9. A rebalance is reported before any other check, and the heartbeat does not keep the member alive."""
+"""Kafka 0.9. A rebalance is reported before any check of the member; such a heartbeat does not keep it alive."""
 
 
 def first_that_holds(checks: HeartbeatChecks, group: ClassicGroup, request: HeartbeatRequest) -> HeartbeatCheck:

@@ -17,7 +17,7 @@ from sarameya.error_codes import ErrorCode
 
 
 def check_bounds(config: CoordinatorConfig, request: JoinRequest) -> ErrorCode:
-    """Check a join before looking at the group, or at which broker coordinates it."""
+    """Check the group id and the session timeout of a join, before any check of the coordinator or the group."""
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     if not config.min_session_timeout <= request.session_timeout <= config.max_session_timeout:
@@ -33,10 +33,10 @@ class JoinProcessor:
         self._rng = rng
 
     def join(self, group: ClassicGroup, request: JoinRequest, now: float, reply: Reply[JoinGroupResult]) -> None:
-        """Let a member join, or refuse it. The checks are in Kafka's order."""
+        """Handle the join of a member: add it, let it rejoin, or refuse it. The checks are in Kafka's order."""
         is_unknown = request.member_id == NO_MEMBER_ID
         if not self._has_room(group, request.member_id):
-            self._reject(group, request.member_id, now)
+            self._remove_rejected(group, request.member_id, now)
             self._refuse(reply, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER_ID)
         elif not group.supports(request.protocol_type, request.protocols):
             self._refuse(reply, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
@@ -69,7 +69,7 @@ class JoinProcessor:
             return (member is not None and member.awaiting_join is not None) or group.awaiting_join < limit
         return member is not None or len(group.members) < limit
 
-    def _reject(self, group: ClassicGroup, member_id: str, now: float) -> None:
+    def _remove_rejected(self, group: ClassicGroup, member_id: str, now: float) -> None:
         if member_id in group.pending_members:
             self._rebalancer.remove_pending(group, member_id, now)
         elif member_id in group.members:
@@ -85,8 +85,8 @@ class JoinProcessor:
         if not request.requires_known_member_id:
             self._add(group, request, member_id, now, reply)
             return
-        # A client that never gets the response would leave a ghost member in the group. So it must first join again
-        # with the member id.
+        # If the client never received the response, a member without a client would stay in the group. So the client
+        # must join again with the member id before it is added.
         group.pending_members.add(member_id)
         self._rebalancer.sessions.await_second_join(group, member_id, request.session_timeout, now)
         self._refuse(reply, ErrorCode.MEMBER_ID_REQUIRED, member_id)
@@ -102,7 +102,7 @@ class JoinProcessor:
         group.add(member)
         rebalancer.hold_join(member, reply)
         rebalancer.sessions.await_first_join(group, member, rebalancer.config.new_member_join_timeout, now)
-        rebalancer.rebalance(group, _why(f"new member {member_id}", request), now)
+        rebalancer.rebalance(group, _reason(f"new member {member_id}", request), now)
 
     # --- known members -----------------------------------------------------------------------------------------
 
@@ -115,16 +115,16 @@ class JoinProcessor:
         if self._starts_rebalance(group, member, request):
             member.update(request)
             self._rebalancer.hold_join(member, reply)
-            self._rebalancer.rebalance(group, _why(f"member {member.member_id} joins again", request), now)
+            self._rebalancer.rebalance(group, _reason(f"member {member.member_id} joins again", request), now)
         else:
-            # The response to its last join may have been lost; the generation is still the current one.
+            # The response to its last join may have been lost. The generation is still the current one.
             self._rebalancer.replies.put(reply, views.join_result(group, member))
 
     @staticmethod
     def _starts_rebalance(group: ClassicGroup, member: ClassicGroupMember, request: JoinRequest) -> bool:
         if group.state is GroupState.PREPARING_REBALANCE or request.protocols != member.protocols:
             return True
-        # The leader joins again for a change that no member's metadata shows: topics or partition counts.
+        # The leader joins again because topics or partition counts have changed, which no member's metadata shows.
         return group.state is GroupState.STABLE and group.leader == member.member_id
 
     # --- static members (KIP-345) ------------------------------------------------------------------------------
@@ -143,32 +143,33 @@ class JoinProcessor:
         if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
             self._rebalancer.store(group)
             self._rebalancer.sessions.renew(group, member, now)
-            self._rebalancer.replies.put(reply, _result_of_return(group, member, old_leader, request))
+            self._rebalancer.replies.put(reply, _returning_member_result(group, member, old_leader, request))
         else:
             self._rebalancer.hold_join(member, reply)
-            self._rebalancer.rebalance(group, _why(f"static member {instance_id} has returned", request), now)
+            self._rebalancer.rebalance(group, _reason(f"static member {instance_id} has returned", request), now)
 
     def _replace(self, group: ClassicGroup, old: ClassicGroupMember, new_id: str, now: float) -> ClassicGroupMember:
-        # Two processes with one instance id: the later one wins, and the earlier one gets the error at once.
+        # If two processes use one instance id, the later join wins; the earlier process gets the error at once.
         self._rebalancer.fail_held_requests(old, ErrorCode.FENCED_INSTANCE_ID)
         new = group.replace_static(old, new_id)
         self._rebalancer.sessions.check(group, old.member_id, now)
         return new
 
 
-def _result_of_return(
+def _returning_member_result(
     group: ClassicGroup, member: ClassicGroupMember, old_leader: str, request: JoinRequest
 ) -> JoinGroupResult:
     """Return the result for a static member that returns to a Stable group.
 
-    Its sync gets the old assignment, without a rebalance.
+    Its next sync returns the old assignment, without a rebalance.
     """
     if request.can_skip_assignment:
-        # KIP-814: a returning leader leads again (it watches the topics), but must not assign now.
+        # KIP-814: a returning leader is the leader again (it watches the topics), but must not assign now.
         return views.join_result(group, member, skip_assignment=group.leader == member.member_id)
-    # Before v9 the response cannot say so. Naming the old id as leader makes it a follower, which does not assign.
+    # Before v9 the response has no such field. With its old id as the leader, the member acts as a follower, which does
+    # not assign.
     return attrs.evolve(views.join_result(group, member), leader=old_leader, members=())
 
 
-def _why(cause: str, request: JoinRequest) -> str:
+def _reason(cause: str, request: JoinRequest) -> str:
     return f"{cause} ({request.reason or 'no reason given'})"

@@ -1,4 +1,4 @@
-"""LeaveGroup: removes members, with a result for each."""
+"""LeaveGroup: removes members, with a result for each member."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class LeaveProcessor:
     def leave(self, group: ClassicGroup, request: LeaveRequest, now: float) -> LeaveGroupResult:
         """Remove the named members.
 
-        One rebalance follows, however many leave. As in Kafka 4 it follows even if all of them were pending members.
+        One rebalance follows, however many members leave. As in Kafka 4, it follows even if all were pending members.
         """
         results = tuple((leaving, self._remove(group, leaving, now)) for leaving in request.members)
         left = [_describe(leaving) for leaving, error in results if error is ErrorCode.NONE]
@@ -40,7 +40,7 @@ class LeaveProcessor:
         return refusal
 
 
-def no_group(request: LeaveRequest) -> LeaveGroupResult:
+def result_without_group(request: LeaveRequest) -> LeaveGroupResult:
     """Return the result for a group that does not exist: every member is unknown."""
     return LeaveGroupResult(
         ErrorCode.NONE, tuple((leaving, ErrorCode.UNKNOWN_MEMBER_ID) for leaving in request.members)

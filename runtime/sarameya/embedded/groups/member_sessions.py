@@ -1,4 +1,4 @@
-"""Session timeouts: Kafka's heartbeat purgatory, and the three kinds of waits in it.
+"""Session timeouts: Kafka's heartbeat purgatory, with three kinds of delayed operations.
 
 A member is alive if it sent a request within its session timeout, or while one of its requests is held. `rebalancer`
 handles the end of a session.
@@ -17,7 +17,7 @@ from sarameya.embedded.purgatory import DelayedOperation, Purgatory
 MemberFailed = Callable[[ClassicGroup, ClassicGroupMember, float], None]
 """Called with the group, the member whose session ended, and the current time."""
 PendingFailed = Callable[[ClassicGroup, str, float], None]
-"""Called with the group, the member id that was not used in time, and the current time."""
+"""Called with the group, the pending member id that no client used in time, and the current time."""
 
 
 @attrs.frozen(slots=True)
@@ -47,7 +47,7 @@ class DelayedHeartbeat(DelayedOperation):
         pass
 
     def on_expire(self, now: float) -> None:
-        # One of its requests may be held since then; its result will restart the session timeout.
+        # If a request of the member is held now, the response to it will restart the session timeout.
         if not self.can_complete():
             self.failed(self.group, self.member, now)
 
@@ -55,8 +55,9 @@ class DelayedHeartbeat(DelayedOperation):
 class DelayedFirstJoin(DelayedHeartbeat):
     """The wait of a new member's first join for its response.
 
-    The member knows no id yet, so it cannot send heartbeats. A client that gave up and retries leaves such a member
-    behind forever. Therefore the held join does not keep it alive beyond this deadline.
+    The client does not know its member id yet, so it cannot send heartbeats. If it times out and retries, a second
+    member is added, and the first one would stay forever. So a held join keeps a new member alive only until this
+    deadline.
     """
 
     def can_complete(self) -> bool:
@@ -98,16 +99,16 @@ class MemberSessions:
         self.purgatory.try_complete_else_watch(heartbeat, (MemberKey(group.group_id, member.member_id),), now)
 
     def await_first_join(self, group: ClassicGroup, member: ClassicGroupMember, timeout: float, now: float) -> None:
-        """Give a new member's first join `timeout` seconds to be answered."""
+        """Expire a new member if its first join is not answered within `timeout` seconds."""
         self.check(group, member.member_id, now)
         operation = DelayedFirstJoin(group, member, now + timeout, self._member_failed)
         self.purgatory.try_complete_else_watch(operation, (MemberKey(group.group_id, member.member_id),), now)
 
     def await_second_join(self, group: ClassicGroup, member_id: str, timeout: float, now: float) -> None:
-        """Give a client `timeout` seconds to join again with the member id that it was given."""
+        """Expire a pending member id if no client joins with it within `timeout` seconds."""
         operation = DelayedSecondJoin(group, member_id, now + timeout, self._pending_failed)
         self.purgatory.try_complete_else_watch(operation, (MemberKey(group.group_id, member_id),), now)
 
     def check(self, group: ClassicGroup, member_id: str, now: float) -> None:
-        """Check the member's waits after a change: it sent a request, joined, left, or its group was removed."""
+        """Check the member's delayed operations after its request, join or leave, or after its group was removed."""
         self.purgatory.check_and_complete(MemberKey(group.group_id, member_id), now)

@@ -1,4 +1,4 @@
-"""Rules of committed offsets: who may commit, which may be deleted, which have expired (KIP-211). Pure functions."""
+"""Rules of committed offsets: which members may commit, which offsets may be deleted, which have expired. Pure."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ NO_COMMIT = CommittedOffset(-1)
 
 
 def check_commit(group: ClassicGroup, request: CommitRequest) -> ErrorCode:
-    """Check whether the committer may commit now.
+    """Check whether this commit is allowed now.
 
-    The generation fences: a member of generation g cannot commit into g + 1.
+    The generation fences old members: a member of generation g cannot commit in generation g + 1.
     """
     if request.generation < 0 and group.state is GroupState.EMPTY:
         return ErrorCode.NONE  # a simple consumer, or an administrator
@@ -32,7 +32,7 @@ def check_commit(group: ClassicGroup, request: CommitRequest) -> ErrorCode:
     if request.generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
     if group.state is GroupState.COMPLETING_REBALANCE:
-        # The new generation shows that its join was answered, so it commits partitions that it no longer owns.
+        # The member sends the new generation, so its join was answered. It commits partitions that it no longer owns.
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 
@@ -47,21 +47,21 @@ def check_missing_group(request: CommitRequest) -> ErrorCode:
 def select(
     stored: Mapping[TopicPartition, StoredOffset], partitions: Iterable[TopicPartition] | None
 ) -> dict[TopicPartition, CommittedOffset]:
-    """Return the commits of these partitions, NO_COMMIT where there is none; `partitions` None: all commits."""
+    """Return the commit of each partition, or NO_COMMIT if it has none. `partitions` None: return all commits."""
     if partitions is None:
         return {partition: offset.committed for partition, offset in stored.items()}
     return {partition: stored[partition].committed if partition in stored else NO_COMMIT for partition in partitions}
 
 
 def check_delete(group: ClassicGroup) -> ErrorCode:
-    """Check whether single offsets may be deleted: in a group with members, only if its subscriptions can be read."""
+    """Check whether single offsets may be deleted. In a group with members this needs subscriptions of consumers."""
     if group.state is GroupState.EMPTY or group.protocol_type == CONSUMER_PROTOCOL_TYPE:
         return ErrorCode.NONE
     return ErrorCode.NON_EMPTY_GROUP
 
 
 def expired(group: ClassicGroup, time_of_day: float, retention: float) -> list[TopicPartition]:
-    """Return the partitions whose commits have expired.
+    """Return the partitions whose commits have expired (KIP-211).
 
     | state of the group                             | `retention` counts from                                   |
     |------------------------------------------------|-----------------------------------------------------------|
@@ -70,22 +70,22 @@ def expired(group: ClassicGroup, time_of_day: float, retention: float) -> list[T
     | Stable, with subscriptions that can be read    | each commit, for topics without a subscription            |
     | other (rebalancing, or not of type "consumer") | never expires                                             |
 
-    A commit with an expiry of its own expires then, under the same conditions.
+    A commit with its own expiry time (`expires_at`) expires at that time, under the same conditions.
 
     Args:
         group: The group.
         time_of_day: The current time in seconds since 1970.
         retention: Seconds to keep a commit.
     """
-    kept_since = group.state_time if group.protocol_type is not None and group.state is GroupState.EMPTY else None
+    empty_since = group.state_time if group.protocol_type is not None and group.state is GroupState.EMPTY else None
     if group.protocol_type is not None and group.state is not GroupState.EMPTY:
-        knows_its_topics = group.protocol_type == CONSUMER_PROTOCOL_TYPE and group.subscribed_topics is not None
-        if group.state is not GroupState.STABLE or not knows_its_topics:
+        has_known_topics = group.protocol_type == CONSUMER_PROTOCOL_TYPE and group.subscribed_topics is not None
+        if group.state is not GroupState.STABLE or not has_known_topics:
             return []
 
-    def is_over(offset: StoredOffset) -> bool:
+    def is_expired(offset: StoredOffset) -> bool:
         if offset.expires_at is not None:
             return time_of_day >= offset.expires_at
-        return time_of_day - (offset.commit_time if kept_since is None else kept_since) >= retention
+        return time_of_day - (offset.commit_time if empty_since is None else empty_since) >= retention
 
-    return [tp for tp, offset in group.offsets.items() if not group.subscribes_to(tp.topic) and is_over(offset)]
+    return [tp for tp, offset in group.offsets.items() if not group.subscribes_to(tp.topic) and is_expired(offset)]

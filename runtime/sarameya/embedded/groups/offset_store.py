@@ -25,7 +25,7 @@ class OffsetStore:
     def commit(self, group: ClassicGroup, request: CommitRequest, now: float) -> OffsetCommitResult:
         """Store a commit that passed `check_commit`, and renew the member's session.
 
-        Metadata that is too long refuses only its own partition.
+        If metadata is too long, only its own partition is refused.
         """
         limit = self._rebalancer.config.offset_metadata_max_size
         time_of_day = self._rebalancer.wall_clock()
@@ -43,7 +43,7 @@ class OffsetStore:
         return OffsetCommitResult({tp: ErrorCode.NONE if tp in accepted else too_large for tp in request.offsets})
 
     def delete(self, group: ClassicGroup, partitions: Iterable[TopicPartition]) -> OffsetDeleteResult:
-        """Delete single commits. GROUP_SUBSCRIBED_TO_TOPIC for partitions of a topic that a member subscribes to."""
+        """Delete single commits. A topic that a member subscribes to is refused with GROUP_SUBSCRIBED_TO_TOPIC."""
         error = offset_rules.check_delete(group)
         if error is not ErrorCode.NONE:
             return OffsetDeleteResult(error)

@@ -12,7 +12,7 @@ from sarameya.embedded.groups.model.messages import A, Reply
 class PendingReplies:
     """Holds results back until the change that they report is complete.
 
-    A reply may call the coordinator again, so none may be called while a group is between two states.
+    A reply may call the coordinator again, so no reply may be called while a change of a group is incomplete.
     """
 
     def __init__(self) -> None:

@@ -1,10 +1,10 @@
 """A rebalance from its cause to the assignment: Kafka's join purgatory, and the actions of each phase.
 
-1. Prepare: members must join, until all have or the rebalance timeout passes.
+1. Prepare: members must join. This ends when all have joined, or after the rebalance timeout.
 2. The next generation starts, and all joins are answered.
-3. The leader's sync brings the assignment, which is stored. All syncs are answered.
+3. The leader's sync contains the assignment, which is stored. All syncs are answered.
 
-`join_processor` decides who may join, `member_sessions` who is alive.
+`join_processor` decides which members may join, `member_sessions` which members are alive.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from sarameya.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 
-RETRY_AFTER_AT_LEAST = 1.0
-"""Least seconds to the next attempt if nobody rejoined in time. A rebalance timeout of 0 would cause a busy loop."""
+MIN_RETRY_WAIT = 1.0
+"""Least seconds to wait again if no member rejoined in time. A rebalance timeout of 0 would cause a busy loop."""
 
 
 @attrs.frozen(slots=True)
@@ -63,13 +63,13 @@ class DelayedJoin(DelayedOperation):
 class InitialDelayedJoin(DelayedJoin):
     """The end of the join phase of a group that was empty: after the initial delay, which each new member extends.
 
-    It does not end early: an empty group knows no members to wait for.
+    It does not end early: an empty group has no known members to wait for.
     """
 
     def __init__(self, rebalancer: Rebalancer, group: ClassicGroup, now: float, delay: float, remaining: float) -> None:
         super().__init__(rebalancer, group, now + delay)
         self.remaining = remaining
-        """Seconds left of the rebalance timeout beyond this delay."""
+        """Seconds left of the rebalance timeout after this delay."""
 
     def can_complete(self) -> bool:
         return self.group.state is GroupState.DEAD
@@ -118,12 +118,12 @@ def check_sync(group: ClassicGroup, request: SyncRequest) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _agree(asked: str | None, chosen: str | None) -> bool:
+def _agree(requested: str | None, chosen: str | None) -> bool:
     """Return True unless both names are known and differ.
 
-    Old versions send none, and a first rebalance has not chosen one yet.
+    Old versions of the request have no names, and during a first rebalance no protocol is chosen yet.
     """
-    return asked is None or chosen is None or asked == chosen
+    return requested is None or chosen is None or requested == chosen
 
 
 class Rebalancer:
@@ -173,7 +173,7 @@ class Rebalancer:
     def complete_join(self, group: ClassicGroup, now: float) -> None:
         """End the join phase with the members that have joined.
 
-        A static member may be late; it stays until its session ends.
+        A static member that has not joined stays until its session ends.
         """
         if group.state is GroupState.DEAD:
             return
@@ -181,8 +181,8 @@ class Rebalancer:
             log.info("Group %s: removed member %s, which did not join in time", group.group_id, member.member_id)
             self.remove(group, member, now)
         if group.members and not group.elect_joined_leader():
-            # Only static members are left, and none has joined: their sessions will end, or they will join.
-            self.await_joins(DelayedJoin(self, group, now + max(group.rebalance_timeout, RETRY_AFTER_AT_LEAST)), now)
+            # Only static members are left, and none has joined. Wait until they join or their sessions end.
+            self.await_joins(DelayedJoin(self, group, now + max(group.rebalance_timeout, MIN_RETRY_WAIT)), now)
             return
         group.next_generation(self.wall_clock())
         log.info("Group %s: generation %d has %d members", group.group_id, group.generation, len(group.members))
@@ -201,9 +201,9 @@ class Rebalancer:
         self.purgatory.try_complete_else_watch(delayed_sync, (GroupSyncKey(group.group_id),), now)
 
     def hold_join(self, member: ClassicGroupMember, reply: Reply[JoinGroupResult]) -> None:
-        """Hold a join until the phase ends.
+        """Hold a join until the join phase ends.
 
-        An earlier join of the same member, whose client has given up on it, is answered.
+        If an earlier join of the same member is held, its client has timed out; that join gets an error.
         """
         self.answer_join(member, JoinGroupResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         member.awaiting_join = reply
@@ -217,7 +217,7 @@ class Rebalancer:
     # --- sync phase --------------------------------------------------------------------------------------------
 
     def sync(self, group: ClassicGroup, request: SyncRequest, now: float, reply: Reply[SyncGroupResult]) -> None:
-        """Handle a sync. In CompletingRebalance it is held until the leader's, which alone brings assignments."""
+        """Handle a sync. In CompletingRebalance it is held until the leader's sync, which contains the assignments."""
         refusal = check_sync(group, request)
         if refusal is not ErrorCode.NONE:
             self.replies.put(reply, SyncGroupResult(refusal))
@@ -226,7 +226,7 @@ class Rebalancer:
         group.pending_sync.discard(member.member_id)
         self._check_sync(group, now)
         if group.state is GroupState.STABLE:
-            # This does not renew the session (before Kafka 4 it did): the member must send heartbeats, too.
+            # A sync does not renew the session (before Kafka 4 it did): the member must send heartbeats, too.
             self.replies.put(reply, views.sync_result(group, member))
             return
         self.answer_sync(member, SyncGroupResult(ErrorCode.REBALANCE_IN_PROGRESS))
@@ -242,7 +242,7 @@ class Rebalancer:
         self._answer_syncs(group, ErrorCode.NONE, now)
 
     def _assign_nothing(self, group: ClassicGroup, now: float) -> None:
-        # This generation will never get an assignment, and that of the previous one is no longer valid.
+        # This generation will never get an assignment, and the previous generation's is no longer valid.
         for member in group.members.values():
             member.assignment = b""
         self._answer_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS, now)
@@ -252,7 +252,7 @@ class Rebalancer:
             if member.awaiting_sync is not None:
                 result = views.sync_result(group, member) if error is ErrorCode.NONE else SyncGroupResult(error)
                 self.answer_sync(member, result)
-                # Its session timeout may have passed while the sync was held; it starts again now.
+                # The session timeout may have passed while the sync was held, so it starts again now.
                 self.sessions.renew(group, member, now)
 
     def answer_sync(self, member: ClassicGroupMember, result: SyncGroupResult) -> None:
@@ -285,7 +285,7 @@ class Rebalancer:
         self.check_join(group, now)
 
     def expire_sync(self, group: ClassicGroup, now: float) -> None:
-        """Remove the members whose sync did not come in time."""
+        """Remove the members that did not send a sync in time."""
         late = sorted(group.pending_sync)
         for member_id in late:
             self.remove(group, group.members[member_id], now)
@@ -312,7 +312,7 @@ class Rebalancer:
     # --- the group as a whole ----------------------------------------------------------------------------------
 
     def store(self, group: ClassicGroup) -> None:
-        """Write the group to the journal. Another coordinator would find the last version written."""
+        """Write the group to the journal. Another coordinator would load this version."""
         group.stored = views.record(group)
         self.journal.store_group(group.group_id, group.stored)
 

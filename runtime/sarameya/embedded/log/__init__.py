@@ -1,4 +1,4 @@
-"""The log of a partition: record batches, and the indexes and caches that Kafka keeps beside them. Pure.
+"""The log of a partition: record batches, and the indexes and caches that Kafka keeps with them. Pure.
 
 | module | Kafka's counterpart | job |
 |---|---|---|

@@ -13,7 +13,7 @@ from sarameya.protocol.records.batch_codec import RawBatch, crc_matches, split
 
 
 def validated(batch: bytes, partition: TopicPartition, end_offset: int, max_size: int) -> RawBatch:
-    """Return the header of the one v2 batch that `batch` must be, after checking its CRC.
+    """Check that `batch` is exactly one valid v2 batch, including its CRC, and return its header.
 
     Args:
         batch: The bytes as the producer sent them.

@@ -1,7 +1,7 @@
-"""Leader epochs of a log, and the offsets where each begins and ends (KIP-101, KIP-320). Pure.
+"""Leader epochs of a log, and the offsets where each starts and ends (KIP-101, KIP-320). Pure.
 
-The rules are those of Kafka's LeaderEpochFileCache. An epoch without records is forgotten when the next one begins. So
-is an epoch whose records were all deleted or truncated.
+The rules are those of Kafka's LeaderEpochFileCache. An epoch without records is removed when the next epoch starts. An
+epoch is also removed when all its records are deleted or truncated.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class EpochEnd(NamedTuple):
 
 
 class EpochCache:
-    """Leader epochs of one log in the order of their offsets. Records are written under the last one."""
+    """Leader epochs of one log in the order of their offsets. New records are written under the last epoch."""
 
     def __init__(self, epoch: int) -> None:
         self._epochs = [EpochStart(epoch, 0)]
@@ -46,18 +46,18 @@ class EpochCache:
         if epoch <= self.current.epoch:
             raise ValueError(f"epoch {epoch} is not above {self.current.epoch}")
         if self.current.start_offset == offset:
-            self._epochs.pop()  # nothing was written under it
+            self._epochs.pop()  # no record was written under this epoch
         self._epochs.append(EpochStart(epoch, offset))
 
     def at(self, offset: int) -> int:
         """Return the epoch that `offset` was, or would be, written under; NO_LEADER_EPOCH before the log start."""
-        place = bisect_right(self._epochs, offset, key=lambda entry: entry.start_offset)
-        return self._epochs[place - 1].epoch if place else NO_LEADER_EPOCH
+        index = bisect_right(self._epochs, offset, key=lambda entry: entry.start_offset)
+        return self._epochs[index - 1].epoch if index else NO_LEADER_EPOCH
 
     def end(self, epoch: int, log_end: int) -> EpochEnd:
-        """Return the largest epoch not above `epoch`, and its end offset (KIP-320).
+        """Return the largest known epoch that is not above `epoch`, and its end offset (KIP-320).
 
-        For an epoch older than every known one, the end offset is the start of the oldest known one.
+        If `epoch` is below all known epochs, return `epoch` and the start offset of the oldest known epoch.
         """
         if epoch == self.current.epoch:
             return EpochEnd(epoch, log_end)
@@ -68,13 +68,13 @@ class EpochCache:
         return EpochEnd(known, self._epochs[above].start_offset)
 
     def truncate(self, offset: int) -> None:
-        """Truncate at `offset`: epochs that begin at or after it are forgotten, but the current epoch stays."""
+        """Truncate at `offset`: remove the epochs that start at or after it, except the current epoch."""
         current = self.current
-        kept = [entry for entry in self._epochs[:-1] if entry.start_offset < offset]
-        self._epochs = [*kept, EpochStart(current.epoch, min(offset, current.start_offset))]
+        remaining = [entry for entry in self._epochs[:-1] if entry.start_offset < offset]
+        self._epochs = [*remaining, EpochStart(current.epoch, min(offset, current.start_offset))]
 
     def delete_before(self, offset: int) -> None:
-        """Move the log start to `offset`: epochs that ended before it are forgotten."""
+        """Move the log start to `offset`: remove the epochs that end before it."""
         first = bisect_right(self._epochs, offset, key=lambda entry: entry.start_offset) - 1
         if first >= 0:
             self._epochs[: first + 1] = [EpochStart(self._epochs[first].epoch, offset)]

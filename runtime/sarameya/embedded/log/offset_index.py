@@ -15,7 +15,7 @@ INTERVAL = 4096
 
 class _Entry(NamedTuple):
     position: int
-    """Position of a batch, in bytes since the log began."""
+    """Position of a batch, in bytes from the beginning of the log. Deleted batches count."""
     last_offset: int
 
 
@@ -27,10 +27,10 @@ class OffsetIndex:
         self._bytes_since = 0
 
     def add(self, position: int, size: int, last_offset: int) -> None:
-        """Note a batch that was appended.
+        """Count an appended batch, and add an entry for it if the last entry is more than INTERVAL bytes back.
 
         Args:
-            position: Start of the batch, in bytes since the log began.
+            position: Start of the batch, in bytes from the beginning of the log. Deleted batches count.
             size: Size of the batch in bytes.
             last_offset: Offset of its last record.
         """
@@ -41,8 +41,8 @@ class OffsetIndex:
 
     def bound(self, position: int) -> int | None:
         """Return the last offset of the first indexed batch at or after `position`; None if there is none."""
-        place = bisect_left(self._entries, position, key=lambda entry: entry.position)
-        return self._entries[place].last_offset if place < len(self._entries) else None
+        index = bisect_left(self._entries, position, key=lambda entry: entry.position)
+        return self._entries[index].last_offset if index < len(self._entries) else None
 
     def truncate(self, offset: int) -> None:
         """Truncate the index at `offset`, the new log end."""

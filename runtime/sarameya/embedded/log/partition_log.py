@@ -3,8 +3,8 @@
 Pure: no clock, no sockets. The log assigns offsets and leader epochs, and finds offsets by position and by time. Tests
 can damage it: truncate it, expire its records, add broken bytes.
 
-Permission to append or read is checked elsewhere (`cluster_state`). Batches are stored and served as the bytes that
-came in. They are decoded only to find a timestamp or a transaction marker.
+`cluster_state` checks whether an append or a read is allowed. Batches are stored and returned as the bytes that were
+appended. They are decoded only to find a timestamp or a transaction marker.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from sarameya.protocol.records.batch_codec import RawBatch, decode, split
 
 DEFAULT_MAX_BATCH_SIZE = 1024 * 1024 + 12
 """Bytes; Kafka's `message.max.bytes`."""
-_MOST_DECOMPRESSED = 64 * 2**20
-"""Bytes. A batch that decompresses to more counts as broken when it is searched for a timestamp."""
+_MAX_DECOMPRESSED = 64 * 2**20
+"""Bytes. A batch that decompresses to more is treated as broken by a lookup of a timestamp."""
 
 _MAGIC_AT = 16
 _LEADER_EPOCH_AT = 12
@@ -54,7 +54,7 @@ class LogAppendInfo:
     base_offset: int
     last_offset: int
     duplicate: bool = False
-    """True if the batch had been appended before; the offsets are those of the first time."""
+    """True if the batch was appended before; the offsets are those of the first append."""
 
 
 class PartitionLog:
@@ -67,7 +67,7 @@ class PartitionLog:
         self.start_offset = 0
         self.end_offset = 0
         self.replicated_to: int | None = None
-        """Offset up to which all in-sync replicas have the log; None: its end. Set by `EmbeddedPartition`."""
+        """Offset up to which all in-sync replicas have the log; None: the log end. Set by `EmbeddedPartition`."""
         self._max_batch_size = max_batch_size
         self._producers = ProducerState()
         self._transactions = TransactionIndex()
@@ -124,7 +124,7 @@ class PartitionLog:
         return appended
 
     def append_marker(self, producer_id: int, producer_epoch: int, timestamp: int, *, committed: bool) -> LogAppendInfo:
-        """Append the marker that ends the producer's transaction, if it has one here.
+        """Append a transaction marker. It ends the producer's transaction in this log, if one is open.
 
         Args:
             producer_id: The producer.
@@ -158,8 +158,8 @@ class PartitionLog:
     def append_raw(self, data: bytes, last_offset: int) -> None:
         """Append bytes unchanged, as the offsets up to `last_offset`, for tests.
 
-        The bytes may be old formats, compacted gaps, control batches or garbage. Nothing is validated or rewritten, so
-        the offsets inside `data` are the caller's. Transactions are noted from every batch that can be read.
+        The bytes may be old formats, compacted gaps, control batches or garbage. Nothing is validated or rewritten:
+        the offsets inside `data` stay as they are. Transactions are tracked from every batch that can be read.
 
         Raises:
             ValueError: `last_offset` lies before the log's end.
@@ -169,9 +169,9 @@ class PartitionLog:
         self._store(data, last_offset)
         with suppress(RecordError):
             for raw in split(data, self.partition, last_offset):
-                self._note_transaction(raw)
+                self._track_transaction(raw)
 
-    def _note_transaction(self, raw: RawBatch) -> None:
+    def _track_transaction(self, raw: RawBatch) -> None:
         if raw.is_control:
             committed = is_commit(raw, self.partition)
             if committed is not None:
@@ -190,13 +190,13 @@ class PartitionLog:
     # Reading
 
     def read(self, offset: int, max_bytes: int, limit: int | None = None, *, at_least_one: bool = True) -> bytes:
-        """Return batches from the one that contains `offset`.
+        """Return batches, starting with the batch that contains `offset`.
 
         As in Kafka, the last batch is cut off where `max_bytes` is reached, unless it is the first.
 
         Args:
             offset: Offset to start at.
-            max_bytes: Most bytes to return.
+            max_bytes: Maximum bytes to return.
             limit: Offset to stop before; None: the log's end.
             at_least_one: Return the first batch even if it is larger than `max_bytes`, so that a reader cannot get
                 stuck (KIP-74).
@@ -207,7 +207,7 @@ class PartitionLog:
         Raises:
             Refused: OFFSET_OUT_OF_RANGE if `offset` is outside the log.
         """
-        first = self._first_batch(offset)
+        first = self._batch_index(offset)
         end = self._batches_before(limit)
         if first >= end:
             return b""
@@ -224,7 +224,7 @@ class PartitionLog:
         Raises:
             Refused: OFFSET_OUT_OF_RANGE if `offset` is outside the log.
         """
-        first = self._first_batch(offset)
+        first = self._batch_index(offset)
         end = self._batches_before(limit)
         return self._byte_ends[end - 1] - self._bytes_before(first) if first < end else 0
 
@@ -239,7 +239,7 @@ class PartitionLog:
             return len(self._data)
         return bisect_left(self._last_offsets, limit)
 
-    def _first_batch(self, offset: int) -> int:
+    def _batch_index(self, offset: int) -> int:
         if not self.start_offset <= offset <= self.end_offset:
             raise Refused(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -256,32 +256,37 @@ class PartitionLog:
         """Return the first record with a timestamp at or after `timestamp` (ms); None if there is none (KIP-79)."""
         for raw in self._headers():
             if raw.max_timestamp >= timestamp:
-                for message in decode(raw, self.partition, limit=_MOST_DECOMPRESSED):
+                for message in decode(raw, self.partition, limit=_MAX_DECOMPRESSED):
                     if message.timestamp >= timestamp and message.offset >= self.start_offset:
                         return TimestampedOffset(message.offset, message.timestamp, raw.leader_epoch)
         return None
 
     def latest_by_time(self) -> TimestampedOffset | None:
-        """Return the record with the highest timestamp, the first of equals (KIP-734); None if the log is empty."""
-        newest = max(self._headers(), key=lambda raw: raw.max_timestamp, default=None)
-        if newest is None:
-            return None
-        message = max(decode(newest, self.partition, limit=_MOST_DECOMPRESSED), key=lambda message: message.timestamp)
-        return TimestampedOffset(message.offset, message.timestamp, newest.leader_epoch)
+        """Return the first record with the highest timestamp (KIP-734); None if the log is empty."""
+        for raw in sorted(self._headers(), key=lambda raw: raw.max_timestamp, reverse=True):
+            records = [
+                message
+                for message in decode(raw, self.partition, limit=_MAX_DECOMPRESSED)
+                if message.offset >= self.start_offset
+            ]
+            if records:  # a batch may have none, or only deleted ones
+                first = max(records, key=lambda message: message.timestamp)
+                return TimestampedOffset(first.offset, first.timestamp, raw.leader_epoch)
+        return None
 
     def epoch_of(self, offset: int) -> int:
         """Return the leader epoch that `offset` is, or would be, written under; NO_LEADER_EPOCH before the log."""
         return self._epochs.at(offset)
 
     def epoch_end(self, epoch: int) -> EpochEnd:
-        """Return the largest epoch not above `epoch`, and its end offset (KIP-320)."""
+        """Return the largest known epoch that is not above `epoch`, and its end offset (KIP-320)."""
         return self._epochs.end(epoch, self.end_offset)
 
     # Transactions
 
     @property
     def open_transactions(self) -> Sequence[int]:
-        """Ids of producers with an open transaction here, in the order in which these began."""
+        """Ids of producers with an open transaction in this log, in the order in which the transactions started."""
         return self._transactions.open_producers
 
     def check_producer_epoch(self, producer_id: int, producer_epoch: int) -> None:
@@ -297,8 +302,12 @@ class PartitionLog:
         return self._producers.next_sequence(producer_id, producer_epoch)
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Return the offset up to which all transactions have ended, for a replica's high watermark (KIP-98)."""
-        # A transaction whose records retention has deleted counts as ended.
+        """Return the offset up to which all transactions have ended, at most `high_watermark` (KIP-98).
+
+        Args:
+            high_watermark: The high watermark of the replica that is read.
+        """
+        # If retention has deleted the first records of an open transaction, it counts as started at the log start.
         return min(high_watermark, max(self._transactions.last_stable_offset(high_watermark), self.start_offset))
 
     def aborted_transactions(self, offset: int, size: int) -> list[tuple[int, int]]:
@@ -311,7 +320,7 @@ class PartitionLog:
         """
         if size == 0:
             return []
-        bound = self._index.bound(self._bytes_before(self._first_batch(offset)) + size)
+        bound = self._index.bound(self._bytes_before(self._batch_index(offset)) + size)
         return self._transactions.aborted(offset, self.end_offset if bound is None else bound)
 
     def check_leader_epoch(self, epoch: int) -> None:
@@ -333,11 +342,15 @@ class PartitionLog:
     # Elections, retention, compaction, truncation
 
     def begin_epoch(self, epoch: int) -> None:
-        """Start a new leader epoch at the log's end. It must be above all earlier ones."""
+        """Start a new leader epoch at the log's end.
+
+        Raises:
+            ValueError: `epoch` is not above all earlier epochs.
+        """
         self._epochs.begin(epoch, self.end_offset)
 
     def delete_before(self, offset: int) -> None:
-        """Move the log start up to `offset`, as retention does. Batches that end before it are deleted.
+        """Move the log start up to `offset`, as retention does. Batches that end before `offset` are deleted.
 
         Raises:
             Refused: OFFSET_OUT_OF_RANGE beyond the high watermark.
@@ -348,8 +361,8 @@ class PartitionLog:
             )
         self.start_offset = max(self.start_offset, offset)
         self._epochs.delete_before(self.start_offset)
-        gone = bisect_left(self._last_offsets, offset)
-        del self._last_offsets[:gone], self._byte_ends[:gone], self._data[:gone]
+        deleted = bisect_left(self._last_offsets, offset)
+        del self._last_offsets[:deleted], self._byte_ends[:deleted], self._data[:deleted]
 
     def remove_batches(self, places: Container[int]) -> None:
         """Remove whole batches, as compaction does; the others keep their offsets.
@@ -368,7 +381,7 @@ class PartitionLog:
     def truncate(self, offset: int) -> None:
         """Truncate the log at `offset`, as an unclean election does.
 
-        A batch that reaches beyond `offset` is removed as a whole. The state of idempotent producers is cleared.
+        A batch that ends beyond `offset` is removed as a whole. The state of idempotent producers is cleared.
 
         Raises:
             ValueError: `offset` is outside the log.

@@ -1,4 +1,4 @@
-"""The wire side of a broker: transports and connections (trio), and the framing of requests and responses (pure).
+"""The network side of a broker: transports and connections (trio), framing of requests and responses (pure).
 
 | module | job |
 |---|---|

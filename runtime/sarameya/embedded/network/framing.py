@@ -1,8 +1,8 @@
 """The server's half of the wire format: bytes to frames to requests, and responses to bytes. Pure.
 
-kafka-python has only the client's half, and its messages trust the peer. This module trusts nothing. Frames have a size
-limit. An unknown API or version, an incomplete body, or an unexpected null raises ProtocolError. The server then closes
-that connection, as Kafka does.
+kafka-python has only the client's half, and its messages do not check the bytes of the peer. This module checks all of
+them. Frames have a size limit. An unknown API or version, an incomplete body, or an unexpected null raises
+ProtocolError. The server then closes that connection, as Kafka does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import attrs
 from sarameya.errors import ProtocolError
 from sarameya.protocol.versions import Api, VersionRange
 from sarameya.protocol.wire.bodies import body_decoder
-from sarameya.protocol.wire.tagged_fields import NO_TAGS, behind_tags
+from sarameya.protocol.wire.tagged_fields import NO_TAGS, skip_tags
 
 DEFAULT_MAX_FRAME_SIZE = 100 * 1024 * 1024
 """Bytes; Kafka's `socket.request.max.bytes`."""
@@ -24,7 +24,7 @@ DEFAULT_MAX_FRAME_SIZE = 100 * 1024 * 1024
 _SIZE = struct.Struct(">i")
 _KEY_AND_VERSION = struct.Struct(">hh")
 _HEADER = struct.Struct(">ih")
-"""The correlation id and the length of the client id, after key and version."""
+"""The correlation id and the length of the client id, which follow the key and the version."""
 _CORRELATION_ID = struct.Struct(">i")
 
 _DECODE_ERRORS = (ValueError, IndexError, struct.error)
@@ -45,13 +45,13 @@ class FrameReader:
         """Return the next whole frame without its size; None until more bytes arrive.
 
         Raises:
-            ProtocolError: The size is negative or above the limit. This is raised before the frame has arrived.
+            ProtocolError: The size is negative or above the limit. The rest of the frame need not have arrived.
         """
         if len(self._buffer) < _SIZE.size:
             return None
         (size,) = _SIZE.unpack_from(self._buffer)
         if not 0 <= size <= self._max_size:
-            raise ProtocolError(f"a frame of {size} bytes (at most {self._max_size} are allowed)")
+            raise ProtocolError(f"the frame has {size} bytes, at most {self._max_size} are allowed")
         end = _SIZE.size + size
         if len(self._buffer) < end:
             return None
@@ -95,13 +95,13 @@ def decode_request(frame: bytes, messages: Mapping[Api, Any], served: Mapping[Ap
         ProtocolError: The frame is not one whole request of a served version.
     """
     if len(frame) < _KEY_AND_VERSION.size:
-        raise ProtocolError("a request too short for its header")
+        raise ProtocolError("the request is too short for its header")
     key, version = _KEY_AND_VERSION.unpack_from(frame)
     try:
         api = Api(key)
         versions = served[api]
     except (ValueError, KeyError):
-        raise ProtocolError(f"a request of an API that is not served (key {key}, version {version})") from None
+        raise ProtocolError(f"the API is not served (key {key}, version {version})") from None
     in_range = versions.low <= version <= versions.high
     if not in_range and api is not Api.API_VERSIONS:
         raise ProtocolError(f"{api.name} version {version} is not served (served: {versions})")
@@ -117,11 +117,11 @@ def decode_request(frame: bytes, messages: Mapping[Api, Any], served: Mapping[Ap
 
 def encode_answer(request: ReceivedRequest, answer: Any) -> bytes:
     """Encode `answer`, a kafka-python response to `request`, as a frame."""
-    # A client that asks for our versions may not know this one, so errors are encoded in version 0 (KIP-511).
+    # A client that requests ApiVersions may not know this version, so errors are encoded in version 0 (KIP-511).
     is_versions = request.api is Api.API_VERSIONS
     version = 0 if is_versions and answer.error_code else request.version
     body = answer.encode(version)
-    # An ApiVersions response never has tagged fields in its header, since the client may not know of them.
+    # An ApiVersions response never has tagged fields in its header, since the client may not support them.
     header = b"" if is_versions or not answer.flexible_version_q(version) else NO_TAGS
     size = _CORRELATION_ID.size + len(header) + len(body)
     return b"".join((_SIZE.pack(size), _CORRELATION_ID.pack(request.correlation_id), header, body))
@@ -130,12 +130,12 @@ def encode_answer(request: ReceivedRequest, answer: Any) -> bytes:
 def _decode_header(frame: bytes, is_flexible: bool) -> tuple[int, str, int]:
     """Return the correlation id, the client id, and the end of the header.
 
-    kafka-python's own decoder would take a third of the time of a heartbeat.
+    kafka-python's own header decoder would take a third of the time that a heartbeat takes.
     """
     correlation_id, length = _HEADER.unpack_from(frame, _KEY_AND_VERSION.size)
     start = _KEY_AND_VERSION.size + _HEADER.size
     end = start + max(length, 0)  # -1: null
     if length < -1 or end > len(frame):
-        raise ValueError(f"a client id of {length} bytes")
+        raise ValueError(f"the client id has {length} bytes")
     client_id = frame[start:end].decode()
-    return correlation_id, client_id, behind_tags(frame, end) if is_flexible else end
+    return correlation_id, client_id, skip_tags(frame, end) if is_flexible else end

@@ -1,7 +1,7 @@
 """Transports between clients and brokers: TCP, TLS, or streams in memory. Trio.
 
-A network opens a listener for each broker. For clients it is the transport: `connect(host, port)`. In memory only
-trio's clock matters, so a virtual clock controls all timing.
+A network opens a listener for each broker. Clients use it as their transport: `connect(host, port)`. With streams in
+memory, all timing depends on trio's clock only, so that tests can use a virtual clock.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Network(Protocol):
         """
 
     def client_host(self, stream: trio.abc.Stream) -> str:
-        """Return the origin of an accepted stream, as DescribeGroups shows it."""
+        """Return the client address of an accepted stream, in the format of DescribeGroups."""
 
 
 class TcpNetwork:
@@ -52,7 +52,7 @@ class TcpNetwork:
 
     async def listen(self, node_id: int, port: int) -> tuple[trio.abc.Listener[trio.abc.Stream], str, int]:
         listeners = await trio.open_tcp_listeners(port, host=self._host)
-        # A host name may have several addresses, each with a listener, but a broker advertises one port.
+        # A host name may have several addresses, each with its own listener and port. A broker advertises one port.
         for other in listeners[1:]:
             await other.aclose()
         return listeners[0], self._host, listeners[0].socket.getsockname()[1]
@@ -76,15 +76,15 @@ class MemoryNetwork:
         listener = self._listeners.get(host)
         if listener is None or listener.closed:
             raise ConnectionRefusedError(f"no broker listens at {host}:{port}")
-        ours, theirs = trio.testing.memory_stream_pair()
-        listener.incoming.send_nowait(theirs)
-        return ours
+        client_end, broker_end = trio.testing.memory_stream_pair()
+        listener.incoming.send_nowait(broker_end)
+        return client_end
 
     async def listen(self, node_id: int, port: int) -> tuple[trio.abc.Listener[trio.abc.Stream], str, int]:
         await trio.lowlevel.checkpoint()
         host = f"broker-{node_id}"
-        taken = self._listeners.get(host)
-        if taken is not None and not taken.closed:
+        existing = self._listeners.get(host)
+        if existing is not None and not existing.closed:
             raise OSError(errno.EADDRINUSE, f"{host} is in use")
         self._listeners[host] = _MemoryListener()
         return self._listeners[host], host, port or 9092
@@ -123,7 +123,7 @@ class _MemoryListener(trio.abc.Listener[trio.abc.Stream]):
     async def aclose(self) -> None:
         self.closed = True
         self.incoming.close()
-        # Clients that have connected but were not accepted must not wait forever, even if this is cancelled.
+        # Clients that have connected but were not accepted must not wait forever, even if this call is cancelled.
         with self._accepted, suppress(trio.EndOfChannel):
             while True:
                 await trio.aclose_forcefully(self._accepted.receive_nowait())

@@ -1,9 +1,9 @@
 """The connections of a broker. Each has a task that reads a request, waits for its response, and sends it.
 
-As in Kafka, the requests of one connection are answered one after another: the next one is read after the last response
-was sent. A held join or long poll therefore blocks its own connection and no other.
+As in Kafka, the requests of one connection are answered one after another: the next request is read after the last
+response was sent. A held join or long poll therefore blocks its own connection and no other.
 
-`apis` decides what a request means, on state that this module never touches. `faults` decides which requests fail.
+`apis` processes the requests; this module never touches the cluster's state. `faults` decides which requests fail.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class BrokerServer:
         self._on_change = on_change
         self._max_frame_size = max_frame_size
         self._authenticator = authenticator
-        """Makes the SASL authenticator of a connection; None if clients need not authenticate."""
+        """Creates the SASL authenticator of a connection; None if clients need not authenticate."""
         self._connections: dict[trio.CancelScope, str] = {}
         """Open connections, each with the client id of its last request."""
         self._frozen: trio.Event | None = None
@@ -83,9 +83,11 @@ class BrokerServer:
             self._connections[scope] = ""
             try:
                 async with stream:
-                    await self._converse(stream, client_host, scope)
+                    await self._serve_requests(stream, client_host, scope)
             except ProtocolError as error:
-                logger.warning("broker %d: connection from %s closed: it sent %s", self._node_id, client_host, error)
+                logger.warning(
+                    "broker %d: connection from %s closed after a protocol error: %s", self._node_id, client_host, error
+                )
             except trio.BrokenResourceError:
                 logger.debug("broker %d: connection from %s lost", self._node_id, client_host)
             except Exception:
@@ -93,7 +95,7 @@ class BrokerServer:
             finally:
                 del self._connections[scope]
 
-    async def _converse(self, stream: trio.abc.Stream, client_host: str, scope: trio.CancelScope) -> None:
+    async def _serve_requests(self, stream: trio.abc.Stream, client_host: str, scope: trio.CancelScope) -> None:
         frames = FrameReader(self._max_frame_size)
         authenticator = self._authenticator() if self._authenticator else None
         while True:
@@ -102,7 +104,7 @@ class BrokerServer:
                 data = await stream.receive_some()
                 if not data:
                     if not frames.is_empty:
-                        raise ProtocolError("an incomplete frame")
+                        raise ProtocolError("the last frame is incomplete")
                     return
                 frames.receive(data)
                 continue
@@ -121,14 +123,15 @@ class BrokerServer:
         """Process a request and send its response, unless a fault prevents it. Return False to close the connection."""
         await self._while_frozen()
         fault = self._cluster.faults.take(self._node_id, request)
-        if fault is not None and not await _goes_through("request", fault, stream):
+        if fault is not None and not await _apply_fault("request", fault, stream):
             return False
-        response = authenticator.handle(request, trio.current_time()) if authenticator else None
+        refusal = fault.code if isinstance(fault, ErrorResponse) else None
+        response = authenticator.handle(request, trio.current_time()) if authenticator and refusal is None else None
         if response is None:
-            answer = await self._answer(request, client_host, fault.code if isinstance(fault, ErrorResponse) else None)
+            answer = await self._answer(request, client_host, refusal)
         else:
             answer = encode_answer(request, response)
-        if fault is not None and not await _goes_through("answer", fault, stream):
+        if fault is not None and not await _apply_fault("answer", fault, stream):
             return False
         await self._while_frozen()
         if request.expects_answer:
@@ -136,18 +139,18 @@ class BrokerServer:
         return authenticator is None or not authenticator.is_closed
 
     async def _answer(self, request: ReceivedRequest, client_host: str, refusal: ErrorCode | None) -> bytes:
-        slot = _Slot()
-        call = Call(self._cluster, self._node_id, request, client_host, trio.current_time(), slot.put)
+        pending = _PendingResponse()
+        call = Call(self._cluster, self._node_id, request, client_host, trio.current_time(), pending.put)
         dispatch(call, refusal)
         self._on_change()
-        return encode_answer(request, await slot.get())
+        return encode_answer(request, await pending.get())
 
     async def _while_frozen(self) -> None:
         while self._frozen is not None:
             await self._frozen.wait()
 
 
-async def _goes_through(half: Half, fault: Action, stream: trio.abc.Stream) -> bool:
+async def _apply_fault(half: Half, fault: Action, stream: trio.abc.Stream) -> bool:
     """Apply a delay or a drop to one half of an exchange. Return False if that half is lost."""
     if isinstance(fault, Delay) and fault.half == half:
         await trio.sleep(fault.seconds)
@@ -158,8 +161,8 @@ async def _goes_through(half: Half, fault: Action, stream: trio.abc.Stream) -> b
     return True
 
 
-class _Slot:
-    """The pending response of a request. If the connection's task has ended, the response is discarded here."""
+class _PendingResponse:
+    """The pending response of a request. If the connection's task has ended, nobody reads a response put here."""
 
     def __init__(self) -> None:
         self._answer: Any = None
@@ -171,7 +174,7 @@ class _Slot:
             self._filled.set()
 
     async def get(self) -> Any:
-        # Most responses are there already. Then this is no checkpoint; reading and writing the connection are.
+        # Most responses have been put already. Then this is no checkpoint; reading and writing the connection are.
         if self._answer is None:
             self._filled = trio.Event()
             await self._filled.wait()

@@ -3,8 +3,8 @@
 `OffsetsJournal` implements `groups.model.stored.Journal`. Commits and group metadata become keyed records, which any
 client can read.
 
-`read_groups` is the reverse: the groups that a coordinator finds when it takes a partition over. The last record of a
-key counts; a tombstone deletes it. `superseded` finds batches that are no longer needed, as Kafka's log cleaner does.
+`read_groups` is the reverse: it returns the groups that a coordinator loads from a partition. The last record of a key
+counts; a tombstone deletes it. `superseded` finds batches that are no longer needed, as Kafka's log cleaner does.
 """
 
 from __future__ import annotations
@@ -100,14 +100,17 @@ def _apply(
 
 
 def superseded(partition: TopicPartition, batches: Sequence[bytes]) -> set[int]:
-    """Return the indexes of batches whose records are all replaced by later ones."""
-    later: set[bytes | None] = set()
+    """Return the indexes of batches whose records are all replaced by later records.
+
+    A batch that cannot be read counts as replaced.
+    """
+    later_keys: set[bytes | None] = set()
     replaced: set[int] = set()
-    for place in range(len(batches) - 1, -1, -1):
-        keys = {message.key for message in _messages(partition, [batches[place]])}
-        if keys <= later:
-            replaced.add(place)
-        later |= keys
+    for index in range(len(batches) - 1, -1, -1):
+        keys = {message.key for message in _messages(partition, [batches[index]])}
+        if keys <= later_keys:
+            replaced.add(index)
+        later_keys |= keys
     return replaced
 
 

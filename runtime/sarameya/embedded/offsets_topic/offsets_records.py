@@ -1,7 +1,7 @@
 """The records of `__consumer_offsets` in Kafka's own formats. Pure: bytes to values and back.
 
-Formats are those of Kafka's message definitions: OffsetCommitKey v1, OffsetCommitValue v3 (v1 for a commit with an
-expiry of its own), GroupMetadataKey v2, GroupMetadataValue v3.
+The formats are those of Kafka's message definitions: OffsetCommitKey v1, OffsetCommitValue v3 (v1 for a commit with its
+own expiry time), GroupMetadataKey v2, GroupMetadataValue v3.
 """
 
 from __future__ import annotations
@@ -125,13 +125,13 @@ def read_key(data: bytes) -> OffsetKey | GroupKey:
         ValueError: The bytes are not a key of these formats.
     """
     fields = _Reader(data)
-    kind = fields.int16()
-    if kind == _OFFSET_KEY:
+    version = fields.int16()
+    if version == _OFFSET_KEY:
         key: OffsetKey | GroupKey = OffsetKey(fields.string(), TopicPartition(fields.string(), fields.int32()))
-    elif kind == _GROUP_KEY:
+    elif version == _GROUP_KEY:
         key = GroupKey(fields.string())
     else:
-        raise ValueError(f"unknown record key version {kind}")
+        raise ValueError(f"unknown record key version {version}")
     fields.end()
     return key
 
@@ -196,7 +196,7 @@ class _Reader:
 
     def __init__(self, data: bytes) -> None:
         self._data = data
-        self._at = 0
+        self._position = 0
 
     def int16(self) -> int:
         return self._int(2)
@@ -213,26 +213,26 @@ class _Reader:
         return None if value == _NO_TIME else value / 1000
 
     def string(self) -> str:
-        return self._take(self._int(2)).decode()
+        return self._read(self._int(2)).decode()
 
     def nullable_string(self) -> str | None:
         size = self._int(2)
-        return None if size == -1 else self._take(size).decode()
+        return None if size == -1 else self._read(size).decode()
 
     def octets(self) -> bytes:
-        return self._take(self._int(4))
+        return self._read(self._int(4))
 
     def end(self) -> None:
-        if self._at != len(self._data):
-            raise ValueError(f"{len(self._data) - self._at} bytes after the record's last field")
+        if self._position != len(self._data):
+            raise ValueError(f"{len(self._data) - self._position} bytes after the record's last field")
 
     def _int(self, size: int) -> int:
-        return int.from_bytes(self._take(size), "big", signed=True)
+        return int.from_bytes(self._read(size), "big", signed=True)
 
-    def _take(self, size: int) -> bytes:
-        end = self._at + size
+    def _read(self, size: int) -> bytes:
+        end = self._position + size
         if size < 0 or end > len(self._data):
             raise ValueError("the record is incomplete")
-        taken = self._data[self._at : end]
-        self._at = end
-        return taken
+        data = self._data[self._position : end]
+        self._position = end
+        return data

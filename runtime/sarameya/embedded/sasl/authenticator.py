@@ -2,16 +2,18 @@
 
 | state           | request                        | effect                                         | next state      |
 |-----------------|--------------------------------|------------------------------------------------|-----------------|
-| UNAUTHENTICATED | ApiVersions                    | passed on                                      | UNAUTHENTICATED |
+| UNAUTHENTICATED | ApiVersions                    | passed to `apis`                               | UNAUTHENTICATED |
 | UNAUTHENTICATED | SaslHandshake                  | starts the exchange of a supported mechanism,  | AUTHENTICATING  |
 |                 |                                | or else lists the supported ones               | UNAUTHENTICATED |
 | AUTHENTICATING  | SaslAuthenticate               | the next message of the exchange; the last one | AUTHENTICATED   |
 |                 |                                | or, if authentication fails, the reason        | CLOSED          |
-| AUTHENTICATED   | SaslHandshake, a second after  | as UNAUTHENTICATED (renewal, KIP-368)           | AUTHENTICATING  |
-|                 | the last one or later          |                                                |                 |
+| AUTHENTICATED   | SaslHandshake, if sessions     | as UNAUTHENTICATED (re-authentication,         | AUTHENTICATING  |
+|                 | have a lifetime, at least 1 s  | KIP-368)                                       |                 |
+|                 | after the last re-authenti-    |                                                |                 |
+|                 | cation                         |                                                |                 |
 | AUTHENTICATED   | any other SaslHandshake before | ILLEGAL_SASL_STATE                             | AUTHENTICATED   |
 |                 | the session ends               |                                                |                 |
-| AUTHENTICATED   | any before the session ends    | passed on                                      | AUTHENTICATED   |
+| AUTHENTICATED   | any before the session ends    | passed to `apis`                               | AUTHENTICATED   |
 | any             | any other                      | closes the connection                          | CLOSED          |
 """
 
@@ -50,7 +52,7 @@ def _check_mechanisms(_: object, attribute: attrs.Attribute[Any], value: Any) ->
 
 @attrs.define(slots=True)
 class SaslConfig:
-    """The clients that a cluster accepts. It may be changed while the cluster runs."""
+    """The clients that a cluster accepts. The settings may be changed while the cluster runs."""
 
     users: dict[str, str] = attrs.field(factory=dict)
     """Password of each user, for PLAIN and SCRAM."""
@@ -74,7 +76,7 @@ class SaslServerAuthenticator:
     _reauthenticated_at: float = attrs.field(default=-math.inf, init=False)
 
     def handle(self, request: ReceivedRequest, now: float) -> Any:
-        """Return the response to a SASL request; None for a request that others answer.
+        """Return the response to a SASL request; None for a request that `apis` answers.
 
         Raises:
             ProtocolError: The request is not allowed now. Close the connection.
@@ -98,7 +100,7 @@ class SaslServerAuthenticator:
         raise ProtocolError(f"{request.api.name} while {self._state.name} (SASL)")
 
     def _may_reauthenticate(self, now: float) -> bool:
-        """Return True if sessions have a lifetime and the last re-authentication is a second ago, as in Kafka."""
+        """Return True if sessions have a lifetime and the last re-authentication is a second old, as in Kafka."""
         return self._authenticated_until < math.inf and now - self._reauthenticated_at >= _REAUTHENTICATION_INTERVAL
 
     @property

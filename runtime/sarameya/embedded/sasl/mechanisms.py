@@ -17,14 +17,14 @@ import attrs
 
 @attrs.frozen(slots=True)
 class SaslSuccess:
-    """The name of the authenticated client, and the last message to it."""
+    """The result of a successful exchange: the user name, and the broker's last message to the client."""
 
     name: str
     message: bytes = b""
 
 
 SaslExchange = Generator[bytes, bytes, SaslSuccess]
-"""The exchange of messages of one authentication."""
+"""The exchange of messages of one authentication; see the module's docstring."""
 
 ITERATIONS = 4096
 _HASHES: Mapping[str, Callable[..., Any]] = {"SCRAM-SHA-256": hashlib.sha256, "SCRAM-SHA-512": hashlib.sha512}
@@ -40,7 +40,11 @@ def plain(users: Mapping[str, str]) -> SaslExchange:
     parts = _text((yield b"")).split("\0")
     if len(parts) != 3:
         raise SaslAuthenticationFailed(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
-    _, name, password = parts
+    authorization_id, name, password = parts
+    if authorization_id not in ("", name):
+        raise SaslAuthenticationFailed(
+            "Authentication failed: Client requested an authorization id that is different from username"
+        )
     known = users.get(name)
     if known is None or not hmac.compare_digest(known.encode(), password.encode()):
         raise SaslAuthenticationFailed("Authentication failed: Invalid username or password")
@@ -55,40 +59,40 @@ def scram(mechanism: str, users: Mapping[str, str], nonce: str) -> SaslExchange:
         users: Password of each user.
         nonce: The broker's part of the nonce.
     """
-    function = _HASHES[mechanism]
+    hash_function = _HASHES[mechanism]
     first = _text((yield b""))
     if not first.startswith("n,,"):
         raise SaslAuthenticationFailed("Invalid SCRAM client first message format")
     bare = first.removeprefix("n,,")
-    said = _attributes(bare)
-    name = said.get("n", "").replace("=2C", ",").replace("=3D", "=")
+    attributes = _attributes(bare)
+    name = attributes.get("n", "").replace("=2C", ",").replace("=3D", "=")
     if name not in users:
         raise SaslAuthenticationFailed("Authentication failed: Invalid user credentials")
     salt = hashlib.sha256(name.encode()).digest()[:16]
-    both = said.get("r", "") + nonce
-    server_first = f"r={both},s={base64.b64encode(salt).decode()},i={ITERATIONS}"
+    full_nonce = attributes.get("r", "") + nonce
+    server_first = f"r={full_nonce},s={base64.b64encode(salt).decode()},i={ITERATIONS}"
     final = _text((yield server_first.encode()))
     without_proof, _, proof = final.rpartition(",p=")
-    if _attributes(without_proof).get("r") != both:
+    if _attributes(without_proof).get("r") != full_nonce:
         raise SaslAuthenticationFailed("Invalid client nonce in the final client message.")
 
-    def keyed(key: bytes, message: bytes) -> bytes:
-        return hmac.new(key, message, function).digest()
+    def hmac_of(key: bytes, message: bytes) -> bytes:
+        return hmac.new(key, message, hash_function).digest()
 
-    salted = hashlib.pbkdf2_hmac(function().name, users[name].encode(), salt, ITERATIONS)
-    stored = function(keyed(salted, b"Client Key")).digest()
-    signed = f"{bare},{server_first},{without_proof}".encode()
-    signature = keyed(stored, signed)
-    given = bytes(one ^ other for one, other in zip(_decoded(proof), signature, strict=False))
-    if not hmac.compare_digest(function(given).digest(), stored):
+    salted_password = hashlib.pbkdf2_hmac(hash_function().name, users[name].encode(), salt, ITERATIONS)
+    stored_key = hash_function(hmac_of(salted_password, b"Client Key")).digest()
+    auth_message = f"{bare},{server_first},{without_proof}".encode()
+    signature = hmac_of(stored_key, auth_message)
+    client_key = bytes(left ^ right for left, right in zip(_decoded(proof), signature, strict=False))
+    if not hmac.compare_digest(hash_function(client_key).digest(), stored_key):
         raise SaslAuthenticationFailed(
             "Authentication failed due to invalid credentials with SASL mechanism " + mechanism
         )
-    return SaslSuccess(name, b"v=" + base64.b64encode(keyed(keyed(salted, b"Server Key"), signed)))
+    return SaslSuccess(name, b"v=" + base64.b64encode(hmac_of(hmac_of(salted_password, b"Server Key"), auth_message)))
 
 
 def oauthbearer(tokens: Mapping[str, str]) -> SaslExchange:
-    """Authenticate by a token (RFC 7628). `tokens` has the user of each valid token."""
+    """Authenticate by a token (RFC 7628). `tokens` maps each valid token to its user."""
     token = _text((yield b"")).partition("auth=Bearer ")[2].partition("\x01")[0]
     if token not in tokens:
         yield b'{"status":"invalid_token"}'
@@ -96,11 +100,11 @@ def oauthbearer(tokens: Mapping[str, str]) -> SaslExchange:
     return SaslSuccess(tokens[token])
 
 
-def _text(said: bytes) -> str:
+def _text(message: bytes) -> str:
     try:
-        return said.decode()
+        return message.decode()
     except UnicodeDecodeError:
-        raise SaslAuthenticationFailed("the message is not text") from None
+        raise SaslAuthenticationFailed("the message is not UTF-8 text") from None
 
 
 def _attributes(message: str) -> dict[str, str]:

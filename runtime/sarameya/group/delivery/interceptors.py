@@ -1,8 +1,8 @@
-"""Interceptors: see or change messages on their way to the handler (KIP-42, sarama's ConsumerInterceptor).
+"""Interceptors: read or change messages on their way to the handler (KIP-42, sarama's ConsumerInterceptor).
 
-For tracing, decryption, or extra headers that the handler need not know of. This module checks what an interceptor
-returns, and handles its exceptions. A claim calls the chain once for each batch that it decodes; without interceptors
-there is no call.
+Uses are tracing, decryption, or extra headers without any change to the handler. This module checks the results of
+interceptors, and handles their exceptions. A claim calls all interceptors once for each batch that it decodes; without
+interceptors there is no call.
 """
 
 from __future__ import annotations
@@ -27,31 +27,32 @@ class ConsumerInterceptor:
     """Base class of interceptors: override `on_consume`, `on_commit`, or both.
 
     Both are plain functions, run on the event loop, and must return soon: heartbeats wait meanwhile. Several
-    interceptors are called in the given order, each with the messages that the one before it returned.
+    interceptors are called in the given order, each with the messages that the previous interceptor returned.
     """
 
     on_error: OnError = "raise"
-    """The consequence of an exception in `on_consume`: `raise` or `skip`.
+    """Consequence of an exception in `on_consume`: `raise` or `skip`.
 
-    `raise`: an InterceptorError is raised where the claim is read, which ends the session in order. The position stays,
-    so no message is skipped. `skip`: the messages go on unchanged by this interceptor. Observers get
+    `raise`: reading the claim raises an InterceptorError, which ends the session in order. The position stays, so no
+    message is skipped. `skip`: this interceptor is skipped, and the messages continue unchanged. Observers get
     `InterceptorFailed` in either case; with `skip` once for each failing partition, not for each message.
     """
 
     @property
     def name(self) -> str:
-        """The interceptor's name in errors and events: its class name."""
+        """Name of the interceptor in errors and events: its class name."""
         return type(self).__name__
 
     def on_consume(self, batch: MessageBatch) -> Sequence[Message] | MessageBatch | None:
         """Called with messages of one partition before the handler receives any of them.
 
-        The result replaces the batch: one message for each, with the same topic, partition and offset (for example
-        `message.replace(value=...)`), in the same order. Messages cannot be dropped or added, since marks and positions
-        count offsets; the handler itself ignores those that it does not want.
+        The returned messages replace those of the batch: one for each message, with the same topic, partition and
+        offset (for example `message.replace(value=...)`), in the same order. Messages cannot be dropped or added, since
+        marks and positions count offsets. The handler has to ignore unwanted messages itself.
 
-        It is called when messages are decoded, not when the handler takes them. Messages that the handler does not take
-        before its session ends, or that another interceptor fails on, are passed again to the next reader.
+        `on_consume` is called when messages are decoded, not when the handler takes them. Messages that the handler
+        does not take before its session ends, or on which another interceptor fails, are passed to `on_consume` again
+        when they are read again.
 
         Args:
             batch: The next record batch, or several joined ones (for `batches()`).
@@ -64,8 +65,8 @@ class ConsumerInterceptor:
     def on_commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Called with the offsets that the coordinator has just committed.
 
-        An exception has no consequence, whatever `on_error` is: the commit stands. Observers get one
-        `InterceptorFailed` until a call succeeds again.
+        An exception has no effect on the commit, whatever `on_error` is. Observers get one `InterceptorFailed` until a
+        call succeeds again.
         """
 
 
@@ -74,8 +75,8 @@ class Interceptors:
 
     def __init__(self, interceptors: Sequence[ConsumerInterceptor], observer: Observer) -> None:
         self._observer = observer
-        self._consuming = [one for one in interceptors if _overrides(one, "on_consume")]
-        self._committing = [one for one in interceptors if _overrides(one, "on_commit")]
+        self._consuming = [each for each in interceptors if _overrides(each, "on_consume")]
+        self._committing = [each for each in interceptors if _overrides(each, "on_commit")]
         # Interceptors whose last call failed, and the number of messages skipped since. Partition None: on_commit.
         self._failing: dict[tuple[int, TopicPartition | None], int] = {}
 
@@ -87,16 +88,16 @@ class Interceptors:
     def _consume(self, batch: MessageBatch) -> MessageBatch:
         for interceptor in self._consuming:
             try:
-                given = interceptor.on_consume(batch)
-                made = batch if given is None else _replaced(batch, given)
+                result = interceptor.on_consume(batch)
+                replaced = batch if result is None else _replace_messages(batch, result)
             except Exception as error:  # noqa: BLE001 - any exception is reported, and raised as ours or skipped
-                self._failed(interceptor, batch, error)
+                self._on_failure(interceptor, batch, error)
             else:
-                self._worked(interceptor, batch.topic_partition)
-                batch = made
+                self._on_success(interceptor, batch.topic_partition)
+                batch = replaced
         return batch
 
-    def _failed(self, interceptor: ConsumerInterceptor, batch: MessageBatch, error: Exception) -> None:
+    def _on_failure(self, interceptor: ConsumerInterceptor, batch: MessageBatch, error: Exception) -> None:
         partition, key = batch.topic_partition, (id(interceptor), batch.topic_partition)
         skips = interceptor.on_error == "skip"
         if key not in self._failing:
@@ -112,38 +113,38 @@ class Interceptors:
         for interceptor in self._committing:
             try:
                 interceptor.on_commit(dict(offsets))
-            except Exception as error:  # noqa: BLE001 - reported; the commit stands
+            except Exception as error:  # noqa: BLE001 - only reported: the commit is done
                 key = (id(interceptor), None)
                 if key not in self._failing:
                     self._observer(InterceptorFailed(interceptor.name, "on_commit", None, None, repr(error), True))
                 self._failing[key] = self._failing.get(key, 0) + 1
             else:
-                self._worked(interceptor, None)
+                self._on_success(interceptor, None)
 
-    def _worked(self, interceptor: ConsumerInterceptor, partition: TopicPartition | None) -> None:
+    def _on_success(self, interceptor: ConsumerInterceptor, partition: TopicPartition | None) -> None:
         if self._failing and (missed := self._failing.pop((id(interceptor), partition), None)) is not None:
             call = "on_commit" if partition is None else "on_consume"
             self._observer(InterceptorRecovered(interceptor.name, call, partition, missed))
 
 
-def _replaced(batch: MessageBatch, given: Sequence[Message] | MessageBatch) -> MessageBatch:
+def _replace_messages(batch: MessageBatch, result: Sequence[Message] | MessageBatch) -> MessageBatch:
     """Return the batch with the messages that an interceptor returned.
 
     Raises:
-        ValueError: They are not one message for each of the batch, at the same coordinates and in the same order.
+        ValueError: Topics, partitions and offsets of the messages differ from the batch, or their order does.
     """
-    messages: Sequence[Message] = given.messages if isinstance(given, MessageBatch) else given
+    messages: Sequence[Message] = result.messages if isinstance(result, MessageBatch) else result
     if messages is batch.messages:
         return batch
     if not isinstance(messages, MessageColumns):
         messages = list(messages)
     if not all(isinstance(message, Message) for message in messages):
-        raise ValueError("on_consume must give back messages, or None")
+        raise ValueError("on_consume must return messages, or None")
     before, after = _coordinates(batch.messages), _coordinates(messages)
     if before != after:
         raise ValueError(
-            f"on_consume must give back a message for each of the {len(before)}, with its topic, partition and offset, "
-            f"in their order; it gave {len(after)}{_difference(before, after)}"
+            f"on_consume must return one message for each of the {len(before)}, with its topic, partition and offset, "
+            f"in the same order; it returned {len(after)}{_difference(before, after)}"
         )
     return attrs.evolve(batch, messages=messages)
 
@@ -155,7 +156,7 @@ def _coordinates(messages: Sequence[Message]) -> list[tuple[str, int, int]]:
 def _difference(before: Sequence[tuple[str, int, int]], after: Sequence[tuple[str, int, int]]) -> str:
     for (topic, partition, offset), other in zip(before, after, strict=False):
         if (topic, partition, offset) != other:
-            return f", and {other[0]}-{other[1]} at offset {other[2]} for {topic}-{partition} at offset {offset}"
+            return f", and {other[0]}-{other[1]} at offset {other[2]} instead of {topic}-{partition} at offset {offset}"
     return ""
 
 
@@ -163,7 +164,7 @@ def check_interceptors(interceptors: Sequence[Any]) -> None:
     """Check the types and the options of interceptors.
 
     Raises:
-        ConfigError: One is not a ConsumerInterceptor, has an invalid `on_error`, or a coroutine function as a method.
+        ConfigError: An interceptor is not a ConsumerInterceptor, has an invalid `on_error`, or has an async method.
     """
     for interceptor in interceptors:
         if not isinstance(interceptor, ConsumerInterceptor):
@@ -172,7 +173,7 @@ def check_interceptors(interceptors: Sequence[Any]) -> None:
             raise ConfigError(f"on_error of {interceptor.name}", interceptor.on_error, "must be 'raise' or 'skip'")
         for name in ("on_consume", "on_commit"):
             if inspect.iscoroutinefunction(method := getattr(interceptor, name)):
-                raise ConfigError(f"{interceptor.name}.{name}", method, "must be a plain function: nothing awaits it")
+                raise ConfigError(f"{interceptor.name}.{name}", method, "must be a plain function: it is not awaited")
 
 
 def _overrides(interceptor: ConsumerInterceptor, call: str) -> bool:

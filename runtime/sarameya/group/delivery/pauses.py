@@ -1,7 +1,7 @@
-"""The paused partitions of a group, for the group's whole lifetime. Pure.
+"""The paused partitions of a `ConsumerGroup` or `Consumer`, for its whole lifetime. Pure.
 
-A pause is the user's wish, not a session's state. It holds whatever the group assigns to this member, and may name
-partitions that other members own. Claims watch it, and stop returning messages.
+A pause does not belong to a session. It outlasts rebalances, and may name partitions that other members own. Claims are
+notified of pauses, and stop returning messages.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from sarameya.observe import Observer, PartitionsPaused, PartitionsResumed
 
 @attrs.frozen(slots=True)
 class Paused:
-    """The paused partitions: those `named` or, if `everything` is set, all except those named.
+    """The paused partitions; check with `partition in paused`.
 
-    Check with `partition in paused`.
+    Attributes:
+        everything: If True, all partitions except `named` are paused; if False, only those `named`.
+        named: The partitions that were paused or, if `everything` is True, resumed one by one.
     """
 
     everything: bool = False
@@ -33,7 +35,7 @@ class Paused:
 
 
 class Watcher(Protocol):
-    """A claim, as seen by `Pauses`. It is notified at once, and at each change."""
+    """A claim, as `Pauses` uses it."""
 
     @property
     def topic_partition(self) -> TopicPartition: ...
@@ -44,16 +46,16 @@ class Watcher(Protocol):
 class Pauses:
     """The paused partitions, and the claims to notify.
 
-    `pause_all` includes partitions that are assigned later. (sarama's PauseAll covers only those that are assigned when
-    it is called.) `resume` after it makes exceptions: those partitions are read, and all others stay paused until
-    `resume_all`, also those assigned later.
+    `pause_all` includes partitions that are assigned later. (sarama's PauseAll covers only the partitions that are
+    assigned when it is called.) `resume` after `pause_all` makes exceptions: the resumed partitions are read. All
+    others stay paused until `resume_all`, including partitions that are assigned later.
     """
 
     def __init__(self, group: str, observer: Observer) -> None:
         self._group = group
         self._observer = observer
         self._now = Paused()
-        # In order, so that a run under virtual time can be repeated to the letter.
+        # Dictionaries instead of sets: a run under virtual time must notify in the same order each time.
         self._watchers: dict[TopicPartition, dict[Watcher, None]] = {}
 
     @property
@@ -62,7 +64,7 @@ class Pauses:
         return self._now
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Pause these partitions. Those that are paused already stay so."""
+        """Pause these partitions. Partitions that are paused already stay paused."""
         changed = sorted(partition for partition in _checked(partitions) if partition not in self._now)
         if changed:
             self._change(self._now.everything, self._now.named ^ frozenset(changed), changed)
@@ -76,7 +78,7 @@ class Pauses:
             self._observer(PartitionsResumed(self._group, tuple(changed), everything=False))
 
     def pause_all(self) -> None:
-        """Pause every partition without exceptions, also those assigned later."""
+        """Pause every partition without exceptions, including partitions that are assigned later."""
         if self._now != Paused(everything=True):
             self._change(True, frozenset(), tuple(self._watchers))
             self._observer(PartitionsPaused(self._group, (), everything=True))
@@ -100,17 +102,20 @@ class Pauses:
         if not watchers:
             self._watchers.pop(partition, None)
 
-    def _change(self, everything: bool, named: frozenset[TopicPartition], touched: Iterable[TopicPartition]) -> None:
-        """Set the pauses, and notify the watchers of `touched` partitions that have changed."""
+    def _change(self, everything: bool, named: frozenset[TopicPartition], to_check: Iterable[TopicPartition]) -> None:
+        """Set the pauses. Notify the watchers of those partitions in `to_check` that have changed."""
         before, self._now = self._now, Paused(everything, named)
-        for partition in touched:
+        for partition in to_check:
             if (partition in before) != (partition in self._now):
                 for watcher in tuple(self._watchers.get(partition, ())):
                     watcher._set_paused(partition in self._now)
 
 
 class Pausing:
-    """The user's methods, for a class that has `_pauses`. Not async; call them on the event loop."""
+    """Base class with the public methods that pause and resume partitions. Call them on the event loop.
+
+    A subclass sets `_pauses`.
+    """
 
     _pauses: Pauses
 
@@ -120,26 +125,29 @@ class Pausing:
         return self._pauses.now
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Pause partitions: no more is fetched of them, and what is buffered is kept.
+        """Pause partitions: fetching stops, and buffered messages are kept.
 
-        Their claims return nothing from the next step of an iterator on, not even the rest of a batch. The position
+        The iterators of their claims return nothing from the next step on, not even the rest of a batch. The position
         stays; marks and commits continue as usual. A partition that is not assigned now is paused once it is.
 
         Raises:
-            TypeError: One is not a TopicPartition.
+            TypeError: A value is not a TopicPartition.
         """
         self._pauses.pause(partitions)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Resume partitions where they stopped. After `pause_all` they are exceptions: all others stay paused.
+        """Resume partitions where they stopped. After `pause_all`, all other partitions stay paused.
 
-        Buffered messages come at once. The next fetch from the partition's broker includes it again, at most
-        `Config.fetch_max_wait` later.
+        Buffered messages are returned at once. The next fetch from the partition's broker, at most
+        `Config.fetch_max_wait` later, includes the partition again.
+
+        Raises:
+            TypeError: A value is not a TopicPartition.
         """
         self._pauses.resume(partitions)
 
     def pause_all(self) -> None:
-        """Pause all assigned partitions, and all that will be assigned."""
+        """Pause all partitions that are assigned now or later."""
         self._pauses.pause_all()
 
     def resume_all(self) -> None:
@@ -151,5 +159,5 @@ def _checked(partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
     checked = frozenset(partitions)
     for partition in checked:
         if not (isinstance(partition, tuple) and len(partition) == 2 and isinstance(partition[1], int)):
-            raise TypeError(f"{partition!r} is no TopicPartition; pause and resume take several, [TopicPartition(...)]")
+            raise TypeError(f"{partition!r} is no TopicPartition; pause and resume take a list, [TopicPartition(...)]")
     return frozenset(TopicPartition(*partition) for partition in checked)

@@ -1,4 +1,4 @@
-"""The timestamp of the oldest record that was read and is not processed yet, kept batch by batch. Pure."""
+"""Timestamp of the oldest record that was read and is not processed yet, batch by batch. Pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from collections.abc import Iterable
 
 import attrs
 
-_MOST = 512
-"""Maximum of runs of records that are kept apart."""
+_MOST_RUNS = 512
+"""Maximum number of runs; more are merged."""
 
 
 @attrs.define(slots=True)
 class _Run:
+    """A batch, or several merged ones."""
+
     from_offset: int
     next_offset: int
     timestamp: int
@@ -20,27 +22,32 @@ class _Run:
 
 
 class ReadTimestamps:
-    """The first timestamp of each batch that a claim's handler received, until all of the batch is processed.
+    """First timestamp of each batch that a claim's handler received, until the whole batch is processed.
 
-    If very many batches are unprocessed, neighbours are merged, with the older one's timestamp.
+    If very many batches are unprocessed, neighbours are merged and keep the older timestamp.
     """
 
     __slots__ = ("_runs", "_span")
 
     def __init__(self) -> None:
         self._runs: deque[_Run] = deque()
-        # Maximum of offsets that are merged into one run.
+        # Maximum number of offsets in a merged run.
         self._span = 0
 
     def add(self, from_offset: int, next_offset: int, timestamp: int) -> None:
         """Add a batch.
 
-        Batches that end after its start are dropped: they are read again, since the position was moved back.
+        Earlier batches that end after `from_offset` are dropped: the position was moved back, so they are read again.
+
+        Args:
+            from_offset: First offset of the batch.
+            next_offset: Offset after the batch.
+            timestamp: Timestamp of its first record, in milliseconds since 1970.
         """
         while self._runs and self._runs[-1].next_offset > from_offset:
             self._runs.pop()
         self._append([_Run(from_offset, next_offset, timestamp)])
-        while len(self._runs) > _MOST:
+        while len(self._runs) > _MOST_RUNS:
             self._span = max(2 * self._span, self._runs[-1].next_offset - self._runs[0].from_offset >> 8)
             runs, self._runs = self._runs, deque()
             self._append(runs)
@@ -54,9 +61,13 @@ class ReadTimestamps:
                 self._runs.append(run)
 
     def oldest(self, done: int) -> int | None:
-        """Return the first timestamp of the first batch that is not processed up to `done`; None if there is none.
+        """Return the first timestamp of the oldest unprocessed batch.
 
-        -1 if its records have no timestamp.
+        Args:
+            done: Offset up to which messages are processed (exclusive).
+
+        Returns:
+            Milliseconds since 1970; -1 if the records have no timestamp; None if every batch is processed.
         """
         while self._runs and self._runs[0].next_offset <= done:
             self._runs.popleft()

@@ -1,4 +1,4 @@
-"""A handler's report of its work on a claim, beyond the fact that it is working."""
+"""A handler's report of its work on a claim: its activity, and its landed offset."""
 
 from __future__ import annotations
 

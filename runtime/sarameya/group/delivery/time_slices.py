@@ -4,19 +4,19 @@ All handlers of a member share one event loop with its heartbeats, and a handler
 messages. So a reading task gets a time slice: about 10 ms, or 1,000 messages. The clock is checked before each message,
 and a handler that takes 0.1 s for one message yields after that message.
 
-`HandlerTime` keeps one time budget for all reading tasks of a member. In one pass of trio's scheduler handlers get one
-slice together; a task that comes too late waits in line for a later pass. Otherwise 16 partitions with a handler that
-blocks for 0.1 s would delay a heartbeat by 1.6 s in each of the passes that it needs.
+`HandlerTime` keeps one time budget for all reading tasks of a member. In one pass of trio's scheduler all handlers
+together get one slice. A task that requests a message later in the pass waits in a queue for a later pass. Otherwise 16
+partitions with a handler that blocks for 0.1 s would delay a heartbeat by 1.6 s in each of the passes that it needs.
 
-The rules that keep the membership, with the test of each in `tests/group/test_time_slices.py` and, with a broker in
-another process, `tests/integration/test_blocking_handlers.py`:
+Rules that keep the membership alive. The tests are in `tests/group/test_time_slices.py` and, with a broker in another
+process, in `tests/integration/test_blocking_handlers.py`:
 
-- A handler has a slice already when it is called for a claim, before it asks for its first message. `start_offset`
-  is called in slices, too.
+- The first slice starts before the handler is called for a claim, not at its first message. `start_offset` is called
+  in slices, too.
 - After a long pass several passes follow in which no handler gets messages: sending a heartbeat, and receiving its
   response, take several passes each.
-- A handler may also block after an `await` of its own, when nothing can make it wait. So the number of tasks that hold
-  messages is limited once a pass takes `overload` seconds.
+- A handler may also block after it has awaited something else: no time slice can delay it then. So the number of tasks
+  that hold messages is limited once a pass takes `overload` seconds.
 """
 
 from __future__ import annotations
@@ -30,43 +30,47 @@ import trio
 
 _SLICE_SECONDS = 0.01
 _SLICE_MESSAGES = 1000
-"""Bounds a slice under virtual time, too, whose clock stands still while a handler computes."""
+"""Maximum of messages in a slice. The only bound under virtual time, which stops while a handler computes."""
 _MOST_PASSES = 10
-"""Passes without any handler after one that took `_MOST_PASSES` slices or longer."""
+"""Maximum of passes without any handler, after a pass that took as many slices or more."""
 _FIRST_LIMIT = 32
+"""Initial limit of tasks that hold messages."""
 _GROWTH = 1.5
-"""The limit's factor for each second without an overloaded pass."""
+"""Factor by which the limit grows in each second without an overloaded pass."""
 _LONGEST_GROWTH = 60.0
-"""Seconds of growth: by then there is no limit any more."""
-_LOOK_SECONDS = 0.1
-"""Interval of checks while the limit is reached: it grows with time."""
+"""Maximum of seconds of growth: by then the limit has no effect any more."""
+_CHECK_SECONDS = 0.1
+"""Interval of checks while the limit is reached, since the limit grows with time."""
 
 
 class HandlerTime(trio.abc.Instrument):
-    """Shares the event loop's time between the reading tasks of one member.
+    """Event loop's time, shared by the reading tasks of one member.
 
     Args:
         overload: Seconds that one pass of the scheduler may take before fewer tasks may hold messages at a time.
-            Infinite for a reader without a membership to keep.
+            Infinite for a consumer that is not a member of a group.
     """
 
     def __init__(self, overload: float = math.inf) -> None:
         self._overload = overload
         self._pass_began = trio.current_time()
         self._last_pass = 0.0
-        # Tasks that wait for a slice, the next one first. None: a task that was cancelled, and keeps its place.
-        self._line: dict[object, trio.Event | None] = {}
-        self._first: object = None
-        self._returned = trio.Event()
-        self._in_hand = self._most_in_hand = 0
+        # Places of tasks that wait for a slice, in order, and the event that wakes each. None: the task was cancelled,
+        # and keeps its place.
+        self._queue: dict[object, trio.Event | None] = {}
+        # The place of the task that was woken, and has not started its slice yet.
+        self._woken: object = None
+        self._released = trio.Event()
+        # Tasks that hold messages: now, and the maximum in the present pass.
+        self._holders = self._most_holders = 0
         self._limit, self._limited_at = float(_FIRST_LIMIT), self._pass_began
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Measure the passes of the running loop for the length of the block."""
+        """Measure the passes of the event loop for the length of the block."""
         instruments: list[trio.abc.Instrument] = [self]
         if hasattr(trio.lowlevel.current_clock(), "autojump_threshold"):
-            instruments.append(_FirstSteps(self))
+            instruments.append(_PassStart(self))
         for instrument in instruments:
             trio.lowlevel.add_instrument(instrument)
         try:
@@ -75,85 +79,86 @@ class HandlerTime(trio.abc.Instrument):
             for instrument in instruments:
                 trio.lowlevel.remove_instrument(instrument)
 
-    # -- trio's instrument: called once a pass each ---------------------------------------------------
+    # -- trio's instrument: each method is called once in each pass -----------------------------------
 
     def after_io_wait(self, timeout: float) -> None:
         self._pass_began = trio.current_time()
-        self._most_in_hand = self._in_hand
+        self._most_holders = self._holders
 
     def before_io_wait(self, timeout: float) -> None:
         now = trio.current_time()
         self._last_pass = max(0.0, now - self._pass_began)
         if self._last_pass > self._overload:
-            self._limit = max(1.0, self._most_in_hand * self._overload / self._last_pass)
+            self._limit = max(1.0, self._most_holders * self._overload / self._last_pass)
             self._limited_at = now
 
     # -- for time slices ------------------------------------------------------------------------------
 
-    def give(self) -> None:
+    def add_holder(self) -> None:
         """Count one more task that holds messages."""
-        self._in_hand += 1
-        self._most_in_hand = max(self._most_in_hand, self._in_hand)
+        self._holders += 1
+        self._most_holders = max(self._most_holders, self._holders)
 
-    def take_back(self) -> None:
+    def remove_holder(self) -> None:
         """Count one task less that holds messages."""
-        self._in_hand -= 1
-        self._returned.set()
+        self._holders -= 1
+        self._released.set()
 
     def is_free(self, now: float) -> bool:
-        """Return whether a task may begin a slice at once, in the present pass."""
+        """Return whether a task may start a slice at once, in the present pass."""
         in_time = now - self._pass_began < _SLICE_SECONDS
-        return in_time and self._in_hand < self._limit_at(now) and self._first is None
+        return in_time and self._holders < self._limit_at(now) and self._woken is None
 
-    async def wait(self, who: object) -> None:
-        """Wait in line until `who` may begin a slice.
+    async def wait(self, time_slice: object) -> None:
+        """Wait in the queue until `time_slice` may start.
 
-        A cancelled wait keeps its place. Otherwise a task that reads with a time-out shorter than the line would never
-        get to its head (`test_reader_with_a_time_out_keeps_its_place_in_the_line`).
+        A cancelled wait keeps its place. Otherwise a task that reads with a timeout shorter than the wait would never
+        get to the head of the queue (`test_reader_with_a_time_out_keeps_its_place_in_the_line`).
         """
-        # Another task may wait for the same slice; it gets its own place.
-        place = who if self._line.get(who) is None else object()
-        called = self._line[place] = trio.Event()
-        self._call_next()
+        # Another task may wait for the same slice already; then this wait gets its own place.
+        place = time_slice if self._queue.get(time_slice) is None else object()
+        woken = self._queue[place] = trio.Event()
+        self._wake_next()
         try:
-            await called.wait()  # which takes one pass
+            await woken.wait()  # takes one pass
             for _ in range(min(int(self._last_pass / _SLICE_SECONDS), _MOST_PASSES) - 1):
                 await trio.lowlevel.checkpoint()
-            while self._in_hand >= self._limit_at(trio.current_time()):
-                self._returned = trio.Event()
-                with trio.move_on_after(_LOOK_SECONDS):
-                    await self._returned.wait()
-            self.leave(place)
+            while self._holders >= self._limit_at(trio.current_time()):
+                self._released = trio.Event()
+                with trio.move_on_after(_CHECK_SECONDS):
+                    await self._released.wait()
+            self.drop_place(place)
         except trio.Cancelled:
-            if place is who and who in self._line:
-                self._line[who] = None
+            if place is time_slice and time_slice in self._queue:
+                self._queue[time_slice] = None
             else:
-                self.leave(place)
+                self.drop_place(place)
             raise
         finally:
-            if self._first is place:
-                self._first = None
-                self._call_next()
+            if self._woken is place:
+                self._woken = None
+                self._wake_next()
 
-    def leave(self, place: object) -> None:
-        """Drop a place in the line, if there is one."""
-        self._line.pop(place, None)
+    def drop_place(self, place: object) -> None:
+        """Drop a place in the queue, if it is there."""
+        self._queue.pop(place, None)
 
-    def _call_next(self) -> None:
-        if self._first is None:
-            self._first = next((place for place, called in self._line.items() if called is not None), None)
-            if (called := self._line.get(self._first)) is not None:
-                called.set()
+    def _wake_next(self) -> None:
+        """Wake the first task in the queue, unless a woken task has not started yet."""
+        if self._woken is None:
+            self._woken = next((place for place, event in self._queue.items() if event is not None), None)
+            if (event := self._queue.get(self._woken)) is not None:
+                event.set()
 
     def _limit_at(self, now: float) -> float:
         return self._limit * math.pow(_GROWTH, min(now - self._limited_at, _LONGEST_GROWTH))
 
 
-class _FirstSteps(trio.abc.Instrument):
-    """Begins a pass with the first step of a task, under a clock that jumps while no task runs.
+class _PassStart(trio.abc.Instrument):
+    """Measures a pass from the first step of a task, for a virtual clock, which jumps while no task runs.
 
-    trio's virtual clock jumps within a pass. Counted as the pass's length, a jump of seconds looks like an overloaded
-    loop (`test_jump_of_the_virtual_clock_is_no_overload`). Other clocks are spared the call at each step.
+    trio's virtual clock jumps within a pass. If the jump counted as part of the pass, the loop would seem overloaded
+    (`test_jump_of_the_virtual_clock_is_no_overload`). Not used with other clocks: a call at each step costs time.
     """
 
     def __init__(self, handler_time: HandlerTime) -> None:
@@ -170,68 +175,68 @@ class _FirstSteps(trio.abc.Instrument):
 class TimeSlice:
     """The consecutive time slices of one reading task."""
 
-    __slots__ = ("_began", "_gives", "_time", "_waiting", "ends", "left")
+    __slots__ = ("_holds", "_started", "_time", "_waiting", "ends", "left")
 
     def __init__(self, time: HandlerTime) -> None:
         self._time = time
-        self._began = -math.inf
-        self._gives = False
-        # Of each task that waits: several may read one claim.
+        self._started = -math.inf
+        self._holds = False
+        # The cancel scope of each waiting task: several tasks may read one claim.
         self._waiting: set[trio.CancelScope] = set()
         self.left = 0
         """Messages that may be taken before the slice is over."""
         self.ends = -math.inf
-        """End of the slice on the real clock. Trio's clock is read only after that, since it costs more."""
+        """End of the slice on the real clock. Before it, trio's clock is not read, since that costs more."""
 
-    def give(self) -> None:
-        """Note that the task holds messages, until `take_back`."""
-        if not self._gives:
-            self._gives = True
-            self._time.give()
+    def hold_messages(self) -> None:
+        """Record that the task holds messages, until `release_messages`."""
+        if not self._holds:
+            self._holds = True
+            self._time.add_holder()
 
-    def take_back(self) -> None:
-        """Note that the task has asked for more, or has ended."""
-        if self._gives:
-            self._gives = False
-            self._time.take_back()
+    def release_messages(self) -> None:
+        """Record that the task holds no messages: it requests the next one, or has ended."""
+        if self._holds:
+            self._holds = False
+            self._time.remove_holder()
 
-    async def begin(self) -> None:
-        """Begin the first slice, holding messages: a handler may block before it asks for its first message."""
-        if self.begin_at_once(trio.current_time()) or await self.wait():
-            self.give()
+    async def start(self) -> None:
+        """Start the first slice, as if the task held messages: a handler may block before its first message."""
+        if self.start_at_once(trio.current_time()) or await self.wait():
+            self.hold_messages()
 
     def is_over(self, now: float) -> bool:
-        """Return whether the task has to wait for another slice. One that is not over by trio's clock is continued."""
-        if self.left > 0 and now - self._began < _SLICE_SECONDS:
+        """Return whether the task has to wait for another slice. Continue the slice if trio's clock allows it."""
+        if self.left > 0 and now - self._started < _SLICE_SECONDS:
             self.ends = perf_counter() + _SLICE_SECONDS
             return False
         return True
 
-    def begin_at_once(self, now: float) -> bool:
-        """Begin a slice for a task that waited for messages. Return False if it has to `wait` in line."""
+    def start_at_once(self, now: float) -> bool:
+        """Start a slice for a task that waited for messages. Return False if the task has to `wait` in the queue."""
         if self._time.is_free(now):
-            self._begin()
+            self._start()
             return True
         return False
 
     async def wait(self) -> bool:
-        """Begin a slice when this task is next. Return False, without a slice, after `interrupt`."""
+        """Wait in the queue, and start a slice. Return False, without a slice, after `interrupt`."""
         with trio.CancelScope() as scope:
             self._waiting.add(scope)
             try:
                 await self._time.wait(self)
             finally:
                 self._waiting.discard(scope)
-            self._begin()
+            self._start()
             return True
         return False
 
     def interrupt(self) -> None:
-        """End all waits: the tasks have to end, or to stop a partition, and need no slice for that."""
-        self._time.leave(self)
+        """End all waits. The tasks have to end, or to stop a partition, and need no slice for that."""
+        self._time.drop_place(self)
         for scope in self._waiting:
             scope.cancel()
 
-    def _begin(self) -> None:
-        self._began = trio.current_time()
+    def _start(self) -> None:
+        self._started = trio.current_time()
         self.left, self.ends = _SLICE_MESSAGES, perf_counter() + _SLICE_SECONDS

@@ -1,7 +1,7 @@
-"""Finds a group's coordinator for a consumer that is not a member: on demand, and again after it was lost.
+"""Lookup of a group's coordinator for a consumer that is not a member: on demand, and again after it is lost.
 
-Commits carry no generation. A coordinator accepts such commits while the group has no members (Kafka's "simple
-consumer").
+The commits of such a consumer have no generation. A coordinator accepts them while the group has no members (Kafka's
+"simple consumer").
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sarameya.protocol.reactions import Reaction, Request, reaction_to
 
 _PASSING = frozenset({Reaction.RETRY, Reaction.FIND_COORDINATOR})
 
-_NOBODY = Generation(NO_GENERATION, member_id="", protocol="")
+_NON_MEMBER = Generation(NO_GENERATION, member_id="", protocol="")
 
 
 class CoordinatorFinder:
@@ -33,10 +33,10 @@ class CoordinatorFinder:
         self._node_id: int | None = None
 
     async def coordinator(self) -> int:
-        """Return the coordinator's node id. Look it up, with retries, while none is known.
+        """Return the coordinator's node id. Look it up, with retries, if it is unknown.
 
         Raises:
-            GroupAuthorizationError: The cluster does not let this client see the group.
+            GroupAuthorizationError: The client may not describe the group.
             GroupError: The cluster refuses the request for another reason.
             RetriesExhaustedError: The options allow no further retry.
         """
@@ -68,14 +68,14 @@ class CoordinatorFinder:
 
     async def commit_generation(self) -> Generation:
         """Return the empty generation, under which non-members commit."""
-        return _NOBODY
+        return _NON_MEMBER
 
     def is_settled(self, generation: Generation) -> bool:
-        """Return True: a non-member never takes part in a rebalance."""
+        """Return True: a consumer that is not a member never takes part in a rebalance."""
         return True
 
     def post(self, event: CommitRefused | CoordinatorLost) -> None:
-        """Forget a lost coordinator; the next caller looks it up. A refused commit is raised to its caller."""
+        """Forget a lost coordinator, so that the next caller looks it up. A refused commit is raised to its caller."""
         if isinstance(event, CoordinatorLost) and event.coordinator == self._node_id:
             self._node_id = None
 

@@ -1,4 +1,4 @@
-"""The leader's part of a group: computes assignments, and watches the assigned topics for changes."""
+"""The tasks of a group's leader: compute assignments, and watch the assigned topics for changes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ T = TypeVar("T")
 
 
 class RunSync(Protocol):
-    """Runs a function beside the event loop: in a thread, or inline under virtual time."""
+    """Runs a function that may block: in a worker thread or, under virtual time, inline."""
 
     async def __call__(self, function: Callable[[], T], /) -> T: ...
 
 
 async def run_in_thread(function: Callable[[], T], /) -> T:
-    """Run `function` in a worker thread. A cancelled call does not wait for it: an assignor may never return."""
+    """Run `function` in a worker thread. A cancelled call abandons the thread: an assignor may never return."""
     return await trio.to_thread.run_sync(function, abandon_on_cancel=True)
 
 
@@ -39,7 +39,7 @@ class Leader:
     """Computes assignments while this member leads the group.
 
     Attributes:
-        watch: The partition counts that the last assignment was made from.
+        watch: The partition counts from which the last assignment was computed.
     """
 
     def __init__(
@@ -53,13 +53,24 @@ class Leader:
         growth: Growth,
         look_up_timeout: float,
     ) -> None:
-        """Create a leader. An assignment may wait `look_up_timeout` seconds for fresh metadata."""
+        """Create a leader.
+
+        Args:
+            group: Group id.
+            assignors: The member's assignors, by name.
+            metadata: Cluster metadata.
+            observer: Receives events.
+            backoff: Delays between retries.
+            run_sync: Runs assignors.
+            growth: Partitions that were added to their topics while the group was running.
+            look_up_timeout: Seconds for which an assignment may wait for fresh metadata.
+        """
         self.watch = TopicWatch()
         self._group = group
         self._assignors = assignors
         self._metadata = metadata
         self._observer = observer
-        # Bounded, whatever the options say: a topic that does not exist must not keep the group from its other topics.
+        # Bounded, whatever the options are: a topic that does not exist must not delay the group's other topics.
         self._backoff = attrs.evolve(backoff, max_attempts=LOOK_UPS, max_seconds=float("inf"))
         self._run_sync = run_sync
         self._growth = growth
@@ -75,7 +86,9 @@ class Leader:
         """
         assignor = self._assignors.get(command.generation.protocol)
         if assignor is None:
-            raise ProtocolError(f"the coordinator chose the assignor {command.generation.protocol!r}, not one of ours")
+            raise ProtocolError(
+                f"the coordinator chose the assignor {command.generation.protocol!r}, which this member does not have"
+            )
         members = _subscriptions(command.members)
         layouts = await self._watched_layouts(members)
 
@@ -90,11 +103,11 @@ class Leader:
         return await self._run_sync(encoded_assignments)
 
     def _user_data(self, assignor: Assignor, member_id: str, assignment: Assignment) -> bytes | None:
-        own = calling.assignment_user_data(assignor, member_id, assignment)
-        return encode_user_data(own, filter(self._growth.is_new, topic_partitions(assignment)))
+        user_data = calling.assignment_user_data(assignor, member_id, assignment)
+        return encode_user_data(user_data, filter(self._growth.is_new, topic_partitions(assignment)))
 
     async def supervise(self, members: Iterable[GroupMember]) -> None:
-        """Watch the assigned topics of an assignment that stands, though this member leads now (KIP-814)."""
+        """Watch the assigned topics of an assignment that is kept, although this member is the leader now (KIP-814)."""
         await self._watched_layouts(_subscriptions(members))
 
     async def _watched_layouts(self, members: Mapping[str, Subscription]) -> dict[str, TopicLayout]:
@@ -105,12 +118,12 @@ class Leader:
 
     async def _layouts(self, topics: set[str]) -> dict[str, TopicLayout]:
         """Return the layout of each topic. Look up a missing topic a few times before leaving it out."""
-        # Other members may read topics that we have never looked up.
+        # Other members may subscribe to topics of which this member has no metadata.
         self._metadata.follow(topics)
         retries = Retries(
             f"partitions to assign in group {self._group}", self._backoff, self._observer, kind="assignment"
         )
-        # All members wait for this. If brokers do not answer, the known metadata must do; the watch detects changes.
+        # All members wait for this. If brokers do not answer, old metadata is used; `watch` detects changes later.
         with trio.move_on_after(self._look_up_timeout):
             for _ in range(LOOK_UPS):
                 missing = (await self._metadata.refresh()).missing(topics)

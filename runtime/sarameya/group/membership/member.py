@@ -1,8 +1,9 @@
-"""The trio shell around the membership machine: carries out its commands, reports results, keeps its deadlines.
+"""The trio shell around the membership machine: executes its commands, reports results, keeps its deadlines.
 
-One task owns the machine. All others send events with `post` and receive `notices`. Each command runs in its own task
-and ends in exactly one event. An assignment for a round that is over is cancelled. This module decides nothing about
-the protocol; `leader.py` computes assignments, and `topic_subscription.py` has the subscription.
+One task owns the machine. All other tasks send events with `post` and receive `notices`. Each command runs in its own
+task and ends in exactly one event. The computation of an assignment is cancelled when its generation is over. This
+module decides nothing about the protocol; `leader.py` computes assignments, and `topic_subscription.py` has the
+subscription.
 """
 
 from __future__ import annotations
@@ -117,22 +118,22 @@ class Member:
     # -- for the group loop and the session ----------------------------------------------------------
 
     def post(self, event: Event) -> None:
-        """Send an event to the machine; never blocks."""
+        """Send an event to the machine. Never blocks."""
         self._send_event.send_nowait(event)
 
     def notify(self, notice: Notice) -> None:
-        """Add a notice to those of the machine."""
+        """Add a notice to `notices`, where the machine's notices are, too."""
         self._send_notice.send_nowait(notice)
 
     def subscribe(self, wanted: Wanted | None) -> None:
-        """Subscribe to other topics; None for nothing. A member that is in the group rejoins it."""
+        """Subscribe to other topics; None drops the subscription. A member that is in the group rejoins it."""
         self._subscription.change(wanted)
         self.notify(SubscriptionChanged())
         self._check_topics(self._metadata.current)
 
     @property
     def wanted(self) -> Wanted | None:
-        """The subscription; None once it was dropped."""
+        """The subscription; None if it was dropped."""
         return self._subscription.wanted
 
     @property
@@ -157,7 +158,7 @@ class Member:
         )
 
     async def coordinator(self) -> int | None:
-        """Return the coordinator's node id; wait while none is known. Return None once the membership is over."""
+        """Return the coordinator's node id; wait while it is unknown. Return None once the membership is over."""
         while self._machine.coordinator is None and self._machine.state not in SILENT:
             await self._stepped.wait()
         return self._machine.coordinator
@@ -174,7 +175,7 @@ class Member:
     def is_settled(self, generation: Generation) -> bool:
         """Return whether `generation` is current and no join is under way.
 
-        Only then is a refusal of it news to the machine.
+        Otherwise the machine knows already that the coordinator refuses commits of this generation.
         """
         machine = self._machine
         return machine.generation == generation and machine.state is not State.PREPARING_REBALANCE
@@ -193,7 +194,7 @@ class Member:
                 machine = self._machine
                 commands = machine.handle_timer(now) if event is None else machine.receive(event, now)
                 for command in commands:
-                    self._carry_out(command, nursery)
+                    self._execute(command, nursery)
                 self._stepped.set()
                 self._stepped = trio.Event()
 
@@ -204,14 +205,14 @@ class Member:
             return await self._events.receive()
         return None
 
-    def _carry_out(self, command: Command, nursery: trio.Nursery) -> None:
+    def _execute(self, command: Command, nursery: trio.Nursery) -> None:
         match command:
             case FindCoordinator(token=token):
                 nursery.start_soon(self._find, token)
             case SendJoin() | SendSync() | SendHeartbeat() | SendLeave():
                 assert self._machine.coordinator is not None
                 if isinstance(command, SendJoin):
-                    # The assignment for the round before, and its topics, no longer count.
+                    # An assignment of the previous generation must not be sent any more.
                     self._assigning.cancel()
                     self._assigning = trio.CancelScope()
                 nursery.start_soon(self._exchange, command, self._machine.coordinator)
@@ -220,9 +221,9 @@ class Member:
             case Supervise(members=members):
                 nursery.start_soon(self._supervise, members, self._assigning)
             case Assigned():
-                self._take_over(command)
+                self._on_assigned(command)
             case Left(taken=taken, reason=reason):
-                if taken:  # reported here: the caller that wanted to leave may not wait for it
+                if taken:  # reported here: the caller that requested the leave may not wait for it
                     self._observer(GroupLeft(self._group, reason))
                 self.notify(command)
             case PrepareRebalance() | MembershipLost() | Fail():
@@ -276,7 +277,7 @@ class Member:
     # -- topics and assignments ----------------------------------------------------------------------
 
     async def _watch_topics(self) -> None:
-        """Rebalance when topics grow, appear or vanish. A failed look-up does not count as a change."""
+        """Request a rebalance when topics appear, vanish or get partitions. A failed lookup counts as no change."""
         while True:
             self._check_topics(await self._subscription.next_metadata())
 
@@ -305,7 +306,7 @@ class Member:
             except SarameyaError as error:
                 self.notify(Fail(error))
 
-    def _take_over(self, assigned: Assigned) -> None:
+    def _on_assigned(self, assigned: Assigned) -> None:
         generation = assigned.generation
         try:
             assignment, user_data = decode_assignment(assigned.assignment)

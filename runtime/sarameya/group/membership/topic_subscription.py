@@ -106,7 +106,7 @@ class TopicSubscription:
         """Return the next metadata that arrives. While a topic seems to be deleted, request metadata every second."""
         while True:
             with trio.CancelScope() as scope:
-                if self._watch.doubts:
+                if self._watch.has_doubts:
                     scope.deadline = trio.current_time() + _LOOK_AGAIN
                 return await self._metadata.next()
             self._metadata.request_refresh()
@@ -128,4 +128,4 @@ class TopicSubscription:
 
     def grow(self, metadata: ClusterMetadata) -> None:
         """Record the partitions that were added since the last metadata."""
-        self._growth.look(metadata)
+        self._growth.update(metadata)

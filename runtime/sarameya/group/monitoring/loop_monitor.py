@@ -1,7 +1,7 @@
-"""Reports a blocked event loop: heartbeats wait, and no task of the loop can report it meanwhile.
+"""Detection of a blocked event loop: heartbeats are delayed, and no task can report the reason meanwhile.
 
-A thread watches the loop, and takes the stack of the blocking call while it runs. It uses the real clock: trio's clock
-may be virtual, and then stands still while a handler blocks.
+A thread watches the loop, and takes the stack of the blocking call while it runs. It uses the real clock, since trio's
+clock may be virtual: a virtual clock stops while a handler blocks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CHECKS = 4
 """Number of checks by the thread within the limit."""
 _TRIO = os.path.dirname(trio.__file__)
 _LIBRARIES = tuple(sysconfig.get_paths()[kind] for kind in ("stdlib", "purelib", "platlib"))
-_UNSEEN = "no stack: the process was stopped, or a call held the interpreter's lock"
+_NO_STACK = "no stack: the process was stopped, or a call held the interpreter's lock"
 
 
 @attrs.frozen(slots=True)
@@ -46,8 +46,8 @@ class LoopMonitor(trio.abc.Instrument):
 
     Args:
         limit: Seconds after which the loop counts as blocked.
-        report: Called on the event loop with each blockage, once it is over. A log line with the stack is written while
-            it lasts.
+        report: Called on the event loop with each blockage, once it is over. While the loop is still blocked, the
+            thread logs the stack.
     """
 
     def __init__(self, limit: float, report: Callable[[Blockage], None]) -> None:
@@ -59,9 +59,9 @@ class LoopMonitor(trio.abc.Instrument):
         # Start of the current pass of the scheduler; None while the loop waits for I/O. The thread reads it.
         self._running_since: float | None = perf_counter()
         # The last blocked pass: its start, the blocking line, and the stack. The thread writes it.
-        self._found: tuple[float, str, str] = (-1.0, "", "")
+        self._blocked_pass: tuple[float, str, str] = (-1.0, "", "")
         self.last: Blockage | None = None
-        """The last blockage that is over."""
+        """The last blockage that has ended; None before the first."""
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -82,13 +82,13 @@ class LoopMonitor(trio.abc.Instrument):
     def before_io_wait(self, timeout: float) -> None:
         since, self._running_since = self._running_since, None
         if since is not None and (seconds := perf_counter() - since) >= self._limit:
-            found, where, stack = self._found
-            if found != since:
-                where, stack = _UNSEEN, ""
-            # An instrument must not wake tasks between two passes, so a task reports it.
-            self._token.run_sync_soon(self._over, Blockage(seconds, trio.current_time(), where, stack))
+            blocked_since, where, stack = self._blocked_pass
+            if blocked_since != since:
+                where, stack = _NO_STACK, ""
+            # An instrument must not wake tasks between two passes, so a task reports the blockage.
+            self._token.run_sync_soon(self._on_over, Blockage(seconds, trio.current_time(), where, stack))
 
-    def _over(self, blockage: Blockage) -> None:
+    def _on_over(self, blockage: Blockage) -> None:
         self.last = blockage
         self._report(blockage)
 
@@ -96,15 +96,15 @@ class LoopMonitor(trio.abc.Instrument):
         until_check = self._limit / _CHECKS
         while not self._stop.wait(until_check):
             until_check, since = self._limit / _CHECKS, self._running_since
-            if since is None or since == self._found[0]:
+            if since is None or since == self._blocked_pass[0]:
                 continue
             left = since + self._limit - perf_counter()
-            if left > 0:  # check right at the limit: a blockage may be hardly longer
+            if left > 0:  # check again right at the limit: the blockage may end soon after it
                 until_check = min(until_check, left)
                 continue
             frames = _frames_of(self._loop_thread)
             where, stack = _where(frames), "".join(frames.format())
-            self._found = (since, where, stack)
+            self._blocked_pass = (since, where, stack)
             logger.error(
                 "the event loop is blocked, for %.1f s so far: no heartbeat can be sent. Its stack:\n%s",
                 perf_counter() - since,

@@ -1,21 +1,21 @@
-"""The status of one partition, put together from its claim, its feed, its broker and its marks."""
+"""The status of one partition, computed from its claim, its feed and its marks."""
 
 from __future__ import annotations
 
-from sarameya.consumer.fetcher import Feeding
+from sarameya.consumer.fetcher import FeedState
 from sarameya.group.claim import Claim
 from sarameya.group.delivery.report import Doing
 from sarameya.group.offsets.offset_manager import OffsetManager
 from sarameya.model import TopicPartition
 from sarameya.status import Activity, OverdueHandler, PartitionStatus
 
-_NOT_HELD_UP = (Activity.FETCHING, Activity.RETRYING, Activity.RESETTING)
+_INDEPENDENT_OF_HANDLER = (Activity.FETCHING, Activity.RETRYING, Activity.RESETTING)
 """Activities that a handler does not delay, however long it holds records."""
 
 
 def partition_status(
     claim: Claim,
-    feeding: Feeding,
+    feed: FeedState,
     offsets: OffsetManager,
     now: float,
     *,
@@ -26,21 +26,21 @@ def partition_status(
 
     Args:
         claim: The partition's claim.
-        feeding: The state of its fetches.
-        offsets: Has its marked and committed offsets.
-        now: On trio's clock.
-        wall_clock: In seconds since 1970, as timestamps of records.
-        overdue: Records that its reading task has held for too long, of this partition or of another one.
+        feed: The state of its fetches.
+        offsets: Marked and committed offsets.
+        now: Present time on trio's clock.
+        wall_clock: Present time in seconds since 1970, to compare with timestamps of records.
+        overdue: Records that the reading task has held for too long. They may be of another partition of its stream.
     """
-    doing = _doing(claim, feeding, offsets)
+    doing = _doing(claim, feed, offsets)
     consumer = claim._consumer
     marked, committed = offsets.ledger.known(claim.topic_partition)
-    not_taken = offsets.uncommitted_since(claim.topic_partition)
+    uncommitted_since = offsets.uncommitted_since(claim.topic_partition)
     return PartitionStatus(
         partition=claim.topic_partition,
         activity=doing.activity,
         seconds=now - doing.since,
-        reason=doing.reason or ("" if overdue is None or doing.activity in _NOT_HELD_UP else str(overdue)),
+        reason=doing.reason or ("" if overdue is None or doing.activity in _INDEPENDENT_OF_HANDLER else str(overdue)),
         attempt=doing.attempt,
         attempts=doing.attempts,
         position=claim.position,
@@ -48,13 +48,13 @@ def partition_status(
         lag=claim.lag,
         marked=marked,
         committed=committed,
-        uncommitted_seconds=0.0 if not_taken is None else now - not_taken,
+        uncommitted_seconds=0.0 if uncommitted_since is None else now - uncommitted_since,
         landed=claim.report.landed,
         committed_lag=claim.lag_of(committed),
         landed_lag=claim.lag_of(claim.report.landed),
         unlanded_seconds=_unlanded_seconds(claim, committed, wall_clock),
-        broker=feeding.broker,
-        asked_seconds=-1.0 if feeding.answered_at is None else now - feeding.answered_at,
+        broker=feed.broker,
+        asked_seconds=-1.0 if feed.answered_at is None else now - feed.answered_at,
         buffered_bytes=consumer.share.held,
         held_bytes=consumer.share.kept,
         records_total=claim.records_total,
@@ -67,16 +67,26 @@ def partition_status(
 
 
 def _unlanded_seconds(claim: Claim, committed: int, wall_clock: float) -> float:
-    """Return the age of the oldest record that was read and is not landed or, where nothing lands, not committed."""
+    """Return the age of the oldest record that was read and is not landed; not committed, if the handler lands nothing.
+
+    Returns:
+        Seconds; 0 if there is no such record, and no lag; -1 if the age is unknown.
+    """
     landed = claim.report.landed
     oldest = claim.timestamps.oldest(committed if landed < 0 else landed)
     if oldest is None:
-        return 0.0 if claim.lag == 0 else -1.0  # what has not been read may be of any age
+        return 0.0 if claim.lag == 0 else -1.0  # records that were not read yet may have any age
     return max(wall_clock - oldest / 1000, 0.0) if oldest >= 0 else -1.0
 
 
 def owned_status(partition: TopicPartition, offsets: OffsetManager, over_for: float | None) -> PartitionStatus:
-    """Return the status of a partition that is assigned and not read: not yet, or since `over_for` seconds no more."""
+    """Return the status of an owned partition that is not read.
+
+    Args:
+        partition: The partition.
+        offsets: Marked and committed offsets.
+        over_for: Seconds since its claim stopped; None if its claim has not started yet.
+    """
     marked, committed = offsets.ledger.known(partition)
     return PartitionStatus(
         partition=partition,
@@ -87,9 +97,9 @@ def owned_status(partition: TopicPartition, offsets: OffsetManager, over_for: fl
     )
 
 
-def _doing(claim: Claim, feeding: Feeding, offsets: OffsetManager) -> Doing:
+def _doing(claim: Claim, feed: FeedState, offsets: OffsetManager) -> Doing:
     consumer, reported = claim._consumer, claim.report.doing_now
-    # The reason for the delay, if the handler reports one.
+    # The handler's reported activity, as the reason for the delay.
     why = "" if reported is None else f"{reported.activity} {reported.reason}".rstrip()
     if claim.has_ended:
         return Doing(Activity.GIVING_UP, consumer.stopped_at, why, 0)
@@ -103,10 +113,10 @@ def _doing(claim: Claim, feeding: Feeding, offsets: OffsetManager) -> Doing:
         return Doing(Activity.COMMITTING, since, "", 0)
     if claim.taken_at is not None:
         return Doing(Activity.IN_HANDLER, claim.taken_at, "", 0)
-    if feeding.activity is Activity.FETCHING and not consumer.share.has_room:
+    if feed.activity is Activity.FETCHING and not consumer.share.has_room:
         return Doing(Activity.NO_ROOM, claim.waits_since, "", 0)
-    since = max(feeding.since, claim.waits_since)
-    attempt = feeding.attempt if feeding.activity is Activity.RETRYING else 0
+    since = max(feed.since, claim.waits_since)
+    attempt = feed.attempt if feed.activity is Activity.RETRYING else 0
     # Without `attempts` the broker is retried without limit, at longer intervals.
     attempts = claim._config.retry_max_attempts or 0 if attempt and consumer.source.attempts is not None else 0
-    return Doing(feeding.activity, since, feeding.reason, attempt, attempts)
+    return Doing(feed.activity, since, feed.reason, attempt, attempts)

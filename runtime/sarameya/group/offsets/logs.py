@@ -1,7 +1,7 @@
 """Facts about the logs of a session's partitions: topic ids, offset ranges, and ends of leader epochs.
 
-A handler may ask before it returns a start offset, and at any later time. `Logs` pins the topic id that it returned for
-a name: that topic is read, or the claim fails (KIP-516).
+A handler may request these facts before it returns a start offset, and at any later time. `Logs` pins the topic id that
+it returned for a topic name: the claim reads the topic with this id, or fails (KIP-516).
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ class Logs:
 
     def __init__(self, runtime: Runtime, lookup: OffsetLookup) -> None:
         self._metadata = runtime.metadata
-        self._patience = runtime.config.request_timeout
+        self._timeout = runtime.config.request_timeout
         self._lookup = lookup
         self._epochs = EpochLookup(runtime.pool, runtime.metadata, runtime.observer, runtime.backoff)
         self._ids: dict[str, uuid.UUID] = {}
 
-    async def reach(self, partitions: Iterable[TopicPartition]) -> None:
+    async def fetch_metadata(self, partitions: Iterable[TopicPartition]) -> None:
         """Fetch metadata of these topics if it is missing, within the request timeout.
 
-        A member may not have metadata yet of a topic that its leader has assigned to it.
+        A member may not have metadata yet of a topic that the group's leader has assigned to it.
         """
         if not self._metadata.current.topics.keys() >= {partition.topic for partition in partitions}:
-            with trio.move_on_after(self._patience):
+            with trio.move_on_after(self._timeout):
                 await self._metadata.refresh()
 
-    def keep(self, topics: Collection[str]) -> None:
-        """Keep the pinned ids of these topics only. A topic assigned later gets the id that it has then."""
+    def keep_ids(self, topics: Collection[str]) -> None:
+        """Drop the pinned ids of all other topics. A topic that is assigned later gets the id that it has then."""
         self._ids = {topic: topic_id for topic, topic_id in self._ids.items() if topic in topics}
 
     @property
     def cluster_id(self) -> str:
-        """Id of the cluster; empty where brokers have none."""
+        """Id of the cluster; empty if its brokers have none."""
         return self._metadata.current.cluster_id
 
     def topic_id(self, topic: str) -> uuid.UUID | None:
-        """Return the topic's id, and pin it; None where brokers do not report ids."""
+        """Return the topic's id, and pin it; None if brokers do not report ids."""
         if topic not in self._ids:
             known = self._metadata.current.topics.get(topic)
             if known is None or known.topic_id is None:

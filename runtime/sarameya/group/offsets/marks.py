@@ -10,7 +10,10 @@ from sarameya.protocol.offset_ledger import MarkCell, OffsetLedger
 
 
 class Marks(ABC):
-    """Marks go into a ledger, from which commits are made. A mark is cheap (see `MarkCell`) and never waits."""
+    """Base class with the public methods that mark messages. A mark goes into the offset ledger, and never waits.
+
+    A mark is cheap: see `MarkCell`. Commits are made from the ledger.
+    """
 
     def __init__(self, ledger: OffsetLedger) -> None:
         self._use(ledger)
@@ -43,9 +46,9 @@ class Marks(ABC):
         A mark at the offset of the current mark replaces it, and is committed, unless its metadata is empty or
         unchanged.
 
-        When a position that the log does not have is reset (`Config.offset_out_of_range`), the mark follows. A mark
-        with metadata does not move forward with it, since it would lie beyond the offset that its metadata describes;
-        the next reader finds the same gap. It does move back, with its metadata.
+        If a position is reset because the log does not have it (`Config.offset_out_of_range`), the mark moves to the
+        new position. A mark with metadata does not move forward: it would lie beyond the offset that its metadata
+        describes, so the next reader resets its position again. It moves back together with its metadata.
 
         Args:
             topic: Name of the topic.
@@ -54,7 +57,7 @@ class Marks(ABC):
             metadata: Stored with the committed offset.
 
         Raises:
-            ValueError: The partition is not claimed here, or `offset` is not an offset.
+            ValueError: The partition is not claimed here, or `offset` is not a valid offset.
         """
         _check(offset)
         self._mark(TopicPartition(topic, partition), offset, metadata, NO_LEADER_EPOCH)
@@ -69,7 +72,7 @@ class Marks(ABC):
             metadata: Stored with the committed offset.
 
         Raises:
-            ValueError: The partition is not claimed here, or `offset` is not an offset.
+            ValueError: The partition is not claimed here, or `offset` is not a valid offset.
         """
         target = TopicPartition(topic, partition)
         _check(offset)
@@ -86,7 +89,7 @@ class Marks(ABC):
 
     @abstractmethod
     def _not_claimed(self, partition: TopicPartition) -> ValueError:
-        """Return the error for a partition without a place in the ledger."""
+        """Return the error for a partition that is not in the ledger."""
 
 
 def _check(offset: object) -> None:

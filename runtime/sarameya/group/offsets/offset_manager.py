@@ -1,8 +1,8 @@
 """Commits: autocommit, `commit()`, and the last commit of a session. The shell around the pure offset ledger.
 
-Commits are sent one after the other, each under the generation that is current when it is sent: a session may outlive a
+Commits are sent one after the other, each under the generation that is current when it is sent: a session may outlast a
 rebalance (KIP-429). Between the responses to join and sync no commit is sent. Callers of `commit()` share a round. A
-caller that comes while one is under way waits for the next round, which takes the marks made meanwhile.
+call during a round waits for the next round, which includes the marks made meanwhile.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ class CommittedOffsets(Protocol):
 
 
 class Coordination(Protocol):
-    """Knows the coordinator and the generation to commit under.
+    """The coordinator, and the generation to commit under.
 
-    A group's `Member`, or the `CoordinatorFinder` of a consumer that is not a member.
+    Implemented by a group's `Member`, and by the `CoordinatorFinder` of a consumer that is not a member.
     """
 
     @property
     def client(self) -> CommittedOffsets: ...
 
     async def coordinator(self) -> int | None:
-        """Return the coordinator's node id; wait while none is known. Return None once the membership is over."""
+        """Return the coordinator's node id; wait while it is unknown. Return None once the membership is over."""
 
     async def commit_generation(self) -> Generation | None:
         """Return the generation to commit under; None once the membership is over.
@@ -73,14 +73,17 @@ class Coordination(Protocol):
         """
 
     def is_settled(self, generation: Generation) -> bool:
-        """Return whether `generation` is current and no rebalance is under way: then a refusal of it is news."""
+        """Return whether `generation` is current and no rebalance is under way.
+
+        If not, a refused commit of this generation is not posted: the membership knows already that it is over.
+        """
 
     def post(self, event: CommitRefused | CoordinatorLost) -> None:
-        """Report a result of a commit or an offset fetch."""
+        """Report a result of a commit or an offset fetch to the membership."""
 
 
-def _nobody(offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-    """Ignore commits: no interceptor wants them."""
+def _ignore(offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+    """Default of `on_commit`."""
 
 
 class OffsetManager:
@@ -93,9 +96,18 @@ class OffsetManager:
         config: Config,
         observer: Observer,
         backoff: Backoff,
-        on_commit: Callable[[Mapping[TopicPartition, CommittedOffset]], None] = _nobody,
+        on_commit: Callable[[Mapping[TopicPartition, CommittedOffset]], None] = _ignore,
     ) -> None:
-        """Create an offset manager. `on_commit` is called with offsets each time the coordinator has committed them."""
+        """Create an offset manager without partitions.
+
+        Args:
+            group: Group id.
+            coordination: The coordinator, and the generation to commit under.
+            config: Options of autocommit.
+            observer: Receives events.
+            backoff: Delays between retries.
+            on_commit: Called with the committed offsets after each commit.
+        """
         self.ledger = OffsetLedger()
         self.group = group
         self._coordination = coordination
@@ -104,7 +116,9 @@ class OffsetManager:
         self._backoff = backoff
         self._on_commit = on_commit
         self._round = Round()
+        # Set if a round is requested.
         self._wanted = trio.Event()
+        # Bounds the wait for a request: its deadline is the end of the autocommit interval.
         self._waiting = trio.CancelScope()
         self._waiting_since = 0.0
         self._is_over = False
@@ -114,19 +128,19 @@ class OffsetManager:
         self._not_accepted: dict[TopicPartition, float] = {}
 
     def uncommitted_since(self, partition: TopicPartition) -> float | None:
-        """Return since when the coordinator has not accepted this partition's marks, on trio's clock.
+        """Return the time since which the coordinator has not accepted this partition's marks, on trio's clock.
 
-        Counts over several failed commits. None if it accepted the last one.
+        It is the start of the first of the failed commits. None if the last commit was accepted.
         """
         return self._not_accepted.get(partition)
 
     def committing_since(self, partition: TopicPartition) -> float | None:
-        """Return since when a commit of this partition is under way, on trio's clock; None if none is."""
+        """Return the start of the partition's commit that is under way, on trio's clock; None if there is none."""
         partitions, since = self._under_way
         return since if partition in partitions else None
 
     async def fetch(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset | None]:
-        """Return the committed offsets, as `look_up` does, and start the ledger with them.
+        """Return the committed offsets, as `look_up` does, and put them into the ledger.
 
         Uncommitted marks are kept.
         """
@@ -139,7 +153,8 @@ class OffsetManager:
     async def look_up(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset | None]:
         """Return the group's committed offsets; None for a partition without one. Retries until all are known.
 
-        An unstable or failed response is retried, and never means "nothing committed".
+        If the coordinator reports an error or an unstable offset, the request is retried: that never means "nothing
+        committed".
 
         Raises:
             KafkaError: The coordinator returned an error that no retry can fix.
@@ -199,12 +214,12 @@ class OffsetManager:
             self._round.done.set()
 
     async def _due(self) -> None:
-        """Wait until a round must be sent. Without anything to commit the task does not wake up."""
+        """Wait until a round must be sent. The task does not wake up if there is nothing to commit."""
         with trio.CancelScope() as self._waiting:
             self._waiting_since = trio.current_time()
             if self._config.autocommit:
                 # Register first, then check: a thread may mark at any time.
-                self.ledger.notify_next_mark(partial(self._marked, trio.lowlevel.current_trio_token()))
+                self.ledger.notify_next_mark(partial(self._on_mark, trio.lowlevel.current_trio_token()))
                 if self.ledger.dirty():
                     self._wake_after_interval()
             await self._wanted.wait()
@@ -212,7 +227,7 @@ class OffsetManager:
         if self._waiting.cancelled_caught:
             self._round.takes_all = True
 
-    def _marked(self, token: trio.lowlevel.TrioToken) -> None:
+    def _on_mark(self, token: trio.lowlevel.TrioToken) -> None:
         if trio.lowlevel.in_trio_run() and trio.lowlevel.current_trio_token() is token:
             self._wake_after_interval()
         else:  # handlers may mark in a worker thread, or in a `trio.run` there
@@ -264,12 +279,12 @@ class OffsetManager:
         await self._round.wait(None if partitions is None else frozenset(partitions))
 
     def position_moved(self, move: Move) -> None:
-        """Move the mark along with a position that was reset, since the log did not have it.
+        """Move the mark to a new position: the old position was reset, since the log did not have it.
 
-        With autocommit a moved mark is committed, so that the next owner does not have to reset the position again.
+        With autocommit the moved mark is committed, so that the next owner does not have to reset the position again.
         """
         moved = self.ledger.position_moved(
-            move.partition, move.before, move.after, is_first=move.is_first, reach=move.reach
+            move.partition, move.before, move.after, is_first=move.is_first, position_since=move.position_since
         )
         if moved and self._config.autocommit:
             self.commit_nowait()
@@ -280,7 +295,7 @@ class OffsetManager:
         self._wanted.set()
 
     async def _commit_dirty(self, this: Round) -> None:
-        """Commit the round's marks. A retry takes the newest marks, without those that were refused."""
+        """Commit the round's marks. A retry sends the newest marks, without refused partitions."""
         retries, began = self._retries("commit"), trio.current_time()
         while left := {
             tp: offset for tp, offset in self.ledger.dirty().items() if tp not in this.refused and this.takes(tp)
@@ -307,9 +322,9 @@ class OffsetManager:
             await retries.wait(cause)
 
     def _refuse_unsendable(self, offsets: dict[TopicPartition, CommittedOffset], this: Round) -> None:
-        """Remove offsets that no request can carry: one of them would fail a request with all others, forever.
+        """Remove offsets that no request can contain: each request with such an offset would fail, with all others.
 
-        The failure is no CommitError: another generation cannot commit it either.
+        The error is not a CommitError: another generation cannot commit these offsets either.
         """
         for partition, offset in tuple(offsets.items()):
             if (fault := metadata_fault(offset.metadata)) is not None:
@@ -320,7 +335,7 @@ class OffsetManager:
     async def _send_once(
         self, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> tuple[dict[TopicPartition, int], str]:
-        """Send one commit. Return the code of each partition in the response, and the reason to retry the others."""
+        """Send one commit. Return the error code of each partition in the response, and the reason to retry others."""
         generation = await self._coordination.commit_generation()
         node_id = await self._coordination.coordinator() if generation is not None else None
         if generation is None or node_id is None:
@@ -349,7 +364,7 @@ class OffsetManager:
 
     def _refused(self, code: int, generation: Generation) -> KafkaError:
         if generation.id == NO_GENERATION and code == ErrorCode.UNKNOWN_MEMBER_ID:
-            return CommitError(code, f"commit for group {self.group!r}, as no member of it", _IN_USE)
+            return CommitError(code, f"commit for group {self.group!r}, without being a member", _IN_USE)
         if generation.id == NO_GENERATION:
             return kafka_error(code, f"commit for group {self.group!r}", CommitError)
         # Always a CommitError: if the code is fatal, the membership raises it from `consume`.

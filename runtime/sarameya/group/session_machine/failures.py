@@ -1,9 +1,9 @@
-"""The meaning of an exception that a task of the handler has raised. Pure.
+"""Classification of exceptions that the handler has raised. Pure.
 
 A rule that is easily broken:
 
-- A CommitError that leaves `consume_claim`, `setup` or `cleanup` is no failure of the handler. Its generation is over:
-  the session ends as lost, and the group rejoins (`tests/group/test_reactions.py`).
+- A CommitError that `consume_claim`, `setup` or `cleanup` raises is not a failure of the handler. Its generation is
+  over: the session ends as lost, and the member rejoins (`tests/group/test_reactions.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from sarameya.group.session_machine.messages import ReaderFailed
 
 
 def reader_failure(failed: ReaderFailed, generation: int) -> SarameyaError:
-    """Return what `consume()` raises for a task that reads and has raised."""
+    """Return the exception that `consume()` raises for a failed reader."""
     error = failed.error
     failure: SarameyaError
     if failed.partition is not None:
@@ -25,11 +25,8 @@ def reader_failure(failed: ReaderFailed, generation: int) -> SarameyaError:
     return failure
 
 
-def is_of_commits(error: Exception) -> bool:
-    """Return whether a commit of the handler came too late, and nothing else is wrong.
-
-    Its generation is over, which is not a failure of the handler.
-    """
+def is_late_commit(error: Exception) -> bool:
+    """Return whether the error is only a commit of the handler in a generation that is over, not a failure."""
     if isinstance(error, ExceptionGroup):
-        return all(is_of_commits(one) for one in error.exceptions)
+        return all(is_late_commit(each) for each in error.exceptions)
     return isinstance(error, CommitError)

@@ -1,30 +1,33 @@
-"""The state machine of a session. Events in, commands and jobs out, `next_deadline()`. Pure.
+"""The state machine of a session: events in, commands and jobs out. Pure.
 
-`transitions.py` says which state follows which input. The machine does no I/O and knows no clock: `runner.py` carries
-its commands out, does its `job`, and reports what came of it as an event. There is one path for all assignors:
+`transitions.py` has the table of states. The machine does no I/O and has no clock: `runner.py` executes its commands,
+runs its `job`, and reports the result as an event. All assignors use the same steps:
 
-    assignment   revoked partitions are DRAINING, then REVOKING (the handler is called), then COMMITTING; the member
-                 joins again. New partitions are FETCHING (their committed offsets), SETTING_UP once, and ASSIGNING;
-                 then they start, beside whatever comes next.
-    rebalance    Eager assignors: the session ends. Cooperative ones: the member joins again at once, with all that it
-                 owns; or, where topics are no longer subscribed to, after they are revoked.
-    end          All readers stop (ENDING). Then come the handler's last calls (RELEASING, CLEANING_UP) and the last
+    assignment   Revoked partitions: their readers stop (DRAINING), the handler is called (REVOKING), marks are
+                 committed (COMMITTING), and the member rejoins. New partitions: their committed offsets are fetched
+                 (FETCHING), `setup` is called once for the session (SETTING_UP), `partitions_assigned` is called
+                 (ASSIGNING), and the partitions start, while the machine continues with the next event.
+    rebalance    Eager assignors: the session ends. Cooperative assignors: the member rejoins at once, with all
+                 partitions that it owns. If it has unsubscribed from a topic, its partitions are revoked first.
+    end          All readers stop (ENDING). The last calls of the handler follow (RELEASING, CLEANING_UP), then the last
                  commit (CLOSING).
 
-Rules that are easily broken, kept by `tests/model/test_session_model.py` and `tests/group`:
+Rules that are easily broken, checked by `tests/model/test_session_model.py` and `tests/group`:
 
-- What is revoked has been committed, or is lost, before the join that leaves it out.
-- A newer assignment replaces one that waits. A rebalance that cannot be answered at once waits with its deadline.
-- The first reason to end stands. A later one can only bring the deadline nearer, or lose the membership.
-- `setup` and `cleanup` come in pairs, whatever fails between them. Nothing starts once the session ends.
+- Revoked partitions are committed, or lost, before the join that no longer names them as owned.
+- A newer assignment replaces an assignment that waits. A rebalance waits, with its deadline, if the member cannot
+  rejoin at once.
+- The first reason for the end is kept. A later reason can only move the deadline to an earlier time, or lose the
+  membership.
+- After `setup` was called, `cleanup` is always called. No partition starts once the session is ending.
 - A lost session commits nothing.
 - A JoinWanted answers one rebalance: the machine posts it in one place (`_rejoin`), names the generation that it
-  answers, and drops a pending rebalance when it posts. A second one in the next generation would cost the group another
-  round.
-- A member joins again after partitions were revoked, also after those that its last join claimed and the assignment
-  leaves out: until then the leader withholds them from all others (KIP-429).
-- A rebalance that cannot be answered at once hastens the work in progress. If the session ends first, the next join
-  answers it (`tests/group/test_waiting_rebalances.py`).
+  answers, and drops a pending rebalance when it posts. A second JoinWanted in the next generation would cause another
+  rebalance.
+- The member rejoins after partitions were revoked. It also rejoins if its last join named partitions as owned that the
+  assignment lacks: until it joins without them, the leader assigns them to no other member (KIP-429).
+- A waiting rebalance shortens the time of the running job. If the session ends first, the next join answers the
+  rebalance (`tests/group/test_waiting_rebalances.py`).
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ import attrs
 
 from sarameya.errors import CommitError, RebalanceDeadlineError, SarameyaError
 from sarameya.group.session_machine.deadline import RevocationDeadline
-from sarameya.group.session_machine.failures import is_of_commits, reader_failure
+from sarameya.group.session_machine.failures import is_late_commit, reader_failure
 from sarameya.group.session_machine.messages import (
     BreakOffFetch,
     CallEnded,
@@ -92,7 +95,7 @@ from sarameya.protocol.subscription import Wanted, wants
 
 @attrs.frozen(slots=True, kw_only=True)
 class SessionOptions:
-    """The options of `Config`, and of the member, that the machine needs; seconds throughout."""
+    """The options of `Config` and of the member that the machine uses. Times are in seconds."""
 
     group: str
     is_cooperative: bool
@@ -107,13 +110,13 @@ class SessionMachine:
 
     Attributes:
         state: The state in the table.
-        job: The job that the runner has to begin; None where it has to wait for events.
+        job: The job that the runner has to start; None if it has to wait for events.
         generation: The generation whose assignment was applied last.
         owned: The partitions that are assigned to this member and not revoked yet.
         revoking: The owned partitions that are being revoked.
-        revoking_since: When that began, or when the session began to end.
-        deadline: The deadline of all that; moved by the machine alone.
-        outcome: How the session ends, as far as that is known.
+        revoking_since: The start of that revocation or, once the session is ending, the start of its end.
+        deadline: The deadline of the revocation and of the end; only the machine moves it.
+        outcome: The outcome of the session, as far as it is known.
     """
 
     def __init__(self, options: SessionOptions, generation: Generation, wanted: Wanted | None) -> None:
@@ -127,71 +130,72 @@ class SessionMachine:
         self.outcome = SessionOutcome()
         self._options = options
         self._wanted = wanted
-        # What the group wants and has not got yet: the newest assignment, and a rebalance that waits for its answer.
+        # The newest assignment that is not applied yet, and a rebalance that waits for the member to rejoin.
         self._assignment: NewAssignment | None = None
         self._rebalance: PrepareRebalance | None = None
-        # The assignment that is being applied, its partitions that have to start, and their committed offsets.
+        # The assignment that is being applied: kept until its revoked partitions are revoked.
         self._applying: NewAssignment | None = None
+        # Partitions that have to start, and their committed offsets.
         self._added: Sequence[TopicPartition] = ()
         self._fetched: CommittedOffsets = {}
-        # Partitions that are read, or about to be; and those that `partitions_assigned` was called with.
+        # Partitions that have started, or for which StartPartitions was returned.
         self._started: frozenset[TopicPartition] = frozenset()
+        # Partitions that `partitions_assigned` was called with.
         self._notified: frozenset[TopicPartition] = frozenset()
         self._needs_cleanup = False
         self._is_abandoned = False
-        # A deadline that is over and that no task has outlived.
-        self._checked = math.inf
-        self._under_way: Job | None = None
+        # The last deadline after which no task was found running.
+        self._checked_deadline = math.inf
+        self._running_job: Job | None = None
         self._commands: list[Command] = []
 
     @property
     def is_ending(self) -> bool:
-        """True once the session ends."""
+        """True once the session is ending."""
         return self.state in SHUTTING_DOWN
 
     @property
     def _commit_generation(self) -> Generation:
-        """The group's generation, under which commits go out, also while its assignment waits for a slow call."""
+        """The newest generation, even while its assignment waits for a slow call. Commits are sent under it."""
         return self.generation if self._assignment is None else self._assignment.generation
 
-    # -- what the runner calls ------------------------------------------------------------------------
+    # -- for the runner -------------------------------------------------------------------------------
 
     def receive(self, event: Event, now: float) -> list[Command]:
-        """Take in an event. Return the commands that follow from it, in order; `job` may be another one."""
+        """Handle an event. Return the commands to execute, in order. `job` may change."""
         if self.state is not State.ENDED:
             self._handle(event, now)
             self._advance(now)
-        return self._take()
+        return self._take_commands()
 
     def take_job(self) -> Job | None:
-        """Begin the next job, if there is one; its end is to be reported by an event.
+        """Return the next job, if there is one. The caller runs it, and reports its end by an event.
 
-        Whoever has reported the end of a job takes the next one at once. Otherwise a job may be withdrawn before it has
-        begun.
+        Call this again right after reporting the end of a job: until a job is taken, an event may replace it.
         """
-        self._under_way, self.job = self.job, None
-        return self._under_way
+        self._running_job, self.job = self.job, None
+        return self._running_job
 
     def handle_timer(self, now: float) -> list[Command]:
-        """Call when `next_deadline()` has come. Calling it early does no harm."""
+        """Return the commands to execute at `next_deadline()`; none before that time."""
         deadline = self.next_deadline()
         if deadline is not None and now >= deadline:
             self._commands.append(FindStuckTasks())
-        return self._take()
+        return self._take_commands()
 
     def next_deadline(self) -> float | None:
-        """Return when to call `handle_timer`; None if only an event can cause a transition."""
+        """Return the time for `handle_timer`; None if only an event can cause a transition."""
         is_over = self._is_abandoned or self.state is State.ENDED
-        return None if is_over or self.deadline.at in (math.inf, self._checked) else self.deadline.stuck_at
+        return None if is_over or self.deadline.at in (math.inf, self._checked_deadline) else self.deadline.stuck_at
 
-    def _take(self) -> list[Command]:
+    def _take_commands(self) -> list[Command]:
         commands, self._commands = self._commands, []
         return commands
 
     def _move(self, by: Input) -> None:
         self.state = TRANSITIONS[self.state][by]
 
-    # -- taking events in -----------------------------------------------------------------------------
+    # -- events ---------------------------------------------------------------------------------------
 
     def _handle(self, event: Event, now: float) -> None:
         options = self._options
@@ -218,10 +222,10 @@ class SessionMachine:
             case Cancelled():
                 self._end_cancelled(now)
             case ReaderFailed():
-                self._failed(event.name, event.error, reader_failure(event, self.generation.id), now)
+                self._handler_failed(event.name, event.error, reader_failure(event, self.generation.id), now)
             case CallFailed(name=name, error=error):
                 error.add_note(f"in {name} of group {options.group!r}, generation {self.generation.id}")
-                self._failed(name, error, error, now)
+                self._handler_failed(name, error, error, now)
             case TasksStuck(names=names):
                 self._abandon(names, now)
             case TasksEnded():
@@ -232,7 +236,7 @@ class SessionMachine:
                 self._job_ended(event, now)
 
     def _take_assignment(self, new: NewAssignment) -> None:
-        """Keep the newest assignment. The rebalance before it is over."""
+        """Keep the newest assignment. It ends the rebalance before it."""
         self._assignment, self._rebalance = new, None
         self._commands.append(UpdateSession(new.generation, self.owned))
         self._break_off_fetch()
@@ -252,7 +256,7 @@ class SessionMachine:
             self._rejoin(rebalance.reason)
 
     def _job_ended(self, event: OffsetsFetched | OffsetsFailed | Drained | CallEnded | CommitEnded, now: float) -> None:
-        job, self._under_way = self._under_way, None
+        job, self._running_job = self._running_job, None
         match self.state, event:
             case _, CallEnded(cut_off=True) if isinstance(job, CallHandler):
                 self._call_cut_off(job.name, now)
@@ -275,7 +279,7 @@ class SessionMachine:
                 self.job = Commit(is_last=False)
             case State.COMMITTING, CommitEnded(in_time=in_time):
                 if not in_time:
-                    self._commit_failed("the commit of revoked partitions had no response by the deadline")
+                    self._commit_failed("the commit of revoked partitions got no response by the deadline")
                 self._revoked(now)
             case State.RELEASING | State.CLEANING_UP | State.CLOSING, CallEnded() | CommitEnded():
                 self._next_of_shutdown()
@@ -283,7 +287,7 @@ class SessionMachine:
     # -- assignments and rebalances, one after the other ------------------------------------------------
 
     def _advance(self, now: float) -> None:
-        """Take up what waits, once nothing else is under way."""
+        """Start with a waiting assignment, or answer a waiting rebalance, if there is no job."""
         while self.state is State.CONSUMING:
             if self._assignment is not None:
                 new, self._assignment = self._assignment, None
@@ -297,8 +301,8 @@ class SessionMachine:
 
     def _apply(self, new: NewAssignment, now: float) -> None:
         assigned = topic_partitions(new.assignment)
-        # Not with `owned`: that may have partitions of an earlier assignment for which `partitions_assigned` was not
-        # called yet. If they are assigned again, they are added. If not, there is nothing that the handler must revoke.
+        # Not compared with `owned`: that may have partitions of an earlier assignment for which `partitions_assigned`
+        # was not called yet. If they are assigned again, they count as added. If not, the handler needs no call.
         change = diff(self._notified, assigned)
         self.generation = new.generation
         self._set_owned(frozenset(assigned) | frozenset(change.revoked))
@@ -307,27 +311,27 @@ class SessionMachine:
         )
         if change.revoked:
             self._applying = new
-            within = self._options.rebalance_timeout - self._options.rebalance_margin
-            self._revoke(change.revoked, now + within, now)
+            seconds = self._options.rebalance_timeout - self._options.rebalance_margin
+            self._revoke(change.revoked, now + seconds, now)
         else:
-            self._applied(new, has_revoked=False)
+            self._finish_assignment(new, has_revoked=False)
 
-    def _applied(self, new: NewAssignment, *, has_revoked: bool) -> None:
-        """Join again if something was revoked, and start the new partitions."""
+    def _finish_assignment(self, new: NewAssignment, *, has_revoked: bool) -> None:
+        """Rejoin if partitions were revoked, and start the new partitions."""
         assigned = topic_partitions(new.assignment)
         if has_revoked or diff(topic_partitions(new.claimed), assigned).revoked:
             self._rejoin("partitions were revoked")
         elif self._rebalance is not None:
             self._rejoin(self._rebalance.reason)
         if self._assignment is None and self._rebalance is None:
-            # Also where nothing is new: the first assignment sets the handler up, and starts its streams.
+            # Even without new partitions: the first assignment calls `setup`, and starts the handler's streams.
             self._added = [partition for partition in assigned if partition not in self._started]
             self._move(Input.ADDED)
             self.job = FetchOffsets(tuple(self._added))
 
     def _unsubscribed(self) -> list[TopicPartition]:
         """Return the owned partitions whose topics are not subscribed to any more."""
-        # By name, not by metadata: a topic that the metadata lacks may be back at once.
+        # By name, not by metadata: a topic that is missing in the metadata may be back soon.
         wanted = self._wanted
         return [partition for partition in self.owned if wanted is None or not wants(wanted, partition.topic)]
 
@@ -344,7 +348,7 @@ class SessionMachine:
     # -- revoking ---------------------------------------------------------------------------------------
 
     def _revoke(self, partitions: Iterable[TopicPartition], deadline: float, now: float) -> None:
-        """Stop the readers of these partitions, and of no others."""
+        """Start to revoke these partitions. Readers of other partitions continue."""
         self.revoking, self.revoking_since = frozenset(partitions), now
         revoked = PartitionsRevoked(self._options.group, self.generation, tuple(sorted(self.revoking)))
         self._commands.append(Observe(revoked))
@@ -368,8 +372,8 @@ class SessionMachine:
         self._move(Input.DONE)
         if self._applying is not None:
             applied, self._applying = self._applying, None
-            self._applied(applied, has_revoked=True)
-        elif self._rebalance is not None:  # else it has been answered, and an assignment has come
+            self._finish_assignment(applied, has_revoked=True)
+        elif self._rebalance is not None:  # a new assignment may have ended the rebalance meanwhile
             self._rejoin(self._rebalance.reason)
 
     def _hasten(self, deadline: float, now: float) -> None:
@@ -377,14 +381,14 @@ class SessionMachine:
         self._commands += [LimitTime(), StopReaders(self.revoking, grace_ends)]
 
     def _lift(self) -> None:
-        """Remove the limits: nothing is being revoked, and the group does not wait for this member."""
+        """Remove the time limits: no partition is being revoked, and the group does not wait for this member."""
         if not self.is_ending:
             self.deadline.lift()
 
     # -- starting ---------------------------------------------------------------------------------------
 
     def _break_off_fetch(self) -> None:
-        if self.state is State.FETCHING and self.job is not None:  # not begun
+        if self.state is State.FETCHING and self.job is not None:  # the job has not started
             self.job = None
             self._move(Input.DONE)
         elif self.state is State.FETCHING:
@@ -415,17 +419,17 @@ class SessionMachine:
 
     # -- failures ---------------------------------------------------------------------------------------
 
-    def _failed(self, name: str, error: Exception, failure: Exception, now: float) -> None:
-        if is_of_commits(error):
+    def _handler_failed(self, name: str, error: Exception, failure: Exception, now: float) -> None:
+        if is_late_commit(error):
             self._end(f"{name}: {error}", now, lost=True)
         else:
             self._fail(f"{name} failed", failure, now)
 
     def _offsets_failed(self, error: SarameyaError, now: float) -> None:
-        if isinstance(error, CommitError):  # the membership reports what has ended it
+        if isinstance(error, CommitError):  # the membership reports the reason itself
             self._end("the membership is over", now, lost=True)
         else:
-            self._fail("the group's offsets cannot be had", error, now)
+            self._fail("the group's committed offsets could not be fetched", error, now)
 
     def _fail(self, reason: str, error: Exception, now: float) -> None:
         self.outcome.failures.append(error)
@@ -433,27 +437,27 @@ class SessionMachine:
 
     def _call_cut_off(self, name: str, now: float) -> None:
         if name in ("setup", "partitions_assigned"):
-            # The handler may be half set up, so nothing may be read.
+            # The call is incomplete, so the handler must not get messages.
             self._commands.append(Observe(CallCancelled(self._options.group, self.generation, name)))
-            self._end(f"{name} was cut off", now)
+            self._end(f"{name} was cancelled, since it did not return in time", now)
             return
-        self._too_late(name)
+        self._missed_deadline(name)
         if self.state is State.RELEASING:
             self._next_of_shutdown()
         elif not self.is_ending:
-            self._end(f"{name} is too slow", now)
+            self._end(f"{name} did not return in time", now)
 
-    def _too_late(self, name: str) -> None:
-        error = RebalanceDeadlineError(f"{name} of group {self._options.group!r} outlived the deadline")
-        self.outcome.failures.append(error)
+    def _missed_deadline(self, name: str) -> None:
+        text = f"{name} of group {self._options.group!r} did not return by the deadline"
+        self.outcome.failures.append(RebalanceDeadlineError(text))
 
     def _commit_failed(self, cause: str) -> None:
         self._commands.append(Observe(CommitFailed(self._options.group, cause)))
 
     def _abandon(self, names: Sequence[str], now: float) -> None:
-        """Leave the group without the tasks that outlive the deadline."""
+        """End the session and leave the group, although these tasks still run."""
         if not names:
-            self._checked = self.deadline.at
+            self._checked_deadline = self.deadline.at
             return
         text = f"{', '.join(names)} did not end by the rebalance deadline"
         self._is_abandoned = True
@@ -467,7 +471,7 @@ class SessionMachine:
         self._end("cancelled", now, deadline=now + self._options.close_timeout)
 
     def _end(self, reason: str, now: float, *, lost: bool = False, deadline: float | None = None) -> None:
-        """Stop all readers. The first reason stands; a later one can only hasten, or lose the membership."""
+        """Stop all readers. A second call can only move the deadline to an earlier time, or lose the membership."""
         wanted = now + self._options.rebalance_timeout if deadline is None else deadline
         is_first = not self.is_ending
         grace_ends = self.deadline.end_session(wanted, now, is_first=is_first)
@@ -482,7 +486,7 @@ class SessionMachine:
         self._commands += [LimitTime(), StopReaders(None, grace_ends)]
 
     def _shut_down(self, now: float) -> None:
-        """Begin the last calls and the last commit: all tasks have ended."""
+        """Start the last calls and the last commit: all tasks of the handler have ended."""
         if not self.is_ending:
             self._end_cancelled(now)
         self.deadline.shut_down(now)
@@ -507,11 +511,11 @@ class SessionMachine:
             self._ended()
 
     def _cut_off(self) -> None:
-        """End the session: the deadline has cut off one of the last calls, or the last commit."""
-        if self._needs_cleanup:
-            self._too_late("cleanup")
+        """End the session: the deadline has cancelled one of the last calls, or the last commit."""
+        if isinstance(self._running_job, CallHandler):
+            self._missed_deadline(self._running_job.name)
         else:
-            self._commit_failed("the last commit was not answered by the deadline")
+            self._commit_failed("the last commit got no response by the deadline")
         self._ended()
 
     def _ended(self) -> None:

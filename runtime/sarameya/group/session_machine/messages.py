@@ -1,7 +1,7 @@
-"""Events that go into the session's state machine, and the commands and jobs that come out of it. Plain data.
+"""Events for the session's state machine, and the commands and jobs that it returns. Plain data.
 
-A command is carried out at once. A job takes time: the runner does one job at a time, and reports its end as an event.
-Times are those of the caller's monotonic clock, in seconds.
+A command is executed at once. A job takes time: the runner runs one job at a time, and reports its end as an event.
+Times are in seconds, on the caller's monotonic clock.
 """
 
 from __future__ import annotations
@@ -18,18 +18,20 @@ from sarameya.protocol.membership.messages import Fail, JoinWanted, LeaveWanted,
 from sarameya.protocol.subscription import Wanted
 
 CommittedOffsets = Mapping[TopicPartition, CommittedOffset | None]
-"""The group's committed offset of each partition; None where the group has committed none."""
+"""The group's committed offset of each partition; None if there is none."""
 
 # -- notices: from the member -------------------------------------------------------------------------
 
 
 @attrs.frozen(slots=True)
 class NewAssignment:
-    """The partitions assigned to this member in `generation`, until the next one or until the membership is lost.
+    """The partitions assigned to this member, until the next generation or until the membership is lost.
 
     Attributes:
-        claimed: The partitions that the join named as owned. Those that `assignment` lacks stay closed to other
-            members until this one joins again without them (KIP-429).
+        generation: The generation of the assignment.
+        assignment: The assigned partitions.
+        claimed: The partitions that the join named as owned. Those of them that `assignment` lacks are not assigned to
+            other members before this member joins again without them (KIP-429).
     """
 
     generation: Generation
@@ -39,32 +41,32 @@ class NewAssignment:
 
 @attrs.frozen(slots=True)
 class CloseWanted:
-    """A request to close the group. `reason` goes to the broker (KIP-800)."""
+    """A request to close the group. `reason` is sent to the broker (KIP-800)."""
 
     reason: str
 
 
 @attrs.frozen(slots=True)
 class SubscriptionChanged:
-    """The user has changed or dropped the subscription; `Member.wanted` has the new one."""
+    """The user has changed or dropped the subscription. `Member.wanted` has the new subscription."""
 
 
 Notice = NewAssignment | PrepareRebalance | MembershipLost | Left | Fail | CloseWanted | SubscriptionChanged
-"""The reports of a member to the group's loop and to its session."""
+"""The messages of a member to the group's loop and to its session."""
 
 # -- events: from the runner --------------------------------------------------------------------------
 
 
 @attrs.frozen(slots=True)
 class SubscriptionRead:
-    """The present subscription, read after it has changed; None once it was dropped."""
+    """The subscription, read after it has changed; None if it was dropped."""
 
     wanted: Wanted | None
 
 
 @attrs.frozen(slots=True)
 class EndWanted:
-    """The handler wants the session to end (`Session.end`)."""
+    """The handler has requested the end of the session (`Session.end`)."""
 
     reason: str
 
@@ -76,17 +78,20 @@ class Cancelled:
 
 @attrs.frozen(slots=True)
 class ReaderReturned:
-    """A task that reads has ended, and nobody had stopped it."""
+    """A reader has returned although it was not stopped."""
 
     reason: str
 
 
 @attrs.frozen(slots=True)
 class ReaderFailed:
-    """A task that reads has raised.
+    """A reader has raised an exception.
 
     Attributes:
-        partition: The partition whose messages the task had, if that is known; `position` is the next offset of it.
+        name: Name of the reader.
+        partition: The partition whose messages it was processing; None if unknown.
+        position: Offset of the next message of that partition.
+        error: The exception.
     """
 
     name: str
@@ -97,7 +102,7 @@ class ReaderFailed:
 
 @attrs.frozen(slots=True)
 class CallFailed:
-    """A method of the handler that reads nothing has raised."""
+    """A method of the handler that is not a reader has raised an exception."""
 
     name: str
     error: Exception
@@ -110,47 +115,47 @@ class TasksEnded:
 
 @attrs.frozen(slots=True)
 class ShutdownCutOff:
-    """The time for the last calls and the last commit is over; the job under way was cancelled."""
+    """The time for the last calls and the last commit is over; the running job was cancelled."""
 
 
 @attrs.frozen(slots=True)
 class TasksStuck:
-    """The tasks that still run after the deadline, by name; maybe none."""
+    """The names of the tasks that still run after the deadline; may be empty."""
 
     names: tuple[str, ...]
 
 
 @attrs.frozen(slots=True)
 class OffsetsFetched:
-    """The end of `FetchOffsets`. `committed` is None where the fetch was broken off."""
+    """The end of `FetchOffsets`. `committed` is None if the fetch was cancelled."""
 
     committed: CommittedOffsets | None
 
 
 @attrs.frozen(slots=True)
 class OffsetsFailed:
-    """The end of `FetchOffsets`: the group's offsets cannot be had."""
+    """The end of `FetchOffsets`: the group's committed offsets could not be fetched."""
 
     error: SarameyaError
 
 
 @attrs.frozen(slots=True)
 class Drained:
-    """The end of `Drain`. `not_started`: partitions that had not started yet and do not start now."""
+    """The end of `Drain`. `not_started` has the partitions whose start was cancelled."""
 
     not_started: frozenset[TopicPartition] = frozenset()
 
 
 @attrs.frozen(slots=True)
 class CallEnded:
-    """The end of `CallHandler`, whether the call has returned or raised, or was `cut_off` at its limit."""
+    """The end of `CallHandler`: the call has returned, has raised, or was cancelled at its deadline (`cut_off`)."""
 
     cut_off: bool = False
 
 
 @attrs.frozen(slots=True)
 class CommitEnded:
-    """The end of `Commit`. A commit that has failed is reported by whoever sends it."""
+    """The end of `Commit`. `in_time` is False if its deadline cancelled it. A failure is reported to observers."""
 
     in_time: bool = True
 
@@ -177,26 +182,26 @@ Event = (
     | CommitEnded
 )
 
-# -- commands: to the runner, carried out at once -----------------------------------------------------
+# -- commands: to the runner, executed at once --------------------------------------------------------
 
 
 @attrs.frozen(slots=True)
 class Observe:
-    """Report this to the group's observers."""
+    """Report this event to the group's observers."""
 
     event: ObservedEvent
 
 
 @attrs.frozen(slots=True)
 class Post:
-    """Pass this on to the membership."""
+    """Pass this event to the membership."""
 
     event: JoinWanted | LeaveWanted
 
 
 @attrs.frozen(slots=True)
 class UpdateSession:
-    """Show the handler's `Session` this generation and these partitions; pin the ids of their topics."""
+    """Set generation and partitions of the handler's `Session`, and drop the pinned ids of other topics."""
 
     generation: Generation
     owned: frozenset[TopicPartition]
@@ -204,16 +209,17 @@ class UpdateSession:
 
 @attrs.frozen(slots=True)
 class StartPartitions:
-    """Find the start offset of each partition, and read it from there."""
+    """Determine the start offset of each partition, and start reading there."""
 
     committed: CommittedOffsets
 
 
 @attrs.frozen(slots=True)
 class StopReaders:
-    """Stop reading these partitions, None for all, and cancel their starts.
+    """Stop the readers of these partitions (None for all), and cancel their starts.
 
-    Iterators end; tasks still going on at `grace_ends` are cancelled. A repeated stop can only bring that nearer.
+    Iterators end. Tasks that still run at `grace_ends` are cancelled. A repeated stop can only move that to an earlier
+    time.
     """
 
     partitions: frozenset[TopicPartition] | None
@@ -222,29 +228,29 @@ class StopReaders:
 
 @attrs.frozen(slots=True)
 class LimitTime:
-    """The deadline has come nearer: shorten the jobs under way."""
+    """Shorten the time of running jobs: the deadline was moved to an earlier time."""
 
 
 @attrs.frozen(slots=True)
 class BreakOffFetch:
-    """Cancel `FetchOffsets`: a newer assignment, or a rebalance, goes first."""
+    """Cancel `FetchOffsets`: a newer assignment, or a rebalance, has priority."""
 
 
 @attrs.frozen(slots=True)
 class StopStarting:
-    """The session ends: start no partition any more, break off the commit of revoked ones, and fetch no records."""
+    """Start no more partitions, cancel the commit of revoked partitions, and stop fetching: the session ends."""
 
 
 @attrs.frozen(slots=True)
 class DropOffsets:
-    """Forget the marks and commits of these partitions: they are revoked."""
+    """Drop the marks and commits of these partitions: they are revoked."""
 
     partitions: frozenset[TopicPartition]
 
 
 @attrs.frozen(slots=True)
 class FindStuckTasks:
-    """The deadline is over: answer with `TasksStuck`."""
+    """Find the tasks that still run after the deadline, and report them with `TasksStuck`."""
 
 
 Command = (
@@ -265,14 +271,14 @@ Command = (
 
 @attrs.frozen(slots=True)
 class FetchOffsets:
-    """Fetch the group's committed offsets."""
+    """Fetch the group's committed offsets of these partitions."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @attrs.frozen(slots=True)
 class CallHandler:
-    """Call this method of the handler, with partitions if it takes any."""
+    """Call this method of the handler. `partitions` is its argument, if it has one."""
 
     name: str
     partitions: tuple[TopicPartition, ...] = ()
@@ -280,14 +286,14 @@ class CallHandler:
 
 @attrs.frozen(slots=True)
 class Drain:
-    """Wait until the readers and the starts of these partitions, which were stopped, have ended."""
+    """Wait until the stopped readers and the cancelled starts of these partitions have ended."""
 
     partitions: frozenset[TopicPartition]
 
 
 @attrs.frozen(slots=True)
 class Commit:
-    """Commit all that is marked: before partitions are revoked, or, where it `is_last`, at the end of the session."""
+    """Commit all marks: of revoked partitions or, if it `is_last`, at the end of the session."""
 
     is_last: bool
 
@@ -300,16 +306,17 @@ Job = FetchOffsets | CallHandler | Drain | Commit
 
 @attrs.define(slots=True)
 class SessionOutcome:
-    """The end of a session.
+    """The outcome of a session.
 
     Attributes:
-        deadline: The time by which its member must have joined again, or left.
-        failures: Exceptions of the handler, and errors of parts that missed the deadline.
-        lost: The membership is over; nothing can be committed any more.
+        reason: The first reason for the end.
+        deadline: The time by which the member must have rejoined or left.
+        failures: Exceptions of the handler, and errors of calls that missed the deadline.
+        lost: The membership is over; no mark can be committed any more.
         closing: The group is being closed.
-        rebalanced: A rebalance has ended it, and no failure.
-        fatal: The error that failed the membership.
-        next: An assignment that came while the session ended: the next session starts with it.
+        rebalanced: A rebalance was the first reason for the end.
+        fatal: The error that ended the membership.
+        next: An assignment that arrived while the session ended: the next session starts with it.
     """
 
     reason: str = ""
@@ -323,9 +330,9 @@ class SessionOutcome:
 
     @property
     def all_failures(self) -> list[Exception]:
-        """The failure of the membership, if there is one, and the others after it."""
+        """The error that ended the membership, if there is one, followed by the other failures."""
         return [self.fatal, *self.failures] if self.fatal is not None else self.failures
 
     def text(self, group: str) -> str:
-        """Return the message of the group of failures."""
+        """Return the message for the exception group of the failures."""
         return f"group {group!r}: {self.reason}"

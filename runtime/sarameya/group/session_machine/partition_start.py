@@ -1,14 +1,14 @@
-"""The start of a partition, from top to bottom.
+"""The start of a partition, step by step.
 
-    committed offset -> handler.start_offset -> offset lookup, where neither says, and its commit -> claim
+    committed offset -> handler.start_offset -> if neither has an offset: offset lookup, and its commit -> claim
 
-Partitions that are assigned together are a batch, which starts in a task of its own: each partition as soon as its
-offset is known, none waits for another one's leader. The handler's answers are kept until the partition has started or
-is revoked, since `start_offset` may take longer than the group rests.
+Partitions that are assigned together are a batch. Each batch starts in its own task, and each partition as soon as its
+offset is known: no partition waits for the leader of another. The result of `start_offset` is kept until the partition
+has started or is revoked: the call may take longer than the time between two rebalances, and would be repeated.
 
 Rules that are easily broken:
 
-- A start offset that was looked up is committed at once. Otherwise a rejoin before the first mark would resolve
+- A start offset that was looked up is committed at once. Otherwise a rejoin before the first mark would look up
   `newest` again, and skip the messages in between. Tests:
   `tests/group/test_session.py::test_resolved_newest_start_is_committed_before_any_mark`,
   `tests/group/test_late_news.py::test_looked_up_start_is_kept_though_its_commit_got_no_response`.
@@ -45,8 +45,10 @@ class StartBatch:
     """Partitions that start together.
 
     Attributes:
-        committed: The group's committed offset of each.
+        committed: The group's committed offset of each partition.
         waiting: The partitions that have not started yet.
+        scope: Cancels the start.
+        ended: Set once the batch's task has ended.
     """
 
     committed: CommittedOffsets
@@ -56,7 +58,7 @@ class StartBatch:
 
 
 class PartitionStarter:
-    """Starts the partitions of one session."""
+    """Start of the partitions of one session."""
 
     def __init__(
         self,
@@ -76,6 +78,7 @@ class PartitionStarter:
         self._fetching = trio.CancelScope()
         self._batches: list[StartBatch] = []
         self._cancelled: list[StartBatch] = []
+        # Results of the handler's `start_offset`.
         self._answers: dict[TopicPartition, int | CommittedOffset | None] = {}
         self._has_ended = False
 
@@ -85,26 +88,26 @@ class PartitionStarter:
         """Return the group's committed offsets; None after `break_off_fetch`.
 
         Raises:
-            KafkaError: No retry helps.
-            RetriesExhaustedError: It was retried as often, or as long, as the options allow.
+            KafkaError: The coordinator returned an error that no retry can fix.
+            RetriesExhaustedError: The options allow no further retry.
             CommitError: The membership is over.
         """
         with trio.CancelScope() as self._fetching:
-            await self._source.logs.reach(partitions)
+            await self._source.logs.fetch_metadata(partitions)
             found = await self._offsets.fetch(partitions)
-            # A mark that is still to be committed counts: of a start that was looked up, and broken off before its
-            # commit was answered. Looked up again, `newest` would skip what has come since.
+            # An uncommitted mark counts as committed. It may be a looked-up start offset whose commit got no response
+            # before the start was cancelled. A second lookup of `newest` would skip the messages written since.
             return {partition: self._offsets.ledger.marked(partition) for partition in found}
         return None
 
     def break_off_fetch(self) -> None:
-        """Cancel the fetch that is under way."""
+        """Cancel `fetch_committed`."""
         self._fetching.cancel()
 
     # -- handler.start_offset, offset lookup --------------------------------------------------------------
 
     def prepare(self, committed: CommittedOffsets) -> StartBatch:
-        """Return a new batch, for `start`. From now on `cancel` knows of it."""
+        """Return a new batch for `start`. `cancel` can cancel it from now on."""
         batch = StartBatch(committed, frozenset(committed))
         self._batches.append(batch)
         return batch
@@ -113,17 +116,17 @@ class PartitionStarter:
         """Start the partitions of a batch, each as soon as its start offset is known.
 
         Raises:
-            HandlerError: `start_offset` returned no offset.
-            NoCommittedOffsetError: Nothing is committed, and `Config.offset_initial` is `fail`.
-            CommitError: The generation was over before what was looked up could be committed.
-            Exception: Whatever `start_offset` raises.
+            HandlerError: `start_offset` returned an invalid offset.
+            NoCommittedOffsetError: A partition has no committed offset, and `Config.offset_initial` is `fail`.
+            CommitError: The generation was over before a looked-up offset could be committed.
+            Exception: Any exception of `start_offset`.
         """
         time_slice = TimeSlice(self._runtime.handler_time)
         try:
             known: dict[TopicPartition, Start] = {}
             policies: dict[TopicPartition, OffsetPolicy] = {}
             for partition, commit in batch.committed.items():
-                chosen = await self._handlers_choice(partition, commit, time_slice)
+                chosen = await self._call_start_offset(partition, commit, time_slice)
                 initial = self._runtime.config.offset_initial_of(partition.topic)
                 start = choose_start(chosen, commit, initial, is_new=self._growth.is_new(partition))
                 if isinstance(start, Start):
@@ -131,20 +134,20 @@ class PartitionStarter:
                 else:
                     policies[partition] = start
             check_policies(policies, self._offsets.group)
-            if known or not policies:  # a member's streams start with its first assignment, though it be empty
+            if known or not policies:  # a handler's streams start with the first assignment, even if it is empty
                 self._claim(batch, known)
-            await self._source.lookup.find_each(policies, partial(self._looked_up, batch, policies))
+            await self._source.lookup.find_each(policies, partial(self._on_found, batch, policies))
         finally:
-            time_slice.interrupt()  # a cancelled wait would keep its place in the line for good
+            time_slice.interrupt()  # otherwise a cancelled wait would keep its place in the queue forever
             self._batches.remove(batch)
             batch.ended.set()
 
-    async def _handlers_choice(
+    async def _call_start_offset(
         self, partition: TopicPartition, commit: CommittedOffset | None, time_slice: TimeSlice
     ) -> Start | None:
-        """Return the handler's start offset; None where it leaves that to the committed offset."""
+        """Return the handler's start offset; None if the handler chose the default."""
         if partition not in self._answers:
-            if time_slice.is_over(trio.current_time()):  # `start_offset` may block, once for each partition
+            if time_slice.is_over(trio.current_time()):  # each call of `start_offset` may block
                 await time_slice.wait()
             self._answers[partition] = await awaited(self._handler.start_offset, partition, commit)
         if (chosen := self._answers[partition]) is None:
@@ -154,16 +157,16 @@ class PartitionStarter:
             self._offsets.ledger.note(partition)
         return start
 
-    async def _looked_up(
+    async def _on_found(
         self,
         batch: StartBatch,
         policies: Mapping[TopicPartition, OffsetPolicy],
         found: Mapping[TopicPartition, LogOffset],
     ) -> None:
-        """Commit at once what was looked up, so that a rejoin before the first mark does not look it up again."""
+        """Commit looked-up offsets at once, so that a rejoin before the first mark does not look them up again."""
         for partition, place in found.items():
             self._offsets.ledger.mark(partition, CommittedOffset(place.offset, leader_epoch=place.leader_epoch))
-        # These and no others: what else is marked may not be durable yet, where the handler commits itself.
+        # Only these partitions: if the handler commits itself, other marked messages may not be durable yet.
         await self._offsets.commit(found)
         starts = {}
         for partition, place in found.items():
@@ -190,23 +193,23 @@ class PartitionStarter:
         self._readers.start(Claim(consumer, runtime.config, intercept, handler_time) for consumer in consumers)
         feeds.read(consumers)
 
-    # -- or not -------------------------------------------------------------------------------------------
+    # -- cancellation -------------------------------------------------------------------------------------
 
     def cancel(self, partitions: Iterable[TopicPartition]) -> None:
-        """Do not start these, nor, now, what else of their batches has not started."""
+        """Cancel the batches in which one of these partitions has not started yet."""
         revoked = frozenset(partitions)
         for batch in self._batches:
             if batch.waiting & revoked and batch not in self._cancelled:
                 batch.scope.cancel()
                 self._cancelled.append(batch)
 
-    async def cancelled(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-        """Wait until the batches that were cancelled for these partitions have ended.
+    async def wait_cancelled(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+        """Wait until the cancelled batches have ended, and forget the results of `start_offset` for `partitions`.
 
         Returns:
-            The partitions that have not started.
+            The partitions of these batches that have not started.
         """
-        # Kept by `cancel`, since a batch may have ended before anybody waits for it.
+        # `_batches` is not enough: a batch removes itself when it ends, which may be before this call.
         ending, self._cancelled = self._cancelled, []
         for batch in ending:
             await batch.ended.wait()
@@ -215,7 +218,7 @@ class PartitionStarter:
         return frozenset().union(*(batch.waiting for batch in ending))
 
     def stop_all(self) -> None:
-        """Start nothing any more: the session ends."""
+        """Cancel all starts, and start no partition any more: the session ends."""
         self._has_ended = True
         self._fetching.cancel()
         for batch in self._batches:

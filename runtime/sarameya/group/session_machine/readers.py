@@ -1,7 +1,7 @@
-"""The handler's tasks that read claims: one for each claim (here), or one for several (`stream_readers.py`).
+"""The handler's tasks that read claims: a task for each claim (here), or a task for several (`stream_readers.py`).
 
-`Readers` owns the tasks and their cancel scopes; it reports what happens to them as events. When and why a reader stops
-is the state machine's to decide.
+`Readers` owns the tasks and their cancel scopes, and reports their ends and failures as events. The state machine
+decides when a reader stops.
 """
 
 from __future__ import annotations
@@ -23,29 +23,36 @@ from sarameya.model import TopicPartition
 from sarameya.observe import ClaimCancelled, Observer
 
 Report = Callable[[ReaderFailed | ReaderReturned], None]
-"""Takes what has happened to a reader."""
+"""Called when a reader has failed, or has returned without being stopped."""
 Feed = TypeVar("Feed", Claim, Stream)
 
 
 @attrs.define(slots=True, eq=False)
 class ReaderTask:
-    """A task of the handler. `stopped_at` is when it was first asked to come back, or to end."""
+    """A task of the handler.
+
+    Attributes:
+        scope: Its deadline is the end of the grace of a stopped task.
+        task: The running task; None before its start and after its end.
+        stopped_at: Time of the first call of `hasten`.
+    """
 
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     task: trio.lowlevel.Task | None = None
     stopped_at: float = math.inf
 
     def hasten(self, grace_ends: float) -> None:
+        """Cancel the task at `grace_ends`, or earlier if an earlier time was set."""
         self.stopped_at = min(self.stopped_at, trio.current_time())
         self.scope.deadline = min(self.scope.deadline, grace_ends)
 
 
 @attrs.frozen(slots=True, eq=False)
-class _Read:
+class _ReadClaim:
     """A claim that is read, and the task that reads it."""
 
     claim: Claim
-    by: ReaderTask
+    reader: ReaderTask
     ended: trio.Event = attrs.field(factory=trio.Event)
 
 
@@ -56,66 +63,73 @@ class Readers(ABC):
         self._report = report
         self._observer = observer
         self._pauses = pauses
-        self._read: dict[TopicPartition, _Read] = {}
+        self._read: dict[TopicPartition, _ReadClaim] = {}
         self._nursery: trio.Nursery | None = None
 
     def run_in(self, nursery: trio.Nursery) -> None:
-        """Start tasks in `nursery` from now on."""
+        """Set the nursery in which the tasks run."""
         self._nursery = nursery
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """The claims that are read now, and those that were stopped and have not ended."""
+        """The claims that are read, including stopped claims whose tasks still process messages."""
         return tuple(each.claim for each in self._read.values())
 
     def task_of(self, partition: TopicPartition) -> trio.lowlevel.Task | None:
-        """Return the task that reads this partition, None where none does."""
+        """Return the task that reads this partition, or None."""
         read = self._read.get(partition)
-        return None if read is None else read.by.task
+        return None if read is None else read.reader.task
 
     @abstractmethod
     def holder(self, claim: Claim) -> Claim:
-        """Return the claim whose records the task that reads `claim` has; `claim` where it has none."""
+        """Return the claim whose records are processed by the task that reads `claim`.
+
+        A task of a stream reads several claims. If it processes no records, the result is `claim`.
+        """
 
     @abstractmethod
     def tasks(self, partitions: Iterable[TopicPartition] | None) -> Mapping[str, trio.lowlevel.Task]:
-        """Return the tasks that still read one of these partitions, by name; for None, all of them."""
+        """Return the tasks that still read one of these partitions, by name; for None, all tasks."""
 
     @abstractmethod
     def start(self, claims: Iterable[Claim]) -> None:
-        """Read these claims."""
+        """Start to read these claims."""
 
     @abstractmethod
     def stop(self, partitions: Iterable[TopicPartition] | None, grace_ends: float) -> Sequence[Claim]:
-        """Stop reading these partitions, None for all: their iterators end.
+        """Stop reading these partitions: their iterators end.
 
-        A task that still goes on at `grace_ends` is cancelled then. A repeated call can only bring that nearer.
+        A repeated call can only move the end of the grace to an earlier time.
+
+        Args:
+            partitions: The partitions; None for all.
+            grace_ends: Time at which tasks that still run are cancelled.
 
         Returns:
-            The claims, whose feeds are to be released.
+            The stopped claims. The caller releases their feeds.
         """
 
     async def drained(self, partitions: Iterable[TopicPartition]) -> None:
-        """Wait until no task has anything of these partitions any more."""
+        """Wait until no task processes messages of these partitions any more."""
         for read in self._of(partitions):
             await read.ended.wait()
 
-    def _of(self, partitions: Iterable[TopicPartition] | None) -> list[_Read]:
-        """Return these, sorted, so that a run under virtual time can be repeated exactly."""
+    def _of(self, partitions: Iterable[TopicPartition] | None) -> list[_ReadClaim]:
+        """Return the claims of these partitions (None for all), sorted: runs under virtual time must be repeatable."""
         return [self._read[tp] for tp in sorted(self._read if partitions is None else partitions) if tp in self._read]
 
     def _spawn(self, run: Callable[[], Awaitable[None]]) -> None:
         assert self._nursery is not None, "no nursery to run in"
         self._nursery.start_soon(run)
 
-    def _add(self, claim: Claim, by: ReaderTask) -> None:
-        self._read[claim.topic_partition] = _Read(claim, by)
+    def _add(self, claim: Claim, reader: ReaderTask) -> None:
+        self._read[claim.topic_partition] = _ReadClaim(claim, reader)
         self._pauses.watch(claim)
 
     def _ended(self, claim: Claim) -> None:
         read = self._read.pop(claim.topic_partition)
         self._pauses.unwatch(claim)
-        claim._end()  # where the task ended by itself, or was cancelled from outside: what it holds is given back
+        claim._end()  # releases the claim's bytes if the task returned by itself, or was cancelled from outside
         read.ended.set()
         self._observer(claim._end_event())
 
@@ -133,7 +147,7 @@ class ClaimReaders(Readers):
         return claim
 
     def tasks(self, partitions: Iterable[TopicPartition] | None) -> Mapping[str, trio.lowlevel.Task]:
-        return {_name(read.claim): read.by.task for read in self._of(partitions) if read.by.task is not None}
+        return {_name(read.claim): read.reader.task for read in self._of(partitions) if read.reader.task is not None}
 
     def start(self, claims: Iterable[Claim]) -> None:
         for claim in claims:
@@ -143,20 +157,20 @@ class ClaimReaders(Readers):
     def stop(self, partitions: Iterable[TopicPartition] | None, grace_ends: float) -> Sequence[Claim]:
         stopped = self._of(partitions)
         for read in stopped:
-            read.by.hasten(grace_ends)
+            read.reader.hasten(grace_ends)
             read.claim._end()
         return [read.claim for read in stopped]
 
-    async def _run(self, claim: Claim, by: ReaderTask) -> None:
-        by.task = trio.lowlevel.current_task()
+    async def _run(self, claim: Claim, reader: ReaderTask) -> None:
+        reader.task = trio.lowlevel.current_task()
         try:
-            if await run_guarded(in_slice(self._consume, claim), by.scope, partial(self._failed, claim)):
-                if by.scope.cancelled_caught:
-                    self._observer(ClaimCancelled(claim.topic_partition, trio.current_time() - by.stopped_at))
+            if await run_guarded(in_slice(self._consume, claim), reader.scope, partial(self._failed, claim)):
+                if reader.scope.cancelled_caught:
+                    self._observer(ClaimCancelled(claim.topic_partition, trio.current_time() - reader.stopped_at))
                 elif not claim.has_ended:
                     self._report(ReaderReturned(f"{_name(claim)} returned"))
         finally:
-            claim._slice.take_back()
+            claim._slice.release_messages()
             self._ended(claim)
 
     def _failed(self, claim: Claim, error: Exception) -> None:
@@ -168,22 +182,30 @@ def _name(claim: Claim) -> str:
 
 
 async def in_slice(consume: Callable[[Feed], Awaitable[None]], feed: Feed) -> None:
-    """Call the handler in a time slice: it may block before it asks for its first message."""
-    await feed._slice.begin()
+    """Call the handler in a time slice: it may block before it requests its first message."""
+    await feed._slice.start()
     if not feed.has_ended:
         await consume(feed)
 
 
 async def run_guarded(work: Awaitable[None], scope: trio.CancelScope, on_failure: Callable[[Exception], None]) -> bool:
-    """Run a task of the handler in its scope. Pass what it raises to `on_failure`, but for what is no Exception.
+    """Run a call of the handler in a cancel scope.
+
+    Args:
+        work: The call.
+        scope: The cancel scope.
+        on_failure: Called with the Exception that the call raises, if any.
 
     Returns:
-        Whether it has returned, or was cancelled by its scope.
+        True if the call has returned, or was cancelled by `scope`; False if it failed.
+
+    Raises:
+        BaseException: Other exceptions of the call, such as `KeyboardInterrupt`, or a cancellation from outside.
     """
     try:
         with scope:
             await work
-    except Exception as error:  # noqa: BLE001 - whatever a handler raises is recorded, and raised by consume()
+    except Exception as error:  # noqa: BLE001 - any exception of a handler is recorded, and raised by consume()
         on_failure(error)
         return False
     except BaseExceptionGroup as group:

@@ -1,11 +1,10 @@
-"""The trio shell around the session's state machine: carries its commands out, does its jobs, keeps its deadline.
+"""The trio shell around the session's state machine: executes its commands, runs its jobs, keeps its deadline.
 
-Every part of the session reports to `post`, which takes the event to the machine at once. One task does the machine's
-jobs, one after the other. Decides nothing; see "What happens in a session?" in ARCHITECTURE.md.
+Every part of the session reports to `post`, which passes the event to the machine at once. One task runs the machine's
+jobs, one after the other. The runner decides nothing; see "What happens in a session?" in ARCHITECTURE.md.
 
-Two nurseries, since a cancellation of `consume()` reaches the one and not the other: the handler's tasks are cancelled
-with it. The services of the session (fetcher, commits, heartbeats' notices, the deadline) are shielded, and go on until
-the last commit is done.
+There are two nurseries. A cancellation of `consume()` cancels the handler's tasks. The services of the session
+(fetcher, commits, notices of the member, the deadline) are shielded, and run until the last commit is done.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ from sarameya.status import PartitionStatus
 
 
 class SessionRunner:
-    """Runs a session. `run` is called once."""
+    """Runner of one session. `run` is called once."""
 
     def __init__(
         self,
@@ -119,32 +118,33 @@ class SessionRunner:
         self._overdue = OverdueHandlers(self._readers, self._offsets, config, runtime.observer)
         self._calls: dict[trio.lowlevel.Task, str] = {}
         self._events: deque[Event] = deque()
-        self._is_pumping = False
+        self._is_processing = False
         self._stepped = trio.Event()
 
     async def run(self) -> SessionOutcome:
-        """Live the session, and return how it ended, failures included.
+        """Run the session, and return its outcome, failures included.
 
         Raises:
-            BaseException: Cancellation, and what is no Exception. The failures come with it, in a group.
+            BaseException: A cancellation, or an exception that is not an Exception. If there are failures, too, they
+                are raised together as a group.
         """
         outcome = self._machine.outcome
         self.post(self._first)
         try:
-            await self._live()
-        except BaseException as end:
+            await self._run_tasks()
+        except BaseException as error:
             if failures := outcome.all_failures:
-                raise BaseExceptionGroup(outcome.text(self._runtime.group), [end, *failures]) from None
+                raise BaseExceptionGroup(outcome.text(self._runtime.group), [error, *failures]) from None
             raise
         return outcome
 
     def status(self) -> tuple[PartitionStatus, ...]:
-        """Return the status of what is owned, and of what is being revoked."""
+        """Return the status of the owned partitions, including those that are being revoked."""
         now, machine, offsets = trio.current_time(), self._machine, self._offsets
         read = {
             claim.topic_partition: partition_status(
                 claim,
-                self._source.feeds.feeding(claim._consumer),
+                self._source.feeds.feed_state(claim._consumer),
                 offsets,
                 now,
                 wall_clock=self._runtime.wall_clock(),
@@ -153,27 +153,27 @@ class SessionRunner:
             for claim in self._readers.claims
         }
         for partition in machine.owned - read.keys():
-            # Its claim may have ended, and its last commit be still to come.
+            # Its claim may have ended while its last commit is not done yet.
             is_over = machine.is_ending or partition in machine.revoking
             read[partition] = owned_status(partition, offsets, now - machine.revoking_since if is_over else None)
         return tuple(read[partition] for partition in sorted(read))
 
     # -- the lifetime of its tasks --------------------------------------------------------------------------
 
-    async def _live(self) -> None:
+    async def _run_tasks(self) -> None:
         shield, running = trio.CancelScope(shield=True), trio.Event()
         async with trio.open_nursery() as nursery:
-            # Not `nursery.start`: a task that shields itself would outlive a cancelled start for ever.
+            # Not `nursery.start`: a task that shields itself would never end after a cancelled start.
             nursery.start_soon(self._run_services, shield, running)
             nursery.start_soon(self._watch_cancellation)
             try:
                 await running.wait()
-                await self._work()
+                await self._run_jobs()
             finally:
                 try:
-                    await self._finish()
+                    await self._shut_down()
                 finally:
-                    # Whatever cleanup raises, also SystemExit: the shielded tasks must be cancelled.
+                    # Even if `cleanup` raises SystemExit, the shielded tasks must be cancelled.
                     shield.cancel()
                     nursery.cancel_scope.cancel()
 
@@ -203,7 +203,7 @@ class SessionRunner:
             case SubscriptionChanged():
                 self.post(SubscriptionRead(self._member.wanted))
             case Left():
-                pass  # of a leave that nobody waits for
+                pass  # the result of a leave that no caller waits for
             case _:
                 self.post(notice)
 
@@ -214,38 +214,38 @@ class SessionRunner:
                 await stepped.wait()
             if waiting.cancelled_caught:
                 for command in self._machine.handle_timer(trio.current_time()):
-                    self._carry_out(command)
+                    self._execute(command)
 
     # -- events and commands ----------------------------------------------------------------------------------
 
     def post(self, event: Event) -> None:
-        """Take an event to the machine, and carry out what follows. Called by every part of the session."""
+        """Pass an event to the machine, and execute its commands. Called by every part of the session."""
         self._events.append(event)
-        if self._is_pumping:  # a command has caused it; the others come first
+        if self._is_processing:  # a command has caused this event; the remaining commands are executed first
             return
-        self._is_pumping = True
+        self._is_processing = True
         try:
             while self._events:
                 for command in self._machine.receive(self._events.popleft(), trio.current_time()):
-                    self._carry_out(command)
+                    self._execute(command)
         finally:
-            self._is_pumping = False
+            self._is_processing = False
             self._stepped.set()
             self._stepped = trio.Event()
 
-    def _carry_out(self, command: Command) -> None:
+    def _execute(self, command: Command) -> None:
         match command:
             case Observe(event=event):
                 self._runtime.observer(event)
-            case Post(event=wish):
-                self._member.post(wish)
+            case Post(event=request):
+                self._member.post(request)
             case UpdateSession(generation=generation, owned=owned):
-                self._source.logs.keep({partition.topic for partition in owned})
-                self._session._moved(generation, by_topic(sorted(owned)))
+                self._source.logs.keep_ids({partition.topic for partition in owned})
+                self._session._update(generation, by_topic(sorted(owned)))
             case StartPartitions(committed=committed):
                 self._nursery.start_soon(self._start, self._starter.prepare(committed))
             case StopReaders(partitions=partitions, grace_ends=grace_ends):
-                # Starts first: a partition that started after its reader was to stop would never stop.
+                # Starts are cancelled first: a partition that starts after this stop would never stop.
                 self._starter.cancel(partitions or ())
                 stopped = self._readers.stop(partitions, grace_ends)
                 self._source.feeds.release(claim._consumer for claim in stopped)
@@ -263,36 +263,36 @@ class SessionRunner:
                 self._find_stuck_tasks()
 
     def _find_stuck_tasks(self) -> None:
-        """Python cannot stop a task that swallows its cancellation: report where it stands, and go on without it."""
+        """Report the stacks of tasks that still run. Python cannot stop a task that swallows its cancellation."""
         machine = self._machine
-        calls = {name: task for task, name in self._calls.items()}
-        stuck = {**calls, **self._readers.tasks(None if machine.is_ending else machine.revoking)}
-        for name, task in stuck.items():
+        reading = self._readers.tasks(None if machine.is_ending else machine.revoking)
+        stuck = [*((name, task) for task, name in self._calls.items()), *reading.items()]
+        for name, task in stuck:
             self._runtime.observer(TaskStuck(name, stack_of(task)))
-        self.post(TasksStuck(tuple(stuck)))
+        self.post(TasksStuck(tuple(name for name, _ in stuck)))
 
     # -- jobs, one after the other ------------------------------------------------------------------------------
 
-    async def _work(self) -> None:
-        """Do jobs until the session ends and all tasks of the handler have ended."""
+    async def _run_jobs(self) -> None:
+        """Run jobs until the session is ending, and all tasks of the handler have ended."""
         async with trio.open_nursery() as self._nursery:
             self._readers.run_in(self._nursery)
             while not self._machine.is_ending:
                 if (job := self._machine.take_job()) is not None:
-                    self.post(await self._do(job))
+                    self.post(await self._run_job(job))
                 else:
                     await self._stepped.wait()
 
-    async def _finish(self) -> None:
-        """The last calls, and the last commit: shielded, but never beyond the deadline."""
+    async def _shut_down(self) -> None:
+        """Run the last calls and the last commit: shielded, but not beyond the deadline."""
         self.post(TasksEnded())
         with self._shutdown.scope:
             while (job := self._machine.take_job()) is not None:
-                self.post(await self._do(job))
+                self.post(await self._run_job(job))
         if self._shutdown.scope.cancelled_caught:
             self.post(ShutdownCutOff())
 
-    async def _do(self, job: Job) -> Event:
+    async def _run_job(self, job: Job) -> Event:
         match job:
             case FetchOffsets(partitions=partitions):
                 try:
@@ -300,7 +300,7 @@ class SessionRunner:
                 except SarameyaError as error:
                     return OffsetsFailed(error)
             case Drain(partitions=partitions):
-                not_started = await self._starter.cancelled(partitions)
+                not_started = await self._starter.wait_cancelled(partitions)
                 await self._readers.drained(partitions)
                 return Drained(not_started)
             case Commit(is_last=True):
@@ -334,7 +334,7 @@ class SessionRunner:
         await self._call("start_offset", self._starter.start(batch), batch.scope)
 
     async def _call(self, name: str, call: Awaitable[None], scope: trio.CancelScope) -> None:
-        """Run a part of the handler that reads nothing; report what it raises."""
+        """Run a call of the handler that is not a reader, and report its exception."""
         task = trio.lowlevel.current_task()
         self._calls[task] = name
         try:

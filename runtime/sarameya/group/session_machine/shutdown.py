@@ -1,10 +1,9 @@
-"""The time limits of a session as cancel scopes, and the commits that have to be done by then.
+"""The time limits of a session as cancel scopes, and the last commits within these limits.
 
-`Shutdown` is the only one to turn the session's deadline (`deadline.py`) into cancel scopes. A part of the session asks
-it for a scope when it starts; when the deadline comes nearer, `limit` shortens the scopes that are in use.
+Only `Shutdown` turns the session's deadline (`deadline.py`) into cancel scopes. It returns a scope for each step; when
+the deadline is moved to an earlier time, `limit` shortens the scopes in use.
 
-What is marked and not committed is read again by the partition's next owner. So a commit that fails is reported, and
-no more.
+If a last commit fails, the failure is only reported: the partition's next owner reads the messages again.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import trio
 
 from sarameya.errors import SarameyaError
 from sarameya.group.offsets.offset_manager import OffsetManager
-from sarameya.group.session_machine.deadline import RevocationDeadline, most_of
+from sarameya.group.session_machine.deadline import RevocationDeadline, step_deadline
 from sarameya.group.source import SessionRuntime
 from sarameya.observe import CommitFailed
 
@@ -22,7 +21,7 @@ class Shutdown:
     """The cancel scopes and the last commits of one session.
 
     Attributes:
-        scope: For the last calls and the last commit; shielded from the cancellation of `consume()`.
+        scope: The scope of the last calls and the last commit; shielded from the cancellation of `consume()`.
     """
 
     def __init__(self, deadline: RevocationDeadline, runtime: SessionRuntime, offsets: OffsetManager) -> None:
@@ -30,46 +29,46 @@ class Shutdown:
         self._deadline = deadline
         self._runtime = runtime
         self._offsets = offsets
-        # At most one of each is in use at a time: jobs are done one after the other.
+        # At most one scope of each kind is in use: jobs run one after the other.
         self._grace = trio.CancelScope()
         self._release = trio.CancelScope()
         self._commit = trio.CancelScope()
 
     def limit(self) -> None:
-        """Shorten the scopes in use: the deadline has come nearer."""
+        """Shorten the scopes in use: the deadline was moved to an earlier time."""
         deadline = self._deadline
         self._grace.deadline = min(self._grace.deadline, deadline.grace_ends)
-        self._release.deadline = min(self._release.deadline, most_of(deadline.at, trio.current_time()))
+        self._release.deadline = min(self._release.deadline, step_deadline(deadline.at, trio.current_time()))
         self._commit.deadline = min(self._commit.deadline, deadline.at)
         self.scope.deadline = deadline.session_ends
 
     def grace_scope(self) -> trio.CancelScope:
-        """Return the scope of a call that goes on beside claims, and has a grace as they do."""
+        """Return the scope of a call that may run while claims are read, and has the same time as they to end."""
         self._grace = trio.CancelScope(deadline=self._deadline.grace_ends)
         return self._grace
 
     def release_scope(self, *, shield: bool) -> trio.CancelScope:
-        """Return the scope of a call that releases revoked partitions: a commit, or cleanup, has to follow.
+        """Return the scope of a call that releases revoked partitions: a commit, or `cleanup`, has to follow.
 
         Args:
-            shield: Whether cancelling `consume()` leaves the call less time, and not none.
+            shield: True if a cancellation of `consume()` shall only shorten the time of the call, not cancel it.
         """
-        by = most_of(self._deadline.at, trio.current_time())
-        self._release = trio.CancelScope(deadline=by, shield=shield)
+        deadline = step_deadline(self._deadline.at, trio.current_time())
+        self._release = trio.CancelScope(deadline=deadline, shield=shield)
         return self._release
 
     async def commit_revoked(self) -> bool:
-        """Commit all that is marked. Return whether the deadline, or `break_off_commit`, did not cut it off."""
+        """Commit all marks. Return False if the deadline, or `break_off_commit`, cancelled the commit."""
         with trio.CancelScope(deadline=self._deadline.at) as self._commit:
             await self.commit_marked()
         return not self._commit.cancelled_caught
 
     def break_off_commit(self) -> None:
-        """Cancel the commit of revoked partitions: the session ends, and its last commit has them, too."""
+        """Cancel the commit of revoked partitions: the session ends, and its last commit includes them."""
         self._commit.cancel()
 
     async def commit_marked(self) -> None:
-        """Commit all that is marked; without autocommit, only where a topic starts that was created again."""
+        """Commit all marks. Without autocommit, commit only those in topics that were deleted and created again."""
         partitions = None if self._runtime.config.autocommit else self._offsets.ledger.recreated
         if partitions is not None and not partitions:
             return

@@ -22,10 +22,10 @@ from sarameya.observe import ClaimCancelled, Observer
 
 
 class StreamReaders(Readers):
-    """A task for each stream, as long as the session; claims are distributed over them.
+    """A task for each stream, for the length of the session. Claims are distributed over the streams.
 
-    A claim that is stopped has ended once its stream's task has come back for more. A task that does not come back in
-    time is cancelled; since it reads other claims too, that ends the session.
+    A stopped claim has ended once its stream's task requests the next message. A task that does not do so in time is
+    cancelled. That ends the session, since the task reads other claims, too.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class StreamReaders(Readers):
     ) -> None:
         super().__init__(report, observer, pauses)
         self._consume = consume
-        self._streams = {Stream(index, self._dropped, handler_time): ReaderTask() for index in range(count)}
+        self._streams = {Stream(index, self._on_dropped, handler_time): ReaderTask() for index in range(count)}
         self._stream_of: dict[TopicPartition, Stream] = {}
         self._has_started = False
         self._is_ending = False
@@ -49,26 +49,30 @@ class StreamReaders(Readers):
         return claim if stream is None else stream._current or claim
 
     def tasks(self, partitions: Iterable[TopicPartition] | None) -> Mapping[str, trio.lowlevel.Task]:
-        reading = {id(read.by) for read in self._of(partitions)}
+        reading = {id(read.reader) for read in self._of(partitions)}
         return {
-            str(stream): by.task
-            for stream, by in self._streams.items()
-            if by.task is not None and (self._is_ending or id(by) in reading)
+            str(stream): reader.task
+            for stream, reader in self._streams.items()
+            if reader.task is not None and (self._is_ending or id(reader) in reading)
         }
 
     def start(self, claims: Iterable[Claim]) -> None:
-        """Deal out these claims; the first time, start every stream's task, also those that get none yet."""
-        for stream, claim in self._deal(sorted(claims, key=lambda claim: claim.topic_partition)):
+        """Distribute these claims over the streams. The first call starts the tasks of all streams, even if empty."""
+        for stream, claim in self._distribute(sorted(claims, key=lambda claim: claim.topic_partition)):
             self._stream_of[claim.topic_partition] = stream
             self._add(claim, self._streams[stream])
             stream._add(claim)
         if not self._has_started:
             self._has_started = True
-            for stream, by in self._streams.items():
-                self._spawn(partial(self._run, stream, by))
+            for stream, reader in self._streams.items():
+                self._spawn(partial(self._run, stream, reader))
 
-    def _deal(self, claims: Sequence[Claim]) -> Iterator[tuple[Stream, Claim]]:
-        """Range-wise, as the assignor of that name assigns; claims that come later go to the shortest stream."""
+    def _distribute(self, claims: Sequence[Claim]) -> Iterator[tuple[Stream, Claim]]:
+        """Yield the stream of each claim.
+
+        The first claims are distributed in ranges, as by the range assignor. Later claims go to the stream with the
+        fewest claims.
+        """
         if self._read:
             for claim in claims:
                 yield min(self._streams, key=lambda stream: stream._count), claim
@@ -80,30 +84,30 @@ class StreamReaders(Readers):
                     yield stream, next(rest)
 
     def stop(self, partitions: Iterable[TopicPartition] | None, grace_ends: float) -> Sequence[Claim]:
-        """Stop reading these partitions, None for the end of the session: then every stream ends."""
+        """Stop reading these partitions. None means the end of the session: every stream ends."""
         if partitions is None:
             self._is_ending = True
-            for stream, by in self._streams.items():
-                by.hasten(grace_ends)
+            for stream, reader in self._streams.items():
+                reader.hasten(grace_ends)
                 stream._end()
             return self.claims
         stopped = self._of(partitions)
         for read in stopped:
-            read.by.hasten(grace_ends)
+            read.reader.hasten(grace_ends)
             self._stream_of[read.claim.topic_partition]._revoke(read.claim)
         return [read.claim for read in stopped]
 
-    async def _run(self, stream: Stream, by: ReaderTask) -> None:
-        by.task = trio.lowlevel.current_task()
+    async def _run(self, stream: Stream, reader: ReaderTask) -> None:
+        reader.task = trio.lowlevel.current_task()
         try:
-            if await run_guarded(in_slice(self._consume, stream), by.scope, partial(self._failed, stream)):
-                if by.scope.cancelled_caught:
-                    self._cancelled(stream, by)
+            if await run_guarded(in_slice(self._consume, stream), reader.scope, partial(self._failed, stream)):
+                if reader.scope.cancelled_caught:
+                    self._report_cancelled(stream, reader)
                 elif not self._is_ending:
                     self._report(ReaderReturned(f"{stream} returned"))
         finally:
-            by.task = None
-            stream._slice.take_back()
+            reader.task = None
+            stream._slice.release_messages()
             for claim in tuple(stream.claims.values()):
                 stream._drop(claim)
 
@@ -113,20 +117,20 @@ class StreamReaders(Readers):
         partition, position = (None, -1) if held is None else (held.topic_partition, held.position)
         self._report(ReaderFailed(str(stream), partition, position, error))
 
-    def _cancelled(self, stream: Stream, by: ReaderTask) -> None:
-        grace = trio.current_time() - by.stopped_at
+    def _report_cancelled(self, stream: Stream, reader: ReaderTask) -> None:
+        grace = trio.current_time() - reader.stopped_at
         for partition in stream.claims:
             self._observer(ClaimCancelled(partition, grace))
         if not self._is_ending:
-            reason = f"{stream} was cancelled: it did not ask for more messages after a partition was revoked"
+            reason = f"{stream} was cancelled: it did not request the next message after a partition was revoked"
             self._report(ReaderReturned(reason))
 
-    def _dropped(self, claim: Claim) -> None:
-        """Forget a claim of which no task has anything any more."""
+    def _on_dropped(self, claim: Claim) -> None:
+        """Remove a claim whose messages are processed. Without other stopped claims, lift its stream's time limit."""
         stream = self._stream_of.pop(claim.topic_partition)
         if not (self._is_ending or stream._revoked):
-            by = self._streams[stream]
-            by.stopped_at = by.scope.deadline = math.inf
+            reader = self._streams[stream]
+            reader.stopped_at = reader.scope.deadline = math.inf
         self._ended(claim)
 
 
@@ -138,7 +142,7 @@ def open_readers(
     pauses: Pauses,
     handler_time: HandlerTime,
 ) -> Readers:
-    """Return the readers that this handler wants: a task for each claim, or a task for several."""
+    """Return the readers for this kind of handler: a task for each claim, or a task for each stream."""
     if isinstance(handler, StreamHandler):
         consume_stream = partial(awaited, handler.consume_stream, session)
         return StreamReaders(consume_stream, handler.streams, report, observer, pauses, handler_time)

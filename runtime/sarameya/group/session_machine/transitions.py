@@ -1,4 +1,4 @@
-"""The states of a session and how it moves between them: one table, the whole truth.
+"""The states of a session, and a table of all transitions between them.
 
 `machine.py` decides which input is due.
 """
@@ -10,10 +10,10 @@ from enum import Enum, auto
 
 
 class State(Enum):
-    """The work of a session, beside reading the partitions that have started."""
+    """The job of a session. Partitions that have started are read meanwhile."""
 
     CONSUMING = auto()
-    """There is no other work."""
+    """There is no job."""
     FETCHING = auto()
     """Committed offsets of new partitions are being fetched."""
     SETTING_UP = auto()
@@ -35,23 +35,28 @@ class State(Enum):
     CLOSING = auto()
     """The last commit is under way."""
     ENDED = auto()
+    """The session has ended."""
 
 
 class Input(Enum):
-    """The reasons to move on."""
+    """The cause of a transition."""
 
     ADDED = auto()
-    """The assignment has partitions that are not read."""
+    """The assignment may have partitions that are not read yet."""
     SETUP_DUE = auto()
+    """`setup` has to be called."""
     ASSIGNED_DUE = auto()
+    """`partitions_assigned` has to be called."""
     REVOKED = auto()
-    """Partitions are assigned no longer, or subscribed to no longer."""
+    """Partitions are no longer assigned, or no longer subscribed to."""
     CALL_DUE = auto()
-    """The handler has to be called for them."""
+    """`partitions_revoked` or `partitions_lost` has to be called."""
     CLEANUP_DUE = auto()
+    """`cleanup` has to be called."""
     COMMIT_DUE = auto()
+    """Marks have to be committed."""
     DONE = auto()
-    """The work is done, or has to make way for something newer."""
+    """The job is done, or was cancelled for something newer."""
     END = auto()
     """The group, the user or a failure ends the session."""
 
@@ -82,7 +87,7 @@ TRANSITIONS: Mapping[State, Mapping[Input, State]] = {
     State.CLOSING: {Input.DONE: State.ENDED},
     State.ENDED: {},
 }
-"""state -> input -> next state. What is not here cannot happen."""
+"""state -> input -> next state. Any other input in a state is a bug."""
 
 SHUTTING_DOWN = frozenset({State.ENDING, State.RELEASING, State.CLEANING_UP, State.CLOSING, State.ENDED})
 """The states of a session that ends."""

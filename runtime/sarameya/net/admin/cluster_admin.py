@@ -1,4 +1,4 @@
-"""Admin connection to a cluster: metadata and log offsets. Base of `group_admin.py` and `topic_admin.py`."""
+"""Base of the admin clients in `group_admin.py` and `topic_admin.py`: connections, metadata, log offsets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ClusterAdmin:
         observer: Observer,
         transport: Transport | None = None,
     ) -> None:
-        # Without the id of a static member: commits under it would be that member's.
+        # Without `group_instance_id`: the coordinator would take this client's commits for that member's.
         self._config = attrs.evolve(config, group_instance_id=None)
         self._observer = observer
         self._backoff = Backoff.of(config)
@@ -73,14 +73,19 @@ class ClusterAdmin:
             nursery.cancel_scope.cancel()
 
     async def metadata(self, topics: Iterable[str]) -> ClusterMetadata:
-        """Return fresh metadata of the cluster, including `topics`. Raises RequestTimeoutError."""
+        """Return fresh metadata of the cluster, including `topics`.
+
+        Raises:
+            RequestTimeoutError: No metadata arrived within `Config.request_timeout`.
+            AuthenticationError: A broker refuses this client.
+        """
         self._metadata.follow(topics)
         with self._pool.until_refused(), trio.move_on_after(self._config.request_timeout):
             return await self._metadata.refresh()
         raise RequestTimeoutError(f"no metadata in {self._config.request_timeout:g} s")
 
     async def metadata_of_all(self) -> ClusterMetadata:
-        """Return fresh metadata with every topic of the cluster."""
+        """Return fresh metadata with every topic of the cluster. Raises as `metadata` does."""
         self._metadata.follow_all()
         return await self.metadata(())
 
@@ -90,27 +95,28 @@ class ClusterAdmin:
         timestamp: int,
         isolation_level: IsolationLevel = "read_uncommitted",
     ) -> LogOffsets:
-        """Return the offset of each log at a timestamp. The topics must have been passed to `metadata` before.
+        """Return the offset of each log at a timestamp. Pass the topics to `metadata` first.
 
-        Failed lookups are retried a few times; then the result has their reason.
+        Failed lookups are retried a few times. For those that still fail, the result has the reason.
 
         Args:
             partitions: The logs.
-            timestamp: LOG_START, LOG_END (the next offset to be written, or that of the first open transaction under
-                `read_committed`), or milliseconds since 1970, for the first message with at least this timestamp.
-            isolation_level: Determines the end of the log.
+            timestamp: LOG_START, LOG_END, or milliseconds since 1970. A time stands for the first message with this or
+                a later timestamp.
+            isolation_level: Defines LOG_END: the high watermark, or under `read_committed` the last stable offset.
         """
         reader = LogOffsetReader(self._pool, self._metadata, self._config, self._observer)
         return await reader.find(partitions, timestamp, isolation_level)
 
     async def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the end of each leader epoch in the log of the partition's present leader (KIP-320).
+        """Return the end of each leader epoch in the log of the partition's current leader (KIP-320).
 
-        That is the offset of the first record of a later epoch, or the log's end. Unknown ones are left out: no epoch
-        (-1), a partition without a leader, a broker that is too old or cannot be reached. The topics must have been
-        passed to `metadata` before.
+        The end is the offset of the first record of a later epoch, or the log end. A partition is left out if its epoch
+        is unknown (-1), if it has no leader, or if the broker is too old or cannot be reached. Pass the topics to
+        `metadata` first.
         """
-        metadata, leaders = self._metadata.current, dict[int, dict[TopicPartition, EpochAsked]]()
+        metadata = self._metadata.current
+        leaders: dict[int, dict[TopicPartition, EpochAsked]] = {}
         for partition, epoch in epochs.items():
             leader, known = metadata.leader(partition), metadata.partition(partition)
             if epoch > NO_LEADER_EPOCH and leader is not None and known is not None:

@@ -1,6 +1,6 @@
-"""Admin client for groups, without membership in any.
+"""Admin client for groups. It is not a member of any group.
 
-Chooses the broker (each broker for its own groups, a group's coordinator for everything else), and retries while a
+It lists the groups of every broker, and sends all other requests to the group's coordinator. It retries while a
 coordinator moves. Callers interpret the responses and decide about changes.
 """
 
@@ -37,16 +37,16 @@ _PASSING = frozenset(
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     }
 )
-"""Error codes of a coordinator that has just moved, or is about to answer."""
+"""Error codes that go away by themselves: the coordinator has just moved, is loading, or throttles this client."""
 
-_OF_ALL = _PASSING | {ErrorCode.GROUP_AUTHORIZATION_FAILED}
-"""Error codes about the coordinator or the group, and so about the whole commit."""
+_FAILS_WHOLE_COMMIT = _PASSING | {ErrorCode.GROUP_AUTHORIZATION_FAILED}
+"""Error codes about the coordinator or the group. They apply to every partition of a commit."""
 
 T = TypeVar("T")
 
 
 class GroupAdmin(ClusterAdmin):
-    """Descriptions of groups, and changes to those without members.
+    """Admin client that describes groups, and changes groups without members.
 
     Use it as `async with GroupAdmin(servers, config, observer)`. Raises as every ClusterAdmin does.
     """
@@ -98,12 +98,13 @@ class GroupAdmin(ClusterAdmin):
     async def commit(
         self, group: str, offsets: Mapping[TopicPartition, int | CommittedOffset]
     ) -> dict[TopicPartition, int]:
-        """Commit for a group without members, which is created if it does not exist.
-
-        Return the error code of each partition.
+        """Commit offsets for a group without members. The group is created if it does not exist.
 
         The coordinator refuses the whole commit (UNKNOWN_MEMBER_ID) once the group has a member. A commit whose
         response was lost is sent again: the result is the same.
+
+        Returns:
+            The error code of each partition, 0 for success.
         """
         return await self._ask_coordinator(group, "commit", partial(self._commit, group, offsets))
 
@@ -119,7 +120,7 @@ class GroupAdmin(ClusterAdmin):
     # -- brokers and retries -------------------------------------------------------------------------
 
     async def _ask_coordinator(self, group: str, what: str, ask: Callable[[Broker], Awaitable[T]]) -> T:
-        """Call `ask` with the group's coordinator; retry with a new lookup while the failure may pass."""
+        """Call `ask` with the group's coordinator. After a passing failure, look up the coordinator and retry."""
         retries = Retries(f"{what} of group {group!r}", self._backoff, self._observer, kind="admin")
         while True:
             try:
@@ -153,7 +154,7 @@ class GroupAdmin(ClusterAdmin):
         return described or await self._describe_by_listing(group, coordinator)
 
     async def _describe_by_listing(self, group: str, coordinator: Broker) -> DescribedGroup:
-        """Describe a group that no request describes: it does not exist, or its type can only be listed."""
+        """Describe a group from ListGroups: it does not exist, or no request describes groups of its type."""
         listed = next((g for g in await self._list(coordinator) if g.group == group), None)
         if listed is None or listed.type in (None, CLASSIC, BROKER_LED):
             return DescribedGroup(group, DEAD, coordinator)
@@ -168,11 +169,11 @@ class GroupAdmin(ClusterAdmin):
         }
         client = CoordinatorClient(self._pool, group, self._config)
         codes = await client.commit(coordinator.node_id, NO_GENERATION, _NO_MEMBER, commits)
-        if (code := next((code for code in codes.values() if code in _OF_ALL), 0)) != 0:
+        if (code := next((code for code in codes.values() if code in _FAILS_WHOLE_COMMIT), 0)) != 0:
             raise refusal(code, f"commit for group {group!r}", "READ")
         return for_each(commits, codes)
 
 
 def _may_pass(error: SarameyaError) -> bool:
-    """Return whether a retry may succeed a little later, perhaps with another broker."""
+    """Return whether a retry may succeed, now or with another broker."""
     return error.retriable or (isinstance(error, KafkaError) and error.code in _PASSING)

@@ -1,6 +1,6 @@
 """Admin client for topics.
 
-Changes go to the controller, and are sent once: after a lost response nobody knows whether they were made.
+Changes go to the controller. A change is not sent again after a lost response, since it may have been made.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from sarameya.net.retries import Retries
 from sarameya.protocol.cluster.described_topics import DescribedTopic, described_topic, own_settings
 
 BY_DEFAULT = -1
-"""Number of partitions, or replicas, by the brokers' own setting."""
+"""Number of partitions or replicas that stands for the brokers' own default."""
 
 _TOPIC = 2
-"""Type of resource in DescribeConfigs."""
+"""Resource type of topics in DescribeConfigs."""
 
 _PASSING = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED})
-"""Error codes after which nothing was done, and a retry may succeed."""
+"""Error codes of a change that was not made, and that a retry may make."""
 
 _NO_TOPIC = "`sarameya topics list` shows the existing ones"
 
@@ -54,38 +54,36 @@ T = TypeVar("T")
 
 
 class TopicAdmin(ClusterAdmin):
-    """Descriptions of topics, and their creation, growth and deletion.
+    """Admin client that describes, creates, grows and deletes topics.
 
     Use it as `async with TopicAdmin(servers, config, observer)`. Raises as every ClusterAdmin does, and TopicError,
-    TopicExistsError, UnknownTopicError and TopicAuthorizationError, which names the ACL.
+    TopicExistsError, UnknownTopicError and TopicAuthorizationError, which names the missing ACL.
     """
 
     # -- descriptions --------------------------------------------------------------------------------
 
     async def list_topics(self) -> list[DescribedTopic]:
-        """Return every topic that this principal may see, by name, including Kafka's internal ones."""
+        """Return every topic that this principal may see, sorted by name, including Kafka's internal topics."""
         answer = await self._describe(None)
         return sorted((described_topic(row) for row in answer.topics if not row.error_code), key=lambda t: t.name)
 
     async def describe(self, topics: Iterable[str]) -> list[DescribedTopic]:
-        """Return these topics, in order. Raises UnknownTopicError."""
-        found, refused = await self.describe_those_there(topics)
+        """Return these topics, in this order. Raises the first error if any of them cannot be described."""
+        found, refused = await self.describe_existing(topics)
         for error in refused.values():
             raise error
         return found
 
-    async def describe_those_there(
-        self, topics: Iterable[str]
-    ) -> tuple[list[DescribedTopic], dict[str, SarameyaError]]:
-        """Return the existing ones of these topics, in order, and the errors of the others, by name."""
+    async def describe_existing(self, topics: Iterable[str]) -> tuple[list[DescribedTopic], dict[str, SarameyaError]]:
+        """Return those of these topics that can be described, in this order, and the errors of the others, by name."""
         names = list(dict.fromkeys(topics))
         rows = {row.name: row for row in (await self._describe(names)).topics}
         found: list[DescribedTopic] = []
         refused: dict[str, SarameyaError] = {}
         for name in names:
-            row = _named(rows, name)
+            row = _row_of(rows, name)
             try:
-                _raise_if(row.error_code, name, "", "DESCRIBE")
+                _raise_error(row.error_code, name, "", "DESCRIBE")
             except SarameyaError as error:
                 refused[name] = error
             else:
@@ -93,9 +91,11 @@ class TopicAdmin(ClusterAdmin):
         return found, refused
 
     async def settings(self, topics: Iterable[str]) -> dict[str, dict[str, str | None]]:
-        """Return the settings of the topics themselves, by Kafka's names; None for sensitive values.
+        """Return the settings that the topics override.
 
-        Settings that are absent have the brokers' values.
+        Returns:
+            By topic, the value of each setting by Kafka's name for it, None for a sensitive value. Topics use the
+            brokers' values for all other settings.
         """
         row = DescribeConfigsRequest.DescribeConfigsResource
         answer = await self._pool.request_any(
@@ -105,7 +105,7 @@ class TopicAdmin(ClusterAdmin):
             include_documentation=False,
         )
         for result in answer.results:
-            _raise_if(result.error_code, result.resource_name, result.error_message, "DESCRIBE_CONFIGS")
+            _raise_error(result.error_code, result.resource_name, result.error_message, "DESCRIBE_CONFIGS")
         return {result.resource_name: own_settings(result) for result in answer.results}
 
     # -- changes -------------------------------------------------------------------------------------
@@ -145,20 +145,20 @@ class TopicAdmin(ClusterAdmin):
     async def _change(
         self, topic: str, operation: str, rows: Callable[[Any], Iterable[Any]], message: Any, **fields: Any
     ) -> None:
-        async def ask() -> None:
+        async def send() -> None:
             controller = (await self._describe([])).controller_id
             timeout = int(self._config.request_timeout * 1000)
             answer = await self._pool.request(controller, Purpose.METADATA, message, timeout_ms=timeout, **fields)
-            row = _named({row.name: row for row in rows(answer)}, topic)
-            _raise_if(row.error_code, topic, getattr(row, "error_message", ""), operation)
+            row = _row_of({row.name: row for row in rows(answer)}, topic)
+            _raise_error(row.error_code, topic, getattr(row, "error_message", ""), operation)
 
-        await self._until_passed(f"{operation.lower()} topic {topic!r}", ask)
+        await self._with_retries(f"{operation.lower()} topic {topic!r}", send)
 
-    async def _until_passed(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _with_retries(self, what: str, send: Callable[[], Awaitable[T]]) -> T:
         retries = Retries(what, self._backoff, self._observer, kind="admin")
         while True:
             try:
-                return await ask()
+                return await send()
             except KafkaError as error:
                 if error.code not in _PASSING:
                     raise
@@ -175,14 +175,21 @@ class TopicAdmin(ClusterAdmin):
         )
 
 
-def _named(rows: Mapping[str, Any], topic: str) -> Any:
+def _row_of(rows: Mapping[str, Any], topic: str) -> Any:
     if topic not in rows:
         raise ProtocolError(f"the response does not contain the requested topic {topic!r}")
     return rows[topic]
 
 
-def _raise_if(code: int, topic: str, message: str | None, operation: str) -> None:
-    """Raise the error of a broker's code, if any. `message` is the broker's, `operation` that of the missing ACL."""
+def _raise_error(code: int, topic: str, message: str | None, operation: str) -> None:
+    """Raise the error for a broker's error code; return for code 0.
+
+    Args:
+        code: The error code.
+        topic: The topic that it is about.
+        message: The broker's message.
+        operation: The ACL operation that the request needs.
+    """
     if not code:
         return
     known, context = ErrorCode.of(code), f"topic {topic!r}"

@@ -1,7 +1,7 @@
-"""SASL credentials from the options, made into one exchange for each authentication.
+"""SASL credentials from the options, and a new `Exchange` with them for each authentication.
 
-Owns the parts that may wait for other servers. A token is requested anew each time, since the last one may have
-expired.
+Credentials may come from other servers, so getting them may take long. A token is requested each time, since the last
+one may have expired.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Protocol
 import trio
 
 from sarameya.config import Config, TokenSource
-from sarameya.config.security import asks_who
+from sarameya.config.security import requires_sasl
 from sarameya.errors import ConfigError, TokenError
 from sarameya.extras import install_command
 from sarameya.protocol.sasl.exchange import Exchange
@@ -40,9 +40,10 @@ class Authenticator(Protocol):
         """Option or mechanism that provides the credentials, for error messages."""
 
     async def begin(self, address: str) -> Exchange:
-        """Start an authentication with the broker at this address.
+        """Get the credentials, and return an authentication with the broker at this address.
 
-        Raises TokenError if no credentials are available now.
+        Raises:
+            TokenError: No credentials are available now.
         """
 
 
@@ -51,24 +52,24 @@ def authenticator_of(config: Config) -> Authenticator | None:
 
     Raises ConfigError if a package is missing.
     """
-    if not asks_who(config):
+    if not requires_sasl(config):
         return None
     assert config.sasl_mechanism is not None
     if config.sasl_mechanism == "OAUTHBEARER":
         assert config.sasl_token is not None
-        return _ByToken(config.sasl_token)
+        return _TokenAuthenticator(config.sasl_token)
     if config.sasl_mechanism == "GSSAPI":
-        _need("gssapi", config.sasl_mechanism, "kerberos")
-        return _ByMachine(config.sasl_mechanism, partial(gssapi, config.sasl_kerberos_service))
+        _require("gssapi", config.sasl_mechanism, "kerberos")
+        return _MachineAuthenticator(config.sasl_mechanism, partial(gssapi, config.sasl_kerberos_service))
     if config.sasl_mechanism == "AWS_MSK_IAM":
-        _need("botocore", config.sasl_mechanism, "aws")
-        return _ByMachine(config.sasl_mechanism, aws_msk_iam)
+        _require("botocore", config.sasl_mechanism, "aws")
+        return _MachineAuthenticator(config.sasl_mechanism, aws_msk_iam)
     assert config.sasl_username is not None
     assert config.sasl_password is not None
-    return _ByPassword(config.sasl_mechanism, config.sasl_username, config.sasl_password)
+    return _PasswordAuthenticator(config.sasl_mechanism, config.sasl_username, config.sasl_password)
 
 
-class _ByPassword:
+class _PasswordAuthenticator:
     source = "sasl_password"
 
     def __init__(self, mechanism: str, username: str, password: Secret) -> None:
@@ -77,58 +78,60 @@ class _ByPassword:
         self._password = password
 
     async def begin(self, address: str) -> Exchange:
-        return Exchange(self._mechanism, self._username, address, self._conversation())
+        return Exchange(self._mechanism, self._username, address, self._new_mechanism())
 
-    def _conversation(self) -> Mechanism:
+    def _new_mechanism(self) -> Mechanism:
         if self._mechanism == "PLAIN":
             return plain(self._username, self._password)
         return scram(self._mechanism, self._username, self._password)
 
 
-class _ByToken:
+class _TokenAuthenticator:
     source = "sasl_token"
 
-    def __init__(self, give: TokenSource) -> None:
-        self._give = give
-        self._threads = _threads()
+    def __init__(self, token_source: TokenSource) -> None:
+        self._token_source = token_source
+        self._threads = _thread_limiter()
 
     async def begin(self, address: str) -> Exchange:
-        return Exchange("OAUTHBEARER", "", address, oauthbearer(await _ask(self._give, self._threads)))
+        token = await _request_token(self._token_source, self._threads)
+        return Exchange("OAUTHBEARER", "", address, oauthbearer(token))
 
 
-class _ByMachine:
-    """Credentials of this machine: a Kerberos ticket, a role. Other servers may be asked for them, each time anew."""
+class _MachineAuthenticator:
+    """Credentials of this machine: a Kerberos ticket, or an AWS role. Each authentication may ask other servers."""
 
     def __init__(self, mechanism: str, make: Callable[[str], Mechanism]) -> None:
         self.source = mechanism
         self._mechanism = mechanism
         self._make = make
-        self._threads = _threads()
+        self._threads = _thread_limiter()
 
     async def begin(self, address: str) -> Exchange:
         host = address.rpartition(":")[0].strip("[]")
         try:
-            # A server that does not answer must not block a caller that is cancelled.
-            made = await trio.to_thread.run_sync(self._make, host, abandon_on_cancel=True, limiter=self._threads)
+            # Abandoned on cancellation: the server that the thread waits for may never answer.
+            mechanism = await trio.to_thread.run_sync(self._make, host, abandon_on_cancel=True, limiter=self._threads)
         except UnavailableError as error:
             reason = masked_text(str(error))
             raise TokenError(f"no {self._mechanism} credentials for {address}: {reason}") from error
-        return Exchange(self._mechanism, "", address, made)
+        return Exchange(self._mechanism, "", address, mechanism)
 
 
-def _need(package: str, mechanism: str, extra: str) -> None:
+def _require(package: str, mechanism: str, extra: str) -> None:
     if importlib.util.find_spec(package) is None:
         raise ConfigError("sasl_mechanism", mechanism, f"needs {package}: {install_command(extra)}")
 
 
-def _threads() -> trio.CapacityLimiter:
-    """Return a limiter for one client: its hanging, abandoned threads take none from others."""
+def _thread_limiter() -> trio.CapacityLimiter:
+    """Return a limiter for one client, so that its abandoned threads use up no other client's capacity."""
     return trio.CapacityLimiter(8)
 
 
-async def _ask(source: TokenSource, threads: trio.CapacityLimiter) -> Token:
+async def _request_token(source: TokenSource, threads: trio.CapacityLimiter) -> Token:
+    """Call the user's `sasl_token`. Raises TokenError if it raises, or returns no usable token."""
     try:
-        # The source may block, so it runs in a thread. An object with an async __call__ shows only in its result.
+        # A function may block, so it runs in a thread. An object with an async __call__ is recognised by its result.
         returned = (
             source()
             if inspect.iscoroutinefunction(source)

@@ -1,7 +1,8 @@
-"""Authentication failures of brokers, in either direction: notification, and a wait before the next attempt.
+"""Authentication failures: notification of listeners, and a wait before the next attempt to connect.
 
-A retry of the same cannot help, and repeated ones lock accounts. Until the wait is over, attempts get the last error.
-The wait is a backoff, since passwords and certificates are corrected while clients run.
+A broker may refuse this client, or fail to prove its own identity. A retry with the same credentials does not help, and
+repeated retries lock accounts. So until the wait is over, attempts to connect fail with the last error. The waits grow
+and end, since users correct passwords and certificates while clients run.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from sarameya.errors import AuthenticationError
 from sarameya.protocol.backoff import Backoff
 
 LONGEST = 30.0
-"""Seconds for which a refusal is remembered, at most."""
+"""Maximal wait in seconds."""
 
 
 @attrs.frozen(slots=True)
 class _Refusal:
     error: AuthenticationError
-    times: int
+    attempts: int
     until: float
 
 
 class Refusals:
-    """Refusals of a pool's brokers, by address."""
+    """Authentication failures of a pool's brokers, by address."""
 
     def __init__(self, config: Config) -> None:
         self._backoff = attrs.evolve(Backoff.of(config), maximum=max(config.retry_backoff_max, LONGEST))
@@ -37,7 +38,7 @@ class Refusals:
 
     @contextmanager
     def listening(self, on_refusal: Callable[[AuthenticationError], None]) -> Iterator[None]:
-        """Call `on_refusal` during a block with each refusal, including remembered ones."""
+        """Call `on_refusal` during a block with each refusal, including those repeated during a wait."""
         self._listeners.append(on_refusal)
         try:
             yield
@@ -46,7 +47,7 @@ class Refusals:
 
     @contextmanager
     def connecting(self, address: str) -> Iterator[None]:
-        """Run a block that connects to a broker. Raises AuthenticationError if it has just refused us."""
+        """Run a block that connects to a broker. Raises the last AuthenticationError during the wait after it."""
         last = self._last.get(address)
         if last is not None and trio.current_time() < last.until:
             raise last.error.again()
@@ -58,14 +59,14 @@ class Refusals:
         self._last.pop(address, None)
 
     def remember(self, address: str, error: AuthenticationError) -> None:
-        """Remember that a broker has refused us."""
+        """Start the wait for this broker."""
         now = trio.current_time()
         last = self._last.get(address)
         if last is None or last.until <= now:  # otherwise it is the same refusal, reported twice
-            times = 1 if last is None else last.times + 1
-            self._last[address] = _Refusal(error, times, now + self._backoff.delay(times))
+            attempts = 1 if last is None else last.attempts + 1
+            self._last[address] = _Refusal(error, attempts, now + self._backoff.delay(attempts))
 
     def notify(self, error: AuthenticationError) -> None:
-        """Notify the listeners."""
+        """Call the listeners with this error."""
         for on_refusal in tuple(self._listeners):
             on_refusal(error)

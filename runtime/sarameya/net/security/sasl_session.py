@@ -1,8 +1,8 @@
 """SASL session of one connection: authentication at the start, and renewal before the session expires (KIP-368).
 
-Schedules the renewals, and keeps all other requests back meanwhile. `protocol/sasl` has the messages, `authentication`
-the credentials. During an authentication brokers accept nothing else. They close connections that are used after the
-session's end. They accept a second renewal no sooner than a second after the first (Kafka: ILLEGAL_SASL_STATE).
+This module schedules the renewals, and holds all other requests back during an authentication, since brokers then
+accept nothing else. Brokers close a connection that is used after the session's end, and refuse a renewal within a
+second of the last one (ILLEGAL_SASL_STATE). `protocol/sasl` has the messages, `authentication` the credentials.
 
     authenticated     85 to 95 % of the session     its end
     |-----------------------|--------------------------|
@@ -35,21 +35,24 @@ from sarameya.protocol.sasl.exchange import Exchange
 from sarameya.protocol.versions import Api
 
 _RENEWED_AT = (0.85, 0.95)
-"""Fractions of the remaining time between which a renewal takes place, as in Kafka's own clients (KIP-368).
+"""Range of the renewal's time, as a fraction of the remaining session, as in Kafka's own clients (KIP-368).
 
-Spread for the brokers' sake.
+The time is random, so that a broker does not get the renewals of many connections at once.
 """
 _RENEWAL_TIMEOUT = 30.0
 """Seconds."""
 _BETWEEN_RENEWALS = 1.5
-"""Seconds from the start of one authentication to the next, at least."""
-_ASKED_AGAIN = 0.25
-"""Fraction of the remaining time before the next request for credentials: allows some attempts, however long it is."""
-_BEFORE_THE_END = (0.5, 0.02)
-"""Time of the last attempt before a session's end: seconds, and fraction of the session."""
+"""Minimal seconds from the start of one authentication to the next."""
+_RETRY_FRACTION = 0.25
+"""Minimal wait before the next attempt to get credentials, as a fraction of the remaining session.
+
+With a fraction the number of attempts does not depend on the length of the session.
+"""
+_LAST_ATTEMPT_BEFORE_END = (0.5, 0.02)
+"""Time of the last attempt before the session's end: seconds, or a fraction of the session if that is less."""
 
 _ROUNDING = 1e-6
-"""Seconds."""
+"""Seconds by which a wait may end too early."""
 
 
 @attrs.frozen(slots=True)
@@ -57,8 +60,8 @@ class Sasl:
     """Authentication settings of a client."""
 
     authenticator: Authenticator
-    patience: float
-    """Seconds for getting credentials, and for the broker to accept them."""
+    timeout: float
+    """Seconds for getting the credentials; the broker has as many to accept them."""
     backoff: Backoff
     observer: Observer
 
@@ -72,54 +75,73 @@ def sasl_of(config: Config, observer: Observer) -> Sasl | None:
 
 
 class SaslConnection(Protocol):
-    """The parts of a connection that are used here."""
+    """Interface of `Connection` that a session uses."""
 
     @property
     def address(self) -> str: ...
 
     @property
     def busy_until(self) -> float:
-        """Last deadline of the pending requests."""
+        """Latest deadline of the pending requests."""
 
     def version_of(self, api: Api) -> int: ...
 
 
 SendRequest = Callable[[ApiMessage, float], Awaitable[Any]]
+"""Sends a request with a timeout in seconds, and returns the response."""
 
 
 class SaslSession:
-    """Session of one connection. `ask` sends a request ahead of all others that wait."""
+    """SASL session of one connection.
 
-    def __init__(self, sasl: Sasl, connection: SaslConnection, ask: SendRequest) -> None:
+    Args:
+        sasl: The client's settings.
+        connection: The connection.
+        send: Sends a request past the gate that other requests wait at.
+    """
+
+    def __init__(self, sasl: Sasl, connection: SaslConnection, send: SendRequest) -> None:
         self._sasl = sasl
         self._connection = connection
-        self._ask = ask
+        self._send = send
         self.gate: trio.Event | None = None
-        """Event that other requests wait for before they are sent; usually None."""
-        self._ends = math.inf
-        self._last_try = math.inf
-        self._renewable = -math.inf
+        """Event that other requests wait for before they are sent. None if they may be sent at once."""
+        self._ends_at = math.inf
+        self._last_attempt_at = math.inf
+        self._renewable_at = -math.inf
+        """Time from which the broker accepts the next renewal."""
 
     async def begin(self) -> None:
         """Authenticate. Raises as requests do, and AuthenticationError or TokenError."""
-        exchange = await self._something_to_show(self._sasl.patience)
-        await self._authenticate(exchange, trio.current_time() + self._sasl.patience, anew=False)
+        exchange = await self._get_credentials(self._sasl.timeout)
+        await self._authenticate(exchange, trio.current_time() + self._sasl.timeout, is_renewal=False)
 
     async def keep(self) -> None:
-        """Renew the session, each time well before its end. Runs until cancelled.
+        """Renew the session each time before it expires. Runs until cancelled.
 
-        Raises as `begin` does; TokenError if no credentials were available in time, and ConnectionLostError if the
+        Raises as `begin` does: TokenError if no credentials were available in time. Raises ConnectionLostError if the
         broker accepts no renewal.
         """
         while True:
-            left = self._ends - trio.current_time()
+            left = self._ends_at - trio.current_time()
             await trio.sleep(max(left * random.uniform(*_RENEWED_AT), 0.0))
             failures = 0
-            while not await self._renewed(failures):
+            while not await self._renew(failures):
                 failures += 1
 
     async def pass_gate(self, what: str, timeout: float) -> float:
-        """Wait until other requests may be sent. Return the rest of `timeout`. Raises RequestTimeoutError."""
+        """Wait until a request may be sent.
+
+        Args:
+            what: The request, for the error.
+            timeout: Seconds that the request has, including this wait.
+
+        Returns:
+            The rest of `timeout`.
+
+        Raises:
+            RequestTimeoutError: The authentication took longer than that.
+        """
         deadline = trio.current_time() + timeout
         while self.gate is not None:
             with trio.move_on_at(deadline) as scope:
@@ -131,65 +153,65 @@ class SaslSession:
                 )
         return max(deadline - trio.current_time(), 0.0)
 
-    async def _renewed(self, failures: int) -> bool:
-        """Renew the session. Return False after a failure, once the time of the next attempt has come."""
+    async def _renew(self, failures: int) -> bool:
+        """Try to renew the session. Return False if no credentials were available, after the wait before a retry."""
         try:
             with ExitStack() as stack:
-                if trio.current_time() < self._renewable:
-                    # A request after the session's end would lose the connection.
-                    stack.enter_context(self._alone())
-                    await trio.sleep_until(self._renewable)
-                exchange = await self._something_to_show(self._patience_of_renewal())
-                # Pending requests are answered first, and may be held for long, as joins are.
-                await self._authenticate(exchange, self._connection.busy_until + _RENEWAL_TIMEOUT, anew=True)
+                if trio.current_time() < self._renewable_at:
+                    # The session may end during this wait, and the broker closes a connection that is used after that.
+                    stack.enter_context(self._hold_other_requests())
+                    await trio.sleep_until(self._renewable_at)
+                exchange = await self._get_credentials(self._renewal_timeout())
+                # The broker answers pending requests first, and holds some of them (joins) for long.
+                deadline = self._connection.busy_until + _RENEWAL_TIMEOUT
+                await self._authenticate(exchange, deadline, is_renewal=True)
         except TokenError as error:
             now = trio.current_time()
-            left = max(self._ends - now, 0.0)
+            left = max(self._ends_at - now, 0.0)
             self._sasl.observer(RenewalFailed(self._connection.address, left, str(error)))
-            # A wait until that time may end sooner by a rounding error.
-            if now >= self._last_try - _ROUNDING:
+            if now >= self._last_attempt_at - _ROUNDING:
                 raise
-            wait = max(self._sasl.backoff.delay(failures + 1), left * _ASKED_AGAIN)
-            await trio.sleep_until(min(now + wait, self._last_try))
+            wait = max(self._sasl.backoff.delay(failures + 1), left * _RETRY_FRACTION)
+            await trio.sleep_until(min(now + wait, self._last_attempt_at))
             return False
         return True
 
-    def _patience_of_renewal(self) -> float:
-        """Return the seconds for getting credentials: until the last attempt or the session's end."""
+    def _renewal_timeout(self) -> float:
+        """Return the seconds for getting credentials: until the last attempt or, during that, the session's end."""
         now = trio.current_time()
-        ends = next((at - now for at in (self._last_try, self._ends) if at > now), math.inf)
-        return min(self._sasl.patience, ends)
+        left = next((at - now for at in (self._last_attempt_at, self._ends_at) if at > now), math.inf)
+        return min(self._sasl.timeout, left)
 
-    async def _something_to_show(self, within: float) -> Exchange:
-        with trio.move_on_after(within):
+    async def _get_credentials(self, timeout: float) -> Exchange:
+        with trio.move_on_after(timeout):
             return await self._sasl.authenticator.begin(self._connection.address)
-        raise TokenError(f"{self._sasl.authenticator.source} returned nothing within {within:.3g} s")
+        raise TokenError(f"{self._sasl.authenticator.source} returned nothing within {timeout:.3g} s")
 
-    async def _authenticate(self, exchange: Exchange, deadline: float, *, anew: bool) -> None:
+    async def _authenticate(self, exchange: Exchange, deadline: float, *, is_renewal: bool) -> None:
         version_of = self._connection.version_of
         handshake = SaslHandshakeRequest[version_of(Api.SASL_HANDSHAKE)]
-        words = SaslAuthenticateRequest[version_of(Api.SASL_AUTHENTICATE)]
-        with self._alone():
-            answer = await self._ask(handshake(mechanism=exchange.name), deadline - trio.current_time())
-            # The broker may have read it just now: it has answered all earlier requests first.
-            self._renewable = trio.current_time() + _BETWEEN_RENEWALS
-            exchange.handshaken(answer, anew=anew)
-            said = trio.current_time()
-            while (word := exchange.next_word) is not None:
-                said = trio.current_time()
-                answer = await self._ask(words(auth_bytes=word), max(deadline - said, 0.0))
+        authenticate = SaslAuthenticateRequest[version_of(Api.SASL_AUTHENTICATE)]
+        with self._hold_other_requests():
+            answer = await self._send(handshake(mechanism=exchange.name), deadline - trio.current_time())
+            # Counted from the response: the broker may have read the handshake just now, after all earlier requests.
+            self._renewable_at = trio.current_time() + _BETWEEN_RENEWALS
+            exchange.receive_handshake(answer, is_renewal=is_renewal)
+            sent_at = trio.current_time()
+            while (message := exchange.next_message) is not None:
+                sent_at = trio.current_time()
+                answer = await self._send(authenticate(auth_bytes=message), max(deadline - sent_at, 0.0))
                 if exchange.is_slow(answer):
-                    await trio.to_thread.run_sync(exchange.authenticated, answer)
+                    await trio.to_thread.run_sync(exchange.receive, answer)
                 else:
-                    exchange.authenticated(answer)
-            # By the broker's clock the session started when the message arrived, which is no sooner.
-            self._ends = said + exchange.lifetime
-            seconds, part = _BEFORE_THE_END
-            self._last_try = self._ends - min(seconds, part * exchange.lifetime)
+                    exchange.receive(answer)
+            # The broker starts the session when the last message arrives, so never before `sent_at`.
+            self._ends_at = sent_at + exchange.lifetime
+            seconds, fraction = _LAST_ATTEMPT_BEFORE_END
+            self._last_attempt_at = self._ends_at - min(seconds, fraction * exchange.lifetime)
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Run a block during which no other requests are sent."""
+    def _hold_other_requests(self) -> Iterator[None]:
+        """Run a block during which no other requests are sent. Such blocks may be nested."""
         if self.gate is not None:
             yield
             return

@@ -14,7 +14,7 @@ from typing import Final
 import trio
 
 from sarameya.config import Config
-from sarameya.config.security import speaks_tls
+from sarameya.config.security import requires_tls
 from sarameya.errors import ConfigError, TlsError
 from sarameya.net.transport import Transport
 from sarameya.observe import Observer, TlsFilesRefused, TlsFilesRenewed
@@ -26,7 +26,7 @@ _Signature = tuple[tuple[int, ...] | None, ...]
 
 async def secured(transport: Transport, config: Config, observer: Observer) -> Transport:
     """Wrap `transport` in TLS if the options require it. Raises ConfigError for unusable files."""
-    if not speaks_tls(config) or isinstance(transport, TlsTransport):
+    if not requires_tls(config) or isinstance(transport, TlsTransport):
         return transport
     contexts = TlsContexts(config, observer)
     await contexts.current()  # raise before the member joins, not when it has partitions

@@ -1,4 +1,4 @@
-"""Weaknesses of security options that are allowed. Pure."""
+"""Warnings about security options that are allowed, but weak. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from sarameya.config import Config
 from sarameya.observe import WeakSecurity
 
-_TOLD_OPENLY = {"PLAIN": "the password", "OAUTHBEARER": "the token"}
+_SENT_UNENCRYPTED = {"PLAIN": "the password", "OAUTHBEARER": "the token"}
 
 
 def weaknesses(config: Config) -> Iterator[WeakSecurity]:
     """Yield an event for each weakness."""
-    if config.security_protocol == "SASL_PLAINTEXT" and config.sasl_mechanism in _TOLD_OPENLY:
-        what = _TOLD_OPENLY[config.sasl_mechanism]
+    if config.security_protocol == "SASL_PLAINTEXT" and config.sasl_mechanism in _SENT_UNENCRYPTED:
+        what = _SENT_UNENCRYPTED[config.sasl_mechanism]
         yield WeakSecurity(
             "security_protocol",
             f"{config.sasl_mechanism} sends {what} unencrypted, so anybody on the network can read it; use SASL_SSL",

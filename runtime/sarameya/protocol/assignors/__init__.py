@@ -1,4 +1,4 @@
-"""Assignors that come with Sarameya, by Kafka's names for them."""
+"""The assignors of Sarameya, by Kafka's names for them, and the base class for others."""
 
 from __future__ import annotations
 

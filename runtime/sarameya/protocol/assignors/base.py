@@ -1,7 +1,7 @@
 """Base class of assignors, which divide the partitions among the members. Pure; runs on the group's leader.
 
-The leader assigns, not the broker, because the choice of assignment belongs to the application. This is therefore a
-public base class. `protocol.rebalance` has the bytes that travel.
+The group's leader assigns, not the broker, so that applications can choose the assignment. The base class is therefore
+public. `protocol.rebalance` encodes subscriptions and assignments.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Subscription:
     generation_id: int = NO_GENERATION
     rack_id: str = ""
     group_instance_id: str | None = None
-    """Instance id of a static member (KIP-345). It travels beside the subscription, not in it."""
+    """Instance id of a static member (KIP-345), sent in a field of JoinGroup outside of the subscription."""
 
 
 @attrs.frozen(slots=True)
@@ -71,10 +71,10 @@ class Assignor(ABC):
     ) -> Mapping[str, Assignment]:
         """Return the partitions of each member; an absent member gets none.
 
-        A subscribed topic that is absent from `topics` does not exist (yet) and is left out. A partition goes to at
-        most one member, which must subscribe to its topic. Under a cooperative assignor it must not go to a member
-        while another owns it. Any violation is an AssignorError, and nobody gets an assignment. The result must depend
-        on the arguments alone, not on their order, so that every member would decide alike as leader.
+        A subscribed topic that is absent from `topics` does not exist (yet): leave it out. Assign each partition to at
+        most one member, which must subscribe to its topic. Under a cooperative assignor, do not assign a partition to a
+        member while another member owns it. Any violation raises AssignorError, and no member gets an assignment. The
+        result must depend on the arguments alone, not on their order, so that any leader computes the same result.
 
         Args:
             members: Subscription of each member, by member id.
@@ -94,7 +94,7 @@ class Assignor(ABC):
         return None
 
     def on_assignment(self, assignment: Assignment, user_data: bytes | None, generation: int) -> None:
-        """Take note of this member's assignment. Runs in the event loop, so it must not be slow.
+        """Receive this member's assignment. Runs in the event loop, so it must not be slow.
 
         Args:
             assignment: This member's partitions.
@@ -117,5 +117,5 @@ def in_order(members: Mapping[str, Subscription]) -> list[str]:
 
 
 def subscribed_topics(members: Iterable[Subscription], topics: Mapping[str, TopicLayout]) -> list[str]:
-    """Return the existing topics that somebody subscribes to, sorted by name."""
+    """Return the existing topics that at least one member subscribes to, sorted by name."""
     return sorted({topic for member in members for topic in member.topics if topic in topics})

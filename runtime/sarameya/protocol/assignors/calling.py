@@ -1,13 +1,13 @@
 """Calls of assignors, which may be user code: exceptions name the assignor, and results are checked.
 
-A group believes its leader. A partition assigned twice is read twice, and one that does not exist makes a distant
-member fail. Invalid results are therefore refused here, before they are sent. The assignors themselves are checked when
-a group is created.
+Members trust the assignment that their leader sends. A partition assigned twice is read twice, and a partition that
+does not exist makes its member fail. Invalid results are therefore refused here, before they are sent. The assignors
+themselves are checked when a group is created (`usable`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from sarameya.errors import AssignorError, ConfigError
@@ -16,7 +16,7 @@ from sarameya.protocol.assignors.base import Assignor, RebalanceProtocol, Subscr
 
 
 def usable(assignors: Sequence[Assignor]) -> tuple[Assignor, ...]:
-    """Return the assignors of one member, best first. Raises ConfigError for invalid or incompatible ones."""
+    """Validate the assignors of one member, preferred first. Raises ConfigError if they are invalid or incompatible."""
     if not isinstance(assignors, Sequence):
         raise ConfigError("assignors", assignors, "must be a list of assignors, best first")
     for assignor in assignors:
@@ -28,7 +28,8 @@ def usable(assignors: Sequence[Assignor]) -> tuple[Assignor, ...]:
         if not isinstance(name, str) or not name:
             raise ConfigError("assignors", assignor, f"its `name` must be a non-empty string, not {name!r}")
         protocols = assignor.protocols
-        if not protocols or not all(isinstance(each, RebalanceProtocol) for each in protocols):
+        is_set = isinstance(protocols, Iterable) and not isinstance(protocols, str)
+        if not is_set or not protocols or not all(isinstance(each, RebalanceProtocol) for each in protocols):
             raise ConfigError(
                 "assignors", assignor, f"its `protocols` must be RebalanceProtocols, and are {protocols!r}"
             )
@@ -47,55 +48,56 @@ def assign(
     *,
     is_cooperative: bool,
 ) -> dict[str, Assignment]:
-    """Return the assignor's result.
+    """Call the assignor, and return its result.
 
     Args:
         assignor: The assignor.
         members: Subscription of each member, by member id.
         topics: Layout of each existing topic, by name.
-        is_cooperative: Members keep what they own meanwhile, so nobody else may get any of it (KIP-429).
+        is_cooperative: True if members keep what they own during the rebalance: no other member may get it (KIP-429).
 
     Raises:
         AssignorError: The assignor has raised, or its result is invalid.
     """
-    with _blamed(assignor, "assign() raised"):
-        dealt = assignor.assign(members, topics)
-    with _blamed(assignor, "assign() must return member id -> topic -> partition numbers; reading that raised"):
-        assignments = {member_id: _tuples(assignment) for member_id, assignment in dealt.items()}
+    with _errors_named(assignor, "assign() raised"):
+        result = assignor.assign(members, topics)
+    with _errors_named(assignor, "assign() must return member id -> topic -> partition numbers; reading that raised"):
+        assignments = {member_id: _tuples(assignment) for member_id, assignment in result.items()}
         owners = _owners(assignor.name, assignments, members, topics)
         if is_cooperative:
-            _check_what_is_owned(assignor.name, owners, members)
+            _check_owned_partitions(assignor.name, owners, members)
         return assignments
 
 
 def subscription_user_data(assignor: Assignor) -> bytes | None:
     """Return the user data of this member's subscription. Raises AssignorError, as `assign` does."""
-    with _blamed(assignor, "subscription_user_data() raised"):
+    with _errors_named(assignor, "subscription_user_data() raised"):
         user_data = assignor.subscription_user_data()
     return _bytes(assignor, "subscription_user_data()", user_data)
 
 
 def assignment_user_data(assignor: Assignor, member_id: str, assignment: Assignment) -> bytes | None:
     """Return the user data of that member's assignment. Raises AssignorError, as `assign` does."""
-    with _blamed(assignor, f"assignment_user_data() for member {member_id} raised"):
+    with _errors_named(assignor, f"assignment_user_data() for member {member_id} raised"):
         user_data = assignor.assignment_user_data(member_id, assignment)
     return _bytes(assignor, f"assignment_user_data() for member {member_id}", user_data)
 
 
 def on_assignment(assignor: Assignor, assignment: Assignment, user_data: bytes | None, generation: int) -> None:
-    """Notify the assignor of this member's assignment. Raises AssignorError for whatever it raises."""
-    with _blamed(assignor, f"on_assignment() of generation {generation} raised"):
+    """Notify the assignor of this member's assignment. Raises AssignorError if the assignor raises."""
+    with _errors_named(assignor, f"on_assignment() of generation {generation} raised"):
         assignor.on_assignment(assignment, user_data, generation)
 
 
 @contextmanager
-def _blamed(assignor: Assignor, doing: str) -> Iterator[None]:
+def _errors_named(assignor: Assignor, context: str) -> Iterator[None]:
+    """Convert any exception of a block to an AssignorError that names the assignor and the call."""
     try:
         yield
     except AssignorError:
         raise
     except Exception as error:
-        raise AssignorError(assignor.name, f"{doing} {type(error).__name__}: {error}") from error
+        raise AssignorError(assignor.name, f"{context} {type(error).__name__}: {error}") from error
 
 
 def _bytes(assignor: Assignor, call: str, user_data: object) -> bytes | None:
@@ -138,14 +140,14 @@ def _owners(
     return owners
 
 
-def _check_what_is_owned(
+def _check_owned_partitions(
     name: str, owners: Mapping[str, list[str | None]], members: Mapping[str, Subscription]
 ) -> None:
     """Raise AssignorError if a member gets a partition that another member still owns."""
     owned = (
         (member_id, topic, number)
-        for member_id, said in members.items()
-        for topic, numbers in said.owned_partitions.items()
+        for member_id, subscription in members.items()
+        for topic, numbers in subscription.owned_partitions.items()
         for number in numbers
         if number < len(owners.get(topic, ()))
     )
@@ -155,5 +157,5 @@ def _check_what_is_owned(
             raise AssignorError(
                 name,
                 f"it assigns {TopicPartition(topic, number)} to member {taker} while member {member_id} owns it: a "
-                f"cooperative assignor assigns it to nobody, and in the next round to member {taker} (KIP-429)",
+                f"cooperative assignor assigns it to no member now, and to member {taker} in the next round (KIP-429)",
             )

@@ -1,8 +1,8 @@
-"""Cooperative sticky assignor (KIP-429): the sticky one, in rounds in which no member gets what another still owns.
+"""Cooperative sticky assignor (KIP-429): the sticky assignor, for members that keep their partitions in a rebalance.
 
-Members keep what they own while the group rebalances and report it in their subscription (`owned_partitions`, KIP-792).
-A partition that moves is first assigned to nobody. Its owner sees it missing, revokes it and joins again, and that next
-round assigns it.
+Members report their owned partitions in their subscription (`owned_partitions`, KIP-792). A partition that moves to
+another member takes two rounds. The first round assigns it to nobody, so its owner revokes it and joins again. The
+second round assigns it to the new owner.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class CooperativeStickyAssignor(Assignor):
         return result.index.assignments(result.owners)
 
     def subscription_user_data(self) -> bytes:
-        """Return the generation, for leaders that know no `generation_id` in subscriptions (before KIP-792)."""
+        """Return the generation, for leaders from before KIP-792, which do not read `generation_id`."""
         return _GENERATION.pack(self._generation)
 
     def on_assignment(self, assignment: Assignment, user_data: bytes | None, generation: int) -> None:
@@ -46,10 +46,10 @@ class CooperativeStickyAssignor(Assignor):
 
 
 def _withhold_moving_partitions(result: StickyOwners, members: Mapping[str, Subscription]) -> None:
-    """Assign a partition to nobody if it moves away from its previous owner while any member reports that it owns it.
+    """Assign a partition to nobody if its owner changes and any member reports that it owns the partition.
 
-    Such a member may own it even if it is not the previous owner here: it has dropped the topic, or has an old
-    generation.
+    That member may differ from the previous owner in `result`, which is computed without members that no longer
+    subscribe to the topic and without claims from older generations.
     """
     for subscription in members.values():
         for topic, numbers in subscription.owned_partitions.items():
@@ -65,8 +65,8 @@ def _previous_assignment(subscription: Subscription) -> PreviousAssignment:
 def _generation(subscription: Subscription) -> int:
     """Return the generation in which the member got its owned partitions.
 
-    Members from before KIP-792 have it in their user data: the Java client as the only number, others behind a previous
-    assignment, like the eager sticky assignor.
+    Members from before KIP-792 send it in their user data. The Java client sends only the number. Other clients send it
+    after a previous assignment, as the eager sticky assignor does.
     """
     user_data = subscription.user_data
     if subscription.generation_id != NO_GENERATION or not user_data:

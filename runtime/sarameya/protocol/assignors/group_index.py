@@ -1,7 +1,8 @@
-"""Numbering of a group's members, partitions and topics for balancing, and the possible takers of each partition.
+"""Numbers for a group's members and partitions, with which the assignors compute.
 
 Members are numbered in Kafka's order (`base.in_order`), partitions by topic name and number. Topics with the same
-subscribers form one *pool*: for balance it does not matter which of them a partition belongs to. Decides nothing.
+subscribers form one *pool*: for balance it does not matter which of these topics a partition belongs to. A *taker* of a
+pool is a member that subscribes to its topics, so it may get its partitions.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from sarameya.protocol.assignors.base import Subscription, TopicLayout, in_order
 from sarameya.protocol.assignors.partition_moves import bits, union
 
 NOBODY = -1
-"""Owner of a partition without an owner."""
+"""In place of an owner: the partition has none."""
 
 
 class GroupIndex:
@@ -23,13 +24,13 @@ class GroupIndex:
         self.members = in_order(members)
         self.topics = subscribed_topics(members.values(), topics)
         self.racks = [members[member].rack_id for member in self.members]
-        """Member -> its rack, empty if it named none."""
+        """Member -> its rack, empty if it reports none."""
         self.takers: list[frozenset[int]] = []
-        """Pool -> the members that may take its partitions."""
+        """Pool -> its takers."""
         self.taker_bits: list[int] = []
-        """Pool -> the same members, as a bit set (see `partition_moves`)."""
+        """Pool -> its takers, as a bit set (see `partition_moves`)."""
         self.pools: list[Sequence[int]] = [()] * len(self.members)
-        """Member -> the pools that it may take partitions of."""
+        """Member -> the pools that it is a taker of."""
         self.pool_of: list[int] = []
         """Partition -> its pool."""
         self._first: dict[str, int] = {}
@@ -38,41 +39,42 @@ class GroupIndex:
         self._number_partitions()
 
     def _number_partitions(self) -> None:
-        alike: dict[frozenset[str], list[int]] = {}
+        # Members with equal subscriptions form a class. Classes are few, so the loops below are over classes.
+        by_subscription: dict[frozenset[str], list[int]] = {}
         for member, subscribed in enumerate(self._subscribed):
-            alike.setdefault(subscribed, []).append(member)
-        sorts_by_topic: dict[str, list[int]] = {topic: [] for topic in self.topics}
-        sorts = list(alike.values())
-        for sort, subscribed in enumerate(alike):
+            by_subscription.setdefault(subscribed, []).append(member)
+        classes = list(by_subscription.values())
+        classes_of_topic: dict[str, list[int]] = {topic: [] for topic in self.topics}
+        for number, subscribed in enumerate(by_subscription):
             for topic in subscribed:
-                if topic in sorts_by_topic:
-                    sorts_by_topic[topic].append(sort)
+                if topic in classes_of_topic:
+                    classes_of_topic[topic].append(number)
         pools: dict[tuple[int, ...], int] = {}
         for topic in self.topics:
-            pool = pools.setdefault(tuple(sorts_by_topic[topic]), len(pools))
+            pool = pools.setdefault(tuple(classes_of_topic[topic]), len(pools))
             self._first[topic] = len(self.pool_of)
             self.pool_of += [pool] * self._counts[topic]
-        bits_by_sort = [bits(members) for members in sorts]
-        pools_by_sort: list[list[int]] = [[] for _ in sorts]
-        for key, pool in pools.items():
-            self.takers.append(frozenset(member for sort in key for member in sorts[sort]))
-            self.taker_bits.append(union(bits_by_sort[sort] for sort in key))
-            for sort in key:
-                pools_by_sort[sort].append(pool)
-        for sort, members in enumerate(sorts):
+        bits_of_class = [bits(members) for members in classes]
+        pools_of_class: list[list[int]] = [[] for _ in classes]
+        for subscribers, pool in pools.items():
+            self.takers.append(frozenset(member for number in subscribers for member in classes[number]))
+            self.taker_bits.append(union(bits_of_class[number] for number in subscribers))
+            for number in subscribers:
+                pools_of_class[number].append(pool)
+        for number, members in enumerate(classes):
             for member in members:
-                self.pools[member] = pools_by_sort[sort]
+                self.pools[member] = pools_of_class[number]
 
     def pool(self, topic: str) -> int:
-        """Return the pool of a topic with partitions."""
+        """Return the pool of a topic. The topic must have partitions."""
         return self.pool_of[self._first[topic]]
 
     def partition(self, topic: str, number: int) -> int | None:
-        """Return the number of the partition here, or None if it does not exist or nobody subscribes to it."""
+        """Return this index's number of a partition, or None if it does not exist or no member subscribes to it."""
         return self._first[topic] + number if 0 <= number < self._counts.get(topic, 0) else None
 
     def wanted(self, member: int, assignment: Assignment) -> Iterator[int]:
-        """Yield the existing partitions of `assignment` whose topics the member subscribes to."""
+        """Yield the partitions of `assignment` that exist and whose topics the member subscribes to."""
         for topic, numbers in assignment.items():
             if topic in self._subscribed[member]:
                 for number in numbers:

@@ -1,7 +1,7 @@
 """Rack awareness (KIP-881): assigns partitions to members in a rack of one of their replicas, without loss of balance.
 
-A *mismatch* is a partition with known replica racks whose owner's rack is known and none of them. Balance comes first,
-then few mismatches, then stickiness: a partition with a mismatch may move to end it, and others may move for it.
+A *mismatch* is a partition whose owner's rack is known, and is not among the known racks of its replicas. Balance comes
+first, then few mismatches, then stickiness: a partition moves if that ends its mismatch, and others may move for it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from sarameya.protocol.assignors.sticky_balance import even_owners
 _STEPS, _STEPS_A_PARTITION = 200_000, 250
 """Bound for the work of matching, as `MovablePartitions` counts it: about a second for 10,000 partitions.
 
-Hardly any group needs all of it: only large ones in many racks, with few replicas and hundreds of different
-subscriptions.
+Only large groups in many racks, with few replicas and hundreds of different subscriptions, reach it.
 """
 
 
 def worthwhile(member_racks: Iterable[str], replica_racks: Collection[frozenset[str]]) -> bool:
-    """Return whether racks matter (Kafka's rule).
+    """Return whether racks should be used, by Kafka's rule: they make a difference for this group.
 
-    They do if some member could match, and not every partition is in every rack.
+    They do if some member is in a rack of some replica, and if not every partition has replicas in all racks.
     """
     everywhere = frozenset[str]().union(*replica_racks)
     return not everywhere.isdisjoint(member_racks) and any(racks != everywhere for racks in replica_racks)
@@ -35,19 +34,19 @@ def rack_matched(
 ) -> list[int]:
     """Return the owner of each partition, as even as `even_owners` makes it and with few mismatches."""
     matching = _Matching(index, replica_racks)
-    renewed = best = matching.renewed(previous_owners)
+    balanced = best = matching.balanced(previous_owners)
     mismatches = matching.mismatches(best)
     while mismatches:
         found = matching.rearranged(best)
         fewer = matching.mismatches(found)
-        # A move without a gain would be repeated in every round, and so would one whose gain is lost when the next
-        # round assigns the moved partitions.
+        # Every later rebalance would repeat moves without a gain. It would also repeat moves whose gain is lost when a
+        # cooperative group assigns the moved partitions in its second round.
         kept = [before if before == after else NOBODY for before, after in zip(best, found, strict=True)]
-        if fewer >= mismatches or matching.mismatches(matching.renewed(kept)) > fewer:
+        if fewer >= mismatches or matching.mismatches(matching.balanced(kept)) > fewer:
             break
         best, mismatches = found, fewer
-    # A part of the moves is worse than none: the next round would make some more, and so on.
-    return renewed if matching.is_exhausted else best
+    # Without the moves of an unfinished search: each later rebalance would add some more.
+    return balanced if matching.is_exhausted else best
 
 
 class _Matching:
@@ -68,17 +67,18 @@ class _Matching:
 
     @property
     def is_exhausted(self) -> bool:
-        """True if the work has reached its bound, so that no more is tried."""
+        """True if the work has reached its bound."""
         return self._steps_left <= 0
 
     def mismatches(self, owners: Sequence[int]) -> int:
+        """Return the number of mismatches. Partitions without an owner count as well."""
         return sum(not self._fits(partition, owner) for partition, owner in enumerate(owners))
 
     def _fits(self, partition: int, member: int) -> bool:
         return member != NOBODY and self._takers[self._kind_of[partition]] >> member & 1 == 1
 
-    def renewed(self, previous_owners: Sequence[int]) -> list[int]:
-        """Balance, and match those partitions that the balance moves; the others stay."""
+    def balanced(self, previous_owners: Sequence[int]) -> list[int]:
+        """Balance the loads, and match the partitions that have to move for that. All others stay."""
         anchors = [owner if self._fits(partition, owner) else NOBODY for partition, owner in enumerate(previous_owners)]
         owners = even_owners(self._index, previous_owners, anchors)
         unmoved = [before == after for before, after in zip(previous_owners, owners, strict=True)]
@@ -104,74 +104,91 @@ class _Matching:
         movable: Sequence[int],
         loose: Sequence[int],
     ) -> list[int]:
-        """Return `owners` with the `loose` partitions placed again; `movable` ones may move for them.
+        """Place partitions again, with few mismatches and the same loads.
 
-        Returns `owners` unchanged if that turns out to be too much work.
+        Args:
+            owners: Present owner of each partition.
+            anchors: Member that should keep each partition.
+            kept: Partitions that do not move.
+            movable: Partitions that may move to make room for a loose one.
+            loose: Partitions to place.
+
+        Returns:
+            The new owners; `owners` unchanged if the search took too much work.
         """
-        nobody = len(self._index.members)
+        source = len(self._index.members)  # an additional member, which holds the loose partitions
         quotas = _Quotas(self._index, owners)
 
-        def in_hand(
+        def moves(
             pool_of: Sequence[int], owners: Sequence[int], held: Iterable[int], steps: float
         ) -> MovablePartitions:
-            hands = MovablePartitions(nobody + 1, pool_of, anchors, steps)
+            state = MovablePartitions(source + 1, pool_of, anchors, steps)
             for partition in kept:
-                hands.keep(owners[partition])
+                state.keep(owners[partition])
             for partition in held:
-                hands.add(owners[partition], partition)
-            return hands
+                state.add(owners[partition], partition)
+            return state
 
+        # First, place as many as possible without a mismatch.
         half = self._steps_left / 2
-        hands = in_hand(self._kind_of, owners, movable, half)
+        state = moves(self._kind_of, owners, movable, half)
         for partition in reversed(loose):
-            hands.add(nobody, partition)
-        quotas.fill(hands, self._takers, nobody, rearrange=True)
-        self._steps_left += hands.steps_left - half
+            state.add(source, partition)
+        quotas.fill(state, self._takers, source, rearrange=True)
+        self._steps_left += state.steps_left - half
 
-        # Partitions that are still loose match nowhere: they stay, or go wherever there is room.
-        placed = hands.owners(owners)
-        held = [p for p in (*movable, *loose) if placed[p] != nobody]
-        hands = in_hand(self._index.pool_of, placed, held, self._steps_left)
-        spare = quotas.spare(hands)
+        # The others match no member that can take them. They stay, or go to any taker with room.
+        placed = state.owners(owners)
+        held = [p for p in (*movable, *loose) if placed[p] != source]
+        state = moves(self._index.pool_of, placed, held, self._steps_left)
+        spare = quotas.spare(state)
         for partition in loose:
-            if placed[partition] == nobody:
-                room = quotas.load(owners[partition]) - hands.loads[owners[partition]]
+            if placed[partition] == source:
+                room = quotas.load(owners[partition]) - state.loads[owners[partition]]
                 stays = room > 0 or (room == 0 and spare > 0)
                 spare -= stays and room == 0
-                hands.add(owners[partition] if stays else nobody, partition)
-        quotas.fill(hands, self._index.taker_bits, nobody)
-        self._steps_left = hands.steps_left
-        return list(owners) if self.is_exhausted else hands.owners(owners)
+                state.add(owners[partition] if stays else source, partition)
+        quotas.fill(state, self._index.taker_bits, source)
+        self._steps_left = state.steps_left
+        return list(owners) if self.is_exhausted else state.owners(owners)
 
 
 class _Quotas:
-    """Loads that keep a balance as it is: each member's, and the number of members that may have one more."""
+    """Target loads that keep the balance of `owners`.
+
+    With different subscriptions, each member keeps its load. With equal subscriptions, some members have one partition
+    more than the others, and it does not matter which.
+    """
 
     def __init__(self, index: GroupIndex, owners: Sequence[int]) -> None:
-        self._more = 0
+        self._extra = 0
+        """Number of members that may have one partition more than their load."""
         self._loads: dict[int, int] = Counter(owners)
         if len(index.takers) == 1:
-            share, self._more = divmod(len(owners), len(index.takers[0]))
+            share, self._extra = divmod(len(owners), len(index.takers[0]))
             self._loads = dict.fromkeys(index.takers[0], share)
 
     def load(self, member: int) -> int:
         return self._loads[member]
 
-    def spare(self, hands: MovablePartitions) -> int:
+    def spare(self, state: MovablePartitions) -> int:
         """Return the number of members that may still get one more than their load."""
-        return self._more - sum(hands.loads[member] > load for member, load in self._loads.items())
+        return self._extra - sum(state.loads[member] > load for member, load in self._loads.items())
 
-    def fill(self, hands: MovablePartitions, takers: Sequence[int], source: int, *, rearrange: bool = False) -> None:
-        """Move as much as possible of the partitions of `source`, without overloading anybody.
+    def fill(self, state: MovablePartitions, takers: Sequence[int], source: int, *, rearrange: bool = False) -> None:
+        """Move as many partitions of `source` as possible, without overloading any member.
 
-        With `rearrange`, members that have one more pass it on where that is possible, so that others can have one
-        more.
+        Args:
+            state: Movable partitions and loads.
+            takers: Members that may take partitions of each pool, as bit sets.
+            source: The member that holds the partitions to place.
+            rearrange: Let members with one partition more pass it on, so that other members can have one more.
         """
-        self._bring(hands, takers, {source: hands.loads[source]}, 0)
+        self._move(state, takers, {source: state.loads[source]}, 0)
         if rearrange:
-            self._bring(hands, takers, {m: 1 for m, load in self._loads.items() if hands.loads[m] > load}, 0)
-        self._bring(hands, takers, {source: min(self.spare(hands), hands.loads[source])}, 1)
+            self._move(state, takers, {m: 1 for m, load in self._loads.items() if state.loads[m] > load}, 0)
+        self._move(state, takers, {source: min(self.spare(state), state.loads[source])}, 1)
 
-    def _bring(self, hands: MovablePartitions, takers: Sequence[int], excess: dict[int, int], more: int) -> None:
-        room = {member: load + more - hands.loads[member] for member, load in sorted(self._loads.items())}
-        move_partitions(hands, takers, excess, room)
+    def _move(self, state: MovablePartitions, takers: Sequence[int], excess: dict[int, int], extra: int) -> None:
+        room = {member: load + extra - state.loads[member] for member, load in sorted(self._loads.items())}
+        move_partitions(state, takers, excess, room)

@@ -1,8 +1,8 @@
 """Range assignor: for each topic, each member gets one run of adjacent partitions.
 
 Topics with equal partition counts and subscribers are co-partitioned: partition n of each goes to the same member. The
-price: the first members get the extra partition of *every* topic. If racks are used (KIP-881), counts and
-co-partitioning stay, but runs have gaps: partitions that match a member's rack are assigned first.
+disadvantage: the first members get the extra partition of *every* topic. With racks (KIP-881), counts and
+co-partitioning stay the same, but a member's partitions need not be adjacent: those that match its rack come first.
 """
 
 from __future__ import annotations
@@ -20,36 +20,43 @@ Racks = Sequence[frozenset[str]]
 
 
 class RangeAssignor(Assignor):
-    """Assignor that divides each topic evenly: P % C of C members get P // C + 1 of P partitions, the others P // C.
+    """Assignor that divides the P partitions of each topic evenly among its C members.
 
-    Without racks the first members get one more. The result is exactly that of Kafka's own range assignor.
+    P % C members get P // C + 1 partitions, the others P // C. Without racks the first members get one more. The result
+    is exactly that of Kafka's own range assignor.
     """
 
     name = "range"
 
     def assign(self, members: Mapping[str, Subscription], topics: Mapping[str, TopicLayout]) -> dict[str, Assignment]:
         index = GroupIndex(members, topics)
-        alike: dict[tuple[int, int], list[str]] = {}
+        # (pool, partition count) -> the co-partitioned topics
+        co_partitioned: dict[tuple[int, int], list[str]] = {}
         for topic in index.topics:
             if count := topics[topic].partitions:
-                alike.setdefault((index.pool(topic), count), []).append(topic)
+                co_partitioned.setdefault((index.pool(topic), count), []).append(topic)
 
         takers = [sorted(pool) for pool in index.takers]
         racks = [[index.racks[member] for member in pool] for pool in takers]
-        deals = [
-            _Deal(racks[pool], [topics[topic].replica_racks() for topic in co_partitioned])
-            for (pool, _), co_partitioned in alike.items()
+        divisions = [
+            _Division(racks[pool], [topics[topic].replica_racks() for topic in names])
+            for (pool, _), names in co_partitioned.items()
         ]
-        heed_racks = any(deal.needs_racks for deal in deals)
+        use_racks = any(division.needs_racks for division in divisions)
         assigned: list[dict[str, tuple[int, ...]]] = [{} for _ in index.members]
-        for ((pool, _), co_partitioned), deal in zip(alike.items(), deals, strict=True):
-            for place, numbers in deal.dealt(heed_racks).items():
-                assigned[takers[pool][place]].update(dict.fromkeys(co_partitioned, tuple(sorted(numbers))))
+        for ((pool, _), names), division in zip(co_partitioned.items(), divisions, strict=True):
+            for place, numbers in division.assign(use_racks).items():
+                assigned[takers[pool][place]].update(dict.fromkeys(names, tuple(sorted(numbers))))
         return {member: dict(sorted(rows.items())) for member, rows in zip(index.members, assigned, strict=True)}
 
 
-class _Deal:
-    """Assignment of partition numbers to members (by their place in order), for all co-partitioned topics."""
+class _Division:
+    """Division of partition numbers among the members of co-partitioned topics. Members are numbered in Kafka's order.
+
+    Args:
+        member_racks: Rack of each member.
+        topics: Replica racks of each topic's partitions.
+    """
 
     def __init__(self, member_racks: Sequence[str], topics: Sequence[Racks]) -> None:
         self.needs_racks = any(worthwhile(member_racks, racks) for racks in topics)
@@ -57,14 +64,15 @@ class _Deal:
         self._topics = topics
         self._share, self._extra = divmod(len(topics[0]), len(member_racks))
         self._free = [True] * len(topics[0])
-        self._dealt: defaultdict[int, list[int]] = defaultdict(list)
+        self._assigned: defaultdict[int, list[int]] = defaultdict(list)
 
-    def dealt(self, heed_racks: bool) -> Mapping[int, Sequence[int]]:
-        """Return the partition numbers of each member that has any.
+    def assign(self, use_racks: bool) -> Mapping[int, Sequence[int]]:
+        """Return the partition numbers of each member that gets any.
 
-        `heed_racks`: some topic of the group needs racks.
+        Args:
+            use_racks: True if any topic of the group needs racks.
         """
-        if heed_racks and len(self._topics) > 1:
+        if use_racks and len(self._topics) > 1:
             self._match_numbers()
         elif self.needs_racks:
             self._match_members()
@@ -72,10 +80,10 @@ class _Deal:
         for member in range(len(self._member_racks)):
             if self._fill(member, rest):
                 break
-        return self._dealt
+        return self._assigned
 
     def _match_members(self) -> None:
-        """Give one member after another the numbers that match it (one topic)."""
+        """Assign to each member in turn the numbers that match its rack; all match without a rack. For one topic."""
         matching: dict[str, list[int]] = {"": list(range(len(self._free)))}
         for number, racks in enumerate(self._topics[0]):
             for rack in racks:
@@ -85,7 +93,7 @@ class _Deal:
             self._fill(member, queues.get(rack, iter(())))
 
     def _match_numbers(self) -> None:
-        """Give one number after another to the first member that matches it in all topics."""
+        """Assign each number in turn to the first member with room whose rack matches in all topics, or is unknown."""
         waiting: dict[str, deque[int]] = {}
         for member, rack in enumerate(self._member_racks):
             waiting.setdefault(rack, deque()).append(member)
@@ -98,7 +106,7 @@ class _Deal:
                 self._take(min(first), number)
 
     def _fill(self, member: int, numbers: Iterator[int]) -> bool:
-        """Give the member free numbers while it has room. Return True when there are no more numbers."""
+        """Assign free numbers to the member while it has room. Return True when there are no more numbers."""
         while self._has_room(member):
             number = next((number for number in numbers if self._free[number]), None)
             if number is None:
@@ -107,9 +115,9 @@ class _Deal:
         return False
 
     def _has_room(self, member: int) -> bool:
-        return len(self._dealt.get(member, ())) < self._share + (self._extra > 0)
+        return len(self._assigned.get(member, ())) < self._share + (self._extra > 0)
 
     def _take(self, member: int, number: int) -> None:
-        self._dealt[member].append(number)
+        self._assigned[member].append(number)
         self._free[number] = False
-        self._extra -= len(self._dealt[member]) > self._share
+        self._extra -= len(self._assigned[member]) > self._share

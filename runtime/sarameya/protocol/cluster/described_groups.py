@@ -16,12 +16,12 @@ EMPTY, STABLE, DEAD = "Empty", "Stable", "Dead"
 """States, as brokers name them: no members, no rebalance in progress, no such group."""
 
 CLASSIC, BROKER_LED = "classic", "consumer"
-"""Types of group that can be described: a member assigns, or the broker does (KIP-848). Kafka has others."""
+"""Types of group that can be described: a member assigns, or the broker does (KIP-848). Kafka has other types."""
 
 
 @attrs.frozen(slots=True)
 class ListedGroup:
-    """A group as its coordinator lists it. Old brokers do not report `state` and `type`; they are None then."""
+    """Group as its coordinator lists it. `state` and `type` are None if the broker is too old to report them."""
 
     group: str
     protocol_type: str
@@ -32,7 +32,7 @@ class ListedGroup:
 
 @attrs.frozen(slots=True)
 class Listing:
-    """Groups of all brokers that answered, by name, and the failures of the others."""
+    """Groups of all brokers that answered, sorted by name, and the failures of the other brokers."""
 
     groups: tuple[ListedGroup, ...]
     failures: tuple[tuple[Broker, SarameyaError], ...] = ()
@@ -40,7 +40,7 @@ class Listing:
 
 @attrs.frozen(slots=True)
 class DescribedMember:
-    """A member. `assignment` is None if it is not known; `problem` has the reason."""
+    """Member of a described group. If `assignment` is None, it is not known, and `problem` has the reason."""
 
     member_id: str
     client_id: str
@@ -55,10 +55,10 @@ class DescribedMember:
 
 @attrs.frozen(slots=True)
 class DescribedGroup:
-    """A group as its coordinator describes it; `state` is DEAD for one that does not exist.
+    """Group as its coordinator describes it. `state` is DEAD for a group that does not exist.
 
-    `type` is CLASSIC or BROKER_LED, or Kafka's name of another type of group; only the state of such a group is known.
-    `assignor` is empty until the group has chosen one.
+    `type` is CLASSIC or BROKER_LED, or Kafka's name of another type of group. Of such a group only the state is known.
+    `assignor` is empty until the group has chosen an assignor.
     """
 
     group: str
@@ -71,7 +71,7 @@ class DescribedGroup:
 
     @property
     def is_active(self) -> bool:
-        """True if the group has members, or is about to: only they may commit its offsets then."""
+        """True if the group has members, or is about to have some. Only members may commit its offsets then."""
         return self.state not in (EMPTY, DEAD)
 
 

@@ -10,12 +10,12 @@ import attrs
 from sarameya.model import TopicPartition
 
 _SET_FOR_THE_TOPIC = 1
-"""Source of a setting (KIP-226): the topic's own, neither the brokers' nor the default."""
+"""Source of a setting (KIP-226): set for the topic, not a default or a setting of the brokers."""
 
 
 @attrs.frozen(slots=True)
 class DescribedPartition:
-    """Leader, replicas and in-sync replicas of one partition. `leader` is None while it has none."""
+    """Leader, replicas and in-sync replicas of one partition. `leader` is None while the partition has none."""
 
     partition: TopicPartition
     leader: int | None
@@ -31,7 +31,7 @@ class DescribedPartition:
 
 @attrs.frozen(slots=True)
 class DescribedTopic:
-    """A topic and its partitions, in order. `topic_id` is None for brokers before Kafka 2.8."""
+    """Topic and its partitions, in order. `topic_id` is None if the broker is older than Kafka 2.8."""
 
     name: str
     topic_id: uuid.UUID | None
@@ -40,7 +40,7 @@ class DescribedTopic:
 
     @property
     def replication_factor(self) -> int:
-        """Number of replicas of each partition; the smallest, if they differ."""
+        """Number of replicas of each partition; the smallest number if partitions differ."""
         return min((len(partition.replicas) for partition in self.partitions), default=0)
 
 
@@ -64,7 +64,7 @@ def described_topic(row: Any) -> DescribedTopic:
 
 
 def own_settings(row: Any) -> dict[str, str | None]:
-    """Return the settings of the topic itself.
+    """Return the settings that the topic overrides.
 
     Args:
         row: A resource of a DescribeConfigsResponse.

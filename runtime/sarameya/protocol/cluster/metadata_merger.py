@@ -1,23 +1,23 @@
 """Merging of Metadata responses into one view of the cluster. Pure.
 
-Each broker answers from its own copy of the metadata. A broker that lags behind, or is cut off from the controller,
-returns stale metadata. Additions are believed at once. A response that takes something back is believed once
-`CONFIRMATIONS` responses in a row agree. Requests go to the brokers in turn, so these come from different brokers if
-there are several. For a topic id they need not be in a row, but must outnumber the responses with the known id by that
-many: of three brokers one may be cut off for days, and for as long a deleted topic's partitions would be waited for.
+Each broker answers from its own copy of the metadata. A broker that lags, or is cut off from the controller, returns
+stale metadata. Additions are accepted at once. A removal is accepted once `CONFIRMATIONS` responses in a row agree.
+Requests go to the brokers in turn, so these responses come from different brokers if there are several. Responses with
+another topic id need not be in a row, but must outnumber those with the known id by `CONFIRMATIONS`. Otherwise one
+broker of three that is cut off for days could delay the change as long, while members wait for the deleted topic.
 
 | a response has | until it is confirmed |
 |---|---|
 | fewer brokers than are known | the missing ones are kept, with their connections |
 | fewer topics than are known, of all | the missing ones are kept |
 | for a topic, fewer partitions than are known | the missing ones are kept |
-| another topic id than the known one | everything known about the topic is kept |
+| another topic id than the known id | everything known about the topic is kept |
 | an earlier leader epoch of a partition, same id | the known leader is kept, confirmed or not (KIP-320) |
 
-Without this, the leader of a group would reassign with every response: to three partitions, to six, to three again.
-Members that subscribe by pattern would join without a topic, and again for its sake. The connections to a broker would
-be closed with every response of another one that does not know it. A topic that was requested by its name, and is
-unknown, is not kept: `TopicWatch` looks several times. Tests: `tests/protocol/test_metadata_merger.py`.
+Without this rule, the leader of a group would reassign with every response: with three partitions, with six, with three
+again. Members that subscribe by pattern would rejoin without a topic, and then with it. The connections to a broker
+would be closed by each response of another broker that does not know it. A topic that was requested by name, and is
+unknown, is not kept: `TopicWatch` checks that several times. Tests: `tests/protocol/test_metadata_merger.py`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ import attrs
 from sarameya.protocol.cluster.metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
 
 CONFIRMATIONS = 3
-"""Responses in a row that must agree before something is taken back."""
+"""Responses in a row that must agree before something is removed."""
 
 _ABSENT = "absent"
-"""In place of a number of partitions, or of a topic id: the topic is not there."""
+"""In `_doubts`: responses do not have the topic."""
 
 
 class MetadataMerger:
@@ -42,15 +42,15 @@ class MetadataMerger:
     def __init__(self) -> None:
         self.current = ClusterMetadata()
         self._doubts: dict[str, tuple[Hashable, int]] = {}
-        """Topic -> the fact that responses take back, and the number of them."""
+        """Topic -> the unconfirmed change (topic id, number of partitions, or `_ABSENT`), and its responses so far."""
         self._missing: dict[int, int] = {}
         """Node id of each broker that is kept -> the number of responses in a row without it."""
 
     @property
     def has_doubts(self) -> bool:
-        """True if responses took something back that is not confirmed: ask another broker.
+        """True if a removal or another topic id is not confirmed yet: ask another broker.
 
-        A missing broker is no reason: to keep one that is gone does no harm.
+        A missing broker does not count: it does no harm to keep a broker that no longer exists.
         """
         return bool(self._doubts)
 
@@ -71,7 +71,7 @@ class MetadataMerger:
         return {**received, **{node_id: known[node_id] for node_id in self._missing}}
 
     def _absent(self, received: Set[str], doubts: dict[str, tuple[Hashable, int]]) -> dict[str, TopicMetadata]:
-        """Return the known topics that the response does not have, except those whose absence is confirmed."""
+        """Return the known topics that a response lacks, except those whose absence is confirmed."""
         kept: dict[str, TopicMetadata] = {}
         for name, topic in self.current.topics.items():
             if name in received or not topic.partitions:
@@ -93,11 +93,11 @@ class MetadataMerger:
             if isinstance(before, uuid.UUID) and times > 1:
                 self._doubts[received.name] = before, times - 1
             return _with_later_leaders(received, known)
-        taken_back = received.topic_id if is_another else len(received.partitions)
-        times = times + 1 if before == taken_back else 1
+        change = received.topic_id if is_another else len(received.partitions)
+        times = times + 1 if before == change else 1
         if times >= CONFIRMATIONS:
             return received if is_another else _with_later_leaders(received, known)
-        self._doubts[received.name] = taken_back, times
+        self._doubts[received.name] = change, times
         if is_another:
             return known
         return _with_later_leaders(

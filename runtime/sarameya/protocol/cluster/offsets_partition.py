@@ -1,4 +1,4 @@
-"""Partition of `__consumer_offsets` that stores a group: its leader coordinates the group. Pure arithmetic.
+"""Partition of `__consumer_offsets` that stores a group. Its leader is the group's coordinator. Pure arithmetic.
 
 partition_for("KafkaConsumerDemo")      # 35
 """

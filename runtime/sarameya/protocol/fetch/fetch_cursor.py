@@ -2,16 +2,16 @@
 
 The position advances from batch headers, before anything is decoded. It is always the last offset of the last batch +
 1, also after empty, compacted and control-only batches. `take` converts one partition's part of a fetch response to an
-outcome, and the shells carry it out. `judge` does the same for a leader's answer about the end of a leader epoch
-(KIP-320).
+outcome, and the callers in `consumer` act on it. `judge` does the same for a leader's answer about the end of a leader
+epoch (KIP-320).
 
 Rules that are easily broken:
 
-- A response counts for a partition only if the position is still the one that was requested. A partition that was
-  revoked and started elsewhere meanwhile must not be moved by it. Test:
+- A response is used for a partition only if the partition's position is still the requested position. The response
+  must not move a partition that was revoked meanwhile, and then started at another position. Test:
   `tests/protocol/test_fetch_cursor.py::test_answer_to_another_position_is_out_of_date`.
-- A position that was looked up, or moved back, has the leader epoch that came with it. Without one, a log that is
-  truncated below it before anything was read, and grows over it, would be read on as if nothing had happened. Tests:
+- A position that was looked up, or moved back, has the leader epoch that was reported with it. Without an epoch, a
+  truncation below the position would go unnoticed if the log grows beyond the position before the next read. Tests:
   `tests/consumer/test_truncated_logs.py::test_second_truncation_before_reading_loses_nothing`,
   `tests/consumer/test_offset_lookup.py::test_looked_up_offset_has_its_epoch`.
 """
@@ -39,33 +39,33 @@ class Records:
     batches: tuple[RawBatch, ...]
     size_bytes: int
     position: int
-    """The requested offset. Earlier messages in the first batch are not wanted."""
+    """The requested offset. Skip earlier messages of the first batch."""
     aborted: frozenset[int] = frozenset()
     """Base offsets of batches of aborted transactions, which handlers do not see (read_committed only)."""
 
 
 @attrs.frozen(slots=True)
 class Nothing:
-    """A response without records."""
+    """Response without records."""
 
 
 @attrs.frozen(slots=True)
 class Redispatch:
-    """A refusal: this broker does not serve the partition (any more, or not properly). Find its leader again."""
+    """Refusal: this broker does not serve the partition any more, or has a fault. Find the leader again."""
 
     cause: str
 
 
 @attrs.frozen(slots=True)
 class OutOfRange:
-    """A position that the log does not have: the reset policy decides."""
+    """Position that the log does not have. The reset policy decides."""
 
 
 @attrs.frozen(slots=True)
 class Truncated:
-    """A log whose records from `offset` on differ from those that were read (KIP-320).
+    """Truncated log: its records from `offset` on differ from the records that were read (KIP-320).
 
-    `offset` is None if nobody knows where they start to differ. `leader_epoch` is that of the record before `offset`.
+    `offset` is None if the first difference is unknown. `leader_epoch` is the epoch of the record before `offset`.
     """
 
     offset: int | None
@@ -74,25 +74,25 @@ class Truncated:
 
 @attrs.frozen(slots=True)
 class NearerReplica:
-    """A referral: the leader names the replica to fetch from (KIP-392)."""
+    """Referral: the leader names the replica to fetch from (KIP-392)."""
 
     node_id: int
 
 
 @attrs.frozen(slots=True)
 class LeaseOver:
-    """The end of a referral: ask the leader again for the nearest replica."""
+    """End of a referral: ask the leader again for the nearest replica."""
 
 
 @attrs.frozen(slots=True)
 class Failed:
-    """An error that the claim gets in place of messages."""
+    """Failure: the claim gets this error in place of messages."""
 
     error: SarameyaError
 
 
 Elsewhere = Redispatch | OutOfRange | Truncated | NearerReplica | LeaseOver
-"""Outcomes after which the partition cannot be fetched on, as it is, from this broker."""
+"""Outcomes after which this broker must not be asked for the next records: the broker or the position changes."""
 
 Outcome = Records | Nothing | Failed | Elsewhere
 
@@ -114,30 +114,30 @@ _MEANINGS: Mapping[int, _Meaning] = {
     # The topic is deleted, or another one has its name: metadata decides (KIP-516).
     ErrorCode.UNKNOWN_TOPIC_ID: _Meaning.REDISPATCH,
     ErrorCode.INCONSISTENT_TOPIC_ID: _Meaning.REDISPATCH,
-    # The topic is deleted, or this broker lacks its metadata yet: the dispatcher's patience decides.
+    # The topic is deleted, or this broker does not have its metadata yet: the `Fetcher` retries for a limited time.
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: _Meaning.REDISPATCH,
     # The broker could not read its own log this time.
     ErrorCode.UNKNOWN_SERVER_ERROR: _Meaning.REDISPATCH,
     ErrorCode.OFFSET_OUT_OF_RANGE: _Meaning.OUT_OF_RANGE,
 }
-"""Meaning of a partition's error code in a fetch response; any other fails the claim."""
+"""Meaning of a partition's error code in a fetch response. Any other code fails the claim."""
 
 
 @attrs.define(slots=True)
 class FetchCursor:
-    """Position of one partition in its log. Offsets as Kafka counts them; -1 if not known yet."""
+    """Position of one partition in its log. `high_water_mark` and `last_stable_offset` are -1 until they are known."""
 
     partition: TopicPartition
     position: int
     last_epoch: int = NO_LEADER_EPOCH
     """Leader epoch of the record before the position, if it is known."""
     leader_epoch: int = NO_LEADER_EPOCH
-    """Epoch of the leader that we believe in, sent so that a stale one is detected (KIP-320)."""
+    """Epoch of the current leader by our metadata. It is sent, so that a stale leader is detected (KIP-320)."""
     topic_id: uuid.UUID | None = None
-    """Id of the topic, if the cluster has ids: another topic may get its name (KIP-516)."""
+    """Id of the topic, if the cluster has ids. After a deletion, another topic may have the same name (KIP-516)."""
     high_water_mark: int = -1
     last_stable_offset: int = -1
-    """Offset at which the first open transaction starts; read_committed reads no further."""
+    """Offset at which the first open transaction starts. `read_committed` reads no further."""
 
     def move(self, position: int, last_epoch: int = NO_LEADER_EPOCH, lookup_epoch: int = NO_LEADER_EPOCH) -> None:
         """Continue at `position`.
@@ -152,17 +152,20 @@ class FetchCursor:
             self.leader_epoch = lookup_epoch
 
     def is_to_be_checked(self, leader_epoch: int) -> bool:
-        """Return whether the log of the leader of this epoch may differ from the records that were read.
+        """Return whether this leader's log may differ from the records that were read.
 
-        True if another leader wrote them, and this one has not been asked yet.
+        True if an earlier leader wrote the last of them, and the leader of `leader_epoch` has not been asked yet.
         """
         return NO_LEADER_EPOCH < self.last_epoch < leader_epoch and self.leader_epoch != leader_epoch
 
     def is_ahead_of(self, leader_epoch: int) -> bool:
-        """Return whether the record before the position has a later epoch than `leader_epoch`, which metadata names.
+        """Return whether the record before the position has a later epoch than the leader in the metadata.
 
-        The broker of that epoch is no longer the leader. Its log may be shorter, and its statements about the position
-        are not to be believed.
+        The metadata are stale then: that broker is no longer the leader. Its log may be shorter, so do not trust its
+        responses about the position.
+
+        Args:
+            leader_epoch: Epoch of the leader in the metadata.
         """
         return NO_LEADER_EPOCH < leader_epoch < self.last_epoch
 
@@ -173,12 +176,12 @@ class FetchCursor:
             answer: The partition's part of an OffsetForLeaderEpochResponse (`EpochEndOffset`).
 
         Returns:
-            Nothing if the leader's log is the one that was read.
+            Nothing if the leader's log has the records that were read.
         """
         if answer.error_code:
             return self._refused(answer.error_code)
         if answer.end_offset < 0 or answer.leader_epoch < 0:
-            return Truncated(None)  # the leader does not know the epoch of the records that we have read
+            return Truncated(None)  # the leader does not know the epoch of the last record that was read
         return Truncated(answer.end_offset, answer.leader_epoch) if answer.end_offset < self.position else Nothing()
 
     def take(self, answer: Any, asked: int) -> Outcome:
@@ -186,8 +189,7 @@ class FetchCursor:
 
         Args:
             answer: The partition's part.
-            asked: The offset that the request named. If it is not the position, the response is stale and the result
-                Nothing.
+            asked: The requested offset. If it is not the position any more, the response is stale: Nothing.
         """
         if asked != self.position:
             return Nothing()
@@ -210,26 +212,26 @@ class FetchCursor:
                 return Failed(error)
         try:
             if not batches and is_truncated(data):
-                # From Fetch v3 on a broker sends the first batch whole, whatever its size (KIP-74).
+                # Since Fetch v3 a broker sends the first batch whole, even beyond the size limits (KIP-74).
                 raise CorruptRecordError(*self.partition, asked, "the broker sent less than one whole batch")
             transactions = [(a.producer_id, a.first_offset) for a in answer.aborted_transactions or ()]
             aborted = aborted_batches(batches, transactions, self.partition) if transactions else frozenset[int]()
         except RecordError as error:
             return Failed(error)
         if not batches:
-            # Fetching again at once would bring the same response.
+            # Another fetch from this broker would get the same response.
             return Redispatch(f"the broker sent no batch that reaches offset {asked}")
         self.position, self.last_epoch = batches[-1].next_offset, batches[-1].leader_epoch
         return Records(tuple(batches), len(data), asked, aborted)
 
     def _in_order(self, batches: Iterable[RawBatch]) -> Iterator[RawBatch]:
-        """Yield the batches, and raise if one overlaps the one before it: its messages would be delivered twice."""
-        behind = 0
+        """Yield the batches. Raise if a batch overlaps the previous batch: messages would be delivered twice."""
+        next_offset = 0
         for batch in batches:
-            if batch.base_offset < behind:
-                problem = f"a batch starts at offset {batch.base_offset}, before the end of the one before it"
-                raise CorruptRecordError(*self.partition, behind, problem)
-            behind = batch.next_offset
+            if batch.base_offset < next_offset:
+                problem = f"a batch starts at offset {batch.base_offset}, before the end of the previous batch"
+                raise CorruptRecordError(*self.partition, next_offset, problem)
+            next_offset = batch.next_offset
             yield batch
 
     def _refused(self, code: int) -> Outcome:

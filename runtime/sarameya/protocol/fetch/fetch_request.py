@@ -1,7 +1,7 @@
 """Encoding of Fetch requests: a fetch plan to bytes, in each version that the client speaks. Pure.
 
-If each message comes alone, one such request is sent for each message. To make and encode kafka-python's objects would
-take a sixth of all work for it. The bytes are the same as kafka-python's.
+If messages arrive one by one, a request is sent for each message. kafka-python's objects for it would take a sixth of
+the work for such a message. The bytes are the same as kafka-python's.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _PARTITION = Struct(">iqi")
 
 @attrs.frozen(slots=True)
 class FetchRequest:
-    """A Fetch request in one version, used like kafka-python's requests: `FetchRequest[version](...)`."""
+    """Fetch request in one version. Used like kafka-python's requests: `FetchRequest[version](...)`."""
 
     API_KEY: ClassVar[int] = Api.FETCH
     API_VERSION: int
     plan: FetchPlan
-    """The partitions to fetch. From version 13 on requests name topics by id, so each partition needs one then."""
+    """The partitions to fetch. From version 13 on requests name topics by id, so each partition needs a topic id."""
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
@@ -64,7 +64,7 @@ class FetchRequest:
 
     @staticmethod
     def flexible_version_q(version: int) -> bool:
-        """Return whether that version has tagged fields (kafka-python's name for it)."""
+        """Return whether that version has tagged fields. The name is kafka-python's."""
         return version >= _FLEXIBLE
 
     def encode(self) -> bytes:
@@ -75,8 +75,9 @@ class FetchRequest:
         if version >= _WITH_SESSIONS:
             parts.append(_TWO_INT32.pack(plan.session_id, plan.session_epoch))
         row = _row(version)
-        asked = ((partition, ask.topic_id, row(partition.partition, ask)) for partition, ask in plan.asks.items())
-        parts.append(_topics(asked, version))
+        fetches = plan.partitions.items()
+        fetched = ((partition, fetch.topic_id, row(partition.partition, fetch)) for partition, fetch in fetches)
+        parts.append(_topics(fetched, version))
         if version >= _WITH_SESSIONS:
             forgotten = ((partition, id_, _INT32.pack(partition.partition)) for partition, id_ in plan.forgotten)
             parts.append(_topics(forgotten, version))
@@ -91,12 +92,13 @@ def _row(version: int) -> Callable[[int, PartitionFetch], bytes]:
     """Return the encoder of one requested partition. Fields that only brokers fill in are -1."""
     if version >= _FLEXIBLE:
         pack = _FLEXIBLE_PARTITION.pack
-        return lambda number, ask: pack(number, ask.leader_epoch, ask.position, -1, -1, ask.max_bytes)
+        return lambda number, fetch: pack(number, fetch.leader_epoch, fetch.position, -1, -1, fetch.max_bytes)
     if version >= _WITH_LEADER_EPOCH:
-        return lambda number, ask: _EPOCH_PARTITION.pack(number, ask.leader_epoch, ask.position, -1, ask.max_bytes)
+        pack = _EPOCH_PARTITION.pack
+        return lambda number, fetch: pack(number, fetch.leader_epoch, fetch.position, -1, fetch.max_bytes)
     if version >= _WITH_LOG_START:
-        return lambda number, ask: _LOG_START_PARTITION.pack(number, ask.position, -1, ask.max_bytes)
-    return lambda number, ask: _PARTITION.pack(number, ask.position, ask.max_bytes)
+        return lambda number, fetch: _LOG_START_PARTITION.pack(number, fetch.position, -1, fetch.max_bytes)
+    return lambda number, fetch: _PARTITION.pack(number, fetch.position, fetch.max_bytes)
 
 
 def _topics(rows: Iterable[tuple[TopicPartition, UUID | None, bytes]], version: int) -> bytes:

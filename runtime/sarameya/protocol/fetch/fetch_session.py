@@ -1,14 +1,15 @@
 """Fetch session with one broker (KIP-227), the client's half. Pure.
 
-The broker remembers the requested partitions, so a request names only those that have changed: a thousand quiet
-partitions do not travel. An absent partition is unchanged, on both sides. A request names the partitions that it drops
-as forgotten. The last response decides about the session. If the broker keeps none (too many sessions, or an old
-broker), each request names everything. If one is lost, the next request names everything and starts another.
+The broker remembers the requested partitions, so a request contains only those that have changed: a thousand quiet
+partitions cost nothing. In requests and responses, an absent partition is unchanged. A request lists the partitions
+that it drops as forgotten. Each response has the id of the session, or 0 if the broker keeps none (too many sessions,
+or an old broker). Then, and after a lost response, the next request is full: it contains all partitions, and starts
+another session.
 
 A rule that is easily broken:
 
-- A partition that is dropped and wanted again unchanged is not named. Only a response to a request that named
-  everything can have left one out. Test:
+- A partition that is dropped, and then wanted again unchanged, is in neither list of the next request. Only a response
+  to a full request must have every partition. Test:
   `tests/protocol/test_fetch_session.py::test_partition_dropped_and_added_again_is_not_sent`.
 """
 
@@ -24,7 +25,7 @@ from sarameya.model import NO_LEADER_EPOCH, TopicPartition
 NO_SESSION_ID = 0
 _FIRST_EPOCH = 0
 NO_SESSION_EPOCH = -1
-"""Epoch of a fetch outside of any session; an existing session stays as it is."""
+"""Epoch of a fetch outside of any session. An existing session is not changed by it."""
 _LAST_EPOCH = 2**31 - 1
 
 
@@ -44,12 +45,14 @@ class FetchPlan:
 
     session_id: int
     session_epoch: int
-    asks: Mapping[TopicPartition, PartitionFetch]
+    partitions: Mapping[TopicPartition, PartitionFetch]
+    """The partitions that the request contains: all of them, or the changed ones."""
     forgotten: Sequence[tuple[TopicPartition, uuid.UUID | None]] = ()
+    """Partitions to remove from the session, with their topic ids."""
 
     @property
     def is_full(self) -> bool:
-        """True if the request names every wanted partition, so that the response covers each of them."""
+        """True if the request contains every wanted partition. The response then contains all of them, too."""
         return self.session_epoch in (_FIRST_EPOCH, NO_SESSION_EPOCH)
 
 
@@ -61,7 +64,7 @@ class FetchSession:
         self._epoch = _FIRST_EPOCH
         # In the order of a full request: the partition that was served last is last.
         self._wanted: dict[TopicPartition, PartitionFetch] = {}
-        # The partitions that the broker knows, or will know once the current request has reached it.
+        # The partitions that the broker knows, or will know when it has received the last request.
         self._known: dict[TopicPartition, PartitionFetch] = {}
         self._changed: dict[TopicPartition, PartitionFetch] = {}
         self._forgotten: dict[tuple[TopicPartition, uuid.UUID | None], None] = {}
@@ -69,28 +72,28 @@ class FetchSession:
 
     @property
     def wanted(self) -> Mapping[TopicPartition, PartitionFetch]:
-        """Partitions of the next request, known to the broker or not."""
+        """Partitions to fetch, known to the broker or not."""
         return self._wanted
 
     def known(self, partition: TopicPartition) -> PartitionFetch | None:
         """Return the parameters that the broker uses for the partition, and that its next response is about."""
         return self._known.get(partition)
 
-    def put(self, partition: TopicPartition, ask: PartitionFetch) -> None:
+    def put(self, partition: TopicPartition, fetch: PartitionFetch) -> None:
         """Request this partition from now on, with these parameters."""
-        if self._wanted.get(partition) == ask:
+        if self._wanted.get(partition) == fetch:
             return
         self._wanted.pop(partition, None)
-        self._wanted[partition] = ask
+        self._wanted[partition] = fetch
         known = self._known.get(partition)
-        if known is not None and known.topic_id != ask.topic_id:
-            # The topic id has changed. Brokers that use names cannot forget the one and add the other in one request.
+        if known is not None and known.topic_id != fetch.topic_id:
+            # Brokers that use topic names cannot forget the earlier topic and add the new topic in one request.
             self.begin_anew()
-        self._forgotten.pop((partition, ask.topic_id), None)
-        if known == ask:
+        self._forgotten.pop((partition, fetch.topic_id), None)
+        if known == fetch:
             self._changed.pop(partition, None)
         else:
-            self._changed[partition] = ask
+            self._changed[partition] = fetch
 
     def drop(self, partition: TopicPartition) -> None:
         """Stop requesting the partition."""
@@ -102,7 +105,7 @@ class FetchSession:
             self._forgotten[partition, known.topic_id] = None
 
     def plan(self) -> FetchPlan:
-        """Return the next request. Report its result with `answered`, `refused` or, if it is lost, `begin_anew`."""
+        """Return the next request. Report its result with `answered`, `refused` or (no response) `begin_anew`."""
         if self._begins_anew or self._epoch == _FIRST_EPOCH:
             self._begins_anew, self._epoch = False, _FIRST_EPOCH
             plan = FetchPlan(self._id, _FIRST_EPOCH, dict(self._wanted))
@@ -116,17 +119,17 @@ class FetchSession:
         return plan
 
     def answered(self, session_id: int) -> None:
-        """Report that the broker has answered and keeps this session."""
+        """Report a response without error, with the session's id: NO_SESSION_ID if the broker keeps none."""
         self._epoch = _FIRST_EPOCH if session_id == NO_SESSION_ID else self._epoch % _LAST_EPOCH + 1
         self._id = session_id
 
     def refused(self) -> None:
-        """Report that the broker does not know the session or its epoch: start another."""
+        """Report that the broker does not know the session or its epoch. The next request starts another session."""
         self._id, self._epoch = NO_SESSION_ID, _FIRST_EPOCH
 
     def begin_anew(self) -> None:
-        """Name everything in the next request, and start a new session with it.
+        """Make the next request a full one, which starts a new session.
 
-        Needed if a response was lost, or if the broker must treat everything as new.
+        Needed if a response was lost, or if the broker must treat all partitions as new.
         """
         self._begins_anew = True

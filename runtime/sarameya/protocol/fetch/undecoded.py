@@ -1,8 +1,8 @@
 """Fetched record batches of one partition that are not decoded yet, and their decoding. Pure.
 
-One record batch at a time becomes messages (or a part of it, if it has very many), or a few batches become the columns
-of one `MessageBatch`. The caller may change between the two at any time. A batch that was begun in parts continues, in
-either form, after the messages that were handed out of it. A batch that cannot be decoded stays the next one, so that
+`next_messages` decodes one record batch to messages, or only a part of it if it has very many. `next_columns` decodes a
+few batches to the columns of one `MessageBatch`. The caller may change between the two at any time: a batch that is
+decoded in part continues after the messages returned so far. A batch that cannot be decoded stays the next batch, so
 the next call fails in the same way.
 """
 
@@ -25,14 +25,14 @@ _SLICED_FROM = 1000
 
 
 class Decoded(NamedTuple):
-    """Result of one decoding step: messages (possibly none), and what they cover."""
+    """Result of one decoding step: messages (possibly none), and the batches and offsets that they cover."""
 
     messages: Sequence[Message]
     raws: Sequence[RawBatch]
-    """The record batches that are finished with this step."""
-    behind: int
+    """The record batches that are completely decoded with this step."""
+    next_offset: int
     """The position after the messages."""
-    beside: int = 0
+    undecoded_bytes: int = 0
     """Bytes that stay in memory for the rest of a batch that is decoded in parts."""
 
 
@@ -66,7 +66,7 @@ class Undecoded:
         self._aborted = records.aborted
 
     def put_back(self, raws: Sequence[RawBatch]) -> None:
-        """Put the batches of the last step back to the front: they were not processed after all."""
+        """Put the batches of the last step back to the front, since their messages were not processed."""
         self._raws.extendleft(reversed(raws))
         self._slices = None
 
@@ -76,11 +76,11 @@ class Undecoded:
         self._slices = None
 
     def next_messages(self, position: int) -> Decoded:
-        """Decode the messages of the next record batch from `position` on. There must be one.
+        """Decode the messages of the next record batch from `position` on. The queue must not be empty.
 
         Raises as `batch_codec.decode` does.
         """
-        # Removed only after it is decoded: a batch that cannot be decoded stays the next one.
+        # Removed only after it is decoded: a batch that cannot be decoded stays the next batch.
         raw = self._raws[0]
         if self._slices is not None or ((raw.record_count or 0) > _SLICED_FROM and self._is_shown(raw)):
             return self._next_slice(raw, position)
@@ -89,7 +89,10 @@ class Undecoded:
         return Decoded(_wanted(messages, position), (raw,), raw.next_offset)
 
     def next_columns(self, position: int) -> Decoded:
-        """Decode the columns of the next record batches, as many as the reader takes together. There must be one."""
+        """Decode the next record batches to columns, as many as `ColumnReader` reads together.
+
+        The queue must not be empty. Raises as `batch_codec.decode` does.
+        """
         raws = self._pop_hidden()
         columns: Sequence[Message] = ()
         if not raws:
@@ -111,13 +114,13 @@ class Undecoded:
         messages = next(slices, [])
         if messages:
             self._slices = slices
-            behind = max(messages[-1].offset + 1, position)
-            return Decoded(_wanted(messages, position), (), behind, slices.size_bytes)
+            next_offset = max(messages[-1].offset + 1, position)
+            return Decoded(_wanted(messages, position), (), next_offset, slices.size_bytes)
         self._raws.popleft()
         return Decoded((), (raw,), raw.next_offset)
 
     def _pop_hidden(self) -> list[RawBatch]:
-        """Remove and return the batches at the front that no handler sees: control batches and aborted ones."""
+        """Remove and return the batches at the front that no handler sees: control batches and aborted batches."""
         hidden: list[RawBatch] = []
         while self._raws and not self._is_shown(self._raws[0]):
             hidden.append(self._raws.popleft())
@@ -131,7 +134,7 @@ class Undecoded:
 
 
 def _wanted(messages: list[Message], position: int) -> list[Message]:
-    """Drop the messages before `position`: a broker sends whole batches, from the one that holds the position."""
+    """Drop the messages before `position`. A broker sends whole batches, so the first may start before it."""
     if messages and messages[0].offset < position:
         return [message for message in messages if message.offset >= position]
     return messages

@@ -1,7 +1,8 @@
-"""Pending requests of a membership: the bookkeeping of tokens for `machine.py`. Pure.
+"""Pending requests of a membership, and their tokens: part of `machine.py`. Pure.
 
-At most one request to the coordinator is pending, and none during the search for it. The leader's assignor may run at
-the same time. Each has a token. A response without the expected token is late, and ignored.
+At most one request to the coordinator is pending, and none while the coordinator is being searched for. The leader's
+assignor may run at the same time. Each request, search and run of the assignor has a token. A response with another
+token is late, and ignored.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class InFlight:
 
 
 class MembershipExchanges:
-    """Pending requests of one membership."""
+    """Pending request, search and assignor run of one membership."""
 
     def __init__(self) -> None:
         self.coordinator: int | None = None
@@ -37,7 +38,7 @@ class MembershipExchanges:
 
     @property
     def awaited(self) -> frozenset[int]:
-        """Tokens of all expected responses."""
+        """Tokens of everything that is pending."""
         flight = self.in_flight.token if self.in_flight is not None else None
         return frozenset(token for token in (flight, self._finding, self._assigning) if token is not None)
 
@@ -48,10 +49,10 @@ class MembershipExchanges:
 
     @property
     def is_assigning(self) -> bool:
-        """True while our assignor runs."""
+        """True while this member's assignor runs."""
         return self._assigning is not None
 
-    # -- going out -----------------------------------------------------------------------------------
+    # -- starting ------------------------------------------------------------------------------------
 
     def find(self) -> FindCoordinator:
         """Start the search for the coordinator."""
@@ -59,7 +60,7 @@ class MembershipExchanges:
         return FindCoordinator(self._finding)
 
     def send(self, request: Request, now: float) -> int:
-        """Record that a request goes out to the coordinator, and return its token."""
+        """Record that a request is sent to the coordinator, and return its token."""
         self.in_flight = InFlight(request, self._next_token(), now)
         return self.in_flight.token
 
@@ -68,7 +69,7 @@ class MembershipExchanges:
         self._assigning = self._next_token()
         return self._assigning
 
-    # -- coming in -----------------------------------------------------------------------------------
+    # -- finishing -----------------------------------------------------------------------------------
 
     def found(self, token: int, node_id: int | None) -> bool:
         """Finish the search, with a coordinator or without. Return False if the token is not the expected one."""
@@ -80,7 +81,7 @@ class MembershipExchanges:
         return True
 
     def answered(self, token: int) -> InFlight | None:
-        """Return the request that the response with `token` answers, or None if it is not expected any more."""
+        """Finish the pending request and return it. Return None if the token is not the expected one."""
         flight = self.in_flight
         if flight is None or flight.token != token:
             return None
@@ -94,7 +95,7 @@ class MembershipExchanges:
         self._assigning = None
         return True
 
-    # -- dropped -------------------------------------------------------------------------------------
+    # -- dropping ------------------------------------------------------------------------------------
 
     def forget_coordinator(self, cause: str) -> ForgetCoordinator | None:
         """Forget the coordinator and the pending request. Return None if no coordinator was known."""
@@ -110,7 +111,7 @@ class MembershipExchanges:
         self._assigning = None
 
     def drop_all(self) -> None:
-        """Ignore all expected responses."""
+        """Ignore the results of everything that is pending."""
         self.in_flight = self._finding = self._assigning = None
 
     def _next_token(self) -> int:

@@ -1,29 +1,29 @@
 """Membership of one client in one group: a state machine. Events in, commands out, `next_deadline()`.
 
-The transitions are in `states.py`, and only there. The machine does no I/O and knows no clock. The shell
+The transitions are in `states.py`, and only there. The machine does no I/O and has no clock. The shell
 (`group/membership/member.py`) carries out the commands, reports the result of each as an event with the command's
-token, and calls `handle_timer` at `next_deadline()`. A response whose token is not the expected one (`exchanges.py`) is
-late, and ignored.
+token, and calls `handle_timer` at `next_deadline()`. A response with another than the expected token (`exchanges.py`)
+is late, and ignored.
 
 Rules that are easily broken (each has a test):
 
 - Heartbeats start with the join's response and go on until the last commit. None is sent while a join or sync is in
-  flight, since a broker answers a connection's requests in order and keeps waiting members alive itself.
-- A broker keeps only those members alive whose request has arrived. A join or sync that may be lost is therefore sent
-  again in time (`Unanswered`); a coordinator that holds the old request takes the new one in its place.
+  flight: the broker would answer it only after that request, and it does not expire members whose request it holds.
+- A broker expires a member whose join or sync was lost on the way. A join or sync that may be lost is therefore sent
+  again in time (`Unanswered`). If the coordinator holds the first request, the second replaces it.
 - REBALANCE_IN_PROGRESS does not end the heartbeats. UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION and fencing end them, in
-  every state, and everything owned is lost.
-- The shell decides what to revoke before the join (eager) or after the sync (cooperative, KIP-429). The machine decides
-  when, and sends the partitions that the shell reports as still owned.
-- The rebalance deadline counts from the *send* time of the last heartbeat answered without error: the broker's clock
-  may have started right after it.
-- A member that fails stops first and then leaves: otherwise the group would wait for its session timeout.
+  every state, and all owned partitions are lost.
+- The shell decides which partitions to revoke before the join (eager) or after the sync (cooperative, KIP-429). The
+  machine decides when, and sends the partitions that the shell reports as still owned.
+- The rebalance deadline counts from the *send* time of the last heartbeat that was answered without error: the
+  rebalance may have started right after it.
+- A member that fails stops first, and then leaves: otherwise the group would wait for its session timeout.
 - A static member does not leave (KIP-345): a restart within its session timeout moves no partitions.
-- A member id that comes with an error is not ours. A coordinator that has moved names one that the new coordinator
-  never stored; a static member that took it over would fence itself. Test:
+- Ignore a member id in a response with an error. A former coordinator returns an id that the new coordinator never
+  stored; a static member that used it would fence itself. Test:
   `tests/protocol/test_membership.py::test_member_id_in_a_refusal_is_not_taken_over`.
-- Owned partitions carry the generation that was synced, not the one last joined: a failed sync leaves the older claim.
-  Test:
+- A join reports owned partitions with the last generation that was synced, even if a later generation was joined and
+  its sync failed. Test:
   `tests/protocol/test_membership.py::test_join_after_a_failed_sync_keeps_the_owned_generation`.
 - A leave overtakes a join that the coordinator holds, over a connection of its own (`Purpose.LEAVE`). Test:
   `tests/protocol/test_membership.py::test_leave_overtakes_a_join_that_is_held`.
@@ -87,13 +87,13 @@ from sarameya.protocol.membership.states import (
 )
 from sarameya.protocol.reactions import Reaction, Request, reaction_to
 
-_NO_COORDINATOR_S = frozenset({Reaction.FIND_COORDINATOR, Reaction.RETRY})
-"""Reactions to a broker that does not coordinate the group, or not yet."""
+_NOT_FROM_COORDINATOR = frozenset({Reaction.FIND_COORDINATOR, Reaction.RETRY})
+"""Reactions to a broker that does not coordinate the group, or does not do so yet."""
 
 
 @attrs.frozen(slots=True, kw_only=True)
 class MembershipOptions:
-    """Settings of the machine, taken from `Config`; times in seconds."""
+    """Settings of the machine, from `Config`. Times are in seconds."""
 
     group: str
     heartbeat_interval: float
@@ -103,17 +103,14 @@ class MembershipOptions:
 
 
 class Membership:
-    """Membership of one client.
-
-    Anyone may read `state`, `generation`, `member_id`, `coordinator` and `answered_at`: the time of the coordinator's
-    last regular response to a join, a sync or a heartbeat, None before the first.
-    """
+    """Membership of one client. The public attributes are read-only for others."""
 
     def __init__(self, options: MembershipOptions, backoff: Backoff) -> None:
         self.state = State.UNJOINED
         self.member_id = ""
         self.generation: Generation | None = None
         self.answered_at: float | None = None
+        """Time of the coordinator's last regular response to a join, a sync or a heartbeat. None before the first."""
         self._options = options
         self._retries = MembershipRetries(options.group, backoff)
         self._exchanges = MembershipExchanges()
@@ -124,18 +121,21 @@ class Membership:
         # The partitions kept through the next join, and the generation in which they were assigned.
         self._owned: Assignment = {}
         self._owned_since = NO_GENERATION
+        # Losses of the member id or the generation since the last sync.
         self._setbacks = 0
         # The time at which the next request of each kind may be sent; a backoff delays it.
         self._send_at = 0.0
         self._heartbeat_at = 0.0
+        # The send time of the last heartbeat or sync that was answered without error.
         self._last_heard = 0.0
         self._commands: list[Command] = []
 
     @property
     def coordinator(self) -> int | None:
+        """Node id of the group's coordinator, if it is known."""
         return self._exchanges.coordinator
 
-    # -- what the shell calls -----------------------------------------------------------------------
+    # -- calls of the shell -------------------------------------------------------------------------
 
     def receive(self, event: Event, now: float) -> list[Command]:
         """Process an event and return the commands that follow from it, in order."""
@@ -161,13 +161,13 @@ class Membership:
         return min(self._send_at, self._heartbeat_at) if self._sync_ready() else self._heartbeat_at
 
     def rebalance_deadline(self) -> float:
-        """Return the time at which the group gives our partitions away unless it gets our next join before."""
+        """Return the time by which the next join must be sent, so that the group does not remove this member."""
         return self._last_heard + self._options.rebalance_timeout - self._options.rebalance_margin
 
     # -- deciding what to send ----------------------------------------------------------------------
 
     def _advance(self, now: float) -> None:
-        """Decide, from the state alone, what to send next."""
+        """Add the command for the next request, if one is due in the current state."""
         exchanges = self._exchanges
         if self.state in SILENT:
             return
@@ -200,15 +200,15 @@ class Membership:
     def _sync_ready(self) -> bool:
         return self.state is State.COMPLETING_REBALANCE and not self._exchanges.is_assigning
 
-    # -- taking events in ---------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------
 
     def _handle(self, event: Event, now: float) -> None:
         match event:
             case JoinWanted(reason=reason, owned=owned, generation=generation):
-                on_its_way = self.state in (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE)
-                # A session that does not know yet that it is lost would join over tasks of it that still run.
+                is_joining = self.state in (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE)
+                # A session that is lost, but does not know it yet, must not join: its tasks still run.
                 is_stale = generation is not None and (self.generation is None or self.generation.id != generation)
-                if not (on_its_way or is_stale):
+                if not (is_joining or is_stale):
                     self._join(now, reason, owned)
             case RebalanceWanted(reason=reason):
                 if self.state is State.STABLE:  # otherwise a rebalance is in progress already
@@ -216,7 +216,6 @@ class Membership:
             case LeaveWanted(reason=reason):
                 self._leave(now, reason)
             case FindSucceeded(token=token, node_id=node_id):
-                # A second response while a coordinator is known is ignored: its token has passed.
                 if self._exchanges.found(token, node_id):
                     self._retries.succeeded(Request.FIND_COORDINATOR)
             case FindFailed(token=token, code=code, cause=cause):
@@ -230,7 +229,7 @@ class Membership:
                     self._find_again(flight.request, now, cause)
             case Unanswered(token=token, cause=cause):
                 if (flight := self._exchanges.answered(token)) is not None:
-                    self._ask_again(flight, now, cause)
+                    self._send_again(flight, now, cause)
             case AssignmentMade(token=token, assignments=assignments):
                 if self._exchanges.assigned(token):
                     self._assignments = assignments
@@ -245,21 +244,21 @@ class Membership:
                     self._react(Request.COMMIT, code, now)
             case JoinAnswered() | SyncAnswered() | HeartbeatAnswered() | LeaveAnswered():
                 if (flight := self._exchanges.answered(event.token)) is not None:
-                    self._take_answer(event, flight, now)
+                    self._handle_response(event, flight, now)
 
-    def _take_answer(
+    def _handle_response(
         self,
         event: JoinAnswered | SyncAnswered | HeartbeatAnswered | LeaveAnswered,
         flight: InFlight,
         now: float,
     ) -> None:
         if isinstance(event, JoinAnswered) and event.code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
-            # A former coordinator names an id in its refusal that the new one has never stored.
+            # Not after other errors: a former coordinator returns an id that the new coordinator never stored.
             self.member_id = event.member_id
         if flight.request in (Request.JOIN, Request.SYNC):
             self._retries.answered()
         reaction = self._react(flight.request, event.code, now)
-        if reaction not in _NO_COORDINATOR_S:
+        if reaction not in _NOT_FROM_COORDINATOR:
             self.answered_at = now
         if reaction is not Reaction.PROCEED:
             return
@@ -306,7 +305,7 @@ class Membership:
             case Reaction.FATAL:
                 self._refuse(kafka_error(code, f"group {self._options.group!r}", GroupError), now)
             case Reaction.REBALANCE if request is Request.HEARTBEAT:
-                # Before the sync the code is no news: old brokers return it to every member of a rebalance.
+                # Ignored before the sync: old brokers return it to every member during a rebalance.
                 if self.state in ASSIGNED:
                     self._move(INPUTS[reaction], now, cause)
             case Reaction.REBALANCE:
@@ -315,15 +314,15 @@ class Membership:
             case Reaction.FORGET_MEMBER | Reaction.DROP_GENERATION | Reaction.ADOPT_MEMBER_ID:
                 if reaction is Reaction.FORGET_MEMBER:
                     self.member_id = ""
-                # The first setback is answered at once; repeated ones must not cause a storm of requests.
+                # The join after the first setback has no backoff. Repeated setbacks must not cause a storm of requests.
                 self._setbacks += 1
                 self._move(INPUTS[reaction], now, cause)
-                # A first member id expires if we do not rejoin with it (KIP-394): no time to lose.
+                # The join with a first member id has no backoff: the id soon expires without it (KIP-394).
                 if self._joined_as and reaction is Reaction.ADOPT_MEMBER_ID:
                     self._retry(Request.JOIN, now, cause)
         return reaction
 
-    # -- moving -------------------------------------------------------------------------------------
+    # -- transitions --------------------------------------------------------------------------------
 
     def _move(self, by: Input, now: float, cause: str) -> None:
         before = self.state
@@ -345,7 +344,8 @@ class Membership:
     def _join(self, now: float, reason: str, owned: Assignment) -> None:
         was_lost = self.state is State.LOST
         if self.state is State.LEAVING:
-            # Nobody waits for the response to the leave any more. If it is accepted, we learn that we are unknown.
+            # The shell no longer waits for the response to the leave. If the coordinator accepts the leave, it refuses
+            # the join with UNKNOWN_MEMBER_ID.
             self._exchanges.drop_request()
             self._retries.clear()
             self._disown()
@@ -389,7 +389,7 @@ class Membership:
         if code and reaction_to(Request.FIND_COORDINATOR, code) is Reaction.FATAL:
             self._refuse(kafka_error(code, f"group {self._options.group!r}", GroupError), now)
             return
-        # The broker's message may be empty; its code never is.
+        # The name of the code, since the broker's message may be empty.
         reason = ErrorCode.describe(code) if code else cause
         self._exchanges.find_at = now + self._schedule(Request.FIND_COORDINATOR, now, reason)
 
@@ -410,13 +410,14 @@ class Membership:
         elif request is not Request.COMMIT:  # the caller of a commit retries itself
             self._send_at = at
 
-    def _ask_again(self, flight: InFlight, now: float, cause: str) -> None:
-        """Send a join or sync, which may only be held, again at once, over another connection."""
+    def _send_again(self, flight: InFlight, now: float, cause: str) -> None:
+        """Send an unanswered join or sync again at once, over a new connection. The first may be held, or lost."""
         self._forget_coordinator(cause)
         self._exchanges.find_at = self._send_at = now
         self._report_retry(self._retries.after_silence(flight.request, flight.sent_at, now, cause))
 
     def _schedule(self, request: Request, now: float, cause: str) -> float:
+        """Return the delay before the retry of a failed request. Fail the membership if retries are exhausted."""
         try:
             return self._report_retry(self._retries.after_fault(request, now, cause))
         except RetriesExhaustedError as error:
@@ -424,6 +425,7 @@ class Membership:
             return math.inf
 
     def _report_retry(self, retry: RetryScheduled) -> float:
+        """Report the retry to the shell, and return its delay."""
         self._commands.append(retry)
         return retry.delay
 

@@ -1,7 +1,8 @@
 """Retries of a membership and their delays: part of `machine.py`. Pure.
 
-Only faults count against the user's bounds (`retry_max_attempts`, `retry_timeout`). Ordinary events do not: a rebalance
-that overtakes the one before it, and the silence of a coordinator that may be holding a join or a sync.
+Only faults count against the user's bounds (`retry_max_attempts`, `retry_timeout`). Two ordinary events do not: a new
+rebalance that starts before the current one is complete, and a missing response to a join or sync, which the
+coordinator may be holding.
 """
 
 from __future__ import annotations
@@ -31,30 +32,31 @@ class MembershipRetries:
         return self._scheduled(request, attempts, now, self._backoff.delay(attempts.attempt))
 
     def after_overtaking(self, now: float, cause: str) -> RetryScheduled:
-        """Schedule the next join: another rebalance started before this one was synced. Unlimited."""
+        """Schedule the next join after another rebalance started before this one was complete. Unlimited."""
         attempts = self._overtaken = _one_more(self._overtaken, now, cause)
         return self._scheduled(Request.JOIN, attempts, now, self._backoff.delay(attempts.attempt))
 
     @property
     def silences(self) -> int:
-        """Number of joins or syncs in a row that got no response in their time."""
+        """Number of joins and syncs in a row that got no response in time."""
         return self._unanswered.attempt if self._unanswered is not None else 0
 
     def after_silence(self, request: Request, sent_at: float, now: float, cause: str) -> RetryScheduled:
-        """Retry a join or sync without a response at once: the wait is over already.
+        """Schedule the retry of a join or sync that got no response in time. It is due at once.
 
-        That is no fault, however often it happens. A coordinator that accepts new connections and does not respond is
-        holding the request, for as long as the most patient member of the group has requested. That may be longer than
-        our own timeout.
+        That is no fault, however often it happens. A coordinator that accepts new connections, but does not respond, is
+        holding the request, for as long as the longest rebalance timeout of any member. That may be longer than this
+        member's own timeout.
         """
         attempts = self._unanswered = _one_more(self._unanswered, sent_at, cause)
         return self._scheduled(request, attempts, now, 0.0)
 
     def answered(self) -> None:
-        """Record that a join or sync was answered, with any result."""
+        """Record a response to a join or sync, with or without an error."""
         self._unanswered = None
 
     def succeeded(self, request: Request) -> None:
+        """Record a success: forget the failed attempts before it."""
         if request is Request.SYNC:  # a join is complete only with its sync
             self._overtaken = None
             self._faults.pop(Request.JOIN, None)

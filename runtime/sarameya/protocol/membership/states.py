@@ -1,6 +1,6 @@
-"""States of a membership and its transitions: one complete table (compare h11's `_state.py`).
+"""States of a membership and its transitions, as one complete table (compare h11's `_state.py`).
 
-Error codes become inputs by a table, too: `reactions.reaction_to`, then `INPUTS`.
+Tables also convert error codes to inputs: `reactions.reaction_to`, then `INPUTS`.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ class State(Enum):
     """States of the membership. The names follow the coordinator's own (Kafka's ClassicGroupState)."""
 
     UNJOINED = auto()
-    """Not a member of the group, and not joining."""
+    """Neither a member of the group nor joining it."""
     PREPARING_REBALANCE = auto()
     """A join is on the wire, or about to be sent."""
     COMPLETING_REBALANCE = auto()
     """Joined; the leader is assigning, or a sync is on the wire."""
     STABLE = auto()
-    """The assignment has arrived."""
+    """A member with an assignment."""
     REVOKING = auto()
-    """The group rebalances: partitions are being revoked, heartbeats go on, the join follows."""
+    """The group rebalances. Partitions are being revoked, and heartbeats go on. The join follows."""
     LOST = auto()
-    """The membership and all owned partitions are lost: the session stops and commits nothing, and the join follows."""
+    """Membership and owned partitions are lost. The session stops and commits nothing. The join follows."""
     LEAVING = auto()
     """A leave is on the wire, or about to be sent."""
     FENCED = auto()
-    """Failed for good: the coordinator has refused us, or retries are exhausted. Only the leave remains."""
+    """Failed for good: the coordinator refused this member, or retries are exhausted. Only a leave may follow."""
 
 
 class Input(Enum):
     """Inputs of the state table."""
 
     JOIN_WANTED = auto()
-    """The shell wants to join.
+    """The shell (`group/membership/member.py`) wants to join.
 
-    That is: at the start, after it has revoked what a rebalance requires, and when it stops waiting for the response to
-    a leave.
+    It does so at the start, after it has revoked partitions for a rebalance, and when it stops waiting for the response
+    to a leave.
     """
     JOINED = auto()
     SYNCED = auto()
@@ -50,7 +50,7 @@ class Input(Enum):
     LEAVE_WANTED = auto()
     LEFT = auto()
     REFUSED = auto()
-    """Refused by the coordinator, or failed on our side: an assignor raised, or retries are exhausted."""
+    """Permanent failure: the coordinator refused a request, an assignor raised, or retries are exhausted."""
 
 
 _U, _P, _C, _S = State.UNJOINED, State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE, State.STABLE
@@ -114,19 +114,19 @@ TRANSITIONS: Mapping[State, Mapping[Input, State]] = {
         Input.REFUSED: _F,
     },
 }
-"""state -> input -> next state. An input without a row cannot happen."""
+"""State -> input -> next state. Other inputs of a state cannot happen."""
 
 HEARTBEATING = frozenset({_C, _S, _R})
-"""States in which the coordinator expects our heartbeats."""
+"""States in which the coordinator expects heartbeats."""
 
 ASSIGNED = frozenset({_S, _R})
-"""States in which the coordinator's errors about our generation matter."""
+"""States in which errors of the coordinator about the generation are handled."""
 
 COMMITTING = frozenset({_P, _S, _R})
-"""States in which the coordinator accepts commits: not between the responses to a join and to its sync."""
+"""States in which the coordinator accepts commits. It accepts none between the responses to a join and its sync."""
 
 SILENT = frozenset({_U, _X, _F})
-"""States in which nothing is sent: only an event from the shell leads out of them."""
+"""States in which nothing is sent. Only an event from the shell ends them."""
 
 INPUTS: Mapping[Reaction, Input] = {
     Reaction.FORGET_MEMBER: Input.MEMBER_FORGOTTEN,
@@ -136,15 +136,15 @@ INPUTS: Mapping[Reaction, Input] = {
 }
 
 ENDS_LOST = frozenset({Input.MEMBER_FORGOTTEN, Input.GENERATION_DROPPED, Input.REFUSED})
-"""Inputs after which everything owned is lost: nothing may be committed any more."""
+"""Inputs by which all owned partitions are lost: nothing may be committed any more."""
 
 
 class IllegalTransitionError(Exception):
-    """A defect in the shell or in the table: an input without a row in the present state."""
+    """Defect of the shell or the table: an input that the table does not have for the current state."""
 
 
 def next_state(state: State, by: Input, cause: str) -> State:
-    """Return the next state. Raises IllegalTransitionError if the table has no row."""
+    """Return the next state. Raises IllegalTransitionError if the table has none."""
     try:
         return TRANSITIONS[state][by]
     except KeyError:

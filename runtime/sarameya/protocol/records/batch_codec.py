@@ -1,19 +1,19 @@
-"""Conversion of record batches, as the log holds them, to messages and back. One seam around the compiled decoder.
+"""Conversion of record batches to messages and back. The only module that uses the compiled decoder for that.
 
-The decoder is `aiokafka.record` (compiled; 20 times as fast as a pure-Python one). It gets nothing that a broker's
-bytes could abuse. `batch_headers` checks lengths, magic and codec first, and the CRC is checked before anything is
-read. This module bounds the decompression and passes the result on as uncompressed. Each exception of the decoder
-becomes a RecordError that names topic, partition and offset.
+The decoder is `aiokafka.record` (compiled; 20 times as fast as a pure-Python decoder). It must not get bytes that could
+harm it. So `batch_headers` checks lengths, magic and codec first, and the CRC is checked before any record is read.
+This module also bounds the decompression, and passes the result to the decoder as an uncompressed batch. Each exception
+of the decoder becomes a RecordError that names topic, partition and offset.
 
 `split` reads batch headers only. `decode` converts one batch to messages, `decode_columns` converts it to columns, and
 `build` makes a batch (v2, KIP-98).
 
 Rules that are easily broken:
 
-- Record batches are views of one buffer for each partition (`RawBatch.log`), which lives as long as the last of them.
-  Test: `tests/protocol/test_records.py::test_batches_share_the_bytes_that_they_are_in`.
-- The compiled decoder reads varints up to 20 bytes beyond its buffer's end. `_uncompressed` provides these bytes; where
-  the decoder stops shows whether it has used them. Test:
+- The record batches of a fetched partition share one buffer (`RawBatch.log`), which stays in memory until the last of
+  them is released. Test: `tests/protocol/test_records.py::test_batches_share_the_bytes_that_they_are_in`.
+- The compiled decoder reads varints up to 20 bytes beyond its buffer's end. `_uncompressed` provides these bytes; the
+  position at which the decoder stops shows whether it has used them. Test:
   `tests/protocol/test_records.py::test_decoder_stays_within_hostile_bytes`.
 """
 
@@ -70,15 +70,15 @@ if "_crecords" not in DefaultRecordBatch.__module__:
 
 _ATTRIBUTES = struct.Struct(">h")
 _ATTRIBUTES_AT, _ATTRIBUTES_END = 21, 23
-# A byte each: length, attributes, two deltas, key length, value length, header count.
+# One byte each: length, attributes, two deltas, key length, value length, header count.
 _SMALLEST_RECORD = 7
-# The decoder searches for the end of a varint without checking the end of its buffer. It checks that only after at most
-# two varints of ten bytes each, so this many bytes after a batch must belong to us. Their content does not matter: the
-# decoder then stands behind the end of the batch, and reports that.
+# The decoder looks for the end of a varint without checking the end of its buffer. It checks that after at most two
+# varints of ten bytes each. So this many bytes after a batch must belong to the same allocation. Their content does not
+# matter: the decoder's position is then after the end of the batch, and it reports that.
 _READ_BEYOND = 32
 _PADDING = bytes(_READ_BEYOND)
 
-# Looked up once: an enum's members take as long to look up as a record to decode.
+# A constant, since the look-up of an enum's member takes as long as the decoding of a record.
 _NONE = Codec.NONE
 
 # The decoder's records and Message use the same names.
@@ -90,6 +90,8 @@ def decode(
 ) -> list[Message]:
     """Decode one batch to messages, in offset order, including control records (see `RawBatch.is_control`).
 
+    Each error names topic, partition and the first offset of the batch.
+
     Args:
         raw: The batch.
         partition: Topic and partition, for the messages and for errors.
@@ -99,8 +101,7 @@ def decode(
     Raises:
         CorruptRecordError: The CRC or the structure is wrong.
         UnsupportedFormatError: The compression codec is unknown.
-        DecompressionLimitError: The batch decompresses to more than `limit`. Each error names topic, partition and the
-            first offset of the batch.
+        DecompressionLimitError: The batch decompresses to more than `limit`, or to too many small records or headers.
     """
     return _guarded(_messages, raw, partition, check_crc, limit)
 
@@ -108,25 +109,23 @@ def decode(
 def decode_slices(
     raw: RawBatch, partition: TopicPartition, *, check_crc: bool = True, limit: int = 2**31 - 1
 ) -> Slices:
-    """Decode one batch like `decode`, in lists of at most a thousand messages.
+    """Decode one batch as `decode` does, but step by step, in lists of at most a thousand messages.
 
-    A batch of a few kilobytes may hold millions of small messages. The exceptions are those of `decode`; they are
-    raised here, or by the iterator when it reaches the fault.
+    A batch of a few kilobytes may hold millions of small messages. A batch in an old format is one list. Raises as
+    `decode` does, here or from the iterator when it reaches the fault.
     """
     if raw.magic != 2:
         return Slices(0, iter([decode(raw, partition, check_crc=check_crc, limit=limit)]))
-    size, read = _guarded(_begin_slices, raw, partition, check_crc, limit)
-    return Slices(size, iter(lambda: _guarded(lambda *_: next(read, []), raw, partition, False, limit), []))
+    size, lists = _guarded(_start_slices, raw, partition, check_crc, limit)
+    return Slices(size, iter(lambda: _guarded(lambda *_: next(lists, []), raw, partition, False, limit), []))
 
 
 class Slices:
-    """An iterator over the messages of one batch, list by list.
-
-    `size_bytes` is the memory that the iterator holds beside the fetched bytes.
-    """
+    """Iterator over the messages of one batch, list by list."""
 
     def __init__(self, size_bytes: int, lists: Iterator[list[Message]]) -> None:
         self.size_bytes = size_bytes
+        """Memory that the iterator holds in addition to the fetched bytes."""
         self._lists = lists
 
     def __iter__(self) -> Iterator[list[Message]]:
@@ -139,14 +138,17 @@ class Slices:
 def decode_columns(
     raw: RawBatch, partition: TopicPartition, *, check_crc: bool = True, limit: int = 2**31 - 1
 ) -> MessageColumns:
-    """Decode one batch to columns: no message object is made before it is needed. Raises as `decode` does."""
+    """Decode one batch to columns, without message objects. Raises as `decode` does."""
     return _guarded(_columns, raw, partition, check_crc, limit)
 
 
 def uncompressed(
     raw: RawBatch, partition: TopicPartition, *, check_crc: bool = True, limit: int = 2**31 - 1
 ) -> memoryview:
-    """Return a v2 batch without compression, header first, records unchecked. Raises as `decode` does."""
+    """Return a v2 batch (header and records) without compression. Raises as `decode` does.
+
+    The size of the records is checked, but not their structure.
+    """
 
     def read(raw: RawBatch, partition: TopicPartition, _: bool, limit: int) -> memoryview:
         return _checked(raw, partition, limit)
@@ -178,19 +180,19 @@ def _guarded(
     except BrokenDataError as error:
         raise CorruptRecordError(*partition, raw.base_offset, str(error)) from error
     except UnicodeDecodeError as error:
-        # Kafka's own clients write UTF-8 only. The error shows the bytes.
+        # The error shows the bytes. Kafka's own clients always write UTF-8.
         raise CorruptRecordError(
             *partition,
             raw.base_offset,
-            f"the key of a record's header is no UTF-8: {error.object[:40]!r} (in the batch up to offset "
-            f"{raw.last_offset}; to go on, set the group's offset behind it)",
+            f"the key of a record's header is not UTF-8: {error.object[:40]!r} (in the batch up to offset "
+            f"{raw.last_offset}; to go on, set the group's offset after it)",
         ) from error
     except (
         CorruptRecordException,
         ValueError,
         IndexError,
         struct.error,
-        # The decoder's own bound check overflows for a length near 2**63; allocating that much then fails.
+        # For a length near 2**63 the decoder's bound check overflows, and the allocation then fails.
         OverflowError,
         MemoryError,
     ) as error:
@@ -202,36 +204,39 @@ def _messages(raw: RawBatch, partition: TopicPartition, check_crc: bool, limit: 
     if raw.magic != 2:
         return decode_legacy(raw, partition, check_crc, limit)
     records = DefaultRecordBatch(_checked(raw, partition, limit))
-    return _made(records, raw.record_count or 0, raw, partition, raw.base_offset - 1)
+    return _make_messages(records, raw.record_count or 0, raw, partition, raw.base_offset - 1)
 
 
-def _begin_slices(raw: RawBatch, partition: TopicPartition, _: bool, limit: int) -> tuple[int, Iterator[list[Message]]]:
+def _start_slices(raw: RawBatch, partition: TopicPartition, _: bool, limit: int) -> tuple[int, Iterator[list[Message]]]:
     """Return the bytes held for the decompressed batch, and its lists of messages.
 
-    Faults that concern the whole batch are raised here, not by the iterator.
+    Faults of the whole batch are raised here, not by the iterator.
     """
     plain = _plain(raw, partition, limit)
-    made = _slices(plain, slices(plain[V2_HEADER.size :], raw.record_count or 0, limit), raw, partition)
-    return len(plain) if raw.is_compressed else 0, made
+    lists = _slices(plain, slices(plain[V2_HEADER.size :], raw.record_count or 0, limit), raw, partition)
+    return len(plain) if raw.is_compressed else 0, lists
 
 
 def _slices(
     plain: memoryview, sizes: Iterable[int], raw: RawBatch, partition: TopicPartition
 ) -> Iterator[list[Message]]:
-    records, behind = chain(DefaultRecordBatch(plain)), raw.base_offset - 1  # The decoder can be iterated only once.
+    records = chain(DefaultRecordBatch(plain))  # one iterator for all slices: the decoder can be iterated only once
+    last_offset = raw.base_offset - 1
     for size in sizes:
-        messages = _made(islice(records, size), size, raw, partition, behind)
-        behind = messages[-1].offset
+        messages = _make_messages(islice(records, size), size, raw, partition, last_offset)
+        last_offset = messages[-1].offset
         yield messages
     if next(records, None) is not None:
-        raise ValueError("there are more records than the batch counts")
+        raise ValueError("the batch has more records than its header states")
 
 
-def _made(records: Iterable[Any], count: int, raw: RawBatch, partition: TopicPartition, behind: int) -> list[Message]:
-    """Make messages of the next `count` records. Their offsets must rise, starting above `behind`."""
+def _make_messages(
+    records: Iterable[Any], count: int, raw: RawBatch, partition: TopicPartition, last_offset: int
+) -> list[Message]:
+    """Make messages of the next `count` records. Their offsets must ascend, and be above `last_offset`."""
     topic, number = partition
     kind, epoch = raw.timestamp_type, raw.leader_epoch
-    offset = behind
+    offset = last_offset
     messages = [
         Message(
             topic,
@@ -245,12 +250,12 @@ def _made(records: Iterable[Any], count: int, raw: RawBatch, partition: TopicPar
             epoch,
         )
         for record in records
-        if offset < (offset := record.offset)  # skips offsets that do not rise; the count below finds them missing
+        if offset < (offset := record.offset)  # drops offsets that do not ascend; the count below is then wrong
     ]
     if len(messages) != count:
-        raise ValueError("an offset is not higher than the one before")
+        raise ValueError("an offset is not higher than the previous offset")
     if offset > raw.last_offset:
-        raise ValueError(f"offset {offset} is behind the batch's last, {raw.last_offset}")
+        raise ValueError(f"offset {offset} is after the batch's last offset, {raw.last_offset}")
     return messages
 
 
@@ -262,9 +267,9 @@ def _columns(raw: RawBatch, partition: TopicPartition, check_crc: bool, limit: i
     offsets, timestamps, keys, values, headers = tuple(zip(*rows, strict=True)) or ((),) * 5
     if raw.magic == 2:
         if not all(map(lt, chain((raw.base_offset - 1,), offsets), offsets)):
-            raise ValueError("an offset is not higher than the one before")
+            raise ValueError("an offset is not higher than the previous offset")
         if offsets and offsets[-1] > raw.last_offset:
-            raise ValueError(f"offset {offsets[-1]} is behind the batch's last, {raw.last_offset}")
+            raise ValueError(f"offset {offsets[-1]} is after the batch's last offset, {raw.last_offset}")
         headers = tuple(map(tuple, headers)) if any(headers) else ((),) * len(headers)
     return MessageColumns(
         topic=partition.topic,
@@ -280,18 +285,18 @@ def _columns(raw: RawBatch, partition: TopicPartition, check_crc: bool, limit: i
 
 
 def _checked(raw: RawBatch, partition: TopicPartition, limit: int) -> memoryview:
-    """Return a v2 batch without compression whose records and headers stay within their allowance."""
+    """Return a v2 batch without compression. Raises TooLargeError if its records would exceed their allowance."""
     plain = _plain(raw, partition, limit)
     check_records(plain[V2_HEADER.size :], raw.record_count or 0, limit)
     return plain
 
 
 def _plain(raw: RawBatch, partition: TopicPartition, limit: int) -> memoryview:
-    """Return a v2 batch without compression that is long enough for its record count."""
+    """Return a v2 batch without compression. Raises ValueError if it is too short for its record count."""
     plain = _uncompressed(raw, partition, limit)
     count = raw.record_count or 0
     if not 0 <= count * _SMALLEST_RECORD <= len(plain) - V2_HEADER.size:
-        raise ValueError(f"{count} records cannot be in {len(plain)} bytes")
+        raise ValueError(f"{len(plain)} bytes are too few for {count} records")
     return plain
 
 
@@ -309,7 +314,7 @@ def _uncompressed(raw: RawBatch, partition: TopicPartition, limit: int) -> memor
 
 
 def estimated_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """Return the upper bound of the bytes of an uncompressed v2 batch with this record alone."""
+    """Return an upper bound for the bytes of an uncompressed v2 batch with only this record."""
     return int(DefaultRecordBatchBuilder.estimate_size_in_bytes(key, value, list(headers)))
 
 

@@ -1,7 +1,7 @@
-"""Batch headers: the facts about a stretch of a log that are known before anything is decoded.
+"""Headers of record batches, read without decoding the records.
 
 `split` iterates over record batches (v2, KIP-98) and message-set entries (v0, v1), so that a position can advance
-before decoding, or without it. `batch_codec` and `legacy_records` read the inside of a batch.
+before decoding, or without it. `batch_codec` and `legacy_records` decode the records.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PREFIX = struct.Struct(">qiib")
 LOG_OVERHEAD = 12
 """Bytes of offset and length, which the length field does not count."""
 V2_HEADER = struct.Struct(">qiibIhiqqqhii")
-"""The header of a v2 batch.
+"""Header of a v2 batch.
 
 Base offset, length, leader epoch, magic, CRC-32C, attributes, last offset delta, base timestamp, max timestamp,
 producer id, producer epoch, base sequence, record count.
@@ -33,15 +33,15 @@ _CRC = struct.Struct(">I")
 _V2_CRC_AT, _V2_CRC_FROM = 17, 21
 _LEGACY_CRC_AT, _LEGACY_CRC_FROM = 12, 16
 _LEGACY_ATTRIBUTES_AT, _LEGACY_TIMESTAMP_AT = 17, 18
-# crc, magic, attributes, (timestamp,) key length, value length
+# Smallest length field by magic. In v0 and v1: crc, magic, attributes, (timestamp,) key length, value length.
 _SMALLEST = {0: 14, 1: 22, 2: V2_HEADER.size - LOG_OVERHEAD}
 
 _OFFSETS_END = 2**63 - 1
-"""The offset that no batch reaches: the position after a batch is an int64 on the wire too."""
+"""Bound for the offsets of a batch: the position after it must be an int64, too."""
 
 _crc32c: Callable[[bytes], int] = google_crc32c.value
 if google_crc32c.implementation != "c":
-    # aiokafka's is usually compiled, too. The fallback of google-crc32c takes ten times as long as the decoding.
+    # aiokafka's function is usually compiled. google-crc32c's fallback takes ten times as long as the decoding.
     _crc32c = calc_crc32c
     logging.getLogger(__name__).warning(
         "google-crc32c's compiled half is missing; checking CRCs will be about ten times slower "
@@ -49,16 +49,16 @@ if google_crc32c.implementation != "c":
     )
 
 CODEC_MASK = 0x07
-# Looked up once, since every batch needs them.
+# Constants, since look-ups of enum members are slow, and every batch needs them.
 _NO_TIMESTAMP_TYPE, _CREATE_TIME, _LOG_APPEND_TIME = TimestampType
 _CODECS = tuple(Codec)
 _TIMESTAMP_MASK, _TRANSACTIONAL_MASK, _CONTROL_MASK = 0x08, 0x10, 0x20
 
 
 class RawBatch(msgspec.Struct, frozen=True, gc=False):
-    """An undecoded batch (v2) or message-set entry (v0, v1): its header, and where its bytes are.
+    """Undecoded batch (v2) or message-set entry (v0, v1): its header, and the place of its bytes.
 
-    A msgspec.Struct like `Message`, since small messages may come in as many batches.
+    A msgspec.Struct like `Message`, since there may be as many batches as messages.
     """
 
     base_offset: int
@@ -67,7 +67,7 @@ class RawBatch(msgspec.Struct, frozen=True, gc=False):
     magic: int
     attributes: int
     record_count: int | None
-    """Number of records; None in the old formats, which do not state it."""
+    """Number of records; None in the old formats, whose headers do not state it."""
     producer_id: int
     producer_epoch: int
     base_sequence: int
@@ -81,7 +81,7 @@ class RawBatch(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def data(self) -> bytes:
-        """A copy of the batch's bytes."""
+        """Copy of the batch's bytes."""
         return self.log[self.start : self.end]
 
     @property
@@ -91,7 +91,7 @@ class RawBatch(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def next_offset(self) -> int:
-        """Position after this batch, also if it is empty, compacted or control-only."""
+        """Position after this batch, even if it is empty, compacted or control-only."""
         return self.last_offset + 1
 
     @property
@@ -114,12 +114,12 @@ class RawBatch(msgspec.Struct, frozen=True, gc=False):
 
 
 def split(records: bytes, partition: TopicPartition, position: int) -> Iterator[RawBatch]:
-    """Yield the whole batches in `records`, in order. A last one that the fetch's size limit has cut off is left out.
+    """Yield the whole batches in `records`, in order. A last batch that the fetch's size limit has cut off is left out.
 
     Args:
         records: Fetched bytes of one partition.
         partition: The partition, for errors.
-        position: The requested offset, named in errors until a header has given a better one.
+        position: The requested offset. Errors name it until a batch header has been read.
 
     Raises:
         CorruptRecordError: A length or an offset is impossible.
@@ -131,20 +131,20 @@ def split(records: bytes, partition: TopicPartition, position: int) -> Iterator[
         if magic not in _SMALLEST:
             raise UnsupportedFormatError(*partition, offset, f"unknown record format (magic {magic})")
         if length < _SMALLEST[magic]:
-            raise CorruptRecordError(*partition, offset, f"a batch says it is {length} bytes long")
+            raise CorruptRecordError(*partition, offset, f"a batch states a length of {length} bytes")
         end = at + LOG_OVERHEAD + length
         if end > size:
             return
         batch = _v2(records, at, end) if magic == 2 else _legacy(records, at, end)
         if not 0 <= base_offset <= batch.last_offset < _OFFSETS_END:
-            problem = f"a batch says it goes from offset {base_offset} to {batch.last_offset}"
+            problem = f"a batch states the offsets {base_offset} to {batch.last_offset}"
             raise CorruptRecordError(*partition, offset, problem)
         yield batch
         at, offset = end, batch.last_offset + 1
 
 
 def is_truncated(records: bytes) -> bool:
-    """Return whether `records` has bytes but no whole batch: the batch is larger than the fetch allowed."""
+    """Return whether `records` has bytes, but no whole batch: the batch is larger than the fetch's size limit."""
     if len(records) < LOG_OVERHEAD:
         return bool(records)
     (length,) = struct.unpack_from(">i", records, 8)
@@ -152,7 +152,7 @@ def is_truncated(records: bytes) -> bool:
 
 
 def codec_of(raw: RawBatch, partition: TopicPartition) -> Codec:
-    """Return the compression of the batch. Raises UnsupportedFormatError for a codec that its format does not have."""
+    """Return the compression of the batch. Raises UnsupportedFormatError if its format does not have the codec."""
     number = raw.attributes & CODEC_MASK
     newest = Codec.ZSTD if raw.magic == 2 else Codec.LZ4  # KIP-110
     if number > newest:
@@ -163,7 +163,7 @@ def codec_of(raw: RawBatch, partition: TopicPartition) -> Codec:
 
 
 def crc_matches(raw: RawBatch) -> bool:
-    """Return whether the checksum in the header fits the bytes that it covers."""
+    """Return whether the checksum in the header matches the bytes that it covers."""
     if raw.magic == 2:
         at, actual = _V2_CRC_AT, crc32c(raw.log[raw.start + _V2_CRC_FROM : raw.end])
     else:

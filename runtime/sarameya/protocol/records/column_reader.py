@@ -1,7 +1,7 @@
 """Conversion of one partition's record batches to columns, several batches at a time. Pure.
 
-`record_walk` reads them if its libraries are installed and the batches have nothing unusual. Otherwise they are decoded
-one by one.
+`record_walk` reads the batches if its libraries are installed and the batches have nothing unusual. Otherwise they are
+decoded one by one.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from sarameya.protocol.records.record_walk import RecordWalk
 
 _ENOUGH_MESSAGES = 4000
-"""Messages to collect for one result: the cost of a batch is small then, compared to that of its messages."""
+"""Messages after which a result is complete: the cost of a call is then small, compared to that of its messages."""
 _ENOUGH_BYTES = 4 * 2**20
+"""Decompressed bytes after which a result is complete."""
 
 
 class ColumnReader:
@@ -43,7 +44,7 @@ class ColumnReader:
 
     @cached_property
     def _walks(self) -> list[RecordWalk]:
-        """Walks to try, imported and made at the first use: not every user reads columns or has the libraries."""
+        """Walks to try in turn. Imported at the first use: not every user reads columns, or has the libraries."""
         try:
             from sarameya.protocol.records.record_walk import walks
         except ImportError as error:
@@ -52,15 +53,16 @@ class ColumnReader:
         return walks()
 
     def read(self, raws: Iterable[RawBatch]) -> tuple[MessageColumns, int]:
-        """Read the first batch, and the next ones that are alike, until there are enough.
+        """Read the first batch and the next batches of the same kind, until there are enough messages or bytes.
 
-        Batches are alike if they have the same timestamp type and leader epoch.
+        Batches are of the same kind if they have the same timestamp type and leader epoch.
 
         Returns:
             The columns, and the number of batches that they cover.
 
         Raises:
-            RecordError: The first batch cannot be read (see `decode`). Later ones are left for the next call.
+            RecordError: The first batch cannot be read (see `decode`). A later batch with a fault is left for the next
+                call.
         """
         chosen: list[RawBatch] = []
         count = 0
@@ -112,7 +114,7 @@ def _kind(raw: RawBatch) -> tuple[int, int]:
 
 @cache
 def _warn_of_missing_library(name: str | None) -> None:
-    """Log a warning, once, if pyarrow is installed: the user then seems to want columns."""
+    """Log a warning, once, if pyarrow is installed: the user then probably wants columns."""
     if find_spec("pyarrow") is not None:
         logging.getLogger(__name__).warning(
             "%s is missing; record batches are read into columns one by one, at half the speed (%s)",

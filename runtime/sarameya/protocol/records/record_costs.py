@@ -1,8 +1,8 @@
-"""Memory that the records of a batch take as Python objects, estimated before any is made. Pure.
+"""Memory that the records of a batch take as Python objects, estimated before the objects are made. Pure.
 
 A record of seven bytes takes two hundred bytes as a message, and a header of two bytes takes eighty. A few kilobytes
-from a broker, decompressed within bounds, could therefore still become gigabytes of objects. The estimate is rough and
-on the high side. Batches of an ordinary size are not inspected at all.
+from a broker, decompressed within bounds, could therefore still become gigabytes of objects. The estimate is rough, and
+usually too high. Batches of an ordinary size are not inspected at all.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from sarameya.model import Message
 from sarameya.protocol.records.compression import TooLargeError
 
 RECORD_BYTES, LEGACY_RECORD_BYTES, HEADER_BYTES = 200, 400, 100
-"""Bytes of one such object, without its contents."""
-_TIMES, _AT_LEAST = 4, 2**20
+"""Estimated bytes of a message, of a message in an old format, and of a header, without their contents."""
+_LIMIT_FACTOR, _MIN_ALLOWANCE = 4, 2**20
 _SLICE = 1000
+"""Maximal number of records to decode at a time."""
 _SMALLEST_HEADER = 2
 """Bytes of the smallest header: the lengths of its key and of its value."""
-_LOOKED_AT = 8
+_SAMPLE = 8
+"""Approximate number of messages in a sample."""
 
 
 def allowance(limit: int) -> int:
@@ -27,7 +29,7 @@ def allowance(limit: int) -> int:
     Args:
         limit: Bytes to which one batch may be decompressed.
     """
-    return _TIMES * limit + _AT_LEAST
+    return _LIMIT_FACTOR * limit + _MIN_ALLOWANCE
 
 
 def check_records(records: memoryview, count: int, limit: int) -> None:
@@ -48,7 +50,7 @@ def check_records(records: memoryview, count: int, limit: int) -> None:
 
 
 def slices(records: memoryview, count: int, limit: int) -> Iterator[int]:
-    """Yield the number of records (v2) to decode at a time: at most a thousand, and no more than their allowance.
+    """Yield the numbers of records (v2) to decode at a time: at most a thousand, within their allowance.
 
     Malformed bytes pass: the decoder reports them.
 
@@ -82,16 +84,16 @@ def slices(records: memoryview, count: int, limit: int) -> Iterator[int]:
 
 def content_bytes(messages: Sequence[Message]) -> int:
     """Estimate the bytes of the keys, values and headers of `messages` (at least one), from a sample of them."""
-    some = messages[:: len(messages) // _LOOKED_AT + 1]
+    sample = messages[:: len(messages) // _SAMPLE + 1]
     size = 0
-    for message in some:
+    for message in sample:
         size += len(message.key or b"") + len(message.value or b"")
         size += sum(HEADER_BYTES + len(key) + len(value or b"") for key, value in message.headers)
-    return len(messages) * size // len(some)
+    return len(messages) * size // len(sample)
 
 
 def _headers(data: bytes, count: int) -> int:
-    """Count the headers, as far as the lengths of the records lead."""
+    """Count the headers of all records, up to the first malformed record."""
     found = at = 0
     try:
         for _ in range(count):
@@ -108,7 +110,7 @@ def _headers(data: bytes, count: int) -> int:
                     at += length
             if data[at]:
                 number, at = _varint(data, at)
-                # The decoder makes all headers that are present before it sees where the record should have ended.
+                # The decoder makes all these headers before it notices that they go beyond the record's end.
                 found += max(min(number, (len(data) - at) // _SMALLEST_HEADER), 0)
             if end < at:
                 break

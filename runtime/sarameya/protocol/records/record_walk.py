@@ -1,8 +1,8 @@
 """Conversion of many record batches at a time to Arrow columns, without a Python object for each record. Pure.
 
-Only the end of one record shows where the next one starts. An AwkwardForth machine finds them: a small compiled machine
-for reading columns out of binary formats, which checks its own bounds. numpy then checks all results at once. If
-anything is unusual the walk returns None, and `batch_codec` reads batch by batch and reports the error. Needs
+Records have different lengths, so they must be read one after the other. An AwkwardForth machine does that: a small
+compiled interpreter that reads columns from binary formats and checks bounds. numpy then checks all results at once. If
+anything is unusual, the walk returns None, and `batch_codec` decodes batch by batch and reports the error. Needs
 awkward-cpp, numpy and pyarrow (`sarameya[spark]`).
 
 A rule that is easily broken:
@@ -32,16 +32,24 @@ _Bytes = npt.NDArray[np.uint8]
 _LONGEST_OF = (1 << 6) - 1, (1 << 13) - 1, (1 << 20) - 1, (1 << 27) - 1
 """The largest length that fits in a zigzag varint of 1, 2, 3 or 4 bytes."""
 _OUTPUTS = 4096
-"""Initial capacity of each output; it doubles as needed. Larger ones would be freed and allocated again each time."""
+"""Initial capacity of each output; it doubles as needed. A larger one would be freed and allocated for each call."""
 
 
 def walks() -> list[RecordWalk]:
-    """Return all walks, the leanest first. Each reads batches that the one before refuses for their keys or headers."""
+    """Return all walks, the fastest first: without keys and headers, with keys, with both.
+
+    Each reads batches that the previous walk refuses because of their keys or headers.
+    """
     return [RecordWalk(keys=keys, headers=headers) for keys, headers in ((False, False), (True, False), (True, True))]
 
 
 class RecordWalk:
-    """Reader of batches whose records have keys and headers, or have none. Only one thread at a time may use it."""
+    """Reader of batches. Only one thread at a time may use it.
+
+    Args:
+        keys: Read keys; otherwise refuse batches with keys.
+        headers: Read headers; otherwise refuse batches with headers.
+    """
 
     def __init__(self, *, keys: bool, headers: bool) -> None:
         self._keys, self._headers = keys, headers
@@ -105,9 +113,9 @@ class RecordWalk:
 def _program(keys: bool, headers: bool) -> str:
     """Return the Forth program that reads all records of all batches.
 
-    `fields` holds of each record the length, the attributes, the timestamp delta and the offset delta; without keys
-    also the length that the key would have. `ends` holds its end. A negative length (null) reads no bytes. Each word on
-    the path of a record costs ten nanoseconds, so the program has no words for absent fields.
+    `fields` gets the length, the attributes, the timestamp delta and the offset delta of each record; without keys also
+    the key's length. `ends` gets the position after each record. A negative length (null) reads no bytes. Each Forth
+    word that is executed for a record costs ten nanoseconds, so the program has no words for absent fields.
     """
     front = "4 batches #zigzag-> fields batches zigzag-> stack dup key_lengths <- stack batches #B-> keys"
     end = "batches zigzag-> stack dup if headers else header_counts <- stack then"
@@ -170,12 +178,12 @@ def _lengths_are_right(
     for limit in _LONGEST_OF:
         if longest > limit:
             sizes += lengths > limit
-    # The last condition: no length takes more bytes than it needs. None of Kafka's clients writes one that does.
+    # The last condition: no length takes more bytes than necessary. Kafka's clients never write such a length.
     return bool((begins + sizes + lengths == ends).all()) and bool((batches[begins + sizes - 1] < 0x80).all())
 
 
 def _offsets(raws: Sequence[RawBatch], deltas: _Ints, counts: _Ints, last: _Ints) -> _Ints | None:
-    """Return the offsets, or None if one is not higher than the one before or is outside its batch."""
+    """Return the offsets, or None if an offset is not higher than the previous one, or outside of its batch."""
     bases = np.array([raw.base_offset for raw in raws], np.int64)
     lasts = np.array([raw.last_offset for raw in raws], np.int64)
     offsets: _Ints = deltas + bases.repeat(counts)

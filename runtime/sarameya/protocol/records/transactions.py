@@ -1,8 +1,8 @@
-"""Aborted transactions in a fetch (KIP-98): finds the batches that belong to them. Pure.
+"""Batches of aborted transactions in a fetch (KIP-98). Pure.
 
-Under read_committed a broker sends, with the records, the aborted transactions that overlap them: producer id and first
-offset of each. From that offset on, the producer's transactional batches are aborted, up to its ABORT marker. Only
-batch headers and markers are read.
+Under `read_committed` a broker sends, with the records, a list of the aborted transactions that overlap them: producer
+id and first offset of each. From that offset on, the producer's transactional batches are aborted, up to its ABORT
+marker. Only batch headers and markers are read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sarameya.model import TopicPartition
 from sarameya.protocol.records.batch_codec import RawBatch, decode
 
 ISOLATION_LEVELS: Mapping[IsolationLevel, int] = {"read_uncommitted": 0, "read_committed": 1}
-"""Isolation levels, as requests number them."""
+"""Isolation level -> its number in requests."""
 
 _MARKER = struct.Struct(">hh")  # version, type
 _ABORT = 0

@@ -1,7 +1,7 @@
 """SASL mechanisms: the messages for the broker, made from its challenges. kafka-python's classes do the work.
 
-A mechanism is one conversation, so each authentication makes a new one. If a challenge is malformed or unsafe to
-answer, the mechanism raises `RefusedError` with a message of ours, never an exception of kafka-python.
+A `Mechanism` is the state of one authentication, so each authentication makes a new object. If a challenge is malformed
+or unsafe to answer, it raises `RefusedError` with a message of our own, never an exception of kafka-python.
 """
 
 from __future__ import annotations
@@ -22,43 +22,44 @@ from sarameya.secret import Secret
 from sarameya.token import Token
 
 FEWEST_ITERATIONS = 4096
-"""Minimum of RFC 5802 and of Kafka: with fewer, an eavesdropper can find the password by trying."""
+"""Minimum of RFC 5802 and of Kafka: with fewer, an eavesdropper can find the password by brute force."""
 MOST_ITERATIONS = 1_000_000
+"""Bound for the work that a hostile broker can cause."""
 _QUICK_ITERATIONS = 2**14
 """Iterations that may run in the event loop. More take so long (ten milliseconds) that other tasks should not wait."""
 
 
 class RefusedError(Exception):
-    """The conversation cannot continue; the message says why."""
+    """The authentication cannot continue. The message has the reason."""
 
 
 class UnavailableError(Exception):
-    """No credentials are available now; the message says why."""
+    """No credentials are available now. The message has the reason."""
 
 
 class Mechanism(Protocol):
-    """A conversation with a broker."""
+    """Client's side of one authentication."""
 
     def first(self) -> bytes:
         """Return the first message. Raises RefusedError."""
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """Return the next message, or None when the conversation is complete. Raises RefusedError."""
+        """Return the next message, or None when the authentication is complete. Raises RefusedError."""
 
     def is_slow(self, challenge: bytes) -> bool:
-        """Return whether the answer to this challenge takes long, or waits for other servers."""
+        """Return whether `answer` takes long for this challenge, or waits for other servers."""
 
 
 @attrs.define(slots=True)
 class _Guarded:
-    """Wrapper of one of kafka-python's mechanisms."""
+    """Wrapper of a kafka-python mechanism that converts its exceptions to RefusedError."""
 
     _mechanism: SaslMechanism
 
     def first(self) -> bytes:
         try:
             return bytes(self._mechanism.auth_bytes())
-        # The text of its exceptions may contain the secret.
+        # Without the exception: its text may contain the secret.
         except Exception as error:  # noqa: BLE001
             raise RefusedError(f"the credentials cannot be encoded ({type(error).__name__})") from None
 
@@ -79,7 +80,7 @@ class _Guarded:
 
 
 class _Scram(_Guarded):
-    """SCRAM (RFC 5802), in which the broker proves that it knows the password, too."""
+    """SCRAM (RFC 5802). The broker proves that it knows the password, too."""
 
     def answer(self, challenge: bytes) -> bytes | None:
         attributes = _attributes(challenge)
@@ -101,13 +102,13 @@ def _attributes(message: bytes) -> dict[str, str]:
 
 
 def _iterations(attributes: Mapping[str, str]) -> int:
-    """Return the number of iterations, 0 if there is none."""
+    """Return the number of iterations, 0 if the challenge has no valid one."""
     text = attributes.get("i", "")
     return int(text) if text.isdecimal() and len(text) < 10 else 0
 
 
-class _Given(AbstractTokenProvider):  # type: ignore[misc]
-    """Provider of a token that was fetched before."""
+class _FixedToken(AbstractTokenProvider):  # type: ignore[misc]
+    """Token provider for kafka-python that returns a token fetched before."""
 
     def __init__(self, token: Token) -> None:
         self._token = token
@@ -119,7 +120,7 @@ class _Given(AbstractTokenProvider):  # type: ignore[misc]
         return dict(self._token.extensions)
 
 
-# kafka-python logs a warning of its own if passwords travel in the clear; our configuration has its own warning.
+# With another value kafka-python logs a warning about unencrypted passwords. We have our own (`weak_security`).
 _COMMON: Mapping[str, Any] = {"security_protocol": "SASL_SSL"}
 
 
@@ -141,15 +142,15 @@ def scram(name: str, username: str, password: Secret) -> Mechanism:
 
 def oauthbearer(token: Token) -> Mechanism:
     """Make OAUTHBEARER (RFC 7628, KIP-255)."""
-    return _Guarded(SaslMechanismOAuth(sasl_oauth_token_provider=_Given(token)))
+    return _Guarded(SaslMechanismOAuth(sasl_oauth_token_provider=_FixedToken(token)))
 
 
 _MINOR = re.compile(r"Minor \(\d+\): (.+)", re.DOTALL)
-"""The message of the Kerberos library inside that of GSSAPI."""
+"""Message of the Kerberos library inside a message of GSSAPI."""
 
 
-class _Asked(_Guarded):
-    """A mechanism that asks other servers: its construction, which makes the first message, blocks."""
+class _RemoteCredentials(_Guarded):
+    """Mechanism whose credentials come from other servers. Its construction blocks: it makes the first message."""
 
     def __init__(self, mechanism: SaslMechanism) -> None:
         super().__init__(mechanism)
@@ -163,25 +164,25 @@ class _Asked(_Guarded):
 
 
 def gssapi(service: str, host: str) -> Mechanism:
-    """Make GSSAPI (RFC 4752, with Kerberos): a ticket for the broker's service on its host.
+    """Make GSSAPI (RFC 4752, with Kerberos), with a ticket for the broker's service on its host.
 
-    A Kerberos server may be asked for the ticket. Blocks. Raises UnavailableError.
+    Blocks: the ticket may come from a Kerberos server. Raises UnavailableError.
     """
     try:
-        return _Asked(SaslMechanismGSSAPI(sasl_kerberos_service_name=service, host=host, **_COMMON))
+        return _RemoteCredentials(SaslMechanismGSSAPI(sasl_kerberos_service_name=service, host=host, **_COMMON))
     except Exception as error:
-        said = _MINOR.search(str(error))
-        raise UnavailableError(f"Kerberos reports: {said[1] if said else error}") from error
+        message = _MINOR.search(str(error))
+        raise UnavailableError(f"Kerberos reports: {message[1] if message else error}") from error
 
 
 def aws_msk_iam(host: str) -> Mechanism:
     """Make AWS_MSK_IAM: a request for permission to connect, signed with the credentials that botocore finds.
 
-    botocore may ask AWS for them. Blocks. Raises UnavailableError.
+    Blocks: botocore may ask AWS for the credentials. Raises UnavailableError.
     """
     mechanism = SaslMechanismAwsMskIam(host=host, **_COMMON)
     try:
-        return _Asked(mechanism)
+        return _RemoteCredentials(mechanism)
     except AttributeError as error:  # kafka-python uses None as credentials
         raise UnavailableError("botocore found no credentials in environment variables, a profile or a role") from error
     except Exception as error:

@@ -1,15 +1,15 @@
-"""Kafka's messages that kafka-python has no schema for. The schemas are beside this file, in Kafka's own notation.
+"""Kafka's messages that kafka-python has no schema for. The schemas are files in this folder, in Kafka's JSON format.
 
-`ConsumerGroupDescribe` describes groups of the broker-led protocol (KIP-848), which `DescribeGroups` does not know.
+`ConsumerGroupDescribe` describes groups of the broker-led protocol (KIP-848), which `DescribeGroups` does not cover.
 """
 
 from __future__ import annotations
 
 from kafka.protocol.api_message import ApiMessage
 
-from sarameya._kafka_python import schemas_are_read
+from sarameya._kafka_python import schema_warnings_ignored
 
-with schemas_are_read():
+with schema_warnings_ignored():
 
     class ConsumerGroupDescribeRequest(ApiMessage, load_json=__name__):  # type: ignore[misc, call-arg]
         """Request for the descriptions of some groups, sent to their coordinator."""

@@ -1,13 +1,13 @@
 """Decoder of request and response bodies: bytes to kafka-python's messages, by kafka-python's schemas. Pure.
 
-kafka-python's own decoder trusts the sender. Decoding an endless varint takes time in proportion to the square of its
-length. A length beyond the end of the frame silently yields fewer bytes. A count is not compared with the bytes that
-follow, null is accepted in fields that are not nullable, and each struct with tagged fields copies all bytes after it.
-This decoder compares every length with the bytes that are present before it makes anything. So its time and memory grow
-with the size of the frame, whatever lengths and counts the frame contains.
+kafka-python's own decoder trusts the sender. The time for an endless varint grows with the square of its length. A
+length beyond the end of the frame silently yields fewer bytes. A count is not compared with the bytes that follow, null
+is accepted in fields that are not nullable, and each struct with tagged fields copies all bytes after it. This decoder
+compares every length and count with the bytes that are left before it creates an object. So its time and memory are
+proportional to the size of the frame, whatever lengths and counts the frame contains.
 
-For each message and version one function is generated, as kafka-python does, since the fields are known beforehand. The
-results are instances of kafka-python's own classes, made without their constructors.
+As in kafka-python, one decoding function is generated for each message and version. The results are instances of
+kafka-python's own classes, made without their constructors.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ _SIZES = {name: Struct(">" + letter).size for name, letter in _FIXED.items()} | 
 
 @cache
 def body_decoder(message: Any, version: int) -> Decode:
-    """Return the decoder of `message` (kafka-python's class) in `version`: bytes -> (message, end of it in the bytes).
+    """Return the decoder of `message` (kafka-python's class) in `version`.
 
-    The decoder raises ValueError for malformed bytes: cut off, with a null where the schema has none, with an
-    impossible length or count. The caller judges the bytes after the end.
+    The decoder returns the message and the position of its end, and raises ValueError for malformed bytes: cut off,
+    with a null where the schema allows none, or with an impossible length or count. The caller decides about bytes
+    after the end.
     """
     source = _DecoderSource(version, message.flexible_version_q(version))
     source.struct("body", message._struct, message[None], "    ")
@@ -67,9 +68,10 @@ class _DecoderSource:
             "bits": _bits,
             "tagged": _tagged,
         }
-        self._made = 0
+        self._name_count = 0
 
     def function(self, result: str) -> Callable[[bytes | memoryview, int, int], tuple[Any, int]]:
+        """Compile the source into a function that returns the variable `result` and the position."""
         self._write("    ", f"return {result}, at")
         # The source is trusted: names and types in it come from kafka-python's schemas, none of it from the network.
         exec("\n".join(self._lines), self._names)
@@ -79,17 +81,18 @@ class _DecoderSource:
     def _write(self, indent: str, *lines: str) -> None:
         self._lines += [indent + line for line in lines]
 
-    def _new(self) -> str:
-        self._made += 1
-        return f"v{self._made}"
+    def _new_name(self) -> str:
+        self._name_count += 1
+        return f"v{self._name_count}"
 
     def _named(self, value: Any) -> str:
-        name = self._new()
+        """Make a value available to the source, and return its name there."""
+        name = self._new_name()
         self._names[name] = value
         return name
 
     def struct(self, into: str, struct: Any, data_class: Any, indent: str) -> None:
-        """Read a struct. Adjacent fields of fixed size are unpacked together."""
+        """Write the code that reads a struct. Adjacent fields of fixed size are unpacked together."""
         self._write(indent, f"{into} = new({self._named(data_class)})", f"{into}._version = {self._version}")
         self._write(indent, f"{into}.tags = {into}.unknown_tags = None")
         together: list[Any] = []
@@ -107,7 +110,7 @@ class _DecoderSource:
             self._write(indent, f"else: at = tagged({into}, {self._tag_readers(struct)}, data, at, end)")
 
     def field(self, into: str, field: Any, indent: str) -> None:
-        """Read one field of any type."""
+        """Write the code that reads one field of any type."""
         nullable = field.nullable_for_version_q(self._version)
         if field.is_array():
             self._array(into, field, nullable, indent)
@@ -121,9 +124,9 @@ class _DecoderSource:
             # KIP-893: an int8 before the struct is negative for null, and 1 otherwise.
             self._write(indent, "at += 1", f"if data[at - 1] > 127: {into} = None", "else:")
             indent += "    "
-        made = self._new()
-        self.struct(made, field, field.data_class, indent)
-        self._write(indent, f"{into} = {made}")
+        value = self._new_name()
+        self.struct(value, field, field.data_class, indent)
+        self._write(indent, f"{into} = {value}")
 
     def _simple(self, into: str, name: str, kind: str, nullable: bool, indent: str) -> None:
         if kind in _FIXED:
@@ -133,9 +136,9 @@ class _DecoderSource:
             self._write(indent, f"{into} = {read}(data, at)", f"at += {_SIZES[kind]}")
         else:
             inner = self._length(into, name, ">h" if kind == "string" else ">i", nullable, indent)
-            made = 'str(data[at:stop], "utf-8")' if kind == "string" else "bytes(data[at:stop])"
+            value = 'str(data[at:stop], "utf-8")' if kind == "string" else "bytes(data[at:stop])"
             self._write(inner, "stop = at + n", f"if stop > end: cut_off({name!r}, n, end - at)")
-            self._write(inner, f"{into} = {made}", "at = stop")
+            self._write(inner, f"{into} = {value}", "at = stop")
 
     def _fixed(self, into: list[str], kinds: list[str], indent: str) -> None:
         layout = Struct(">" + "".join(_FIXED[kind] for kind in kinds))
@@ -143,10 +146,10 @@ class _DecoderSource:
         self._write(indent, f"{', '.join(into)}, = {unpack}(data, at)", f"at += {layout.size}")
 
     def _length(self, into: str, name: str, layout: str, nullable: bool, indent: str) -> str:
-        """Read a length or count into `n`. Return the indent for the code that handles a value other than null."""
+        """Write the code that reads a length or count into `n`. Return the indent for the code of a non-null value."""
         if self._flexible:
-            # KIP-482: a compact length is an unsigned varint, usually of one byte, of the length plus 1. Null is 0. So
-            # after `n -= 1` null is -1, as in a length of fixed size.
+            # KIP-482: a compact length is the length plus 1, 0 for null, as an unsigned varint (usually of one byte).
+            # After `n -= 1` null is -1, as in a length of fixed size.
             self._write(indent, "n = data[at]", "at += 1", "if n > 127: n, at = varint(data, at - 1)", "n -= 1")
         else:
             size = Struct(layout)
@@ -163,7 +166,7 @@ class _DecoderSource:
             layout = f'f">{{n}}{_FIXED[of.type_str]}"'
             self._write(inner, f"{into} = list(unpack_from({layout}, data, at))", f"at += n * {_SIZES[of.type_str]}")
             return
-        items, item = self._new(), self._new()
+        items, item = self._new_name(), self._new_name()
         self._write(inner, f"{items} = []", "for _ in range(n):")
         if field.is_struct_array():
             self.struct(item, of, of.data_class, inner + "    ")
@@ -172,7 +175,7 @@ class _DecoderSource:
         self._write(inner, f"    {items}.append({item})", f"{into} = {items}")
 
     def _smallest(self, field: Any) -> int:
-        """Return the fewest bytes that an element can take; they bound the count that is believed."""
+        """Return the fewest bytes that an element of an array can take. They bound the possible count."""
         if not field.is_struct():
             return self._smallest_of(field)
         fields = field.untagged_fields(self._version)
@@ -188,7 +191,7 @@ class _DecoderSource:
         return 2 if field.type_str == "string" and not field.is_array() else 4
 
     def _tag_readers(self, struct: Any) -> str:
-        """Return the name of a table: tag -> name of the field, and its reader."""
+        """Make a table available to the source: tag -> name of the field and its reader. Return the table's name."""
         readers = {}
         for field in struct.tagged_fields(self._version)._tags.values():
             source = _DecoderSource(self._version, flexible=True)
@@ -224,7 +227,7 @@ def _uuid(data: bytes | memoryview, at: int) -> UUID | None:
 
 
 def _bits(data: bytes | memoryview, at: int) -> Any:
-    """Return a set of bits, or None if it was not requested: then only bit 31 is set."""
+    """Return a set of bits, or None if only bit 31 is set: the field was not requested."""
     found = BitField.from_32_bit_field(_BITS.unpack_from(data, at)[0])
     return None if found == {31} else found
 

@@ -1,8 +1,8 @@
 """Bytes of one client connection: requests to frames, frames to responses. Pure (no sockets, no clock).
 
-The schemas of the messages are kafka-python's, and `bodies` decodes them. Its `KafkaProtocol` is not used for the
-framing: that one logs a whole undecodable response as an error of its own and lets any exception of its decoder escape.
-Here a peer that does not speak Kafka causes one typed ProtocolError.
+The schemas of the messages are kafka-python's, and `bodies` decodes them. kafka-python's `KafkaProtocol` is not used
+for the framing: it logs each undecodable response in full, and raises any exception of its decoder. Here a peer that
+does not speak Kafka causes one ProtocolError.
 
 A broker answers the requests of a connection in order. Responses are matched by the order of the requests, and their
 correlation ids are checked against it.
@@ -23,7 +23,7 @@ from sarameya.errors import ProtocolError
 from sarameya.protocol.versions import Api
 from sarameya.protocol.wire.bodies import Decode, body_decoder
 from sarameya.protocol.wire.frames import FrameBuffer
-from sarameya.protocol.wire.tagged_fields import NO_TAGS, behind_tags
+from sarameya.protocol.wire.tagged_fields import NO_TAGS, skip_tags
 
 _SIZE = _CORRELATION_ID = struct.Struct(">i")
 _HEADER = struct.Struct(">hhih")
@@ -35,7 +35,8 @@ _SMALLEST_ANSWER = 4
 class ClientWire:
     """Encoder of requests and decoder of responses.
 
-    Feed it with `get_buffer` and `buffer_updated` (or `receive`, which copies), and drain it with `data_to_send`.
+    Pass received bytes with `get_buffer` and `buffer_updated`, or with `receive`, which copies them. Take the bytes to
+    send from `data_to_send`.
     """
 
     def __init__(self, client_id: str, max_response_bytes: int) -> None:
@@ -47,7 +48,7 @@ class ClientWire:
 
     @property
     def in_flight(self) -> int:
-        """Number of requests sent and not yet answered."""
+        """Number of requests without a response yet."""
         return len(self._awaited)
 
     def send(self, request: ApiMessage) -> int:
@@ -58,7 +59,7 @@ class ClientWire:
         return self._correlation_id
 
     def _frame(self, request: ApiMessage) -> bytes:
-        """Return the request with its header. kafka-python's own header costs as much as the rest of a heartbeat."""
+        """Return the frame of a request. kafka-python's header would cost as much as the rest of a heartbeat."""
         version, client_id = request.API_VERSION, self._client_id
         body = request.encode()
         tags = NO_TAGS if request.flexible_version_q(version) else b""
@@ -73,20 +74,20 @@ class ClientWire:
         return data
 
     def get_buffer(self) -> memoryview:
-        """Return the space for the next received bytes. Release it before `buffer_updated` is called."""
+        """Return the buffer for the next received bytes. Release it before `buffer_updated` is called."""
         return self._incoming.get_buffer()
 
     @property
     def awaited(self) -> int:
-        """Number of bytes that are certain to come; at least one."""
+        """Number of bytes that are certain to arrive: the rest of the current frame or header, at least one byte."""
         return self._incoming.awaited
 
     def buffer_updated(self, count: int) -> list[tuple[int, Any]]:
         """Return the (correlation id, response) pairs that `count` more bytes complete.
 
         Raises:
-            ProtocolError: A frame is beyond the size limit, no request matches it, or its bytes do not decode. The
-                connection is of no further use.
+            ProtocolError: A frame is larger than the limit, matches no request, or cannot be decoded. Close the
+                connection.
         """
         return [self._decode(frame) for frame in self._incoming.buffer_updated(count)]
 
@@ -109,7 +110,7 @@ class ClientWire:
             (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
             if correlation_id != expected:
                 raise ProtocolError(f"the peer answered request {correlation_id} instead of {expected}")
-            start = behind_tags(frame, _CORRELATION_ID.size) if answer.has_tagged_header else _CORRELATION_ID.size
+            start = skip_tags(frame, _CORRELATION_ID.size) if answer.has_tagged_header else _CORRELATION_ID.size
             body = memoryview(frame)[start:]
             decoded, end = answer.decode(body)
             if end != len(body):
@@ -123,7 +124,7 @@ class ClientWire:
 
 @attrs.frozen(slots=True)
 class _Answer:
-    """Facts about the response of one API in one version, known before it arrives and computed once."""
+    """Format of the response of one API in one version. Computed once, before the response arrives."""
 
     name: str
     has_tagged_header: bool
@@ -140,10 +141,11 @@ def _answer_to(api: int, version: int) -> _Answer:
     return _Answer(message.__name__, message.flexible_version_q(version), decode)
 
 
-def _versions_decoder(as_asked: Decode, as_refused: Decode) -> Decode:
+def _versions_decoder(requested: Decode, version_0: Decode) -> Decode:
     """Return the decoder of ApiVersions responses: a broker that refuses the version answers in version 0 (KIP-511)."""
 
     def decode(body: bytes | memoryview) -> tuple[Any, int]:
-        return as_asked(body) if bytes(body[:2]) == b"\0\0" else as_refused(body)
+        has_error = bytes(body[:2]) != b"\0\0"
+        return version_0(body) if has_error else requested(body)
 
     return decode

@@ -1,4 +1,4 @@
-"""Tagged fields of headers, on either side of the wire (KIP-482). None is defined for a header yet. Pure."""
+"""Tagged fields of request and response headers (KIP-482). Kafka defines none for headers yet. Pure."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ NO_TAGS = b"\0"
 """Encoding of no tagged fields."""
 
 
-def behind_tags(frame: bytes | memoryview, at: int) -> int:
-    """Return the position after the tagged fields that start at `at`; usually one byte on.
+def skip_tags(frame: bytes | memoryview, at: int) -> int:
+    """Return the position after the tagged fields that start at `at`. There is usually none, which takes one byte.
 
     Does not check that the last field ends inside the frame.
 
     Raises:
-        ValueError: The bytes are no tagged fields.
+        ValueError: The bytes are not tagged fields.
         IndexError: The frame is too short.
     """
     count, at = unsigned_varint(frame, at)
@@ -41,7 +41,7 @@ def unsigned_varint(frame: bytes | memoryview, at: int) -> tuple[int, int]:
 
 
 def as_unsigned_varint(number: int) -> bytes:
-    """Encode a number of at least 0."""
+    """Encode a number, which must not be negative."""
     if number < 0x80:
         return bytes((number,))
     return bytes((number & 0x7F | 0x80,)) + as_unsigned_varint(number >> 7)

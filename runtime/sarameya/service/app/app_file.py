@@ -1,8 +1,8 @@
-"""The app file: TOML in, an `App` out, or all of its mistakes at once, each with file, key, value and what is allowed.
+"""The app file: parses TOML into an `App`, or reports all mistakes at once.
 
-Only the shape of the file is checked here. The options under `[config]` are those of `sarameya.Config`, and the handler
-checks its own under `[handler.options]`. `layers.py` puts the environment before the file and a `.properties` file
-beneath it.
+Each mistake has the file, the key, the value and the allowed values. Only the shape of the file is checked here. The
+options under `[config]` are those of `sarameya.Config`, and the handler checks its own under `[handler.options]`.
+`layers.py` merges the other sources: the environment overrides the file, and the file overrides a `.properties` file.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class AppFileError(SarameyaError):
         super().__init__("\n".join(self.problems))
 
 
-# -- what is allowed -----------------------------------------------------------------------------
+# -- rules ---------------------------------------------------------------------------------------
 
 
 @attrs.frozen
 class _Rule:
-    """A rule for a value: the test, and the words for what is allowed."""
+    """A test for a value, and a text that describes the allowed values."""
 
     accepts: Callable[[Any], bool]
     allowed: str
@@ -66,7 +66,7 @@ class _Rule:
 
 
 class _RuleBrokenError(ValueError):
-    """A value broke its rule. The text says what is allowed."""
+    """A value broke its rule. The message describes the allowed values."""
 
 
 def _is_address(value: object) -> bool:
@@ -81,7 +81,7 @@ def _is_topic(value: object) -> bool:
 def _is_pattern(value: object) -> bool:
     try:
         return isinstance(value, str) and bool(value) and re.compile(value) is not None
-    except re.error:
+    except (re.error, OverflowError, RecursionError):
         return False
 
 
@@ -90,10 +90,10 @@ def _is_host_name(value: object) -> bool:
 
 
 def host_name(value: str) -> str:
-    """Return a host name for the `Host` header as it is.
+    """Check a host name for the `Host` header, and return it unchanged.
 
     Raises:
-        ValueError: The text is no host name. The message says what is allowed.
+        ValueError: The text is not a host name. The message describes the allowed form.
     """
     if not _is_host_name(value):
         raise ValueError(_A_HOST)
@@ -101,10 +101,10 @@ def host_name(value: str) -> str:
 
 
 def listen_address(value: str) -> str:
-    """Return an address to listen at as it is.
+    """Check an address to listen at, and return it unchanged.
 
     Raises:
-        ValueError: The text is no such address. The message says what is allowed.
+        ValueError: The text is not such an address. The message describes the allowed form.
     """
     if not _LISTENED.accepts(value):
         raise ValueError(_LISTENED.allowed)
@@ -131,9 +131,9 @@ _SECONDS = _Rule(_is_seconds, "must be a number above 0")
 _BOOLEAN = _Rule(lambda v: isinstance(v, bool), "must be true or false")
 _LISTENED = _Rule(
     lambda v: _is_address(v) or (isinstance(v, str) and v.endswith(":0") and _is_address(v + "1")),
-    "must be HOST:PORT to listen at, for example '127.0.0.1:8080' (port 0: one that is free)",
+    "must be HOST:PORT to listen at, for example '127.0.0.1:8080' (port 0 takes a free port)",
 )
-_A_HOST = "must be a host's name without a port, '*.example.com' for all below one, or '*'"
+_A_HOST = "must be a host's name without a port, '*.example.com' for all names below a domain, or '*'"
 _HOSTS = _Rule(_list_of(_is_host_name), f"must be a non-empty list, each of which {_A_HOST}")
 _POLICY = _Rule(
     lambda v: v in get_args(FailurePolicy), f"must be one of {', '.join(map(repr, get_args(FailurePolicy)))}"
@@ -176,7 +176,7 @@ class ServiceSection:
     or the name that a monitor uses.
     """
     otel: Annotated[bool, _BOOLEAN] = False
-    """Send metrics and spans to an OpenTelemetry collector. OTEL_EXPORTER_OTLP_ENDPOINT and its kin say where."""
+    """Send metrics and spans to the OpenTelemetry collector that OTEL_EXPORTER_OTLP_ENDPOINT (or the like) names."""
     stall_after: Annotated[float, _SECONDS] = 300.0
     """Seconds without progress of a partition, or of one rebalance, after which `/readyz` reports it."""
 
@@ -196,13 +196,13 @@ class App:
     """A regular expression in place of `topics`. Every topic whose whole name matches is read, now or later."""
     config: Config = attrs.field(factory=Config)
     properties: Annotated[str | None, _NAME] = None
-    """A `.properties` file with Kafka's own names, beside the app file. It gives what the app file does not."""
+    """A `.properties` file with Kafka's own names, relative to the app file. The app file overrides its values."""
     service: ServiceSection = attrs.field(factory=ServiceSection)
 
 
 @attrs.frozen
 class ClusterSection:
-    """The keys of an app that say which cluster and group a command works on."""
+    """The keys of an app that name a command's cluster and group, with the client options."""
 
     bootstrap_servers: Annotated[tuple[str, ...], _ADDRESSES]
     group: Annotated[str | None, _NAME] = None
@@ -211,7 +211,7 @@ class ClusterSection:
 
 
 RUN_KEYS = {field.name for field in attrs.fields(App)} - {field.name for field in attrs.fields(ClusterSection)}
-"""Keys of an app that matter only where it runs, not where a command asks its cluster."""
+"""Keys of an app that only a running app needs, not a command that uses its cluster."""
 
 
 @attrs.frozen
@@ -255,7 +255,7 @@ def environment(environ: Mapping[str, str] | None = None) -> Environment:
 
 
 def app_from_layers(layers: Layers, wrong: Iterable[Problem], remedies: Mapping[str, str]) -> Loaded:
-    """Return the app that the layers amount to.
+    """Return the app that the layers describe.
 
     Args:
         layers: The values and their origins.
@@ -266,7 +266,7 @@ def app_from_layers(layers: Layers, wrong: Iterable[Problem], remedies: Mapping[
         AppFileError: There are mistakes; all are listed.
     """
     problems = list(_topics_problems(layers.table, remedies))
-    return Loaded(object_from_layers(App, layers, wrong, remedies, problems, _options_of_nothing), layers)
+    return Loaded(object_from_layers(App, layers, wrong, remedies, problems, _unread_topics), layers)
 
 
 def object_from_layers(
@@ -277,12 +277,12 @@ def object_from_layers(
     problems: Iterable[Problem] = (),
     check: Callable[[_Shape], Iterable[Problem]] = lambda _: (),
 ) -> _Shape:
-    """Return the object of class `kind` that the layers amount to: an app, or some of its keys.
+    """Return the object of class `kind` that the layers describe: an app, or some of its keys.
 
     Args:
         kind: The class, whose fields carry their rules.
         layers: The values and their origins.
-        wrong: Mistakes in the layers, as finished lines.
+        wrong: Mistakes in the layers. Their lines are complete.
         remedies: For each required key, what to do if it is missing.
         problems: Mistakes of single keys. Their origin is added.
         check: Finds mistakes in the finished object.
@@ -291,27 +291,27 @@ def object_from_layers(
         AppFileError: There are mistakes; all are listed.
     """
     table, found = layers.table, list(problems)
-    if layers.is_short:
-        table, of_options = _without_config(table)
-        found += of_options
+    if layers.is_short:  # the `.properties` file could not be read, so that options may be missing
+        table, option_problems = _without_config(table)
+        found += option_problems
     try:
-        made: _Shape = _CONVERTER.structure(table, kind)
-        found += check(made)
+        result: _Shape = _CONVERTER.structure(table, kind)
+        found += check(result)
     except ClassValidationError as error:
         found += _problems(error, table, remedies)
-    if layers.is_short:
+    if layers.is_short:  # the file may have the keys that are missing
         found = [(key, line) for key, line in found if key in table or key not in PROPERTIES_KEYS]
     lines = [*(layers.with_origin(*problem) for problem in found), *(line for _, line in wrong)]
     if lines:
         raise AppFileError(layers.path, lines)
-    return made
+    return result
 
 
 def read(path: Path) -> dict[str, Any]:
     """Return the table in the file.
 
     Raises:
-        AppFileError: The file cannot be read, or is no TOML.
+        AppFileError: The file cannot be read, or is not TOML.
     """
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -334,11 +334,11 @@ def _converter() -> Converter:
 def config_from_options(options: Mapping[str, Any], prefix: str = "") -> Config:
     """Return the Config for these options, as `Config.from_mapping` does.
 
-    A file or a command line cannot hold a function: `sasl_token` names one, which is imported here.
+    A file or a command line cannot contain a function. `sasl_token` is the name of a function, which is imported here.
 
     Raises:
         ConfigError: One option is wrong.
-        ExceptionGroup: Several are; a ConfigError for each.
+        ExceptionGroup: Several options are wrong; it has a ConfigError for each.
     """
     options, wrong = _options(options, prefix)
     wrong = wrong or list(conflicts_of(options, prefix))
@@ -350,7 +350,7 @@ def config_from_options(options: Mapping[str, Any], prefix: str = "") -> Config:
 
 
 def _options(options: Mapping[str, Any], prefix: str) -> tuple[Mapping[str, Any], list[ConfigError]]:
-    """Return the options with the token function imported, and a ConfigError for each wrong one."""
+    """Return the options with the token function imported, and a ConfigError for each wrong option."""
     wrong: list[ConfigError] = []
     if isinstance(named := options.get("sasl_token"), str):
         try:
@@ -379,7 +379,7 @@ def _table_hook(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]:
 _CONVERTER = _converter()
 
 
-# -- what was wrong ------------------------------------------------------------------------------
+# -- mistakes ------------------------------------------------------------------------------------
 
 MISSING = {
     "topics": "add for example topics = [\"orders\"], or topics_pattern = 'orders-.*'",
@@ -398,9 +398,9 @@ def _topics_problems(table: Mapping[str, Any], remedies: Mapping[str, str]) -> I
 
 
 def _without_config(table: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Problem]]:
-    """Return the table without its options, and the mistakes of single options.
+    """Return the table without the options under `[config]`, and the mistakes of single options.
 
-    Combinations are not checked: the other option may stand in the `.properties` file that could not be read.
+    Combinations are not checked: the other option may be in the `.properties` file that could not be read.
     """
     options = table.get("config", {})
     if not isinstance(options, Mapping):
@@ -409,7 +409,7 @@ def _without_config(table: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[P
     return {**table, "config": {}}, [(f"config.{error.option}", f"config.{error}") for error in wrong]
 
 
-def _options_of_nothing(app: App) -> Iterator[Problem]:
+def _unread_topics(app: App) -> Iterator[Problem]:
     """Find options of topics that are not read.
 
     Such an option changes nothing: the topic's name is probably mistyped.
@@ -420,11 +420,11 @@ def _options_of_nothing(app: App) -> Iterator[Problem]:
         else:
             is_read, read = topic in app.topics, f"are {', '.join(app.topics)}"
         if not is_read:
-            yield "config.topics", f"config.topics.{topic}: is not read; those that are read {read}"
+            yield "config.topics", f"config.topics.{topic}: this topic is not read; the topics that are read {read}"
 
 
 def _problems(error: BaseException, value: Any, remedies: Mapping[str, str], key: str = "") -> Iterator[Problem]:
-    """Yield a key and a line for each mistake in the tree that cattrs raised. `value` is what stood at `key`."""
+    """Yield a key and a line for each mistake in the tree that cattrs raised. `value` is the value of `key`."""
     prefix = f"{key}." if key else ""
     match error:
         case ClassValidationError():
@@ -437,7 +437,7 @@ def _problems(error: BaseException, value: Any, remedies: Mapping[str, str], key
         case ForbiddenExtraKeysError():
             known = {field.name for field in attrs.fields(error.cl)}
             for extra in sorted(error.extra_fields):
-                advice = _kafkas(extra, value[extra]) if error.cl is App else ""
+                advice = _kafka_name_advice(extra, value[extra]) if error.cl is App else ""
                 advice = advice or unknown_option(extra, known)
                 yield prefix + extra, f"{prefix}{extra} = {masked(extra, value[extra])!r}: {advice}"
         case ExceptionGroup():
@@ -453,8 +453,8 @@ def _problems(error: BaseException, value: Any, remedies: Mapping[str, str], key
             raise error
 
 
-def _kafkas(name: str, value: Any) -> str:
-    """Return which option one of Kafka's names at the top of the file means. Empty if the name is none of Kafka's."""
+def _kafka_name_advice(name: str, value: Any) -> str:
+    """Return advice about one of Kafka's names at the top level of the file. Empty if Kafka has no such name."""
     if name.replace("_", ".") == "group.id":
         return "no such option; Kafka's group.id is `group` here"
     advice = kafkas_option(Config, name, value)

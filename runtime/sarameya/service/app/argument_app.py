@@ -1,4 +1,4 @@
-"""An app without an app file: arguments of a command, with the environment and a `.properties` file beneath them."""
+"""An app without an app file: a command's arguments override the environment, and both a `.properties` file."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def load_arguments(
     remedies: Mapping[str, str],
     environ: Mapping[str, str] | None = None,
 ) -> Loaded:
-    """Return the app that the arguments amount to.
+    """Return the app that the arguments describe.
 
     Args:
-        command: The command, as error messages name it in place of a file.
+        command: The command's name. Error messages have it in place of a file.
         arguments: Values from the command line. They override all others.
-        defaults: Values for keys that nothing else gives.
+        defaults: Values for keys that no other source gives.
         remedies: For each required key, what to do if it is missing.
         environ: The environment variables; this process's own by default.
 

@@ -1,6 +1,6 @@
 """Arguments that name a cluster, for all commands that use one.
 
-They override the environment, and both override an app file and a `.properties` file, as where an app runs.
+They override the environment. Both override an app file and a `.properties` file, as for a running app.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from sarameya.service.app.layers import Layers, stack_layers
 
 DEFAULT_TIMEOUT = 10.0
 
-_GIVE = "--bootstrap HOST:PORT, --properties FILE, --app APP.toml, or SARAMEYA_BOOTSTRAP_SERVERS"
-_NO_CLUSTER = f"the cluster is missing: {_GIVE}"
-_NAMING = ("bootstrap_servers", "properties")
-"""Keys that name the cluster, or the file that does."""
+_SOURCES = "--bootstrap HOST:PORT, --properties FILE, --app APP.toml, or SARAMEYA_BOOTSTRAP_SERVERS"
+_NO_CLUSTER = f"the cluster is missing: {_SOURCES}"
+_CLUSTER_KEYS = ("bootstrap_servers", "properties")
+"""Keys that name the cluster, or a file that names the cluster."""
 
 
 @attrs.frozen(slots=True)
@@ -48,7 +48,7 @@ class Cluster:
 
     @property
     def group(self) -> str | None:
-        """The group that an app file, properties or the environment name.
+        """The group's name from an app file, a `.properties` file or the environment.
 
         Raises:
             SarameyaError: The group's name is wrong. Commands that need no group never see this error.
@@ -61,14 +61,14 @@ class Cluster:
 def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
     """Add `--bootstrap`, `--properties`, `--app`, `-o` and `--timeout`, which `cluster` reads.
 
-    They follow the subcommand.
+    On the command line they follow the subcommand.
     """
-    place = parser.add_argument_group("the cluster")
-    add_client_arguments(place)
-    place.add_argument(
+    group = parser.add_argument_group("the cluster")
+    add_client_arguments(group)
+    group.add_argument(
         "--app", type=Path, metavar="APP.toml", help="take bootstrap_servers, [config] and the group from an app file"
     )
-    place.add_argument(
+    group.add_argument(
         "--timeout",
         type=_seconds,
         default=DEFAULT_TIMEOUT,
@@ -108,7 +108,7 @@ def add_client_arguments(place: argparse._ArgumentGroup) -> None:
 def client_given(args: argparse.Namespace) -> Iterator[Variable]:
     """Yield the values that the arguments of `add_client_arguments` give to keys of an app file."""
     if args.properties:
-        # Wherever an app file is, an argument's file is where the command is called.
+        # Absolute: an argument's path is relative to the working directory, not to the app file.
         yield argument("--properties", "properties", str(args.properties.absolute()))
     if args.bootstrap_servers:
         yield argument("--bootstrap", "bootstrap_servers", list(args.bootstrap_servers))
@@ -119,16 +119,16 @@ def client_given(args: argparse.Namespace) -> Iterator[Variable]:
 def names_cluster(args: argparse.Namespace) -> bool:
     """Return whether the arguments or the environment name a cluster.
 
-    A variable that is wrong counts, too: it may have been meant to. `cluster` reports its mistake.
+    A variable with a mistake counts, too, since it may be meant to name the cluster. `cluster` reports the mistake.
     """
     return bool(args.app) or _is_named(args, environment())
 
 
 def _is_named(args: argparse.Namespace, variables: Environment) -> bool:
     found, wrong = variables
-    if args.bootstrap_servers or args.properties:
+    if args.bootstrap_servers or args.properties or any(variable.key in _CLUSTER_KEYS for variable in found):
         return True
-    return any(one.key in _NAMING for one in found) or any(key in ("", *_NAMING) for key, _ in wrong)
+    return any(key in ("", *_CLUSTER_KEYS) for key, _ in wrong)
 
 
 def cluster(args: argparse.Namespace) -> Cluster:
@@ -140,36 +140,38 @@ def cluster(args: argparse.Namespace) -> Cluster:
     variables = environment()
     if not (args.app or _is_named(args, variables)):
         args.usage_error(_NO_CLUSTER)
-    path, table, remedy = Path(args.called), {}, f"give {_GIVE}"
+    path, table, remedy = Path(args.called), {}, f"give {_SOURCES}"
     if args.app:
         path, table, remedy = args.app, read(args.app), MISSING["bootstrap_servers"]
-    layers, problems = stack_layers(table, path, _about_asking(variables), list(client_given(args)))
-    asked = _asked(layers, [(key, line) for key, line in problems if key != "group"], remedy)
-    of_group = [line for key, line in problems if key == "group"]
-    mistake = AppFileError(path, of_group) if of_group else None
-    return Cluster(asked.bootstrap_servers, _patient(asked.config, args.timeout), asked.group, mistake)
+    layers, problems = stack_layers(table, path, _cluster_variables(variables), list(client_given(args)))
+    section = _cluster_section(layers, [(key, line) for key, line in problems if key != "group"], remedy)
+    group_problems = [line for key, line in problems if key == "group"]
+    group_mistake = AppFileError(path, group_problems) if group_problems else None
+    config = _limit_timeouts(section.config, args.timeout)
+    return Cluster(section.bootstrap_servers, config, section.group, group_mistake)
 
 
-def _about_asking(variables: Environment) -> Environment:
-    """Return the environment without what is about topics, handlers and the service."""
+def _cluster_variables(variables: Environment) -> Environment:
+    """Return the environment without the variables for topics, handlers and the service."""
 
     def concerns(key: str) -> bool:
         return key.partition(".")[0] not in RUN_KEYS
 
     found, wrong = variables
-    return [one for one in found if concerns(one.key)], [(key, line) for key, line in wrong if concerns(key)]
+    kept = [variable for variable in found if concerns(variable.key)]
+    return kept, [(key, line) for key, line in wrong if concerns(key)]
 
 
-def _asked(layers: Layers, wrong: list[Problem], remedy: str) -> ClusterSection:
-    """Return the keys that say which cluster is used, and how."""
-    if wrong and "bootstrap_servers" not in layers.table:  # which may be what is wrong
+def _cluster_section(layers: Layers, wrong: list[Problem], remedy: str) -> ClusterSection:
+    """Return the cluster, the group and the client options that the layers name."""
+    if wrong and "bootstrap_servers" not in layers.table:  # a mistake may be the reason why the key is missing
         raise AppFileError(layers.path, [line for _, line in wrong])
     layers = attrs.evolve(layers, table={key: layers.table[key] for key in layers.table if key not in RUN_KEYS})
     return object_from_layers(ClusterSection, layers, wrong, {"bootstrap_servers": remedy})
 
 
-def _patient(config: Config, seconds: float) -> Config:
-    """Return the config with every timeout cut to `seconds`, so that no command retries without end."""
+def _limit_timeouts(config: Config, seconds: float) -> Config:
+    """Return the config with every timeout cut to `seconds`, so that no command retries forever."""
     return attrs.evolve(
         config,
         bootstrap_timeout=min(config.bootstrap_timeout, seconds),
@@ -185,10 +187,10 @@ def server_list(text: str) -> tuple[str, ...]:
     Raises:
         argparse.ArgumentTypeError: The text is no such list, or has a user or password in it.
     """
-    if "@" in text:  # before it is cut: a password may have anything in it
+    if "@" in text:  # before the split: a password may contain commas
         raise argparse.ArgumentTypeError(
-            "must be HOST:PORT without a user or password, which all who list processes would see: sasl_username and "
-            "sasl_password are for these"
+            "must be HOST:PORT without a user or password, since every user of this machine can list its processes: "
+            "give sasl_username and sasl_password"
         )
     servers = tuple(server.strip() for server in text.split(","))
     try:
@@ -209,7 +211,7 @@ def _seconds(text: str) -> float:
 
 
 def name_and_value(text: str) -> tuple[str, Any]:
-    """Return the parts of `NAME=VALUE`: the value as TOML has it, else the text as it is.
+    """Return the name and the value of `NAME=VALUE`. The value is parsed as TOML if it is TOML, else it is a text.
 
     Raises:
         argparse.ArgumentTypeError: The text has another form.

@@ -1,13 +1,13 @@
-"""Environment variables that override an app file. Pure, but for the files that variables name.
+"""Environment variables that override an app file. Pure, except that it reads the files that variables name.
 
 | variable | key of the app file |
 |---|---|
 | `SARAMEYA_BOOTSTRAP_SERVERS`, `SARAMEYA_TOPICS` | the same; commas separate values |
 | `SARAMEYA_GROUP`, `SARAMEYA_TOPICS_PATTERN`, `SARAMEYA_PROPERTIES` | the same |
 | `SARAMEYA_HANDLER_NAME` | `handler.name` |
-| `SARAMEYA_CONFIG_SESSION_TIMEOUT` | `config.session_timeout`, and so each option |
-| `SARAMEYA_SERVICE_WORKERS` | `service.workers`, and so each key of `[service]` |
-| `SARAMEYA_HANDLER_OPTIONS_TABLE` | `handler.options.table`, and so each option of the handler |
+| `SARAMEYA_CONFIG_SESSION_TIMEOUT` | `config.session_timeout`, and likewise each option |
+| `SARAMEYA_SERVICE_WORKERS` | `service.workers`, and likewise each key of `[service]` |
+| `SARAMEYA_HANDLER_OPTIONS_TABLE` | `handler.options.table`, and likewise each option of the handler |
 
 A variable whose name ends in `_FILE` names the file that has the value, without its last line break.
 """
@@ -30,15 +30,15 @@ from sarameya.secret import Secret, looks_secret, text_of_file
 PREFIX = "SARAMEYA_"
 _FILE = "_FILE"
 _HANDLER_OPTIONS = "SARAMEYA_HANDLER_OPTIONS"
-_WORDS = _HANDLER_OPTIONS.count("_") + 1
+_PREFIX_WORDS = _HANDLER_OPTIONS.count("_") + 1
 _HANDLER_OPTION = re.compile(rf"{_HANDLER_OPTIONS}_(?P<option>\w+)")
 _LIKENESS = 0.9
 """Similarity above which a prefix counts as mistyped."""
-_OWN = {"SARAMEYA_HANDLER_": "handler", "SARAMEYA_SERVICE_": "service", "SARAMEYA_TOPICS": "topics"}
-"""Keys that an unknown variable is about, by the beginning of its name. A similar name is only a guess, for a hint."""
+_KEY_BY_PREFIX = {"SARAMEYA_HANDLER_": "handler", "SARAMEYA_SERVICE_": "service", "SARAMEYA_TOPICS": "topics"}
+"""The key that an unknown variable belongs to, by the prefix of its name. The guess in the hint does not count."""
 
-NOT_OURS = {"SARAMEYA_SHARED_OPTIONS", "SARAMEYA_SOAK"}
-"""Variables with the prefix that give no app value: the supervisor's to its workers, and those of this project's tests.
+IGNORED = {"SARAMEYA_SHARED_OPTIONS", "SARAMEYA_SOAK"}
+"""Variables that have the prefix, but are no keys of an app: from the supervisor to its workers, and for our own tests.
 """
 _SERVICE_LINK = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
 """Variables that Kubernetes sets in every pod for a service whose name begins with `sarameya`."""
@@ -56,7 +56,7 @@ class Variable:
 
 
 Problem = tuple[str, str]
-"""A mistake: the key that it is about (empty if it may be any), and a line."""
+"""A mistake: its key (empty if it may belong to any key), and a line of text."""
 Environment = tuple[list[Variable], list[Problem]]
 """The variables that are set, and the mistakes in them."""
 
@@ -72,7 +72,7 @@ def variables(environ: Mapping[str, str], service_keys: Mapping[str, Any]) -> En
     found: list[Variable] = []
     problems: list[Problem] = []
     for name in sorted(environ):
-        if not name.startswith(PREFIX) or name in NOT_OURS:
+        if not name.startswith(PREFIX) or name in IGNORED:
             continue
         place = _place(name, known)
         if place is None:
@@ -84,18 +84,18 @@ def variables(environ: Mapping[str, str], service_keys: Mapping[str, Any]) -> En
             problems.append((key, f"{name} and {name.removesuffix(_FILE)} are both set: set one of them"))
             continue
         try:
-            found.append(Variable(name, key, _of_file(key, environ[name], read) if is_file else read(environ[name])))
+            found.append(Variable(name, key, _read_file(key, environ[name], read) if is_file else read(environ[name])))
         except ValueError as error:
             problems.append((key, f"{name}: {error}"))
     return found, problems
 
 
 def _known(service_keys: Mapping[str, Any]) -> dict[str, tuple[str, Read]]:
-    """Return every variable but those of handlers: its key, and the reader of its value."""
+    """Return the key of each variable, and the reader of its value. Handler options are not included."""
     keys: dict[str, tuple[str, Read]] = {
-        "BOOTSTRAP_SERVERS": ("bootstrap_servers", _listed),
-        "GROUP": ("group", _named),
-        "TOPICS": ("topics", _listed),
+        "BOOTSTRAP_SERVERS": ("bootstrap_servers", _list),
+        "GROUP": ("group", _non_empty),
+        "TOPICS": ("topics", _list),
         "TOPICS_PATTERN": ("topics_pattern", str),
         "PROPERTIES": ("properties", str),
         "HANDLER_NAME": ("handler.name", str),
@@ -121,9 +121,9 @@ def _place(name: str, known: Mapping[str, tuple[str, Read]]) -> tuple[str, Read,
 
 def _unknown(name: str, known: Mapping[str, Any]) -> Problem:
     plain = name.removesuffix(_FILE)
-    *begin, option = plain.split("_", _WORDS)
+    *begin, option = plain.split("_", _PREFIX_WORDS)
     if (
-        len(begin) == _WORDS
+        len(begin) == _PREFIX_WORDS
         and option
         and (meant := difflib.get_close_matches("_".join(begin), [_HANDLER_OPTIONS], 1, _LIKENESS))
     ):
@@ -131,24 +131,24 @@ def _unknown(name: str, known: Mapping[str, Any]) -> Problem:
     else:
         near = difflib.get_close_matches(plain, known, n=1)
     hint = f"did you mean {near[0]}{name.removeprefix(plain)}? " if near else ""
-    key = next((key for beginning, key in _OWN.items() if name.startswith(beginning)), "")
+    key = next((key for beginning, key in _KEY_BY_PREFIX.items() if name.startswith(beginning)), "")
     return key, f"{name}: no such variable; {hint}{IN_THE_REFERENCE}"
 
 
-def _of_file(key: str, path: str, read: Read) -> Any:
+def _read_file(key: str, path: str, read: Read) -> Any:
     """Read the value from a file.
 
-    The file of a secret option holds the secret itself: `env:X` in it means nothing else.
+    The file of a secret option contains the secret itself: a text like `env:X` in it is not a reference.
     """
     text = text_of_file(path)
     return Secret(text) if read is _secret else read(text)
 
 
-# -- what a text means -----------------------------------------------------------------------------
+# -- values ------------------------------------------------------------------------------------------
 
 
 def toml_or_text(text: str) -> Any:
-    """Return the value as TOML has it, else the text as it is."""
+    """Return the value of the text parsed as TOML. Return the text unchanged if it is not TOML."""
     try:
         table = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
@@ -156,36 +156,37 @@ def toml_or_text(text: str) -> Any:
     return table["value"] if len(table) == 1 else text
 
 
-def _listed(text: str) -> list[Any]:
+def _list(text: str) -> list[Any]:
     """Return the parts between commas, or a TOML array."""
     value = toml_or_text(text)
     return value if isinstance(value, list) else [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _named(text: str) -> str:
+def _non_empty(text: str) -> str:
     if not text:
         raise ValueError("must not be empty: unset it")
     return text
 
 
 def _secret(text: str) -> str:
-    """Return the text for `Secret.of`."""
+    """Return the text unchanged: `Secret.of` reads it later."""
     return text
 
 
 def _reader(kind: Any) -> Read:
-    """Return the reader for values of this type. Strings and words are never read as TOML."""
+    """Return the reader for values of this type. A `str` or a `Literal` is never parsed as TOML."""
     kinds = set(_alternatives(kind)) - {NoneType}
     if kinds == {Secret}:
         return _secret
-    if any(get_origin(one) is tuple for one in kinds):
-        return _listed
-    return str if all(one is str or get_origin(one) is Literal for one in kinds) else toml_or_text
+    if any(get_origin(alternative) is tuple for alternative in kinds):
+        return _list
+    is_text = all(alternative is str or get_origin(alternative) is Literal for alternative in kinds)
+    return str if is_text else toml_or_text
 
 
 def _alternatives(kind: Any) -> Iterator[Any]:
     if get_origin(kind) in (Union, UnionType):
-        for one in get_args(kind):
-            yield from _alternatives(one)
+        for inner in get_args(kind):
+            yield from _alternatives(inner)
     else:
         yield kind

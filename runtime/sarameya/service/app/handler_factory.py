@@ -1,4 +1,7 @@
-"""Builds a handler from its name and options: by an entry point of `sarameya.handlers`, or `package.module:Class`."""
+"""Builds a handler from its name and options.
+
+The name is an entry point of the group `sarameya.handlers`, or `package.module:Class`.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,14 @@ ENTRY_POINT_GROUP = "sarameya.handlers"
 
 
 def installed_handlers() -> list[str]:
-    """Return the handlers installed under a short name."""
+    """Return the short names of the installed handlers."""
     return sorted(entry_points(group=ENTRY_POINT_GROUP).names)
 
 
 def build_handler(name: str, options: Mapping[str, Any]) -> ConsumerGroupHandler:
     """Return a new handler of the class called `name`.
 
-    It is built by `from_options(options)` if its class has that, else by `Class(**options)`.
+    A class with `from_options` is built by `from_options(options)`, any other by `Class(**options)`.
 
     Raises:
         HandlerError: The class cannot be found or imported, or is no handler.
@@ -58,28 +61,29 @@ def handler_class(name: str) -> Any:
 def default_options(name: str) -> dict[str, Any]:
     """Return the options that the handler called `name` uses if they are not given.
 
-    The class says them by `option_defaults()`. Without `from_options` they are the defaults of its arguments.
+    A class with `from_options` returns them by `option_defaults()`, if it has that method. For any other class they are
+    the defaults of the constructor's arguments.
 
     Raises:
         HandlerError: The class cannot be used, or its `option_defaults()` fails.
     """
     kind = handler_class(name)
     if hasattr(kind, "from_options"):
-        return _stated(name, kind) if hasattr(kind, "option_defaults") else {}
+        return _declared_defaults(name, kind) if hasattr(kind, "option_defaults") else {}
     parameters = inspect.signature(kind).parameters.values()
     return {p.name: p.default for p in parameters if p.default is not p.empty}
 
 
-def _stated(name: str, kind: Any) -> dict[str, Any]:
-    remedy = "it must be a class method or a static one that takes nothing and returns a dictionary, values by option"
+def _declared_defaults(name: str, kind: Any) -> dict[str, Any]:
+    remedy = "it must be a class or static method without arguments that returns a dictionary from options to values"
     try:
-        stated = kind.option_defaults()
+        defaults = kind.option_defaults()
     except Exception as error:
         why = f"{type(error).__name__}: {error}".partition("\n")[0]
         raise HandlerError(f"handler {name!r}: option_defaults() fails with {why}; {remedy}") from error
-    if not isinstance(stated, Mapping) or not all(isinstance(option, str) for option in stated):
-        raise HandlerError(f"handler {name!r}: option_defaults() returns {stated!r}; {remedy}")
-    return dict(stated)
+    if not isinstance(defaults, Mapping) or not all(isinstance(option, str) for option in defaults):
+        raise HandlerError(f"handler {name!r}: option_defaults() returns {defaults!r}; {remedy}")
+    return dict(defaults)
 
 
 def _find(name: str) -> Any:
@@ -98,14 +102,14 @@ def _installed(name: str) -> EntryPoint:
         near = difflib.get_close_matches(name, installed_handlers(), n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise HandlerError(
-            f"no handler is called {name!r}; {hint}"
-            f"installed are {', '.join(map(repr, installed_handlers()))}, and 'package.module:Class' names any other"
+            f"no handler is called {name!r}; {hint}the installed handlers are "
+            f"{', '.join(map(repr, installed_handlers()))}, and 'package.module:Class' names any other class"
         )
     return next(iter(found))
 
 
 def _check_arguments(name: str, kind: type[ConsumerGroupHandler], options: Mapping[str, Any]) -> None:
-    """Name the option that does not fit the class's arguments, before Python raises a TypeError about it."""
+    """Raise a clear error for an option that does not fit the class's arguments, before Python raises a TypeError."""
     parameters = inspect.signature(kind).parameters.values()
     if not any(p.kind is p.VAR_KEYWORD for p in parameters):
         known = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}

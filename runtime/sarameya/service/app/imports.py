@@ -7,27 +7,27 @@ from typing import Any
 
 
 class NotImportedError(Exception):
-    """The name cannot be imported, or its module lacks it. The message says why."""
+    """A name cannot be imported, or its module does not have it. The message has the reason."""
 
 
-def import_name(name: str, what: str) -> Any:
+def import_name(name: str, kind: str) -> Any:
     """Return the object that `package.module:name` names.
 
     Args:
         name: The name to import.
-        what: The kind of object, for the message about a name of another form.
+        kind: The kind of object, for the error message about a name without the form `package.module:name`.
 
     Raises:
         NotImportedError: The name has another form, or cannot be imported.
     """
     module, _, attribute = name.partition(":")
     if not (module and attribute):
-        raise NotImportedError(f"must be 'package.module:{what}'")
+        raise NotImportedError(f"must be 'package.module:{kind}'")
     return import_attribute(module, attribute)
 
 
 def import_attribute(module: str, attribute: str) -> Any:
-    """Return an attribute of a module; dots lead further in.
+    """Return an attribute of a module. A dotted name is an attribute of an attribute.
 
     Raises:
         NotImportedError: The module cannot be imported, or has no such attribute.

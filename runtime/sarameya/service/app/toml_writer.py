@@ -1,7 +1,7 @@
-"""Writes an app as the app file that `sarameya run` takes. Pure, but for the working directory.
+"""Writes an app as an app file for `sarameya run`. Pure, except that it reads the working directory.
 
 Secrets are not written. A value that is a secret, or looks like one, becomes a comment that names its origin. A
-reference to a secret (`env:NAME`, `file:PATH`) is written, since it only says where the secret is.
+reference to a secret (`env:NAME`, `file:PATH`) is written, since it only names the place of the secret.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def as_app_file(loaded: Loaded) -> str:
-    """Return the text of the app file. It names the `.properties` file beneath it, and does not repeat its values."""
+    """Return the text of the app file. If there is a `.properties` file, the text names it and omits its values."""
     secrets: list[str] = []
     table = dict(_written(loaded.layers.table, "", loaded.layers, secrets))
-    if loaded.layers.properties is not None:  # wherever the app file will be
+    if loaded.layers.properties is not None:  # absolute, since the app file may be saved in any folder
         table["properties"] = str(loaded.layers.properties.absolute())
     table = {name: table[name] for name in _ORDER if name in table}
     return "".join(f"# {line}\n" for line in secrets) + toml(table)
 
 
 def _written(table: Mapping[str, Any], prefix: str, layers: Layers, secrets: list[str]) -> Iterator[tuple[str, Any]]:
+    """Yield the entries of the table that are written. Add a comment line to `secrets` for each secret."""
     for name, value in table.items():
         key = prefix + name
         if key in layers.beneath:
@@ -46,18 +47,18 @@ def _written(table: Mapping[str, Any], prefix: str, layers: Layers, secrets: lis
         elif not _is_secret(key, value):
             yield name, value
         else:
-            secrets.append(f"{key} is not written here, being a secret; {layers.origin(key)} has given it")
+            secrets.append(f"{key} is not written here: it is a secret from {layers.origin(key)}")
 
 
 def _is_secret(key: str, value: Any) -> bool:
     if key.startswith("config.") and isinstance(value, str) and value.startswith(("env:", "file:")):
-        return False  # it only says where the secret is
-    # Such an option names a function, which is no secret.
+        return False  # a reference, which only names the place of the secret
+    # `sasl_token` is the name of a function, which is not a secret.
     return key != "config.sasl_token" and (isinstance(value, Secret) or bool(masked(key, value) != value))
 
 
 def toml(table: Mapping[str, Any]) -> str:
-    """Return the table as TOML: values first, then the tables in it, each under its name."""
+    """Return the table as TOML: first its values, then its inner tables."""
     return "\n".join(_sections(table, ())).lstrip("\n") + "\n"
 
 
@@ -92,5 +93,5 @@ def _value(value: Any) -> str:
 
 
 def _text(text: str) -> str:
-    """Return a TOML string. JSON's strings are TOML's, but for one character."""
+    """Return a TOML string. TOML and JSON write strings alike, except for the character 0x7F."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,8 +1,8 @@
-"""The command line: the root parser, its commands, and the reference pages drawn from them.
+"""The command line: the root parser, its commands, and the reference pages generated from them.
 
-`program` parses and runs, `commands` lists the subcommands, `*_command` are those that have no folder of their own.
-`effective_config` is what `sarameya config show` prints; `options_page` and `reference_page` make docs/configuration.md
-and docs/cli.md.
+`program` parses the command line and runs the command. `commands` lists the subcommands. The `*_command` modules are
+the subcommands without a folder of their own. `effective_config` makes the output of `sarameya config show`.
+`options_page` and `reference_page` make docs/configuration.md and docs/cli.md.
 """
 
 from sarameya.service.cli.program import main

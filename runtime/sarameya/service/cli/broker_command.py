@@ -1,4 +1,4 @@
-"""`sarameya broker`: the embedded broker over TCP, for any client, until a signal."""
+"""`sarameya broker`: runs the embedded broker on a TCP port, for any client, until a signal."""
 
 from __future__ import annotations
 

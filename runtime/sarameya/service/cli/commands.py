@@ -1,7 +1,7 @@
-"""The subcommands: the built-in ones, and those of other packages by the entry-point group `sarameya.commands`.
+"""The subcommands: built-in commands, and other packages' commands from the entry-point group `sarameya.commands`.
 
 A command is a function that takes its `argparse.ArgumentParser`, adds its arguments (and its `description`), and sets
-the default `run`: a callable from the parsed arguments to an exit code. The entry point's name is the subcommand's.
+the default `run`: a function from the parsed arguments to an exit code. The entry point has the subcommand's name.
 Such a command may use what `sarameya.service` exports.
 """
 
@@ -28,7 +28,7 @@ ENTRY_POINT_GROUP = "sarameya.commands"
 AddArguments = Callable[[argparse.ArgumentParser], None]
 Run = Callable[[argparse.Namespace], int]
 
-_OURS: dict[str, tuple[AddArguments, str]] = {
+_BUILT_IN: dict[str, tuple[AddArguments, str]] = {
     "run": (run_command.add_arguments, run_command.SUMMARY),
     "broker": (broker_command.add_arguments, broker_command.SUMMARY),
     "config": (config_command.add_arguments, config_command.SUMMARY),
@@ -42,18 +42,22 @@ _OURS: dict[str, tuple[AddArguments, str]] = {
 def add_commands(subparsers: Any, argv: Sequence[str], common: argparse.ArgumentParser, *, whole: bool = False) -> None:
     """Add every command to `subparsers`.
 
-    Another package's command is imported only if `argv` names it, or names no command (for the list of all), or for the
-    `whole` parser. A command of the whole parser that cannot be imported is left empty.
+    Args:
+        subparsers: The root parser's subparsers.
+        argv: The command line. Another package's command is imported only if `argv` names it, or names no command: then
+            the help lists all.
+        common: The parser with the arguments of every command.
+        whole: Import every command. A command that cannot be imported gets no arguments.
     """
-    for name, (add_arguments, summary) in _OURS.items():
+    for name, (add_arguments, summary) in _BUILT_IN.items():
         add_arguments(subparsers.add_parser(name, parents=[common], help=summary, description=summary))
-    chosen = next((word for word in argv if not word.startswith("-")), None)
-    taken = set(_OURS)
+    chosen = next((argument for argument in argv if not argument.startswith("-")), None)
+    taken = set(_BUILT_IN)
     for entry in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name):
         package = entry.dist.name if entry.dist else entry.module
         if entry.name in taken:
             if entry.name == chosen:
-                warning = f"there is another command {entry.name!r}, of {package}, which is left out"
+                warning = f"the command {entry.name!r} of {package} is ignored: another command has the same name"
                 print(f"sarameya: {warning}", file=sys.stderr)
             continue
         taken.add(entry.name)
@@ -63,31 +67,31 @@ def add_commands(subparsers: Any, argv: Sequence[str], common: argparse.Argument
         parser = subparsers.add_parser(entry.name, parents=[common], help=summary)
         if entry.name == chosen or whole:
             with suppress(HandlerError) if whole else nullcontext():
-                _load(entry)(parser)
+                _add(entry, parser)
                 parser.set_defaults(run=partial(_run, parser.get_default("run")))
 
 
 def _summary(entry: EntryPoint) -> str:
-    """Return the first words of the description. Empty if it has none, or cannot be imported."""
+    """Return the start of the command's description, up to a full stop or a colon. Empty if it cannot be imported."""
     parser = argparse.ArgumentParser()
     with suppress(HandlerError):
-        _load(entry)(parser)
+        _add(entry, parser)
     words = re.split(r"[.:](?:\s|$)", parser.description or "", maxsplit=1)[0]
     return words[:1].lower() + words[1:]
 
 
-def _load(entry: EntryPoint) -> AddArguments:
-    """Import a command.
+def _add(entry: EntryPoint, parser: argparse.ArgumentParser) -> None:
+    """Import a command of another package, and let it add its arguments.
 
     Raises:
-        HandlerError: The import fails, with whatever exception.
+        HandlerError: One of both fails, with any exception.
     """
     try:
         add_arguments: AddArguments = entry.load()
+        add_arguments(parser)
     except Exception as error:
         cause = str(error) if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
         raise HandlerError(f"command {entry.name!r} cannot be imported: {cause}") from error
-    return add_arguments
 
 
 def _run(run: Run, args: argparse.Namespace) -> int:

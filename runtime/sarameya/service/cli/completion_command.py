@@ -1,6 +1,7 @@
-"""`sarameya completion bash|zsh`: prints a script that completes the command line, made of the parsers.
+"""`sarameya completion bash|zsh`: prints a script that completes the command line, generated from the parsers.
 
-The script is static: no process of sarameya starts at a TAB. It knows the commands that are installed when it is made.
+The script is static: TAB starts no process of sarameya. The script knows the commands that are installed when it is
+generated.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`sarameya config`: prints an app's effective configuration, or the reference of all options.
 
-No broker is asked. The handler is built, as where the app runs, but nothing starts.
+No request goes to a broker. The handler is built as for a running app, but nothing starts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     summary = "write the reference of all options, as a Markdown page"
     docs = commands.add_parser("docs", help=summary, description=summary)
     docs.epilog = epilog("sarameya config docs --output docs/configuration.md")
-    docs.add_argument("--output", type=Path, metavar="FILE", help="write it there, not to standard output")
+    docs.add_argument("--output", type=Path, metavar="FILE", help="write to this file, not to standard output")
     docs.set_defaults(run=_docs)
     for command in (showing, docs):
         add_logging_arguments(command, default=argparse.SUPPRESS)

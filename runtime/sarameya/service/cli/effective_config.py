@@ -33,7 +33,7 @@ def settings(loaded: Loaded, handler_defaults: Mapping[str, Any]) -> list[Effect
         handler_defaults: Values for handler options that are not given.
     """
     return [
-        EffectiveSetting(key, shown(masked(key, value)), loaded.layers.origin(key))
+        EffectiveSetting(key, json_value(masked(key, value)), loaded.layers.origin(key))
         for key, value in _values(loaded.app, handler_defaults)
         if not (value is None and key in ("topics", "topics_pattern", "properties"))
     ]
@@ -55,15 +55,15 @@ def settings_document(loaded: Loaded, rows: list[EffectiveSetting]) -> dict[str,
     return {"app_file": str(loaded.layers.path), "settings": [attrs.asdict(row) for row in rows]}
 
 
-def shown(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """Return a value in JSON types."""
     match value:
         case Secret():
             return MASK
         case Mapping():
-            return {str(key): shown(inner) for key, inner in value.items()}
+            return {str(key): json_value(inner) for key, inner in value.items()}
         case list() | tuple():
-            return [shown(inner) for inner in value]
+            return [json_value(inner) for inner in value]
         case None | bool() | int() | float() | str():
             return value
         case datetime() if value.tzinfo is not None:
@@ -87,19 +87,19 @@ def _values(app: App, handler_defaults: Mapping[str, Any]) -> Iterator[tuple[str
             if value is not None:
                 yield f"config.topics.{topic}.{option}", value
     yield "handler.name", app.handler.name
-    yield from _flat("handler.options", _over(app.handler.options, handler_defaults))
+    yield from _flat("handler.options", _merged(app.handler.options, handler_defaults))
     for key, value in attrs.asdict(app.service).items():
         yield f"service.{key}", value
 
 
-def _over(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the given values over their defaults, also in nested tables."""
-    both = dict(given)
+def _merged(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the given values, and the defaults of the values that are not given, also in nested tables."""
+    merged = dict(given)
     for name, default in defaults.items():
-        value = both.setdefault(name, default)
+        value = merged.setdefault(name, default)
         if isinstance(value, Mapping) and isinstance(default, Mapping):
-            both[name] = _over(value, default)
-    return both
+            merged[name] = _merged(value, default)
+    return merged
 
 
 def _flat(key: str, value: Any) -> Iterator[tuple[str, Any]]:

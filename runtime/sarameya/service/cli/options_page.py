@@ -12,7 +12,7 @@ from sarameya.config import Config, TopicConfig
 from sarameya.config.kafka_names import ALWAYS, MEANINGLESS, UNSUPPORTED
 from sarameya.errors import ConfigError
 from sarameya.service.app.app_file import ServiceSection
-from sarameya.service.cli.effective_config import shown
+from sarameya.service.cli.effective_config import json_value
 
 COMMAND = "sarameya config docs"
 
@@ -153,7 +153,7 @@ def _service_key(field: attrs.Attribute[Any]) -> tuple[str, ...]:
 def _default(value: Any) -> str:
     if value is None or value == {}:
         return "none"
-    text = f"`{json.dumps(shown(value))}`"
+    text = f"`{json.dumps(json_value(value))}`"
     return f"{text} ({_binary(value)})" if type(value) is int and value % 1024 == 0 and value else text
 
 

@@ -32,11 +32,11 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **{"formatter_class": HelpFormatter, "allow_abbrev": False, **kwargs})
 
     def parse_known_args(self, *args: Any, **kwargs: Any) -> tuple[Any, list[str]]:
-        """Parse, and let the command that got unknown arguments report them: its help lists what it takes."""
+        """Parse. Report unknown arguments here, so that the error refers to the help of the subcommand."""
         known, unknown = super().parse_known_args(*args, **kwargs)
         if unknown:
-            # Of options the names alone: what stands behind one may be secret.
-            names = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+            # The names of options only: an option's value may be a secret.
+            names = [argument.partition("=")[0] for argument in unknown if argument.startswith("-")]
             near = [*get_close_matches(names[0], self._option_string_actions, n=1)] if names else []
             hint = f"; did you mean {near[0]}?" if near else ""
             self.error(f"unrecognized arguments: {' '.join(names or unknown)}{hint}")
@@ -54,10 +54,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         return _run(sys.argv[1:] if argv is None else argv)
-    except KeyboardInterrupt:  # before the command could take the signal itself
+    except KeyboardInterrupt:  # before the command handles signals itself
         return ExitCode.on_signal(signal.SIGINT)
     except BaseExceptionGroup as group:
-        if all(isinstance(leaf, KeyboardInterrupt) for leaf in leaves(group)):  # by way of its nurseries
+        if all(isinstance(leaf, KeyboardInterrupt) for leaf in leaves(group)):  # raised through nurseries
             return ExitCode.on_signal(signal.SIGINT)
         raise
 
@@ -65,21 +65,24 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str]) -> int:
     try:
         args = build_parser(argv).parse_args(argv)
-        args.argv = tuple(argv)  # workers are called as we were
-        _look_for_modules_here()
+        args.argv = tuple(argv)  # workers are started with the same arguments
+        _import_from_working_directory()
         return int(args.run(args))
     except SystemExit as done:  # argparse has printed its help or its error
+        if isinstance(done.code, str):  # a module of the user has called `sys.exit(text)`
+            print(done.code, file=sys.stderr)
+            return ExitCode.FAILURE
         return int(done.code or 0)
     except Exception as error:  # noqa: BLE001  the last place: every error is reported, and becomes the exit code
         return report(error, debug="--debug" in argv)
 
 
-def _look_for_modules_here() -> None:
+def _import_from_working_directory() -> None:
     """Put the working directory on the import path, for handlers and functions that app files and arguments name.
 
-    An installed script, unlike `python -m`, does not look there.
+    Python does that for `python -m`, but not for an installed script.
     """
-    with suppress(FileNotFoundError):  # the directory may be gone
+    with suppress(FileNotFoundError):  # the directory may be deleted
         if (here := os.getcwd()) not in sys.path:
             sys.path.insert(0, here)
 
@@ -105,12 +108,12 @@ def build_parser(argv: Sequence[str], *, whole: bool = False) -> argparse.Argume
             "sarameya run landing.toml",
             "sarameya land --bootstrap localhost:9092 --group g --topic orders --to parquet:landing/orders",
             "sarameya groups describe orders-landing --bootstrap localhost:9092",
-            exit_codes="0 ended as asked, 1 failed, 2 the command line or configuration must change,\n"
-            "129, 130 and 143 ended at once by SIGHUP, SIGINT or SIGTERM: by the second one in run, land,\n"
-            "broker and dashboard, which end in order by the first; by the first in any other command",
+            exit_codes="0 ended as requested, 1 failed, 2 the command line or configuration must change,\n"
+            "129, 130 and 143 ended at once by SIGHUP, SIGINT or SIGTERM. run, land, broker and dashboard end\n"
+            "in order at the first signal and at once at the second; any other command at once at the first",
         ),
     )
-    # The root parser reaches commands by its defaults: an import of this module would be a circle.
+    # Commands get this function by the parser's defaults, since they cannot import this module: it imports them.
     parser.set_defaults(whole_parser=whole_parser)
     parser.add_argument("--version", action="version", version=f"sarameya {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)

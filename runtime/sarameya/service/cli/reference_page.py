@@ -1,4 +1,4 @@
-"""The reference of the command line as a Markdown page: docs/cli.md, drawn from the parsers. Pure."""
+"""The reference of the command line as a Markdown page: docs/cli.md, generated from the parsers. Pure."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Iterable, Iterator
 
 CLUSTER = "the cluster"
-"""The title of the shared arguments of commands that use a cluster."""
+"""The title of the argument group that all commands for a cluster have."""
 
-_EVERYWHERE = {"-h", "--debug", "--log-level"}
+_COMMON_OPTIONS = {"-h", "--debug", "--log-level"}
 
 _HEAD = """<!-- Written by `python -m tools.cli_page`; run `make cli` after a change. -->
 
@@ -26,12 +26,12 @@ print a table print a document with `--json`.
 | code | meaning |
 |---|---|
 | 0 | ended as requested by SIGINT, SIGTERM or the supervisor: drained, committed and left; a command succeeded |
-| 1 | failed; the same may succeed later, by itself (so a supervisor may restart it). Of `verify`: not proved |
+| 1 | failed; the same may succeed later, by itself (so a supervisor may restart it). For `verify`: not proved |
 | 2 | a person must change something first: arguments, the app file, credentials, a permission, the table, an offset |
 | 129, 130, 143 | ended at once by SIGHUP, SIGINT or SIGTERM |
 
-`run`, `land`, `broker` and `dashboard` end in order by the first signal and at once by the second; any other command
-ends at once by the first.
+`run`, `land`, `broker` and `dashboard` end in order at the first signal and at once at the second; any other command
+ends at once at the first.
 
 """
 
@@ -39,7 +39,7 @@ ends at once by the first.
 def page(parser: argparse.ArgumentParser) -> str:
     """Return the page for the program's parser with all its commands."""
     commands = list(_commands(parser))
-    shared = next(group for one in commands for group in one._action_groups if group.title == CLUSTER)
+    shared = next(group for command in commands for group in command._action_groups if group.title == CLUSTER)
     parts = [
         "## The cluster\n\nThese arguments name the cluster; so does\n"
         "[the environment](configuration.md#environment-variables).\n",
@@ -66,7 +66,7 @@ def _section(parser: argparse.ArgumentParser) -> str:
         for group in parser._action_groups
         if group.title != CLUSTER
         for action in group._group_actions
-        if action.help != argparse.SUPPRESS and not _EVERYWHERE & {*action.option_strings}
+        if action.help != argparse.SUPPRESS and not _COMMON_OPTIONS & {*action.option_strings}
     ]
     parts = [f"## `{parser.prog}`\n", f"{_sentence(parser.description or '')}\n"]
     parts.append("".join(f"    {line}\n" for line in examples))

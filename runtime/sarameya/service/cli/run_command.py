@@ -1,4 +1,4 @@
-"""`sarameya run app.toml`: a group's members as a service, in this process or as workers of it."""
+"""`sarameya run app.toml`: runs a group's members as a service, in this process or in worker processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sarameya dashboard`: the command line."""
+"""`sarameya dashboard`: its arguments, and the server of its page."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--member-port",
         type=_port,
         metavar="PORT",
-        help="ask every member's address, as Kafka reports it, at this port",
+        help="request every member's address, as Kafka reports it, at this port",
     )
     parser.add_argument(
         "--http",
@@ -72,17 +72,17 @@ def run(args: argparse.Namespace) -> int:
         ListenError: The address cannot be listened at now.
         ConfigError: An option is wrong.
         AppFileError: The cluster's arguments have mistakes.
-        SarameyaError: Kafka refuses for good.
+        SarameyaError: A permanent error of Kafka, such as a failed authentication.
     """
     configure_logging("debug" if args.debug else args.log_level, log_format=args.log_format)
-    place = cluster(args)
-    group: str | None = args.group or place.group
+    kafka = cluster(args)
+    group: str | None = args.group or kafka.group
     if not group:
-        args.usage_error("no group is named: --group NAME, or by --app, --properties or SARAMEYA_GROUP")
-    return signals.run(partial(_serve, args, str(group), place))
+        args.usage_error("no group is named: give --group NAME, or name it by --app, --properties or SARAMEYA_GROUP")
+    return signals.run(partial(_serve, args, str(group), kafka))
 
 
-async def _serve(args: argparse.Namespace, group: str, place: Cluster, stop: Stop) -> ExitCode:
+async def _serve(args: argparse.Namespace, group: str, kafka: Cluster, stop: Stop) -> ExitCode:
     try:
         from sarameya.service.dashboard.endpoints import MemberEndpoints
         from sarameya.service.dashboard.group_board import GroupBoard
@@ -90,7 +90,7 @@ async def _serve(args: argparse.Namespace, group: str, place: Cluster, stop: Sto
     except ImportError as error:
         remedy = f"needs more packages ({error}): {install_command('service')}"
         raise ConfigError("--http", args.http, remedy) from None
-    board = GroupBoard(group, place, MemberEndpoints(tuple(args.members), args.member_port))
+    board = GroupBoard(group, kafka, MemberEndpoints(tuple(args.members), args.member_port))
     async with serve_pages(board, args.http, args.http_hosts, option="--http") as url:
         print(f"sarameya dashboard: {url}", flush=True)
         await stop.wait()
@@ -100,12 +100,14 @@ async def _serve(args: argparse.Namespace, group: str, place: Cluster, stop: Sto
 def _url(text: str) -> str:
     try:
         parts = urlsplit(text)
-        is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is none, brackets
-        is_one = False
-    if is_one and parts.username is not None:
-        raise argparse.ArgumentTypeError("must have no user or password: it would be seen by all who list processes")
-    if not is_one or parts.query or parts.fragment or not (text.isascii() and text.isprintable()) or " " in text:
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # an invalid port, or brackets
+        is_url = False
+    if is_url and parts.username is not None:
+        raise argparse.ArgumentTypeError(
+            "must have no user or password, since every user of this machine can list its processes"
+        )
+    if not is_url or parts.query or parts.fragment or not (text.isascii() and text.isprintable()) or " " in text:
         raise argparse.ArgumentTypeError(f"{text!r} must be a URL, for example http://localhost:8080")
     return text
 

@@ -1,6 +1,6 @@
-"""Documents of members' services, checked before the page shows them. Pure.
+"""Checks of the documents from members' services, before the page shows them. Pure.
 
-Anybody may answer at an endpoint: a document must have everything that the page reads, in the right types.
+An endpoint's answer is not trusted: a document must have every key that the page reads, with the right type.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ Document = dict[str, Any]
 """A document of `/status.json` (`web.status_document`)."""
 
 _Number = Annotated[float, msgspec.Meta(gt=-(2**63), lt=2**63)]
-"""An offset, a count or a time. Larger numbers mean nothing to the page."""
-_DEEPEST = 32
-"""Levels of an error's tree. Services send a quarter of them; JSON that is too deep could not be written again."""
+"""An offset, a count or a time. A document with a larger number is refused."""
+_MAX_DEPTH = 32
+"""The maximum depth of an error's tree. Services send a quarter of it. Much deeper JSON could not be encoded again."""
 
 
 class _Member(msgspec.Struct):
@@ -57,7 +57,7 @@ class _Partition(msgspec.Struct):
     lag: _Number
     committed: _Number
     landed: _Number
-    # Earlier versions do not send the others.
+    # Earlier versions do not send the keys below.
     overdue: _Overdue | None = None
     attempts: _Number = 0
     committed_lag: _Number = -1
@@ -74,7 +74,7 @@ class _Tree(msgspec.Struct):
         return 1 + max((tree.depth for tree in self.inner), default=0)
 
 
-class _Happening(msgspec.Struct):
+class _Entry(msgspec.Struct):
     worker: _Number
     at: _Number
     number: _Number
@@ -82,7 +82,7 @@ class _Happening(msgspec.Struct):
     text: str
 
 
-class _Event(_Happening):
+class _Event(_Entry):
     level: str
     tree: _Tree | None = None
     stack: str = ""
@@ -98,7 +98,7 @@ class _Batch(msgspec.Struct):
     seconds: _Number
 
 
-class _Landing(_Happening):
+class _Landing(_Entry):
     landing: _Batch
 
 
@@ -122,34 +122,34 @@ class _Document(msgspec.Struct):
 
 
 def parse_document(body: bytes, group: str) -> Document | str:
-    """Return the document in `body`, or a line that says why it is no status of a member of the group."""
+    """Return the document in `body`, or a line with the reason why it is not the status of a member of the group."""
     try:
-        said = msgspec.json.decode(body)
+        document = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):
         return "no status: the endpoint's answer is no JSON"
-    told_group = said.get("group") if isinstance(said, dict) else None
-    if not isinstance(told_group, str):
+    reported_group = document.get("group") if isinstance(document, dict) else None
+    if not isinstance(reported_group, str):
         return "no status: the endpoint's answer is no status page"
-    if told_group != group:
-        return f"no status: its endpoint belongs to the group {told_group[:100]!r}"
+    if reported_group != group:
+        return f"no status: its endpoint belongs to the group {reported_group[:100]!r}"
     try:
-        _check(said)
+        _check(document)
     except (msgspec.ValidationError, RecursionError) as error:
-        return f"no status: {error}{_other_version(said)}"
-    document: Document = said
-    return document
+        return f"no status: {error}{_other_version(document)}"
+    checked: Document = document
+    return checked
 
 
-def _check(said: Any) -> None:
+def _check(document: Any) -> None:
     """Raise ValidationError for a document that the page cannot show. Keys of newer versions are allowed."""
-    document = msgspec.convert(said, _Document)
-    if document.point:
-        msgspec.convert(document.point, _Point)
-    if any(event.tree is not None and event.tree.depth > _DEEPEST for event in document.events):
+    typed = msgspec.convert(document, _Document)
+    if typed.point:
+        msgspec.convert(typed.point, _Point)
+    if any(event.tree is not None and event.tree.depth > _MAX_DEPTH for event in typed.events):
         raise msgspec.ValidationError("an event's tree is too deep")
 
 
-def _other_version(said: Document) -> str:
-    """Return the version in words if it is another one: it may explain the mistake."""
-    version = str(said.get("version", "unknown"))
-    return "" if version == __version__ else f"; its version is {version[:20]}, and this one's {__version__}"
+def _other_version(document: Document) -> str:
+    """Return a text about the service's version if the dashboard has another version: it may explain the mistake."""
+    version = str(document.get("version", "unknown"))
+    return "" if version == __version__ else f"; its version is {version[:20]}, the dashboard's is {__version__}"

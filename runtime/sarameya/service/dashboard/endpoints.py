@@ -1,8 +1,8 @@
 """Requests `/status.json` of members' services, with h11 on trio.
 
-Only the operator's endpoints are asked: the URLs of `--member`, and with `--member-port` that port of the addresses at
-which Kafka sees members. No answer can redirect the dashboard, hold it up or fill its memory: redirections are not
-followed, no proxy of the environment is asked, and time, size and number of requests are limited.
+Requests go only to the operator's endpoints: to the URLs of `--member`, and with `--member-port` to this port of the
+members' addresses, as Kafka reports them. No answer can redirect the dashboard, block it or fill its memory: it follows
+no redirections, uses no proxy of the environment, and limits the time, the size and the number of requests.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from sarameya.protocol.cluster.described_groups import DescribedGroup
 from sarameya.service.dashboard.endpoint_document import Document, parse_document
 from sarameya.service.dashboard.group_document import host_of
 
-_PATIENCE = 3.0
+_TIMEOUT = 3.0
 """Seconds for one endpoint to answer."""
-_ROUND = 15.0
+_TOTAL_TIMEOUT = 15.0
 """Seconds for all endpoints."""
-_AT_A_TIME = 16
-_LARGEST = 2**24
-"""Bytes of an answer: the size for some ten thousand partitions."""
+_MAX_CONCURRENT = 16
+_MAX_SIZE = 2**24
+"""Bytes of an answer, enough for some ten thousand partitions."""
 _CHUNK = 65536
 
 
@@ -52,8 +52,8 @@ class MemberEndpoints:
 def _refusal(host: str) -> str | None:
     """Return why a host is not requested, or None.
 
-    Brokers report the addresses that members come from. A name could lead anywhere, and so could a link-local address:
-    a cloud's secrets are at one.
+    Brokers report the addresses from which members connect, and never names. A name could lead to any host. A
+    link-local address is refused, since clouds publish an instance's credentials at such an address.
     """
     try:
         address = ip_address(host)
@@ -69,34 +69,34 @@ def _refusal(host: str) -> str | None:
 async def fetch_documents(urls: Iterable[str], group: str) -> dict[str, Document | str]:
     """Return the document of each endpoint, or why there is no status of a member of the group."""
     wanted = list(urls)
-    # In the order in which they were named.
-    late = f"no status: not requested within {_ROUND:.0f} s"
-    found: dict[str, Document | str] = dict.fromkeys(map(place, wanted), late)
-    limit, deadline = trio.CapacityLimiter(_AT_A_TIME), trio.current_time() + _ROUND
+    late = f"no status: not requested within {_TOTAL_TIMEOUT:.0f} s"
+    # Filled in advance, so that the result has the order of the URLs.
+    found: dict[str, Document | str] = dict.fromkeys(map(endpoint_name, wanted), late)
+    limit, deadline = trio.CapacityLimiter(_MAX_CONCURRENT), trio.current_time() + _TOTAL_TIMEOUT
 
-    async def ask(url: str) -> None:
+    async def fetch(url: str) -> None:
         with trio.CancelScope(deadline=deadline):
             async with limit:
-                found[place(url)] = await _ask(url, group)
+                found[endpoint_name(url)] = await _fetch(url, group)
 
     async with trio.open_nursery() as nursery:
         for url in wanted:
-            nursery.start_soon(ask, url)
+            nursery.start_soon(fetch, url)
     return found
 
 
-def place(url: str) -> str:
+def endpoint_name(url: str) -> str:
     """Return the name of an endpoint: its host and port, and its path if it has one."""
     parts = urlsplit(url)
     return parts.netloc + parts.path.rstrip("/")
 
 
-async def _ask(url: str, group: str) -> Document | str:
+async def _fetch(url: str, group: str) -> Document | str:
     try:
-        with trio.fail_after(_PATIENCE):
+        with trio.fail_after(_TIMEOUT):
             status, body = await _get(url)
     except trio.TooSlowError:
-        return f"no status: its endpoint has not answered within {_PATIENCE:.0f} s"
+        return f"no status: its endpoint has not answered within {_TIMEOUT:.0f} s"
     except h11.RemoteProtocolError:
         return "no status: the endpoint's answer is no HTTP"
     except (OSError, trio.BrokenResourceError) as error:
@@ -104,18 +104,18 @@ async def _ask(url: str, group: str) -> Document | str:
     if status != HTTPStatus.OK:
         return f"no status: its endpoint answers {_status_text(status)}"
     if body is None:
-        return f"no status: its endpoint answers more than {_LARGEST // 2**20} MiB"
+        return f"no status: its endpoint answers more than {_MAX_SIZE // 2**20} MiB"
     return parse_document(body, group)
 
 
 async def _get(url: str) -> tuple[int, bytes | None]:
-    """Return the status and the body: None for one that is too large, empty with another status than 200."""
+    """Return the status and the body. The body is None if it is too large, and empty if the status is not 200."""
     parts = urlsplit(url)
     http = h11.Connection(h11.CLIENT)
-    about = [("Host", parts.netloc), ("Accept", "application/json"), ("Connection", "close")]
-    asked = h11.Request(method="GET", target=f"{parts.path.rstrip('/')}/status.json", headers=about)
+    headers = [("Host", parts.netloc), ("Accept", "application/json"), ("Connection", "close")]
+    request = h11.Request(method="GET", target=f"{parts.path.rstrip('/')}/status.json", headers=headers)
     async with await _open(parts.scheme, str(parts.hostname), parts.port) as stream:
-        await stream.send_all((http.send(asked) or b"") + (http.send(h11.EndOfMessage()) or b""))
+        await stream.send_all((http.send(request) or b"") + (http.send(h11.EndOfMessage()) or b""))
         status, body = 0, bytearray()
         while True:
             match event := http.next_event():
@@ -131,21 +131,25 @@ async def _get(url: str) -> tuple[int, bytes | None]:
                     raise h11.RemoteProtocolError("it has closed the connection")
             if status not in (0, HTTPStatus.OK):
                 return status, b""
-            if len(body) > _LARGEST:
+            if len(body) > _MAX_SIZE:
                 return status, None
 
 
 async def _open(scheme: str, host: str, port: int | None) -> trio.abc.Stream:
-    """Connect. Raises OSError."""
+    """Connect to an endpoint.
+
+    Raises:
+        OSError: The connection fails.
+    """
     if scheme == "https":
         return await trio.open_ssl_over_tcp_stream(host, port or 443, https_compatible=True)
     return await trio.open_tcp_stream(host, port or 80)
 
 
 def _status_text(status: int) -> str:
-    """Return the status with its words, if HTTP has any for it."""
+    """Return the status with its phrase, if HTTP defines it."""
     try:
-        words = f"{status} {HTTPStatus(status).phrase}"
+        text = f"{status} {HTTPStatus(status).phrase}"
     except ValueError:
-        words = str(status)
-    return f"{words}, which is not followed" if 300 <= status < 400 else words
+        text = str(status)
+    return f"{text}, which is not followed" if 300 <= status < 400 else text

@@ -30,15 +30,15 @@ from sarameya.telemetry.snapshot import MemberSnapshot
 logger = logging.getLogger("sarameya")
 
 INTERVAL = 2.0
-_KAFKAS_PATIENCE = 8.0
+_KAFKA_MAX_AGE = 8.0
 """Seconds after which Kafka's last answer is reported as old."""
 
 
 class GroupBoard(PageFeed):
-    """The content of the pages, as `web.status_board.StatusBoard` has it, for a group of other processes.
+    """The content of the pages for a group in other processes: a `web.status_board.PageSource`.
 
-    Kafka and the endpoints are read independently: one that does not answer holds up nothing of the other. The page is
-    updated in any case, if only with the age of its content.
+    Kafka and the endpoints are read independently: if one does not answer, the other is not delayed. The page is
+    updated in any case, even if only the age of its content is new.
     """
 
     def __init__(
@@ -50,14 +50,14 @@ class GroupBoard(PageFeed):
         self._endpoints = endpoints
         self._wall_clock = wall_clock
         self._series = TimeSeries()
-        self._kafkas = KafkaView(DescribedGroup(group, DEAD, Broker(-1, "", 0)), {}, {})
-        self._kafkas_at: float | None = None
-        self._why = ""
-        """The reason why Kafka has not answered, if known."""
+        self._kafka_view = KafkaView(DescribedGroup(group, DEAD, Broker(-1, "", 0)), {}, {})
+        self._kafka_view_at: float | None = None
+        self._kafka_error = ""
+        """The error of the last read of Kafka. Empty if it succeeded, or before the first."""
         self._document: Document = merge_documents(
-            self._kafkas, {}, wall_clock(), kafka_trouble="Kafka has not answered yet"
+            self._kafka_view, {}, wall_clock(), kafka_trouble="Kafka has not answered yet"
         )
-        self._seen_at = self._published_at = -math.inf
+        self._document_at = self._published_at = -math.inf
         self._publish()
 
     async def run(self) -> None:
@@ -68,8 +68,8 @@ class GroupBoard(PageFeed):
         """
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._look_at_kafka_on)
-                nursery.start_soon(self._look_at_members_on)
+                nursery.start_soon(self._read_kafka_regularly)
+                nursery.start_soon(self._read_members_regularly)
                 while True:
                     await trio.sleep(INTERVAL)
                     if trio.current_time() >= self._published_at + INTERVAL:
@@ -77,22 +77,22 @@ class GroupBoard(PageFeed):
         finally:
             self.end()
 
-    async def _look_at_kafka_on(self) -> None:
+    async def _read_kafka_regularly(self) -> None:
         while True:
             try:
                 async with GroupAdmin(self._cluster.bootstrap_servers, self._cluster.config, log_asking) as admin:
                     while True:
-                        await self.look_at_kafka(admin)
+                        await self.read_kafka(admin)
                         await trio.sleep(INTERVAL)
             except SarameyaError as error:
                 if is_permanent(error):
                     raise
-                if not self._why:  # log it once for each outage, not at each attempt
+                if not self._kafka_error:  # log it once for each outage, not at each attempt
                     logger.warning("Kafka does not answer: %s", error)
-                self._why = str(error)
+                self._kafka_error = str(error)
             await trio.sleep(INTERVAL)
 
-    async def look_at_kafka(self, admin: GroupAdmin) -> None:
+    async def read_kafka(self, admin: GroupAdmin) -> None:
         """Read the group from Kafka once.
 
         Raises:
@@ -102,46 +102,47 @@ class GroupBoard(PageFeed):
         committed = {partition: commit.offset for partition, commit in (await admin.committed(self._group)).items()}
         assigned = [partition for member in group.members for partition in topic_partitions(member.assignment or {})]
         partitions = dict.fromkeys([*committed, *assigned])
-        await admin.metadata(dict.fromkeys(partition.topic for partition in partitions))  # who leads them
+        await admin.metadata(dict.fromkeys(partition.topic for partition in partitions))  # their leaders
         ends = (await admin.log_offsets(partitions, LOG_END)).found
-        if self._why:
+        if self._kafka_error:
             logger.info("Kafka answers again")
-        self._kafkas, self._kafkas_at, self._why = KafkaView(group, committed, ends), trio.current_time(), ""
+        self._kafka_view, self._kafka_view_at = KafkaView(group, committed, ends), trio.current_time()
+        self._kafka_error = ""
 
-    async def _look_at_members_on(self) -> None:
+    async def _read_members_regularly(self) -> None:
         while True:
-            await self.look_at_members()
+            await self.read_members()
             await trio.sleep(INTERVAL)
 
-    async def look_at_members(self) -> None:
-        """Look once, where Kafka has last said that they are; what is seen is the document."""
-        urls, refused = self._endpoints.of(self._kafkas.group)
+    async def read_members(self) -> None:
+        """Request all endpoints once, and publish the merged document."""
+        urls, refused = self._endpoints.of(self._kafka_view.group)
         services = {**await fetch_documents(urls, self._group), **refused}
         at = self._wall_clock()
-        self._document = merge_documents(self._kafkas, services, at, kafka_trouble=self._kafka_trouble())
-        self._seen_at = trio.current_time()
+        self._document = merge_documents(self._kafka_view, services, at, kafka_trouble=self._kafka_trouble())
+        self._document_at = trio.current_time()
         point = self._document["point"]
         self._series.add(Point(point["at"], point["lag"], point["records"], point["landed"], point["committed_lag"]))
         self._publish()
 
     def _kafka_trouble(self) -> str:
-        """Return why Kafka's part is old; empty if it has answered lately."""
-        why = f": {self._why}" if self._why else ""
-        if self._kafkas_at is None:
+        """Return the reason why Kafka's part of the page is old. Empty if Kafka has answered lately."""
+        why = f": {self._kafka_error}" if self._kafka_error else ""
+        if self._kafka_view_at is None:
             return f"Kafka has not answered yet{why}"
-        age = trio.current_time() - self._kafkas_at
-        if not why and age <= _KAFKAS_PATIENCE:
+        age = trio.current_time() - self._kafka_view_at
+        if not why and age <= _KAFKA_MAX_AGE:
             return ""
         return f"Kafka does not answer; its part of the page is {age:.0f} s old{why}"
 
     def _publish(self) -> None:
         self._published_at = trio.current_time()
-        age = trio.current_time() - self._seen_at if self._seen_at > -math.inf else 0.0
-        said = self._document
-        happened = {what: said[what] for what in ("events", "landings")}
-        state = {what: value for what, value in said.items() if what not in happened} | {"age": round(age, 1)}
-        key = [(row["host"], row["worker"], row["at"], row["number"]) for rows in happened.values() for row in rows]
-        self.publish(lambda: state, lambda: happened, key)
+        age = trio.current_time() - self._document_at if self._document_at > -math.inf else 0.0
+        history = {name: self._document[name] for name in ("events", "landings")}
+        state = {name: value for name, value in self._document.items() if name not in history}
+        state["age"] = round(age, 1)
+        key = [(row["host"], row["worker"], row["at"], row["number"]) for rows in history.values() for row in rows]
+        self.publish(lambda: state, lambda: history, key)
 
     def health(self) -> Health:
         """Return the health of the group at the last update."""
@@ -152,7 +153,7 @@ class GroupBoard(PageFeed):
         return ()
 
     def ages(self) -> Sequence[tuple[str, int, float]]:
-        """Return nothing, as `snapshots`."""
+        """Return nothing, for the same reason as `snapshots`."""
         return ()
 
     def full_document(self) -> dict[str, Any]:

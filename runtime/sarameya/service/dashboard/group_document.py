@@ -1,7 +1,8 @@
 """The document of a whole group, merged from Kafka's view and the documents of members' services. Pure.
 
-Services know more than Kafka; Kafka knows of members without an endpoint, and of partitions that nobody reads. A member
-is identified by its member id, at however many URLs it answers. A partition is one row, whoever claims to read it.
+Services report more than Kafka does. Kafka also reports members without an endpoint and partitions without a reader. A
+member is identified by its member id, even if it answers at several URLs. A partition has one row, even if several
+members claim to read it.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from sarameya.protocol.cluster.described_groups import STABLE, DescribedGroup, D
 from sarameya.service.dashboard.endpoint_document import Document
 from sarameya.service.web.time_series import lag_of
 
-_MOST = 100
-"""Events, and batches, of all services together."""
+_MAX_ROWS = 100
+"""The maximum number of events, and of batches, of all services together."""
 _BY_WORKER = ("members", "partitions", "events", "landings")
 """Keys whose rows belong to one member each."""
 
@@ -38,21 +39,21 @@ def merge_documents(
 
     Args:
         known: Kafka's view of the group.
-        services: For each host:port, the document of a member's service, or why there is none.
+        services: For each host:port, the document of a member's service, or the reason why there is none.
         at: Seconds since 1970.
-        kafka_trouble: Why Kafka's view is old; empty if it is not.
+        kafka_trouble: The reason why Kafka's view is old; empty if it is not.
     """
     documents, same = _each_once(
         {name: document for name, document in services.items() if not isinstance(document, str)}
     )
     partitions, disputed = _partitions(known, documents)
-    asked = {name: document for name, document in services.items() if name not in same}
-    # While a partition moves, the reports of both members may have it: they are not of the same moment.
+    distinct = {name: document for name, document in services.items() if name not in same}
+    # While a partition moves, both members may report it: their reports are not of the same moment.
     is_dispute = known.group.state == STABLE
-    bad = [
+    reasons = [
         *(disputed if is_dispute else ()),
-        *_bad(asked),
-        *([kafka_trouble] if kafka_trouble else _bad_group(known.group)),
+        *_service_problems(distinct),
+        *([kafka_trouble] if kafka_trouble else _group_problems(known.group)),
     ]
     members = [*_members(known.group, documents)]
     return {
@@ -60,8 +61,8 @@ def merge_documents(
         "group": known.group.group,
         "at": at,
         "stopping": "",
-        "ready": not bad,
-        "reasons": bad,
+        "ready": not reasons,
+        "reasons": reasons,
         "explained": [
             *(() if is_dispute else disputed),
             *(f"{name}: {line}" for name, document in documents.items() for line in document["explained"]),
@@ -86,15 +87,15 @@ def merge_documents(
     }
 
 
-def _rate_of(documents: Mapping[str, Document], what: str) -> float:
-    """Return the sum of all services; -1 if none reports it, since Kafka does not know what members do."""
-    return sum(document["point"].get(what, 0.0) for document in documents.values()) if documents else -1
+def _rate_of(documents: Mapping[str, Document], rate: str) -> float:
+    """Return the sum of a rate over all services; -1 without a service, since Kafka does not know members' rates."""
+    return sum(document["point"].get(rate, 0.0) for document in documents.values()) if documents else -1
 
 
 def _each_once(documents: Mapping[str, Document]) -> tuple[dict[str, Document], dict[str, str]]:
-    """Return the services at the first of the URLs that lead to each, and the URLs that lead to the same.
+    """Return each service's document under its first URL, and the first URL for every further URL.
 
-    A service that shares some members with another one keeps only its own.
+    If several services report a member, only the first of them keeps it.
     """
     once: dict[str, Document] = {}
     same: dict[str, str] = {}
@@ -107,7 +108,7 @@ def _each_once(documents: Mapping[str, Document]) -> tuple[dict[str, Document], 
             continue
         once[name] = {
             **document,
-            **{what: [row for row in document[what] if row["worker"] not in twice] for what in _BY_WORKER},
+            **{key: [row for row in document[key] if row["worker"] not in twice] for key in _BY_WORKER},
         }
         url_of |= {member_id: name for member_id in ids.values() if member_id and member_id not in url_of}
     return once, same
@@ -116,10 +117,10 @@ def _each_once(documents: Mapping[str, Document]) -> tuple[dict[str, Document], 
 def _members(group: DescribedGroup, documents: Mapping[str, Document]) -> Iterator[Document]:
     """Yield the members that services report, and those that only Kafka knows."""
     rows = [{**row, "host": name} for name, document in documents.items() for row in document["members"]]
-    heard = {row.get("member_id") for row in rows}
+    reported = {row.get("member_id") for row in rows}
     yield from rows
     for member in group.members:
-        if member.member_id not in heard:
+        if member.member_id not in reported:
             yield {
                 "host": host_of(member),
                 "worker": member.client_id,
@@ -134,9 +135,9 @@ def _members(group: DescribedGroup, documents: Mapping[str, Document]) -> Iterat
 
 
 def _partitions(known: KafkaView, documents: Mapping[str, Document]) -> tuple[list[Document], list[str]]:
-    """Return a row for each partition, and a line for each that several members claim to read.
+    """Return a row for each partition, and a line for each partition that several members claim to read.
 
-    No group may do that. The row is then the one of its owner by Kafka.
+    Only one member of a group may read a partition. If several claim it, the row is from its owner in Kafka's view.
     """
     owners = {tp: member for member in known.group.members for tp in topic_partitions(member.assignment or {})}
     rows: dict[TopicPartition, Document] = {}
@@ -148,14 +149,14 @@ def _partitions(known: KafkaView, documents: Mapping[str, Document]) -> tuple[li
             claimed.setdefault(partition, []).append(f"{name} {row['worker']}")
             is_owner = partition in owners and ids.get(row["worker"]) == owners[partition].member_id
             if partition not in rows or is_owner:
-                rows[partition] = _own_row(name, row, partition, known)
+                rows[partition] = _member_row(name, row, partition, known)
     for partition in sorted((owners.keys() | known.committed.keys()) - rows.keys()):
-        rows[partition] = _kafkas_row(partition, owners.get(partition), known)
+        rows[partition] = _kafka_row(partition, owners.get(partition), known)
     disputed = [f"{partition}: read by {' and by '.join(who)}" for partition, who in claimed.items() if len(who) > 1]
     return list(rows.values()), disputed
 
 
-def _own_row(name: str, row: Document, partition: TopicPartition, known: KafkaView) -> Document:
+def _member_row(name: str, row: Document, partition: TopicPartition, known: KafkaView) -> Document:
     """Return the row as its member reports it, with Kafka's newer offsets."""
     committed = known.committed.get(partition, row["committed"])
     end = max(row["high_water_mark"], known.ends.get(partition, -1))
@@ -175,9 +176,9 @@ def _own_row(name: str, row: Document, partition: TopicPartition, known: KafkaVi
 
 
 def _committed_lag(row: Document, partition: TopicPartition, known: KafkaView, grown: int) -> int:
-    """Return how far the commit is behind the end of the log, by Kafka, and by the member where Kafka does not say.
+    """Return the committed lag: the member's, updated by Kafka's newer offsets. Return Kafka's if the member has none.
 
-    Under read_committed the member's end of the log is not Kafka's: what an open transaction has written is no lag.
+    Under read_committed, the member's log end is not Kafka's: records of an open transaction are no lag.
     """
     reported = row.get("committed_lag", -1)  # earlier versions of the service do not have it
     if reported < 0:
@@ -187,18 +188,18 @@ def _committed_lag(row: Document, partition: TopicPartition, known: KafkaView, g
 
 
 def _lag_at(row: Document, end: int) -> int:
-    """Return the member's lag with the growth of the log since then; -1 if unknown.
+    """Return the member's lag, plus the growth of the log since its report; -1 if unknown.
 
     The distance from its position to the end would be wrong: under read_committed, records of an open transaction are
     no lag.
     """
     if row["lag"] >= 0 and row["high_water_mark"] >= 0:
         return int(row["lag"] + end - row["high_water_mark"])
-    behind: int = end - row["position"] if row["position"] >= 0 else -1
-    return max(int(row["lag"]), behind)
+    distance: int = end - row["position"] if row["position"] >= 0 else -1
+    return max(int(row["lag"]), distance)
 
 
-def _kafkas_row(partition: TopicPartition, owner: DescribedMember | None, known: KafkaView) -> Document:
+def _kafka_row(partition: TopicPartition, owner: DescribedMember | None, known: KafkaView) -> Document:
     return {
         "topic": partition.topic,
         "partition": partition.partition,
@@ -219,13 +220,13 @@ def _kafkas_row(partition: TopicPartition, owner: DescribedMember | None, known:
 
 
 def _lag_by_commit(partition: TopicPartition, known: KafkaView) -> int:
-    """Return the distance from the commit to the log end; -1 if either is unknown."""
+    """Return Kafka's committed lag; -1 if the committed offset or the log end is unknown."""
     if partition not in known.ends or partition not in known.committed:
         return -1
     return max(known.ends[partition] - known.committed[partition], 0)
 
 
-def _bad(services: Mapping[str, Document | str]) -> Iterator[str]:
+def _service_problems(services: Mapping[str, Document | str]) -> Iterator[str]:
     for name, document in services.items():
         if isinstance(document, str):
             yield f"{name}: {document}"
@@ -233,16 +234,16 @@ def _bad(services: Mapping[str, Document | str]) -> Iterator[str]:
             yield from (f"{name}: {reason}" for reason in document["reasons"])
 
 
-def _bad_group(group: DescribedGroup) -> Iterator[str]:
+def _group_problems(group: DescribedGroup) -> Iterator[str]:
     if not group.members:
         yield f"the group has no members: it is {group.state}"
     elif group.state != STABLE:
         yield f"the group is {group.state}"
 
 
-def _latest(documents: Mapping[str, Document], what: str) -> list[Document]:
-    rows = [{**row, "host": name} for name, document in documents.items() for row in document[what]]
-    return sorted(rows, key=lambda row: (row["at"], row["number"]), reverse=True)[:_MOST]
+def _latest(documents: Mapping[str, Document], key: str) -> list[Document]:
+    rows = [{**row, "host": name} for name, document in documents.items() for row in document[key]]
+    return sorted(rows, key=lambda row: (row["at"], row["number"]), reverse=True)[:_MAX_ROWS]
 
 
 def host_of(member: DescribedMember) -> str:

@@ -1,4 +1,4 @@
-"""Advice below a group's report: partitions against members, and anything that is not as it should be. Pure."""
+"""Advice below a group's report: partitions per member, and problems. Pure."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ def advice(report: GroupReport) -> list[str]:
 
 
 def partitions_and_members(partitions: int, members: int) -> str:
-    """Return a line with both numbers, and how many partitions each member reads.
+    """Return a line with both numbers, and the number of partitions that each member reads.
 
-    The load is even if the number of partitions is a multiple of the number of members. If it is not, the line names
-    the next numbers of members with which it would be. Members beyond the number of partitions are idle.
+    The load is even if the number of partitions is a multiple of the number of members. If it is not, the line has the
+    next smaller and the next larger number of members with an even load. Members beyond the number of partitions are
+    idle.
     """
     counts = _counts(partitions, members)
     if members > partitions:
@@ -32,7 +33,7 @@ def partitions_and_members(partitions: int, members: int) -> str:
     divisors = [n for n in range(1, partitions + 1) if partitions % n == 0]
     fewer, more = max(n for n in divisors if n < members), min(n for n in divisors if n > members)
     most = -(-partitions // members)
-    return f"{counts}: some read {most}, others {most - 1}; {fewer} or {more} members would have as many each"
+    return f"{counts}: some read {most}, others {most - 1}; {fewer} or {more} members would read the same number each"
 
 
 def _members(report: GroupReport) -> Iterator[str]:
@@ -43,7 +44,7 @@ def _members(report: GroupReport) -> Iterator[str]:
         waiting = f", {counted(report.lag, 'message')} wait{'s' * (report.lag == 1)}" if report.lag else ""
         yield f"no members: nothing is read{waiting}"
     elif group.protocol_type != PROTOCOL_TYPE:
-        yield f"the group's protocol is {group.protocol_type!r}: what its members are assigned is not decoded here"
+        yield f"the group's protocol is {group.protocol_type!r}: its members' assignments are not decoded here"
     elif group.state != STABLE:
         yield f"the group is rebalancing ({group.state}): look again when it is {STABLE}"
     elif all(member.assignment is not None for member in group.members):
@@ -51,7 +52,7 @@ def _members(report: GroupReport) -> Iterator[str]:
 
 
 def _distribution(report: GroupReport) -> Iterator[str]:
-    """Yield the distribution of partitions over members, and a better one."""
+    """Yield a line about the distribution of partitions over members."""
     group, topics = report.group, report.subscribed_topics
     shares = [len(topic_partitions(member.assignment or {})) for member in group.members]
     read = {row.partition for row in report.partitions if row.member or row.partition.topic in topics}

@@ -37,13 +37,13 @@ def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
     add_logging_arguments(parser, default=argparse.SUPPRESS)
 
 
-def group_names(args: argparse.Namespace, named: list[str], place: Cluster) -> list[str]:
-    """Return the named groups, else the one that the app file, properties or environment name."""
+def group_names(args: argparse.Namespace, named: list[str], kafka: Cluster) -> list[str]:
+    """Return the groups that arguments name, else the group of the app file, the `.properties` file or environment."""
     if named:
         return named
-    if place.group is None:
-        args.usage_error("no group is named: GROUP, or by --app, --properties or SARAMEYA_GROUP")
-    return [place.group] if place.group else []
+    if kafka.group is None:
+        args.usage_error("no group is named: give GROUP, or name it by --app, --properties or SARAMEYA_GROUP")
+    return [kafka.group] if kafka.group else []
 
 
 def topic_choice(text: str) -> TopicChoice:
@@ -60,7 +60,10 @@ def moment(text: str) -> int:
         when = parse_moment(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r} {error} (without a zone: UTC)") from None
-    return milliseconds(when if when.tzinfo else when.replace(tzinfo=UTC))
+    found = milliseconds(when if when.tzinfo else when.replace(tzinfo=UTC))
+    if found < 0:  # in a request, negative times stand for the ends of a log
+        raise argparse.ArgumentTypeError(f"{text!r} must be a time from 1970 on")
+    return found
 
 
 def duration(text: str) -> timedelta:

@@ -12,7 +12,7 @@ _STATIC = " (a static member stays in the group until its session times out)"
 
 
 class GroupChangeError(SarameyaError):
-    """The group cannot be changed in its present state. The message says what to do first."""
+    """The group cannot be changed in its present state. The message has the remedy."""
 
 
 def check_kind(group: DescribedGroup) -> None:
@@ -22,7 +22,7 @@ def check_kind(group: DescribedGroup) -> None:
 
 
 def check_inactive(group: DescribedGroup) -> None:
-    """Raise GroupChangeError for a group with members, naming them. A group that does not exist has none."""
+    """Raise GroupChangeError for a group with members, and name them. A group that does not exist passes."""
     check_kind(group)
     if group.is_active:
         raise GroupChangeError(
@@ -32,6 +32,6 @@ def check_inactive(group: DescribedGroup) -> None:
 
 
 def _members(members: Iterable[DescribedMember]) -> str:
-    """Return the members in words: `2 members: sarameya-1 (client a at /10.0.0.1), ...`."""
+    """Return the members as text: `2 members: sarameya-1 (client a at /10.0.0.1), ...`."""
     names = [f"{member.member_id} (client {member.client_id} at {member.host})" for member in members]
     return f"{counted(len(names), 'member')}: {listed(names)}"

@@ -1,4 +1,4 @@
-"""`sarameya groups ...`: the command line. `results` has the commands' work."""
+"""`sarameya groups ...`: its arguments. `results` does the work of the commands."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _STATES = (
 )
 """States that brokers report, of any type of group."""
 
-Ask = Callable[[GroupAdmin], Awaitable[CommandResult]]
+Operation = Callable[[GroupAdmin], Awaitable[CommandResult]]
 
 
 # -- the command line ----------------------------------------------------------------------------
@@ -106,17 +106,17 @@ def _add_reset(parser: argparse.ArgumentParser) -> None:
         "sarameya groups offsets reset g --topic orders:0,2-4 --shift-by -100 --bootstrap localhost:9092",
     )
     _add_topics(parser)
-    target = parser.add_argument_group("where to").add_mutually_exclusive_group(required=True)
+    target = parser.add_argument_group("the new offset").add_mutually_exclusive_group(required=True)
     constants = {"earliest": ResetKind.EARLIEST, "latest": ResetKind.LATEST, "current": ResetKind.CURRENT}
     for name, kind in constants.items():
         text = f"to {ResetTarget(kind)}"
         target.add_argument(f"--to-{name}", dest="target", action="store_const", const=ResetTarget(kind), help=text)
     values: list[tuple[str, Callable[[str], ResetTarget], str, str]] = [
-        ("--to", _to, "POLICY", "as offset_initial has it: oldest, newest, timestamp:TIME, by_duration:PT1H"),
+        ("--to", _to, "POLICY", "to a policy as for offset_initial: oldest, newest, timestamp:TIME, by_duration:PT1H"),
         ("--to-offset", _to_offset, "N", "to this offset"),
-        ("--shift-by", _shift, "N", "by so many messages, backward if N is below 0"),
-        ("--to-datetime", _to_moment, "TIME", "to the first message from a time on, of ISO 8601 (without a zone: UTC)"),
-        ("--by-duration", _back_by, "P1DT2H", "to the first message from so long ago on, of ISO 8601"),
+        ("--shift-by", _shift, "N", "by N messages, backward if N is below 0"),
+        ("--to-datetime", _to_moment, "TIME", "to the first message since this ISO 8601 time (without a zone: UTC)"),
+        ("--by-duration", _back_by, "P1DT2H", "to the first message within this ISO 8601 duration before now"),
     ]
     for option, parse, metavar, text in values:
         target.add_argument(option, dest="target", type=parse, metavar=metavar, help=text)
@@ -154,7 +154,7 @@ def _states(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",")]
     for name in names:
         if name.lower() not in known:
-            raise argparse.ArgumentTypeError(f"{name!r} is no state; there are {', '.join(_STATES)}")
+            raise argparse.ArgumentTypeError(f"{name!r} is no state; the states are {', '.join(_STATES)}")
     return [known[name.lower()] for name in names]
 
 
@@ -200,40 +200,40 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _describe(args: argparse.Namespace) -> int:
-    place = cluster(args)
+    kafka = cluster(args)
     if args.all and args.groups:
         args.usage_error("name groups, or give --all")
-    groups = None if args.all else group_names(args, args.groups, place)
-    return _run(args, place, partial(results.describe, groups=groups))
+    groups = None if args.all else group_names(args, args.groups, kafka)
+    return _run(args, kafka, partial(results.describe, groups=groups))
 
 
 def _delete(args: argparse.Namespace) -> int:
-    place = cluster(args)
-    groups = group_names(args, args.groups, place)
-    return _run(args, place, partial(results.delete, groups=groups, execute=args.execute))
+    kafka = cluster(args)
+    groups = group_names(args, args.groups, kafka)
+    return _run(args, kafka, partial(results.delete, groups=groups, execute=args.execute))
 
 
 def _reset(args: argparse.Namespace) -> int:
-    place = cluster(args)
-    (group,) = group_names(args, [args.group] if args.group else [], place)
+    kafka = cluster(args)
+    (group,) = group_names(args, [args.group] if args.group else [], kafka)
 
-    async def wish(admin: GroupAdmin) -> CommandResult:
+    async def reset(admin: GroupAdmin) -> CommandResult:
         with steps(quiet=args.quiet, patience=LINE_INTERVAL) as progress:
             return await results.reset(admin, group, args.topics, args.target, args.execute, progress)
 
-    return _run(args, place, wish)
+    return _run(args, kafka, reset)
 
 
 def _delete_offsets(args: argparse.Namespace) -> int:
-    place = cluster(args)
-    (group,) = group_names(args, [args.group] if args.group else [], place)
-    return _run(args, place, partial(results.delete_offsets, group=group, choices=args.topics, execute=args.execute))
+    kafka = cluster(args)
+    (group,) = group_names(args, [args.group] if args.group else [], kafka)
+    return _run(args, kafka, partial(results.delete_offsets, group=group, choices=args.topics, execute=args.execute))
 
 
-def _run(args: argparse.Namespace, place: Cluster, ask: Ask) -> int:
-    return run_and_print(args, partial(_ask, place, ask))
+def _run(args: argparse.Namespace, kafka: Cluster, operation: Operation) -> int:
+    return run_and_print(args, partial(_with_admin, kafka, operation))
 
 
-async def _ask(place: Cluster, ask: Ask) -> CommandResult:
-    async with GroupAdmin(place.bootstrap_servers, place.config, log_asking) as admin:
-        return await ask(admin)
+async def _with_admin(kafka: Cluster, operation: Operation) -> CommandResult:
+    async with GroupAdmin(kafka.bootstrap_servers, kafka.config, log_asking) as admin:
+        return await operation(admin)

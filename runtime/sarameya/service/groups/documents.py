@@ -1,4 +1,4 @@
-"""Reports and plans as JSON documents for programs. `docs/groups.md` describes their fields, which stay. Pure."""
+"""Reports and plans as JSON documents for programs. `docs/groups.md` describes their fields, which are stable. Pure."""
 
 from __future__ import annotations
 

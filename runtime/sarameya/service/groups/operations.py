@@ -19,8 +19,8 @@ from sarameya.service.groups.report import GroupReport, partitions_of, report
 from sarameya.service.groups.reset import LogBounds, OffsetMove, ResetKind, ResetTarget, plan
 from sarameya.service.groups.topic_choice import TopicChoice, resolve
 
-_AT_A_TIME = 16
-"""Groups that are described at the same time."""
+_MAX_CONCURRENT = 16
+"""The number of groups that are described at the same time."""
 
 _HAS_MEMBERS = frozenset(
     {
@@ -57,9 +57,9 @@ async def describe(admin: GroupAdmin, groups: Sequence[str]) -> GroupReports:
     """
     known: dict[str, KnownGroup] = {}
     failures: dict[str, SarameyaError] = {}
-    limit = trio.CapacityLimiter(_AT_A_TIME)
+    limit = trio.CapacityLimiter(_MAX_CONCURRENT)
 
-    async def ask(name: str) -> None:
+    async def load(name: str) -> None:
         async with limit:
             try:
                 known[name] = await existing(admin, name)
@@ -68,7 +68,7 @@ async def describe(admin: GroupAdmin, groups: Sequence[str]) -> GroupReports:
 
     async with trio.open_nursery() as nursery:
         for name in dict.fromkeys(groups):
-            nursery.start_soon(ask, name)
+            nursery.start_soon(load, name)
     topics = {OFFSETS_TOPIC, *(topic for found in known.values() for topic in _topics(found))}
     counts = (await admin.metadata(topics)).partition_counts(topics)
     starts, ends = await _bounds(
@@ -92,14 +92,14 @@ async def existing(admin: GroupAdmin, name: str) -> KnownGroup:
     """
     group = await admin.describe(name)
     if group.state == DEAD:
-        advice = "there is no such group; `sarameya groups list` shows which there are"
+        advice = "there is no such group; `sarameya groups list` shows the groups that exist"
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {name!r}", advice)
     return KnownGroup(group, await admin.committed(name) if group.type in (CLASSIC, BROKER_LED) else {})
 
 
 @attrs.frozen(slots=True)
 class ResetPlan:
-    """The plan of a reset. If the group's state is DEAD, the commit creates it."""
+    """The plan of a reset. If the group's state is DEAD, the commit creates the group."""
 
     group: DescribedGroup
     moves: list[OffsetMove]
@@ -109,25 +109,25 @@ async def plan_reset(admin: GroupAdmin, name: str, choices: Sequence[TopicChoice
     """Return the plan of a reset. Without `choices` it covers every partition with a commit.
 
     Raises:
-        GroupChangeError: The group is active, or a partition has no offset to go to.
+        GroupChangeError: The group is active, or no new offset can be computed for a partition.
     """
     group = await admin.describe(name)
     check_inactive(group)
     committed = {} if group.state == DEAD else await admin.committed(name)
-    partitions, gone = await _chosen(admin, name, choices, committed)
-    there = [tp for tp in partitions if tp not in gone]
-    starts, ends = await _bounds(admin, there)
+    partitions, deleted = await _chosen(admin, name, choices, committed)
+    existing_partitions = [tp for tp in partitions if tp not in deleted]
+    starts, ends = await _bounds(admin, existing_partitions)
     logs = LogBounds(starts, ends)
     if target.kind is ResetKind.TIME:
-        logs = attrs.evolve(logs, at_time=await admin.log_offsets(there, target.value))
-    return ResetPlan(group, plan(target, partitions, committed, logs, gone))
+        logs = attrs.evolve(logs, at_time=await admin.log_offsets(existing_partitions, target.value))
+    return ResetPlan(group, plan(target, partitions, committed, logs, deleted))
 
 
 async def carry_out_reset(admin: GroupAdmin, name: str, moves: Iterable[OffsetMove]) -> list[OffsetMove]:
     """Commit the plan. Return its moves, each with the coordinator's error.
 
     Raises:
-        GroupChangeError: The group has members now: the coordinator refuses all of it.
+        GroupChangeError: The group has members now. The coordinator refuses the whole commit.
     """
     offsets = {move.partition: move.after for move in moves if move.after is not None}
     codes = await admin.commit(name, offsets) if offsets else {}
@@ -135,7 +135,12 @@ async def carry_out_reset(admin: GroupAdmin, name: str, moves: Iterable[OffsetMo
 
 
 async def plan_offsets_deletion(admin: GroupAdmin, name: str, choices: Sequence[TopicChoice]) -> list[OffsetMove]:
-    """Return the commits to remove. Without `choices` these are all."""
+    """Return the commits to remove. Without `choices` these are all commits of the group.
+
+    Raises:
+        KafkaError: There is no group of that name.
+        GroupChangeError: The group is not a consumer group, or has no commit to remove.
+    """
     known = await existing(admin, name)
     check_kind(known.group)
     if choices:
@@ -143,12 +148,16 @@ async def plan_offsets_deletion(admin: GroupAdmin, name: str, choices: Sequence[
     else:
         chosen = list(known.committed)
     if not chosen:
-        raise GroupChangeError(f"group {name!r} has committed nothing of that")
+        raise GroupChangeError(f"group {name!r} has no commit for the chosen partitions")
     return [OffsetMove(tp, known.committed[tp].offset, None) for tp in sorted(chosen)]
 
 
 async def carry_out_offsets_deletion(admin: GroupAdmin, name: str, moves: Sequence[OffsetMove]) -> list[OffsetMove]:
-    """Remove the commits. Return the moves, each with the coordinator's error."""
+    """Remove the commits. Return the moves, each with the coordinator's error.
+
+    Raises:
+        GroupChangeError: The group has members now.
+    """
     return _outcome(name, moves, await admin.delete_offsets(name, [move.partition for move in moves]))
 
 
@@ -179,7 +188,7 @@ def _raise_if_active(name: str, code: int) -> None:
     if code in _HAS_MEMBERS:
         raise GroupChangeError(
             f"group {name!r}: refused by the coordinator with {ErrorCode.describe(code)}, since a member has joined "
-            "meanwhile; stop the members, and do it again"
+            "meanwhile; stop the members, and run the command again"
         )
 
 
@@ -190,16 +199,16 @@ async def _chosen(
     if choices:
         return resolve(choices, await admin.metadata({choice.topic for choice in choices})), set()
     if not committed:
-        raise GroupChangeError(f"group {name!r} has committed nothing; say by --topic what to commit")
+        raise GroupChangeError(f"group {name!r} has no commits; name the partitions to commit by --topic")
     topics = {tp.topic for tp in committed}
     cluster = await admin.metadata(topics)
     unknown = cluster.missing(topics)
-    gone = {
+    deleted = {
         tp
         for tp in committed
         if cluster.partition(tp) is None and unknown.get(tp.topic, 0) in (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     }
-    return sorted(committed), gone
+    return sorted(committed), deleted
 
 
 def _topics(known: KnownGroup) -> set[str]:
@@ -209,6 +218,6 @@ def _topics(known: KnownGroup) -> set[str]:
 
 
 async def _bounds(admin: GroupAdmin, partitions: Iterable[TopicPartition]) -> tuple[LogOffsets, LogOffsets]:
-    """Return the log starts and ends. Two rounds, since a request may name a partition once."""
+    """Return the log starts and ends. Two rounds, since a request may name a partition only once."""
     wanted = list(partitions)
     return await admin.log_offsets(wanted, LOG_START), await admin.log_offsets(wanted, LOG_END)

@@ -16,7 +16,7 @@ Commits = Mapping[TopicPartition, CommittedOffset]
 
 @attrs.frozen(slots=True)
 class PartitionReport:
-    """A partition that the group reads, or has a commit for. `member` is None if nobody reads it."""
+    """A partition that the group reads, or has a commit for. `member` is None if no member reads it."""
 
     partition: TopicPartition
     committed: CommittedOffset | None
@@ -28,10 +28,10 @@ class PartitionReport:
 
     @property
     def lag(self) -> int | None:
-        """Log end less commit, as in Kafka's own tool; None if either is unknown.
+        """Log end minus committed offset, as in Kafka's own tool; None if either is unknown.
 
-        The lag is negative if the log was truncated below the commit. It is more than there is left to read if
-        retention has overtaken the commit: see `is_outside_log`.
+        The lag is negative if the log was truncated below the commit. It counts deleted records, too, if the log now
+        starts after the commit: see `is_outside_log`.
         """
         if self.committed is None or self.log_end is None:
             return None
@@ -39,7 +39,7 @@ class PartitionReport:
 
     @property
     def is_outside_log(self) -> bool:
-        """True if a member would find no record at the commit."""
+        """True if the committed offset is before the log start or after the log end."""
         if self.committed is None or self.log_start is None or self.log_end is None:
             return False
         return not self.log_start <= self.committed.offset <= self.log_end
@@ -65,13 +65,13 @@ class GroupReport:
 
     @property
     def lag(self) -> int | None:
-        """The sum of the lags that are known; None if none is."""
+        """The sum of the known lags; None if no lag is known."""
         known = [row.lag for row in self.partitions if row.lag is not None]
         return sum(known) if known else None
 
 
 def partitions_of(group: DescribedGroup, committed: Commits, counts: Mapping[str, int]) -> set[TopicPartition]:
-    """Return the partitions of a report: assigned ones, committed ones, and all of the subscribed topics."""
+    """Return the partitions of a report: assigned, with a commit, or of a topic that a member subscribes to."""
     assigned = {tp for member in group.members for tp in topic_partitions(member.assignment or {})}
     topics = {topic for member in group.members for topic in member.topics}
     return assigned | {*committed} | {TopicPartition(topic, n) for topic in topics for n in range(counts.get(topic, 0))}
@@ -91,8 +91,8 @@ def report(
         group: The group.
         committed: Its commits.
         counts: The number of partitions of each topic.
-        starts: Log starts of all of `partitions_of`.
-        ends: Log ends of all of `partitions_of`.
+        starts: Log starts of all partitions that `partitions_of` returns.
+        ends: Log ends of the same partitions.
         offsets_partitions: The number of partitions of `__consumer_offsets`.
     """
     readers: dict[TopicPartition, list[DescribedMember]] = {}
@@ -109,7 +109,7 @@ def report(
             ends.missing.get(partition) or starts.missing.get(partition, ""),
         )
         for partition in sorted(partitions_of(group, committed, counts))
-        # An assignor can be wrong: then the partition has a row for each of its readers.
+        # A faulty assignor may assign a partition to several members: it then has a row for each.
         for member in readers.get(partition, [None])
     ]
     return GroupReport(group, tuple(rows), offsets_partitions)

@@ -51,7 +51,7 @@ class ResetTarget:
 
 @attrs.frozen(slots=True)
 class OffsetMove:
-    """The change of one partition. `after` is None if nothing is committed; `note` or `error` says why."""
+    """The change of one partition. `after` is None if nothing is committed; `note` or `error` has the reason."""
 
     partition: TopicPartition
     before: int | None
@@ -80,7 +80,7 @@ class LogBounds:
     at_time: LogOffsets = attrs.field(factory=lambda: LogOffsets({}))
 
     def why_missing(self, partition: TopicPartition) -> str:
-        """Return why an offset of the partition is unknown; empty if all are known."""
+        """Return the reason why an offset of the partition is unknown; empty if all are known."""
         for offsets in (self.ends, self.starts, self.at_time):
             if partition in offsets.missing:
                 return offsets.missing[partition]
@@ -92,25 +92,25 @@ def plan(
     partitions: Iterable[TopicPartition],
     committed: Commits,
     logs: LogBounds,
-    gone: Collection[TopicPartition] = (),
+    deleted: Collection[TopicPartition] = (),
 ) -> list[OffsetMove]:
-    """Return a move for each partition. An offset outside the log becomes the nearest inside.
+    """Return a move for each partition. An offset outside the log becomes the nearest offset inside.
 
     Args:
         target: The new offsets.
         partitions: The partitions to change.
         committed: The group's commits.
         logs: The log offsets of the partitions.
-        gone: Partitions that no longer exist. Their commits stay.
+        deleted: Partitions that no longer exist. Their commits stay.
 
     Raises:
-        GroupChangeError: Some partitions have no offset to go to; all are named.
+        GroupChangeError: No new offset can be computed for some partitions. The message names all of them.
     """
     moves: list[OffsetMove] = []
     problems: list[str] = []
     for partition in sorted(partitions):
         before = committed[partition].offset if partition in committed else None
-        if partition in gone:
+        if partition in deleted:
             moves.append(OffsetMove(partition, before, None, note="left as it is: there is no such partition any more"))
             continue
         start, end = logs.starts.found.get(partition), logs.ends.found.get(partition)
@@ -120,10 +120,10 @@ def plan(
             continue
         wanted, note = _wanted(target, before, start, end, logs.at_time.found.get(partition))
         if wanted is None:
-            problems.append(f"{partition}: nothing is committed that could be shifted")
+            problems.append(f"{partition}: it has no commit to shift")
             continue
         if not start <= wanted <= end:
-            note = f"{wanted} is {'before the start' if wanted < start else 'behind the end'} of the log"
+            note = f"{wanted} is {'before the start' if wanted < start else 'after the end'} of the log"
             wanted = min(max(wanted, start), end)
         moves.append(OffsetMove(partition, before, wanted, start, end, note))
     if problems:
@@ -134,7 +134,7 @@ def plan(
 def _wanted(
     target: ResetTarget, before: int | None, start: int, end: int, at_time: int | None
 ) -> tuple[int | None, str]:
-    """Return the offset that the target names, inside the log or not, and a note."""
+    """Return the target's offset, which may be outside the log, and a note."""
     match target.kind:
         case ResetKind.EARLIEST:
             return start, ""
@@ -146,7 +146,7 @@ def _wanted(
             return None if before is None else before + target.value, ""
         case ResetKind.TIME:
             if at_time is None or at_time == NO_SUCH_OFFSET:
-                return end, "no message from then on: the end of the log"
+                return end, "no message at or after this time: the end of the log"
             return at_time, ""
         case ResetKind.CURRENT:
             return (end, "nothing was committed: the end of the log") if before is None else (before, "")

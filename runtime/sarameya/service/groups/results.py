@@ -27,7 +27,7 @@ from sarameya.service.output.text import counted
 
 
 async def list_groups(admin: GroupAdmin, states: Iterable[str] = ()) -> CommandResult:
-    """List the groups of the cluster, only those in `states` if any are named."""
+    """List the groups of the cluster: all, or the groups in `states` if any are given."""
     listing = await admin.list_groups()
     wanted = frozenset(states)
     if wanted:
@@ -39,7 +39,7 @@ async def list_groups(admin: GroupAdmin, states: Iterable[str] = ()) -> CommandR
 
 
 async def describe(admin: GroupAdmin, groups: Sequence[str] | None) -> CommandResult:
-    """Describe these groups, or all."""
+    """Describe these groups, or all groups if `groups` is None."""
     listing = Listing(()) if groups is not None else await admin.list_groups()
     names = groups if groups is not None else [group.group for group in listing.groups]
     found = await operations.describe(admin, names)
@@ -64,7 +64,7 @@ async def reset(
 ) -> CommandResult:
     """Plan the reset of a group's offsets, and commit it with `execute`."""
     progress = progress or QuietSteps()
-    progress(f"looking at group {group!r} and its logs")
+    progress(f"reading group {group!r} and its logs")
     planned = await operations.plan_reset(admin, group, choices, target)
     if execute:
         progress(f"committing for {counted(len(planned.moves), 'partition')}")
@@ -72,34 +72,34 @@ async def reset(
     lines = [f"group {group!r}, to {target}:", "", moves_text(moves), ""]
     if planned.group.state == DEAD:
         lines.append(f"There {'was' if execute else 'is'} no such group: the commit creates it.")
-    return _changed(moves_document(group, moves, executed=execute), moves, lines, execute)
+    return _change_result(moves_document(group, moves, executed=execute), moves, lines, execute)
 
 
 async def delete_offsets(admin: GroupAdmin, group: str, choices: Sequence[TopicChoice], execute: bool) -> CommandResult:
-    """Plan the removal of commits, and do it with `execute`."""
+    """Plan the removal of commits, and remove them with `execute`."""
     moves = await operations.plan_offsets_deletion(admin, group, choices)
     if execute:
         moves = await operations.carry_out_offsets_deletion(admin, group, moves)
     lines = [f"group {group!r}, commits to delete:", "", deletions_text(moves), ""]
-    return _changed(deletions_document(group, moves, executed=execute), moves, lines, execute)
+    return _change_result(deletions_document(group, moves, executed=execute), moves, lines, execute)
 
 
 async def delete(admin: GroupAdmin, groups: Sequence[str], execute: bool) -> CommandResult:
     """Check that all groups can be deleted, and delete them with `execute`."""
     known = [await operations.existing(admin, group) for group in dict.fromkeys(groups)]
-    for one in known:
-        check_inactive(one.group)
+    for found in known:
+        check_inactive(found.group)
     lines: list[str] = []
     groups_document: list[Document] = []
     errors: dict[str, SarameyaError] = {}
-    for one in known:
-        name, commits = one.group.group, len(one.committed)
+    for found in known:
+        name, commits = found.group.group, len(found.committed)
         done = "would be deleted"
         if execute:
             try:
                 await operations.delete_group(admin, name)
                 done = "deleted"
-            except SarameyaError as error:  # the changes before it are reported all the same
+            except SarameyaError as error:  # earlier deletions are still reported
                 errors[name] = error
                 done = "not deleted"
         lines.append(f"group {name!r}, with {counted(commits, 'commit')}: {done}")
@@ -109,10 +109,10 @@ async def delete(admin: GroupAdmin, groups: Sequence[str], execute: bool) -> Com
     return CommandResult(document, "\n".join([*lines, *_hint(execute)]), tuple(errors.values()))
 
 
-def _changed(document: Document, moves: list[OffsetMove], lines: list[str], execute: bool) -> CommandResult:
+def _change_result(document: Document, moves: list[OffsetMove], lines: list[str], execute: bool) -> CommandResult:
     errors = tuple(SarameyaError(f"{move.partition}: not changed: {move.error}") for move in moves if move.error)
     if execute:
-        lines.append(f"Done, but for {len(errors)} of {len(moves)} partitions." if errors else "Done.")
+        lines.append(f"Done, except for {len(errors)} of {len(moves)} partitions." if errors else "Done.")
     return CommandResult(document, "\n".join([*lines, *_hint(execute)]), errors)
 
 

@@ -76,7 +76,7 @@ def _head(report: GroupReport) -> str:
 def _lag(report: GroupReport) -> str | None:
     """Return the sum of the lags, and the number of partitions without one.
 
-    A partition without a commit may have all of its log to read.
+    Such a partition may have no commit, and its whole log still to read.
     """
     unknown = sum(row.lag is None for row in report.partitions)
     if report.lag is None or not unknown:
@@ -110,7 +110,7 @@ def _member_row(member: DescribedMember) -> tuple[Cell, ...]:
 
 
 def _problems(rows: Iterable[PartitionReport]) -> list[str]:
-    """Return why log offsets are missing, a line for each reason."""
+    """Return a line for each reason why log offsets are missing."""
     by_reason: dict[str, list[TopicPartition]] = {}
     for row in rows:
         if row.problem:

@@ -1,4 +1,4 @@
-"""The partitions that `TOPIC` and `TOPIC:0,2-4` mean. Pure."""
+"""The partitions that arguments of the form `TOPIC` or `TOPIC:0,2-4` name. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sarameya.service.groups.checks import GroupChangeError
 from sarameya.service.output.text import counted
 
 _CHOICE = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})(:(?P<numbers>\d+(-\d+)?(,\d+(-\d+)?)*))?")
-_MOST_PARTITIONS = 200_000
+_MAX_PARTITIONS = 200_000
 """More partitions than any topic has. A larger range is a mistake, and would fill the memory before it is reported."""
 
 
@@ -30,7 +30,7 @@ class TopicChoice:
         """Parse `orders`, or `orders:0,2-4`.
 
         Raises:
-            ValueError: The text has another form. The message says what is allowed.
+            ValueError: The text has another form. The message describes the allowed form.
         """
         match = _CHOICE.fullmatch(text)
         if match is None:
@@ -41,13 +41,13 @@ class TopicChoice:
         for part in match["numbers"].split(","):
             first, _, last = part.partition("-")
             low, high = int(first), int(last or first)
-            if not low <= high < _MOST_PARTITIONS:
+            if not low <= high < _MAX_PARTITIONS:
                 raise ValueError(f"{text!r}: {part} is no range of partitions")
             numbers.update(range(low, high + 1))
         return cls(match["topic"], tuple(sorted(numbers)))
 
     def covers(self, partition: TopicPartition) -> bool:
-        """Return whether the choice includes the partition, whether it exists or not."""
+        """Return whether the choice includes the partition. The partition need not exist."""
         return partition.topic == self.topic and (self.partitions is None or partition.partition in self.partitions)
 
 

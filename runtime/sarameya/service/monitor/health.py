@@ -1,10 +1,10 @@
 """Readiness and liveness with their reasons, for `/readyz` and `/healthz`. Pure.
 
 A service is ready if each member belongs to the group and each partition makes progress, or is paused. A partition
-without progress, a rebalance of a former member, and a commit have `stall_after` seconds each, whatever their own state
-says. The coordinator decides who is a member: if it has not answered for the session timeout, it may have removed the
-member without the member's knowledge. A service is alive if each worker has reported lately. A process whose event loop
-stands still answers nothing at all.
+without progress, a rebalance of a former member, and failing commits may last `stall_after` seconds each, whatever
+state is reported. The coordinator decides who is a member: if it has not answered for the session timeout, it may have
+removed the member without the member's knowledge. A service is alive if each worker has reported lately. A process with
+a blocked event loop does not answer at all.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from sarameya.status import Activity, GroupStatus, PartitionStatus
 
 SILENT_AFTER = 10.0
 """Seconds without a report after which a worker counts as silent. Reports come each second."""
-_MOST_STACKS = 10
-_GIVEN_UP = "the group may have given its partitions to others"
+_MAX_STACKS = 10
+_MAY_BE_REMOVED = "the group may have assigned its partitions to other members"
 
 
 @attrs.frozen(slots=True)
 class HealthReason:
-    """A remark about a member. `is_bad` means that it keeps the member from being ready."""
+    """A remark about a member. With `is_bad`, it is a reason why the member is not ready."""
 
     line: str
     is_bad: bool
@@ -36,7 +36,7 @@ class HealthReason:
     """The part of `line` that stays the same as long as the reason lasts. Empty if the log has the reason already."""
     partition: TopicPartition | None = None
     is_usual: bool = False
-    """The reason is usual for a while, as at each start."""
+    """The reason is normal for a while, as at each start."""
 
 
 @attrs.frozen(slots=True)
@@ -59,9 +59,9 @@ class Health:
     not_ready: tuple[str, ...]
     not_alive: tuple[str, ...]
     explained: tuple[str, ...] = ()
-    """Remarks about what makes no progress and may do so: paused, rebalancing, at work for less than `stall_after`."""
-    troubles: tuple[HealthProblem, ...] = ()
-    """Problems among the reasons that are not expected."""
+    """Remarks about a lack of progress that is no problem: paused, rebalancing, busy for less than `stall_after`."""
+    problems: tuple[HealthProblem, ...] = ()
+    """The reasons that belong in the log."""
     stacks: tuple[str, ...] = ()
     """The stacks of overdue handlers, each below its line."""
 
@@ -84,113 +84,113 @@ def health(
         progress: Times of the last progress.
         now: The time on the event loop's clock.
         stall_after: Seconds without progress until a partition or a rebalance is a problem.
-        stopping: The reason why the service stops. It is not ready any more then.
+        stopping: The reason why the service stops; empty if it does not. A stopping service is not ready.
     """
     bad: list[str] = [f"stopping: {stopping}"] if stopping else []
     explained: list[str] = []
-    troubles: list[HealthProblem] = []
+    problems: list[HealthProblem] = []
     if not members:
         bad.append("no member has started")
-    for heard in members:
-        who = f"worker {heard.worker}: " if len(members) > 1 else ""
-        for one in _reasons(heard, progress, now, stall_after):
-            (bad if one.is_bad else explained).append(who + one.line)
-            if one.is_bad and one.about:
-                problem = (who + one.about, who + one.line, one.partition, one.is_usual)
-                troubles.append(HealthProblem("not ready", heard.worker, *problem))
+    for member in members:
+        who = f"worker {member.worker}: " if len(members) > 1 else ""
+        for reason in _reasons(member, progress, now, stall_after):
+            (bad if reason.is_bad else explained).append(who + reason.line)
+            if reason.is_bad and reason.about:
+                facts = (who + reason.about, who + reason.line, reason.partition, reason.is_usual)
+                problems.append(HealthProblem("not ready", member.worker, *facts))
     silent = [*_silent(members, stall_after)]
     return Health(
         not_ready=tuple(bad),
-        not_alive=tuple(one.line for one in silent),
+        not_alive=tuple(problem.line for problem in silent),
         explained=tuple(explained),
-        troubles=(*troubles, *silent),
-        stacks=tuple(islice(_stacks(members), _MOST_STACKS)),
+        problems=(*problems, *silent),
+        stacks=tuple(islice(_stacks(members), _MAX_STACKS)),
     )
 
 
 def _stacks(members: Iterable[WorkerStatus]) -> Iterator[str]:
-    for heard in members:
-        if heard.snapshot is None or heard.age > SILENT_AFTER:
+    for member in members:
+        if member.snapshot is None or member.age > SILENT_AFTER:
             continue
-        for one in heard.snapshot.status.partitions:
-            if one.overdue is not None and one.overdue.stack:
-                yield f"{one.overdue}; its stack:\n{indent(one.overdue.stack.rstrip(), '    ')}"
+        for status in member.snapshot.status.partitions:
+            if status.overdue is not None and status.overdue.stack:
+                yield f"{status.overdue}; its stack:\n{indent(status.overdue.stack.rstrip(), '    ')}"
 
 
 def _silent(members: Iterable[WorkerStatus], limit: float) -> Iterator[HealthProblem]:
-    for heard in members:
-        if heard.age > max(limit, SILENT_AFTER):
-            about = f"worker {heard.worker} has not reported"
-            yield HealthProblem("not alive", heard.worker, about, f"{about} for {heard.age:.0f} s")
+    for member in members:
+        if member.age > max(limit, SILENT_AFTER):
+            about = f"worker {member.worker} has not reported"
+            yield HealthProblem("not alive", member.worker, about, f"{about} for {member.age:.0f} s")
 
 
-def _reasons(heard: WorkerStatus, progress: ProgressTracker, now: float, stall_after: float) -> Iterator[HealthReason]:
-    if heard.snapshot is None:
-        yield HealthReason(_not_begun(heard), True)
+def _reasons(member: WorkerStatus, progress: ProgressTracker, now: float, stall_after: float) -> Iterator[HealthReason]:
+    if member.snapshot is None:
+        yield HealthReason(_why_not_started(member), True)
         return
-    if heard.age > SILENT_AFTER:
-        yield HealthReason(_quiet(heard), True, "it has not reported")
-        return  # what it said before is not known to be true any more
-    status = heard.snapshot.status
-    if heard.failure:
-        yield HealthReason(f"it has failed: {_failure(heard)}", True)
-    elif status.state in REBALANCING and (lasts := progress.rebalance_seconds(heard.worker, now)) is not None:
+    if member.age > SILENT_AFTER:
+        yield HealthReason(_silence(member), True, "it has not reported")
+        return  # its last report may not be true any more
+    status = member.snapshot.status
+    if member.failure:
+        yield HealthReason(f"it has failed: {_failure(member)}", True)
+    elif status.state in REBALANCING and (lasts := progress.rebalance_seconds(member.worker, now)) is not None:
         about = "the group has rebalanced"
-        yield HealthReason(f"{about} for {lasts:.0f} s: {_words(status.state)}", lasts > stall_after, about)
+        yield HealthReason(f"{about} for {lasts:.0f} s: {_state_text(status.state)}", lasts > stall_after, about)
     elif status.state not in MEMBER:
         about = f"no member of {status.group}"
-        yield HealthReason(f"{about}: {_words(status.state)} for {status.seconds:.0f} s", True, about, is_usual=True)
+        line = f"{about}: {_state_text(status.state)} for {status.seconds:.0f} s"
+        yield HealthReason(line, True, about, is_usual=True)
     elif status.coordinator_seconds > status.session_timeout:
         about = "the coordinator has not answered"
-        yield HealthReason(f"{about} for {status.coordinator_seconds:.0f} s: {_GIVEN_UP}", True, about)
+        yield HealthReason(f"{about} for {status.coordinator_seconds:.0f} s: {_MAY_BE_REMOVED}", True, about)
     if 0 <= status.blocked_ago <= status.session_timeout:
-        line = f"the event loop was blocked for {status.blocked_seconds:.0f} s, {status.blocked_ago:.0f} s ago"
-        yield HealthReason(
-            f"{line}: no heartbeat could be sent; {status.blocked_at}", True
-        )  # LoopBlocked is in the log
-    yield from _of_partitions(status, heard.worker, progress, now, stall_after)
+        blocked = f"the event loop was blocked for {status.blocked_seconds:.0f} s, {status.blocked_ago:.0f} s ago"
+        # Without `about`, since the event LoopBlocked is in the log already.
+        yield HealthReason(f"{blocked}: no heartbeat could be sent; {status.blocked_at}", True)
+    yield from _of_partitions(status, member.worker, progress, now, stall_after)
 
 
 def _of_partitions(
     status: GroupStatus, worker: int, progress: ProgressTracker, now: float, stall_after: float
 ) -> Iterator[HealthReason]:
-    for one in status.partitions:
-        stands = progress.stalled_seconds(worker, one.partition, now)
-        if one.uncommitted_seconds > stall_after:
-            about = f"{one.partition}: no commit succeeds"
-            line = f"{about}, for {one.uncommitted_seconds:.0f} s: {described(one)}"
-            yield HealthReason(line, True, about, one.partition)
-        elif one.activity is Activity.PAUSED:
-            yield HealthReason(f"{one.partition}: paused for {one.seconds:.0f} s", False)
-        elif stands > stall_after:
-            about = f"{one.partition}: no progress"
-            yield HealthReason(f"{about} for {stands:.0f} s: {described(one)}", True, about, one.partition)
-        elif one.overdue is not None or one.activity not in (Activity.FETCHING, Activity.IN_HANDLER):
-            yield HealthReason(f"{one.partition}: {described(one)}", False)
+    for row in status.partitions:
+        stalled = progress.stalled_seconds(worker, row.partition, now)
+        if row.uncommitted_seconds > stall_after:
+            about = f"{row.partition}: no commit succeeds"
+            line = f"{about}, for {row.uncommitted_seconds:.0f} s: {_activity_text(row)}"
+            yield HealthReason(line, True, about, row.partition)
+        elif row.activity is Activity.PAUSED:
+            yield HealthReason(f"{row.partition}: paused for {row.seconds:.0f} s", False)
+        elif stalled > stall_after:
+            about = f"{row.partition}: no progress"
+            yield HealthReason(f"{about} for {stalled:.0f} s: {_activity_text(row)}", True, about, row.partition)
+        elif row.overdue is not None or row.activity not in (Activity.FETCHING, Activity.IN_HANDLER):
+            yield HealthReason(f"{row.partition}: {_activity_text(row)}", False)
 
 
-def described(one: PartitionStatus) -> str:
-    """Return a partition's activity in words: `retrying, try 3 of 5, for 12 s: not the leader`."""
-    most = f" of {one.attempts}" if one.attempts else ""
-    tries = f", try {one.attempt}{most}," if one.attempt else ""
-    since = "" if one.activity is Activity.STARTING else f" for {one.seconds:.0f} s"  # its time is unknown
-    why = f": {one.reason}" if one.reason else ""
-    return f"{one.activity}{tries}{since}{why}"
+def _activity_text(row: PartitionStatus) -> str:
+    """Return a partition's activity as text: `retrying, try 3 of 5, for 12 s: not the leader`."""
+    most = f" of {row.attempts}" if row.attempts else ""
+    tries = f", try {row.attempt}{most}," if row.attempt else ""
+    since = "" if row.activity is Activity.STARTING else f" for {row.seconds:.0f} s"  # its time is unknown
+    why = f": {row.reason}" if row.reason else ""
+    return f"{row.activity}{tries}{since}{why}"
 
 
-def _not_begun(heard: WorkerStatus) -> str:
-    if heard.failure:
-        return _failure(heard)
-    return _quiet(heard) if heard.age > SILENT_AFTER else "its handler is starting"
+def _why_not_started(member: WorkerStatus) -> str:
+    if member.failure:
+        return _failure(member)
+    return _silence(member) if member.age > SILENT_AFTER else "its handler is starting"
 
 
-def _failure(heard: WorkerStatus) -> str:
-    return heard.failure if heard.restart is None else f"{heard.failure}; {heard.restart}"
+def _failure(member: WorkerStatus) -> str:
+    return member.failure if member.restart is None else f"{member.failure}; {member.restart}"
 
 
-def _quiet(heard: WorkerStatus) -> str:
-    return f"it has not reported for {heard.age:.0f} s"
+def _silence(member: WorkerStatus) -> str:
+    return f"it has not reported for {member.age:.0f} s"
 
 
-def _words(state: str) -> str:
+def _state_text(state: str) -> str:
     return state.lower().replace("_", " ")

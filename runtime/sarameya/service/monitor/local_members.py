@@ -15,40 +15,42 @@ from sarameya.telemetry.snapshot import MemberSnapshot, Metered
 
 @attrs.define(slots=True)
 class _Entry:
-    recent: EventRecorder = attrs.field(factory=EventRecorder)
+    recorder: EventRecorder = attrs.field(factory=EventRecorder)
     group: Metered | None = None
     failure: str = ""
-    due: PendingRestart | None = None
+    restart: PendingRestart | None = None
 
 
 class LocalMembers:
-    """Entries of the members, whichever ConsumerGroup each is at the time: a restart makes another one."""
+    """The members of this process by their numbers. A restart gives a member another ConsumerGroup."""
 
     def __init__(self, workers: Iterable[int]) -> None:
         self._entries = {worker: _Entry() for worker in workers}
 
-    def recent(self, worker: int) -> EventRecorder:
+    def recorder(self, worker: int) -> EventRecorder:
         """Return the observer for the member's events."""
-        return self._entries[worker].recent
+        return self._entries[worker].recorder
 
-    def begins(self, worker: int, group: Metered) -> None:
+    def set_group(self, worker: int, group: Metered) -> None:
         """Set the member's group after its start."""
         entry = self._entries[worker]
-        entry.group, entry.failure, entry.due = group, "", None
+        entry.group, entry.failure, entry.restart = group, "", None
 
-    def failed(self, worker: int, error: Exception) -> None:
+    def record_failure(self, worker: int, error: Exception) -> None:
         """Record the failure of the member."""
         entry = self._entries[worker]
         entry.failure = error_summary(error)
-        entry.recent.failed(error)
+        entry.recorder.record_failure(error)
 
-    def restarts(self, worker: int, delay: float, failures: int) -> None:
-        """Record a restart in `delay` seconds, after so many failures in a row. On the event loop."""
-        self._entries[worker].due = PendingRestart(trio.current_time() + delay, failures)
+    def record_restart(self, worker: int, delay: float, failures: int) -> None:
+        """Record a restart in `delay` seconds, after `failures` failures in a row. On the event loop."""
+        self._entries[worker].restart = PendingRestart(trio.current_time() + delay, failures)
 
     def snapshots(self) -> list[MemberSnapshot]:
         """Return snapshots of the members that have started. On the event loop."""
-        return [MemberSnapshot.of(one.group, worker) for worker, one in self._entries.items() if one.group is not None]
+        return [
+            MemberSnapshot.of(entry.group, worker) for worker, entry in self._entries.items() if entry.group is not None
+        ]
 
     def statuses(self) -> list[WorkerStatus]:
         """Return the state of each member now. On the event loop."""
@@ -59,8 +61,8 @@ class LocalMembers:
                 snapshot=None if entry.group is None else MemberSnapshot.of(entry.group, worker),
                 pid=os.getpid(),
                 failure=entry.failure,
-                restart=entry.due.seen(now) if entry.due else None,
-                happenings=tuple(entry.recent),
+                restart=entry.restart.remaining(now) if entry.restart else None,
+                happenings=tuple(entry.recorder),
             )
             for worker, entry in self._entries.items()
         ]

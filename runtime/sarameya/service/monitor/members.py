@@ -14,7 +14,7 @@ from sarameya.telemetry.snapshot import MemberSnapshot
 
 @attrs.frozen(slots=True)
 class Restart:
-    """A planned restart of a failed member: the seconds until then, and the failures in a row."""
+    """A planned restart of a failed member: the seconds until the restart, and the failures in a row."""
 
     seconds: float
     failures: int
@@ -31,8 +31,8 @@ class PendingRestart:
     at: float
     failures: int
 
-    def seen(self, now: float) -> Restart:
-        """Return the restart as it is at `now`."""
+    def remaining(self, now: float) -> Restart:
+        """Return the restart with the seconds that remain at `now`."""
         return Restart(max(self.at - now, 0.0), self.failures)
 
 
@@ -42,7 +42,7 @@ class WorkerStatus:
 
     worker: int
     snapshot: MemberSnapshot | None = None
-    """The member's own report; None before the first one."""
+    """The member's own report; None before the first report."""
     age: float = 0.0
     """Seconds since the report."""
     pid: int = 0

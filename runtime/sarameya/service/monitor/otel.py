@@ -24,19 +24,19 @@ from sarameya.telemetry.snapshot import MemberSnapshot
 if TYPE_CHECKING:
     from sarameya.telemetry.otel_tracing import Tracing
 
-PATIENCE = 3.0
+EXPORT_TIMEOUT = 3.0
 """Seconds for one export with all its attempts, unless OTEL_EXPORTER_OTLP_TIMEOUT is set.
 
-A collector that does not answer delays the end of the service by no more.
+A collector that does not answer delays the end of the service by this time at most.
 """
-_TIMEOUT = "OTEL_EXPORTER_OTLP_TIMEOUT"
+_TIMEOUT_VARIABLE = "OTEL_EXPORTER_OTLP_TIMEOUT"
 
 
 def identity(group: str) -> dict[str, str | int]:
     """Return the resource attributes of this process.
 
-    Each process of a service is an instance of its own. The id is random: in containers all may be process 1 of a
-    machine of the same name.
+    Each process of a service is a separate instance. The id is random, since in containers all processes may have the
+    process id 1 and the same host name.
     """
     return {
         "service.name": f"sarameya {group}",
@@ -52,7 +52,8 @@ async def open_otel(
 ) -> AsyncIterator[Callable[[], list[Tracing]]]:
     """Send metrics and spans for the length of the block.
 
-    Yields a function that makes a member's tracing; it makes none if otel is off.
+    Yields:
+        A function that makes a member's tracing. It returns an empty list if otel is off.
 
     Raises:
         ConfigError: The packages for OpenTelemetry are not installed.
@@ -78,11 +79,11 @@ async def open_otel(
         remedy = f"needs more packages ({error}): {install_command('otel')}"
         raise ConfigError("service.otel", True, remedy) from None
     resource = resource_of(identity(app.group))
-    patience = None if _TIMEOUT in os.environ else PATIENCE
+    timeout = None if _TIMEOUT_VARIABLE in os.environ else EXPORT_TIMEOUT
     with exporter_log(METRICS_MODULE) as metrics_log, exporter_log(SPANS_MODULE) as spans_log:
         provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-        provider.add_span_processor(BatchSpanProcessor(SpanExporter(patience, spans_log)))
-        exporter = MetricExporter(patience, metrics_log)
+        provider.add_span_processor(BatchSpanProcessor(SpanExporter(timeout, spans_log)))
+        exporter = MetricExporter(timeout, metrics_log)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(partial(export_metrics, GroupCollector(snapshots), exporter, resource=resource))
@@ -90,7 +91,7 @@ async def open_otel(
                     yield lambda: [Tracing(provider)]
                 finally:
                     nursery.cancel_scope.cancel()
-                    # The last spans go out while the last metrics do.
+                    # The last spans are sent at the same time as the last metrics.
                     with trio.CancelScope(shield=True):
                         await trio.to_thread.run_sync(provider.shutdown)
         finally:

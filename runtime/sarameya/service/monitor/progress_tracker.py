@@ -22,7 +22,7 @@ _Key = tuple[int, TopicPartition]
 
 @attrs.frozen(slots=True)
 class _Seen:
-    """A partition's offsets and counters, and the time since when they are the same."""
+    """A partition's offsets and counters, and the time of its last progress."""
 
     moved: tuple[int, ...]
     at: float
@@ -36,7 +36,7 @@ class ProgressTracker:
         self._member_at: dict[int, float] = {}
 
     def update(self, members: Iterable[MemberSnapshot], now: float) -> None:
-        """Compare with the members' new snapshots. Call it at least every few seconds."""
+        """Compare the members' new snapshots with the last ones. Call this at least every few seconds."""
         seen: dict[_Key, _Seen] = {}
         member_at: dict[int, float] = {}
         for member in members:
@@ -44,11 +44,11 @@ class ProgressTracker:
                 member_at[member.worker] = now
             elif member.status.state in REBALANCING and member.worker in self._member_at:
                 member_at[member.worker] = self._member_at[member.worker]
-            for one in member.status.partitions:
-                key, moved = (member.worker, one.partition), _moved(one)
+            for row in member.status.partitions:
+                key, moved = (member.worker, row.partition), _moved(row)
                 before = self._seen.get(key)
                 at = now if before is None or before.moved != moved else before.at
-                seen[key] = _Seen(moved, max(at, _rested_at(one, now)))
+                seen[key] = _Seen(moved, max(at, _idle_at(row, now)))
         self._seen, self._member_at = seen, member_at
 
     def stalled_seconds(self, worker: int, partition: TopicPartition, now: float) -> float:
@@ -57,23 +57,23 @@ class ProgressTracker:
         return 0.0 if found is None else now - found.at
 
     def rebalance_seconds(self, worker: int, now: float) -> float | None:
-        """Return the seconds since the last membership, through all states since; None without any."""
+        """Return the seconds since the worker was last a member; None if it was no member before this rebalance."""
         found = self._member_at.get(worker)
         return None if found is None else now - found
 
 
-def _moved(one: PartitionStatus) -> tuple[int, ...]:
-    """Return the numbers that move with progress. Marks and written batches count: one large batch may take long."""
-    return (one.position, one.marked, one.committed, one.landed, one.records_total)
+def _moved(row: PartitionStatus) -> tuple[int, ...]:
+    """Return the numbers that change with progress. Marks and written batches count: a large batch may take long."""
+    return (row.position, row.marked, row.committed, row.landed, row.records_total)
 
 
-def _rested_at(one: PartitionStatus, now: float) -> float:
-    """Return when the partition last had nothing to do.
+def _idle_at(row: PartitionStatus, now: float) -> float:
+    """Return the last time at which the partition had nothing to do.
 
-    It has nothing to do while paused, or while its handler waits and a broker has said that the log has no more.
+    It has nothing to do while it is paused, or while its handler waits and a broker has reported the end of the log.
     Unmarked messages do not count: a handler may never mark them.
     """
-    if one.activity is Activity.PAUSED:
+    if row.activity is Activity.PAUSED:
         return now
-    is_at_rest = one.activity is Activity.FETCHING and one.lag == 0 and one.asked_seconds >= 0
-    return now - one.asked_seconds if is_at_rest else -math.inf
+    is_idle = row.activity is Activity.FETCHING and row.lag == 0 and row.asked_seconds >= 0
+    return now - row.asked_seconds if is_idle else -math.inf

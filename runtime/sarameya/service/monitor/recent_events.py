@@ -1,4 +1,4 @@
-"""Recent events of a member for the status page: an observer that keeps the last ones of each kind."""
+"""Recent events of a member for the status page: an observer that keeps the last events and the last batches."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from sarameya.secret import masked_text
 from sarameya.service.output.error_report import leaves
 
 KEPT = 100
-"""Events that are kept, and as many batches besides, since those are many."""
+"""The number of events that are kept. The same number of batches is kept apart, since batches are frequent."""
 
-
-_LONGEST = 2000
-"""Characters of a text. Stacks and Spark's causes have more, and all of it goes to every page each second."""
-_LONGEST_STACK = 4000
-"""Characters of a stack. Its end says the most."""
-_DEEPEST, _WIDEST, _MOST = 8, 16, 50
-"""Limits of an error tree: levels below the top, errors that one consists of, and errors in all."""
+_MAX_TEXT = 2000
+"""Characters of a text. Stacks and Spark's causes have more, and every open page gets all texts."""
+_MAX_STACK = 4000
+"""Characters of a stack. Its end is kept, where the handler is now."""
+_MAX_DEPTH, _MAX_WIDTH, _MAX_ERRORS = 8, 16, 50
+"""Limits of an error tree: levels below the top, parts of each error, and errors in total."""
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -68,21 +67,21 @@ class RecentEvent:
 
 
 class EventHistory:
-    """The last events, and the last batches: these are many, and must not displace events."""
+    """The last events, and the last batches, which are frequent and must not displace events."""
 
     def __init__(self) -> None:
         self._events: deque[RecentEvent] = deque(maxlen=KEPT)
         self._landings: deque[RecentEvent] = deque(maxlen=KEPT)
 
-    def add(self, one: RecentEvent) -> None:
+    def add(self, event: RecentEvent) -> None:
         """Add the newest event.
 
-        A missing broker is tried twice a second: without `series` its attempts would displace all earlier events.
+        A connection is retried twice a second: without `series` its attempts would displace all earlier events.
         """
-        kept = self._events if one.landing is None else self._landings
-        if one.series and (before := next((old for old in kept if old.series == one.series), None)) is not None:
+        kept = self._events if event.landing is None else self._landings
+        if event.series and (before := next((old for old in kept if old.series == event.series), None)) is not None:
             kept.remove(before)
-        kept.append(one)
+        kept.append(event)
 
     def __iter__(self) -> Iterator[RecentEvent]:
         yield from self._events
@@ -94,7 +93,7 @@ class EventRecorder:
 
     def __init__(self, wall_clock: Callable[[], float] = time.time) -> None:
         self._wall_clock = wall_clock
-        self._kept = EventHistory()
+        self._history = EventHistory()
         self._number = 0
         self._series: dict[str, str] = {}
         """The series of each request that is retried."""
@@ -103,38 +102,38 @@ class EventRecorder:
         match event:
             case Landed():
                 facts = attrs.evolve(_facts(event), rows=event.rows, size_bytes=event.size_bytes, seconds=event.seconds)
-                self._kept.add(self._happening("Landed", "info", "", landing=facts))
+                self._history.add(self._make("Landed", "info", "", landing=facts))
             case LandingFailed(cause=cause):
-                self._kept.add(self._happening("LandingFailed", "warning", cause, landing=_facts(event)))
+                self._history.add(self._make("LandingFailed", "warning", cause, landing=_facts(event)))
             case MembershipChanged(before=before, after=after, cause=cause):
                 states = f"{before} to {after}".lower().replace("_", " ")
-                self._kept.add(self._happening("MembershipChanged", "info", f"membership: {states}: {cause}"))
+                self._history.add(self._make("MembershipChanged", "info", f"membership: {states}: {cause}"))
             case HandlerOverdue():
-                stack = masked_text(event.stack)[-_LONGEST_STACK:]
-                self._kept.add(self._happening("HandlerOverdue", "warning", event.headline, stack=stack))
+                stack = masked_text(event.stack)[-_MAX_STACK:]
+                self._history.add(self._make("HandlerOverdue", "warning", event.headline, stack=stack))
             case _ if event_level(event) >= logging.INFO:
                 level = logging.getLevelName(event_level(event)).lower()
-                self._kept.add(self._happening(type(event).__name__, level, str(event), series=self._series_of(event)))
+                self._history.add(self._make(type(event).__name__, level, str(event), series=self._series_of(event)))
 
-    def failed(self, error: BaseException) -> None:
+    def record_failure(self, error: BaseException) -> None:
         """Record that the member has failed."""
         error = unwrap_error(error)
-        self._kept.add(self._happening("Failure", "error", error_line(error), tree=tree_of(error)))
+        self._history.add(self._make("Failure", "error", error_line(error), tree=tree_of(error)))
 
     def __iter__(self) -> Iterator[RecentEvent]:
-        return iter(sorted(self._kept, key=lambda one: one.number))
+        return iter(sorted(self._history, key=lambda event: event.number))
 
     def _series_of(self, event: Event) -> str:
         if not isinstance(event, Retrying):
             return ""
         if event.attempt <= 1 or event.what not in self._series:
-            # By its time, too: a worker that begins anew numbers from 1 again.
+            # The id has the time, too: a restarted worker numbers its events from 1 again.
             self._series[event.what] = f"{self._number}/{self._wall_clock()}"
         return self._series[event.what]
 
-    def _happening(self, kind: str, level: str, text: str, **more: Any) -> RecentEvent:
+    def _make(self, kind: str, level: str, text: str, **more: Any) -> RecentEvent:
         self._number += 1
-        at, text = self._wall_clock(), _shown(text)  # a landing's cause is in others' words
+        at, text = self._wall_clock(), _masked_and_cut(text)  # a cause may be the text of any library
         return RecentEvent(number=self._number, at=at, kind=kind, level=level, text=text, **more)
 
 
@@ -148,7 +147,7 @@ def _facts(event: Landed | LandingFailed) -> RecentBatch:
 
 
 def unwrap_error(error: BaseException) -> BaseException:
-    """Return the error in groups of one: a nursery's wrapping says nothing about it."""
+    """Return the error without groups of a single error: nurseries add them."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
@@ -157,16 +156,16 @@ def unwrap_error(error: BaseException) -> BaseException:
 def tree_of(error: BaseException) -> ErrorTree:
     """Return the tree of an error: group members and causes. Notes stay with the text.
 
-    Errors near the top come first, no deeper than `_DEEPEST` (causes may be circular), and no more than `_MOST`. The
-    number of those left out is the last part.
+    Errors near the top are preferred. The tree is at most `_MAX_DEPTH` deep (causes may be circular), and has at most
+    `_MAX_ERRORS` errors. Its last part has the number of the errors that are left out.
     """
     top = _Node(error, 0)
     shown = [top]
-    for node in shown:  # which grows meanwhile
-        inner = _inner(node.error)[:_WIDEST] if node.depth < _DEEPEST else []
-        node.inner = [_Node(one, node.depth + 1) for one in inner[: _MOST - len(shown)]]
+    for node in shown:  # the list grows in the loop
+        inner = _inner(node.error)[:_MAX_WIDTH] if node.depth < _MAX_DEPTH else []
+        node.inner = [_Node(part, node.depth + 1) for part in inner[: _MAX_ERRORS - len(shown)]]
         shown += node.inner
-    more = len(_all_of(error) - {id(node.error) for node in shown})
+    more = len(_ids_in(error) - {id(node.error) for node in shown})
     tree = top.tree()
     return attrs.evolve(tree, inner=(*tree.inner, ErrorTree(text=f"and {more} more"))) if more else tree
 
@@ -180,27 +179,27 @@ class _Node:
     inner: list[_Node] = attrs.field(factory=list)
 
     def tree(self) -> ErrorTree:
-        return ErrorTree(text=_told_of(self.error), inner=tuple(node.tree() for node in self.inner))
+        return ErrorTree(text=_text_of(self.error), inner=tuple(node.tree() for node in self.inner))
 
 
 def _inner(error: BaseException) -> list[BaseException]:
     """Return the parts of an error."""
     members = [*error.exceptions] if isinstance(error, BaseExceptionGroup) else []
-    return [unwrap_error(one) for one in (*members, error.__cause__) if one is not None]
+    return [unwrap_error(part) for part in (*members, error.__cause__) if part is not None]
 
 
-def _all_of(error: BaseException) -> set[int]:
+def _ids_in(error: BaseException) -> set[int]:
     """Return the ids of an error and of all its parts."""
     found, left = {id(error)}, [error]
     while left:
-        new = [one for one in _inner(left.pop()) if id(one) not in found]
+        new = [part for part in _inner(left.pop()) if id(part) not in found]
         found.update(map(id, new))
         left += new
     return found
 
 
-def _told_of(error: BaseException) -> str:
-    return _shown("; ".join([error_line(error), *map(str, getattr(error, "__notes__", ()))]))
+def _text_of(error: BaseException) -> str:
+    return _masked_and_cut("; ".join([error_line(error), *map(str, getattr(error, "__notes__", ()))]))
 
 
 def error_summary(error: BaseException) -> str:
@@ -209,16 +208,16 @@ def error_summary(error: BaseException) -> str:
     return f"{error_line(first)} (and {len(others)} more)" if others else error_line(first)
 
 
-def _shown(text: str) -> str:
-    """Return the text with secrets masked, cut to a length that somebody reads."""
+def _masked_and_cut(text: str) -> str:
+    """Return the text with secrets masked, cut to `_MAX_TEXT` characters."""
     masked = masked_text(text)
-    return masked if len(masked) <= _LONGEST else f"{masked[:_LONGEST]} …"
+    return masked if len(masked) <= _MAX_TEXT else f"{masked[:_MAX_TEXT]} …"
 
 
 def error_line(error: BaseException) -> str:
     """Return the error's class and the first line of its text, with secrets masked."""
     try:
-        text = _shown(str(error).strip().partition("\n")[0])
-    except Exception:  # noqa: BLE001 - pyspark's ask a JVM for their text, which may be gone
+        text = _masked_and_cut(str(error).strip().partition("\n")[0])
+    except Exception:  # noqa: BLE001 - pyspark's errors get their text from a JVM, which may have exited
         text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

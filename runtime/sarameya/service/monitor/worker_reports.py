@@ -1,6 +1,6 @@
 """Reports of workers to their supervisor: a line of JSON each second, through a pipe that was opened for it.
 
-No file, port or name is needed, and the pipe ends with either process.
+A pipe needs no file, port or name, and closes when either process ends.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ class WorkerReport:
 
 
 async def send_reports(local_members: LocalMembers, fd: int) -> None:
-    """Write the report of this worker's member each second, until cancelled or until nobody reads any more."""
-    os.set_inheritable(fd, False)  # what handlers start must not keep it open
+    """Write the report of this worker's member each second, until cancelled or until the supervisor has ended."""
+    os.set_inheritable(fd, False)  # processes that a handler starts must not keep it open
     last_number = 0
     try:
         async with trio.lowlevel.FdStream(fd) as pipe:
             while True:
                 try:
-                    (heard,) = local_members.statuses()
-                    new = tuple(one for one in heard.happenings if one.number > last_number)
-                    last_number = max((one.number for one in new), default=last_number)
-                    line = WorkerReport(heard.snapshot, heard.failure, new, heard.restart).to_json() + "\n"
+                    (status,) = local_members.statuses()
+                    new = tuple(event for event in status.happenings if event.number > last_number)
+                    last_number = max((event.number for event in new), default=last_number)
+                    line = WorkerReport(status.snapshot, status.failure, new, status.restart).to_json() + "\n"
                 except Exception:
                     logger.exception("the report of this worker cannot be made")
                     return
@@ -75,8 +75,8 @@ class _Worker:
     at: float | None = None
     """The time of the last report, or of the process's start. None if no process runs."""
     failure: str = ""
-    due: PendingRestart | None = None
-    kept: EventHistory = attrs.field(factory=EventHistory)
+    restart: PendingRestart | None = None
+    history: EventHistory = attrs.field(factory=EventHistory)
 
 
 class WorkerReports:
@@ -85,38 +85,38 @@ class WorkerReports:
     def __init__(self, workers: Sequence[int], wall_clock: Callable[[], float] = time.time) -> None:
         self._workers = {worker: _Worker() for worker in workers}
         self._wall_clock = wall_clock
-        self._misheard: set[int] = set()
+        self._unreadable: set[int] = set()
 
-    def began(self, worker: int, pid: int) -> None:
+    def record_start(self, worker: int, pid: int) -> None:
         """Record the start of a worker's process."""
         found = self._workers[worker]
         found.pid, found.last, found.failure, found.at = pid, None, "", trio.current_time()
-        found.due = None
+        found.restart = None
 
-    def ended(self, worker: int, how: str) -> None:
+    def record_failure(self, worker: int, how: str) -> None:
         """Record the failure of a worker's process. Its last report is no longer true."""
         found = self._workers[worker]
         found.last, found.failure, found.at = None, how, None
-        # Of numbers it had its own, and this is behind all of them.
+        # The number is 0, since the worker itself numbers its events; this one is the last of them in any case.
         text = f"worker {worker} {how}"
-        found.kept.add(RecentEvent(number=0, at=self._wall_clock(), kind="Failure", level="error", text=text))
+        found.history.add(RecentEvent(number=0, at=self._wall_clock(), kind="Failure", level="error", text=text))
 
     def has_reported(self, worker: int) -> bool:
-        """Return whether the process has sent a report. Before that it imports, and does not handle signals."""
+        """Return whether the process has sent a report. Until then it imports, and does not handle signals."""
         return self._workers[worker].last is not None
 
-    def restarts(self, worker: int, delay: float, failures: int) -> None:
-        """Record a restart in `delay` seconds, after so many failures in a row."""
-        self._workers[worker].due = PendingRestart(trio.current_time() + delay, failures)
+    def record_restart(self, worker: int, delay: float, failures: int) -> None:
+        """Record a restart in `delay` seconds, after `failures` failures in a row."""
+        self._workers[worker].restart = PendingRestart(trio.current_time() + delay, failures)
 
-    def shared_start_failed(self, error: Exception, delay: float, failures: int) -> None:
-        """Record that no worker has started, since their shared resource failed.
+    def record_shared_failure(self, error: Exception, delay: float, failures: int) -> None:
+        """Record that no worker has started, since the start of their shared resource failed.
 
-        Its next start is in `delay` seconds.
+        The resource is started again in `delay` seconds.
         """
         for worker in self._workers:
-            self.ended(worker, f"waits for the workers' shared resource: {error_summary(error)}")
-            self.restarts(worker, delay, failures)
+            self.record_failure(worker, f"waits for the workers' shared resource: {error_summary(error)}")
+            self.record_restart(worker, delay, failures)
 
     async def listen(self, worker: int, fd: int) -> None:
         """Read a worker's reports until its pipe ends. Takes ownership of `fd`."""
@@ -125,19 +125,19 @@ class WorkerReports:
             while chunk := await pipe.receive_some(_CHUNK):
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
-                    self._hear(worker, line)
+                    self._read_line(worker, line)
 
-    def _hear(self, worker: int, line: bytes) -> None:
-        """Read one line.
+    def _read_line(self, worker: int, line: bytes) -> None:
+        """Record the report in a line.
 
-        An unknown format is skipped: the package may have been upgraded beneath a running supervisor.
+        A report of an unknown format is skipped: the package may have been upgraded while the supervisor runs.
         """
         try:
-            self._heard(worker, WorkerReport.from_json(line.decode()))
-        except Exception as error:  # noqa: BLE001 - whatever cattrs makes of it
-            if worker not in self._misheard:
+            self._record(worker, WorkerReport.from_json(line.decode()))
+        except Exception as error:  # noqa: BLE001 - cattrs raises many classes
+            if worker not in self._unreadable:
                 logger.error("a report of worker %d cannot be read: %s", worker, error_line(error))
-            self._misheard.add(worker)
+            self._unreadable.add(worker)
 
     def statuses(self) -> list[WorkerStatus]:
         """Return the last state of each worker."""
@@ -149,14 +149,21 @@ class WorkerReports:
                 age=0.0 if found.at is None else now - found.at,
                 pid=found.pid,
                 failure=found.failure or (found.last.failure if found.last is not None else ""),
-                restart=found.due.seen(now) if found.due else (found.last.restart if found.last is not None else None),
-                happenings=tuple(found.kept),
+                restart=_restart(found, now),
+                happenings=tuple(found.history),
             )
             for worker, found in self._workers.items()
         ]
 
-    def _heard(self, worker: int, line: WorkerReport) -> None:
+    def _record(self, worker: int, report: WorkerReport) -> None:
         found = self._workers[worker]
-        found.last, found.at = line, trio.current_time()
-        for happening in line.happenings:
-            found.kept.add(happening)
+        found.last, found.at = report, trio.current_time()
+        for event in report.happenings:
+            found.history.add(event)
+
+
+def _restart(worker: _Worker, now: float) -> Restart | None:
+    """Return the planned restart of the process, or of the member in it."""
+    if worker.restart:
+        return worker.restart.remaining(now)
+    return None if worker.last is None else worker.last.restart

@@ -70,9 +70,9 @@ def show(text: str, document: Document, *, as_json: bool) -> None:
 
 
 def print_out(text: str) -> None:
-    """Print a text to stdout as it is. If its reader closes the pipe, the rest is dropped without an error."""
+    """Print a text to stdout unchanged. If the reader closes the pipe, the rest is dropped without an error."""
     try:
         print(text, end="", flush=True)
     except BrokenPipeError:
-        # As by `| head`. Without this, the interpreter reports the closed pipe when it exits.
+        # For example by `| head`. Without this, the interpreter reports the closed pipe when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""Errors as a person sees them: one line each on stderr, and the exit code.
+"""Errors for people: one line each on stderr, and the exit code.
 
 | exit code | meaning |
 |---|---|
@@ -7,8 +7,8 @@
 | 2 | a person must change something first: arguments, the app file, credentials, a permission, the table, an offset |
 | 128 + n | signal n ended it at once (129: SIGHUP, 130: SIGINT, 143: SIGTERM): nothing was drained |
 
-`run`, `land`, `broker` and `dashboard` end in order by the first signal, and at once by the second. Any other command
-ends at once by the first.
+`run`, `land`, `broker` and `dashboard` end in order at the first signal, and at once at the second. Any other command
+ends at once at the first.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def is_permanent(error: BaseException) -> bool:
-    """Return whether a person must change something first: one of the errors is permanent by its class."""
+    """Return whether a person must change something first: one of the errors has a permanent class."""
     return any(isinstance(leaf, SarameyaError) and leaf.permanent for leaf in _causes(error))
 
 
@@ -102,11 +102,11 @@ def _is_about_a_file(error: BaseException) -> TypeGuard[OSError]:
 def _first_line(error: BaseException) -> str:
     """Return the first line that is not empty.
 
-    Foreign errors carry stacks of other languages in their text (py4j does).
+    Errors of other libraries may have stacks of other languages in their text (py4j's have).
     """
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001  the error is reported all the same (pyspark's ask a JVM for their text, which may be gone)
+    except Exception:  # noqa: BLE001  pyspark's errors get their text from a JVM, which may have exited
         return ""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 

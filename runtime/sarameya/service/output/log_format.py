@@ -3,7 +3,7 @@
 A line of JSON has `time`, `level`, `logger` and `message`, and `worker` in a worker of a supervisor. An event adds its
 class's name as `event`, and its fields; `extra={"fields": {...}}` adds those fields; a traceback is one field. Text is
 the message alone, which has an event's fields as key=value already. Text that looks secret is masked in both formats,
-since an error's words may come from anywhere.
+since an error's text may come from any library.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def _plain(value: Any) -> Any:
-    """Return a value in JSON types; any other becomes text."""
+    """Return a value in JSON types. A value of another type becomes text."""
     match value:
         case TopicPartition():
             return str(value)
@@ -84,7 +84,7 @@ class _Handler(logging.StreamHandler[TextIO]):
 def configure_logging(level: str, *, log_format: LogFormat = "text", worker: int | None = None) -> None:
     """Send the log to stderr.
 
-    May be called again, once the app's format is known. Handlers of others stay as they are.
+    May be called again, once the app's format is known. Log handlers that others have added are not changed.
 
     Args:
         level: The lowest level that is logged, one of LEVELS.
@@ -97,7 +97,7 @@ def configure_logging(level: str, *, log_format: LogFormat = "text", worker: int
     formatter: logging.Formatter
     if log_format == "json" or (log_format == "auto" and not sys.stderr.isatty()):
         formatter = JsonFormatter(worker)
-        logging.captureWarnings(True)  # else they would stand between the lines
+        logging.captureWarnings(True)  # else warnings would appear between the lines of JSON
     else:
         who = f" worker={worker}" if worker else ""
         formatter = TextFormatter(
@@ -134,5 +134,5 @@ def add_log_format_argument(parser: argparse.ArgumentParser, default: LogFormat 
         "--log-format",
         choices=get_args(LogFormat),
         default=default,
-        help="how it is logged: as text, as JSON, or (auto) as text on a terminal and as JSON elsewhere",
+        help="the format of the log: text, JSON, or (auto) text on a terminal and JSON elsewhere",
     )

@@ -37,11 +37,11 @@ class Display(Protocol):
 
         Args:
             done: Units that are done, of the total if there is one.
-            note: Anything else that is worth a glance.
+            note: A short text beside the numbers.
         """
 
     def say(self, line: str) -> None:
-        """Print a line of its own, beside the progress."""
+        """Print a separate line beside the progress."""
 
 
 class QuietDisplay:
@@ -73,7 +73,7 @@ class LineDisplay:
         self._soon = soon
         self._next = clock() + self.interval * (not soon)
         self._last = -1
-        self._unsaid: tuple[int, str] | None = None
+        self._unprinted: tuple[int, str] | None = None
 
     def update(self, done: int, note: str = "") -> None:
         """Print a line if it is time for one."""
@@ -82,23 +82,23 @@ class LineDisplay:
         if done == self._last:
             return
         if now < self._next and not finished:
-            self._unsaid = done, note
+            self._unprinted = done, note
             return
         self._next = now + self.interval
         self._print_progress(done, note)
 
     def end(self) -> None:
-        """Print the last progress, unless a total shows that the job is done."""
-        if self._unsaid is not None and self._total is None:
-            self._print_progress(*self._unsaid)
+        """Print the last progress if it is not printed yet and the total is unknown."""
+        if self._unprinted is not None and self._total is None:
+            self._print_progress(*self._unprinted)
 
     def _print_progress(self, done: int, note: str) -> None:
-        self._last, self._unsaid = done, None
+        self._last, self._unprinted = done, None
         of_all = "" if self._total is None else f" of {self._total:,} ({done / max(self._total, 1):.0%})"
         self._print(f"{self._title}: {done:,}{of_all}{note and ', '}{note}", done)
 
     def say(self, line: str) -> None:
-        """Print a line of its own."""
+        """Print a separate line."""
         print(line, file=self._stream, flush=True)
 
     def _print(self, line: str, done: int) -> None:
@@ -111,7 +111,7 @@ class LogDisplay(LineDisplay):
     interval = RECORD_INTERVAL
 
     def say(self, line: str) -> None:
-        """Log a line of its own."""
+        """Log a separate line."""
         logger.info("%s", line)
 
     def _print(self, line: str, done: int) -> None:
@@ -119,7 +119,7 @@ class LogDisplay(LineDisplay):
 
 
 class BarDisplay:
-    """A live bar of rich's. Only `update` redraws it, so that it needs no thread."""
+    """A live bar from rich. Only `update` redraws it, so that it needs no thread."""
 
     def __init__(self, progress: Progress, task: TaskID) -> None:
         self._progress = progress
@@ -150,7 +150,7 @@ def display(
         title: The job's name.
         total: The units of the job; None if unknown.
         quiet: Show nothing.
-        as_lines: Print lines on a terminal, too, as where other processes write to it.
+        as_lines: Print lines on a terminal, too, for example if other processes write to it.
         stream: The stream; stderr by default. A log of JSON gets records in any case.
         clock: Returns the current time in seconds.
     """
@@ -191,22 +191,22 @@ class QuietSteps:
 
 
 class LineSteps:
-    """A line for each step, and lines for the progress of long ones."""
+    """A line for each step, and lines for the progress of long steps."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float], patience: float) -> None:
         self._stream = stream
         self._clock = clock
-        self._from = clock() + patience
+        self._lines_from = clock() + patience
         self._lines: LineDisplay | None = None
 
     def __call__(self, title: str, total: int | None = None) -> None:
         self._lines = LineDisplay(title, total, self._stream, self._clock, soon=False)
-        if self._clock() >= self._from:
+        if self._clock() >= self._lines_from:
             self._lines.say(title)
 
     def update(self, done: int) -> None:
-        # What is done as soon as it has begun needs no line.
-        if self._lines is not None and self._clock() >= self._from:
+        # A step that ends at once needs no line.
+        if self._lines is not None and self._clock() >= self._lines_from:
             self._lines.update(done)
 
 
@@ -274,14 +274,14 @@ def _bar(stream: TextIO, *, transient: bool = False) -> Progress:
     )
 
 
-class _Above:
+class _AboveBar:
     """A stream for log handlers, whose lines appear above the bar."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
 
     def write(self, text: str) -> None:
-        # A handler writes a record and its line's end at once.
+        # A log handler writes a record together with its line break.
         self._console.print(text, end="", markup=False, highlight=False, soft_wrap=True)
 
     def flush(self) -> None:
@@ -297,7 +297,7 @@ def _logged_above(console: Console, stream: TextIO) -> Iterator[None]:
         if isinstance(handler, logging.StreamHandler) and handler.stream is stream
     ]
     for handler in handlers:
-        handler.setStream(cast(TextIO, _Above(console)))
+        handler.setStream(cast(TextIO, _AboveBar(console)))
     try:
         yield
     finally:

@@ -1,6 +1,6 @@
-"""The running service: members in this process or in workers of it, from the first signal handler to the exit code.
+"""The running service: members in this process or in worker processes, from the signal handlers to the exit code.
 
-`app_runner` puts everything together. `member_runner` runs members here, `supervisor` runs them as processes, and
-`restarts` says when to run either again. `watchdog`, `shutdown_check`, `problem_log` and `systemd` watch them;
-`status_pages` serves the pages.
+`app_runner` puts everything together. `member_runner` runs members in this process, `supervisor` runs them as
+processes, and `restarts` decides when to restart either. `watchdog`, `shutdown_check`, `problem_log` and `systemd`
+watch them; `status_pages` serves the pages.
 """

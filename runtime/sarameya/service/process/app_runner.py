@@ -1,4 +1,4 @@
-"""Runs an app: its members in this process, or in workers of it."""
+"""Runs an app: its members in this process, or in worker processes."""
 
 from __future__ import annotations
 
@@ -40,15 +40,14 @@ if TYPE_CHECKING:
     from sarameya.telemetry.otel_tracing import Tracing
 
 Watch = Callable[[App, Stop], Awaitable[None]]
-"""A task beside an app's members, in the first process only, until it is cancelled. It may request the end."""
-
+"""A task beside an app's members that runs until it is cancelled, but not in workers. It may request the end."""
 
 WatchInput = Callable[[Stop], Awaitable[None]]
-"""A task beside an app's members that requests the end by what comes from standard input."""
+"""A task beside an app's members that reads standard input, and requests the end."""
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that say how an app runs, and its log's format. `run_app` reads them."""
+    """Add the arguments for running an app, and for the format of its log. `run_app` reads them."""
     parser.add_argument(
         "--workers", type=_count, metavar="N", help="run N members, a process each (or see --in-process)"
     )
@@ -57,7 +56,10 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         "--until-eof", action="store_true", help="also stop, in order, when standard input ends (for a parent program)"
     )
     parser.add_argument(
-        "--http", type=listen_argument, metavar="HOST:PORT", help="serve the status page, metrics and health there"
+        "--http",
+        type=listen_argument,
+        metavar="HOST:PORT",
+        help="serve the status page, metrics and health at this address",
     )
     add_log_format_argument(parser)
     # Set by the supervisor for a worker: its number, and the file descriptor for its status reports.
@@ -72,10 +74,10 @@ def _count(text: str) -> int:
 
 
 def listen_argument(text: str) -> str:
-    """Return HOST:PORT of an argument as it is.
+    """Check the HOST:PORT of an argument, and return it unchanged.
 
     Raises:
-        argparse.ArgumentTypeError: The text is no address to listen at.
+        argparse.ArgumentTypeError: The text is not an address to listen at.
     """
     try:
         return listen_address(text)
@@ -97,7 +99,7 @@ def run_app(app: App, layers: Layers, args: argparse.Namespace, watch: Watch | N
 
     Raises:
         AppFileError: The handler or its options are wrong. Raised before anything starts.
-        ExceptionGroup: Members failed and are not restarted, or the end was not an orderly one.
+        ExceptionGroup: Members failed and are not restarted, or the shutdown was not orderly.
     """
     configure_logging(
         "debug" if args.debug else args.log_level,
@@ -113,15 +115,15 @@ def run_app(app: App, layers: Layers, args: argparse.Namespace, watch: Watch | N
         app = attrs.evolve(app, service=attrs.evolve(app.service, in_process=True))
     if args.worker:
         app = with_shared(app)
-    make = partial(make_handler, app, layers)
-    make()  # Build a handler now, so that an invalid option is reported once, before any worker starts.
+    new_handler = partial(make_handler, app, layers)
+    new_handler()  # Build a handler now, so that an invalid option is reported once, before any worker starts.
     if args.worker:
         app = attrs.evolve(app, service=attrs.evolve(app.service, http=None))  # the supervisor serves
         return signals.run(
             partial(
                 _serve,
                 {args.worker: app_of_member(app, args.worker)},
-                make,
+                new_handler,
                 signals.stop_with_supervisor,
                 None,
                 args.report_fd,
@@ -132,7 +134,7 @@ def run_app(app: App, layers: Layers, args: argparse.Namespace, watch: Watch | N
     numbers = range(1, app.service.workers + 1)
     if app.service.workers == 1 or app.service.in_process:
         apps = {number: app_of_member(app, number) for number in numbers}
-        return signals.run(partial(_serve, apps, make, watch_input, watch, None, notifier))
+        return signals.run(partial(_serve, apps, new_handler, watch_input, watch, None, notifier))
     commands = [worker_command(args.argv, number, app.service.workers) for number in numbers]
     supervisor = Supervisor(commands, app.service)
     run = partial(_supervise, app, supervisor, watch_input, watch, notifier)
@@ -179,21 +181,22 @@ async def _serve(
     notifier: Notifier,
     stop: Stop,
 ) -> ExitCode:
-    """Run members, given by their numbers, in this process."""
-    # After `rebalance_timeout` without a pass of the event loop the coordinator has removed the members in any case.
+    """Run members in this process. `apps` has the app of each member by its number."""
+    # If the event loop is blocked for `rebalance_timeout`, the coordinator has removed the members in any case.
     watchdog = Watchdog(max(app.config.rebalance_timeout for app in apps.values()))
-    unfinished = ShutdownCheck(stop, max(app.config.close_timeout for app in apps.values()))
+    shutdown_check = ShutdownCheck(stop, max(app.config.close_timeout for app in apps.values()))
     local_members = LocalMembers(apps)
     # Only declared here, for `open_group`: `open_otel` below sets it before the first member starts.
     make_tracing: Callable[[], list[Tracing]] = list
 
     def open_group(number: int, app: App) -> ConsumerGroup:
-        observers: list[Observer] = [log_event, watchdog.observe, unfinished.observe, local_members.recent(number)]
+        recorder = local_members.recorder(number)
+        observers: list[Observer] = [log_event, watchdog.observe, shutdown_check.observe, recorder]
         tracing = make_tracing()
         group = ConsumerGroup(
             app.bootstrap_servers, app.group, app.config, observers=[*observers, *tracing], interceptors=tracing
         )
-        local_members.begins(number, group)
+        local_members.set_group(number, group)
         return group
 
     members = [
@@ -201,8 +204,8 @@ async def _serve(
             app,
             make_handler,
             partial(open_group, number),
-            partial(local_members.failed, number),
-            partial(local_members.restarts, number),
+            partial(local_members.record_failure, number),
+            partial(local_members.record_restart, number),
         )
         for number, app in apps.items()
     ]
@@ -218,7 +221,7 @@ async def _serve(
         async with open_otel(first, local_members.snapshots) as make_tracing, open_pages(first, local_members, stop):
             await run_members(members, stop)
         nursery.cancel_scope.cancel()
-    unfinished.check()
+    shutdown_check.check()
     return ExitCode.OK
 
 
@@ -239,7 +242,7 @@ async def _supervise(
             partial(open_shared, app.handler),
             stop,
             Restarts(app.service),
-            supervisor.reports.shared_start_failed,
+            supervisor.reports.record_shared_failure,
         )
         # Open the pages first, so that they can show why the workers have not started.
         async with open_pages(app, supervisor.reports, stop), shared as options:

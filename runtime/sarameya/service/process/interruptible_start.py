@@ -17,18 +17,19 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def enter_unless_stopped(context: AbstractAsyncContextManager[T], stop: Stop) -> AsyncIterator[T | None]:
-    """Enter `context` for the length of the block. Requesting `stop` cancels its start, and nothing later.
+    """Enter `context` for the length of the block. A request of `stop` cancels only its start.
 
-    Yields None if the end was requested before the start was complete.
+    Yields:
+        The context's value; None if the end was requested before the start was complete.
     """
     has_started = False
-    # Both stand around all of its life, since what its start opens (a nursery, say) stays open within them.
+    # Both scopes enclose the context until its exit, since a nursery that its start opens stays open within them.
     with trio.CancelScope() as start, trio.CancelScope() as life:
         async with AsyncExitStack() as stack:
             if not stop.is_requested:
                 with stop.cancelling(start):
                     value = await stack.enter_async_context(context)
-                # What has come to be all the same is left in order.
+                # A start that succeeds in spite of the request is followed by an orderly exit.
                 life.shield = stop.is_requested
             if not stop.is_requested:
                 has_started = True
@@ -45,17 +46,17 @@ async def enter_with_retries(
     restarts: Restarts,
     on_failure: Callable[[Exception, float, int], None],
 ) -> AsyncIterator[T | None]:
-    """Enter `make()` as `enter_unless_stopped` does; a start that fails is retried with another `make()`.
+    """Enter `make()` as `enter_unless_stopped` does. Retry a failed start with another `make()`.
 
     Args:
-        what: The name of what starts, for the log.
+        what: The name of the context, for the log.
         make: Returns a new context manager for each attempt.
         stop: The request for the end.
         restarts: The policy for retries.
         on_failure: Called with each error, the seconds until the next start, and the failures in a row.
 
     Raises:
-        Exception: The start's, if it is final, and whatever the block raises.
+        Exception: The error of a start, if it is final, or an error of the block.
     """
     value: T | None = None
     async with AsyncExitStack() as stack:

@@ -1,6 +1,6 @@
-"""Runs members of a group: builds the handler, enters it, consumes, and treats failures by the app's policy.
+"""Runs members of a group: builds the handler, enters it, consumes, and handles failures by the app's policy.
 
-All members of one process are run here. Signals come in as a `Stop`; `supervisor.py` runs processes.
+All members of one process run here. A `Stop` requests their end; `supervisor.py` runs processes.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class MemberSpec:
 async def run_members(members: Iterable[MemberSpec], stop: Stop) -> None:
     """Run all members, each with a handler of its own, in one nursery.
 
-    If one fails for good, the others end in order first.
+    If a member fails and is not restarted, the others end in order first.
 
     Raises:
         ExceptionGroup: The failures of all members.
@@ -110,7 +110,7 @@ def _notify(observer: Callable[[], None]) -> None:
     try:
         observer()
     except Exception:
-        logger.exception("a member's failure could not be shown")
+        logger.exception("a member's failure could not be recorded")
 
 
 async def run_once(member: MemberSpec, stop: Stop) -> None:
@@ -126,7 +126,7 @@ async def run_once(member: MemberSpec, stop: Stop) -> None:
         if stop.is_requested:
             return
         async with member.open_group(app) as group, trio.open_nursery() as nursery:
-            nursery.start_soon(_close_when_asked, stop, group)
+            nursery.start_soon(_close_at_stop, stop, group)
             if app.topics_pattern is not None:
                 await group.consume(pattern=re.compile(app.topics_pattern), handler=handler)
             else:
@@ -134,6 +134,6 @@ async def run_once(member: MemberSpec, stop: Stop) -> None:
             nursery.cancel_scope.cancel()
 
 
-async def _close_when_asked(stop: Stop, group: Group) -> None:
+async def _close_at_stop(stop: Stop, group: Group) -> None:
     await stop.wait()
     group.close_nowait(f"the service stops: {stop.cause}")

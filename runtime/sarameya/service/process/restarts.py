@@ -24,11 +24,11 @@ class Restarts:
     failures_in_a_row: int = attrs.field(default=0, init=False)
 
     def is_final(self, error: Exception, stop: Stop) -> bool:
-        """Return whether to raise `error`: the policy says so, a person must act first, or the service stops."""
+        """Return whether to raise `error`: by the policy, since a person must act first, or since the service stops."""
         return self.policy.on_failure == "stop" or is_permanent(error) or stop.is_requested
 
     def delay_after(self, uptime: float) -> float:
-        """Return the seconds to wait before the restart of something that failed after `uptime` seconds."""
+        """Count a failure after `uptime` seconds, and return the seconds to wait before the restart."""
         # After an uptime longer than the longest wait, a failure counts as the first one again.
         healthy = uptime > self.policy.restart_backoff_max
         self.failures_in_a_row = 1 if healthy else self.failures_in_a_row + 1

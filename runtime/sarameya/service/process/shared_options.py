@@ -1,8 +1,8 @@
 """Resources that a handler's class opens once for all workers of a supervisor.
 
 A class may have `open_shared(options)`: an async context manager that the supervisor enters before it starts workers,
-and leaves when they have ended. It yields options as plain values. The workers' handlers get them in place of the
-options of the same names in the app file. They travel in the environment, since there may be a secret in them.
+and exits when they have ended. It yields options as plain values. In the workers' handlers they replace the options of
+the same names from the app file. Workers get them by the environment, since they may contain secrets.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _VARIABLE = "SARAMEYA_SHARED_OPTIONS"
 
 
 def open_shared(section: HandlerSection) -> AbstractAsyncContextManager[Mapping[str, Any]]:
-    """Return the context manager that yields the shared options: an empty one for a handler that shares nothing."""
+    """Return the context manager that yields the shared options. They are empty for a handler that shares nothing."""
     opened = getattr(handler_class(section.name), "open_shared", None)
     if opened is None:
         return nullcontext({})
@@ -36,6 +36,6 @@ def to_environment(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def with_shared(app: App) -> App:
-    """Return a worker's app with the supervisor's options. They are removed from the environment."""
+    """Return a worker's app with the supervisor's options. Remove them from the environment."""
     options = json.loads(os.environ.pop(_VARIABLE, "{}"))
     return attrs.evolve(app, handler=attrs.evolve(app.handler, options={**app.handler.options, **options}))

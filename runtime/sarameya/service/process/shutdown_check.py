@@ -1,4 +1,4 @@
-"""Check for an orderly end: exit code 0 means that everything was processed, committed and left."""
+"""Check for an orderly end: exit code 0 means that all is processed and committed, and the group left."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class UnfinishedError(SarameyaError):
 
 
 class ShutdownCheck:
-    """Collects failures of members from the moment that the end is requested."""
+    """Collects failures of members after the end was requested."""
 
     def __init__(self, stop: Stop, close_timeout: float) -> None:
         self._stop = stop
@@ -34,9 +34,9 @@ class ShutdownCheck:
                 self._problems[f"the group was not left ({cause})"] = None
 
     def check(self) -> None:
-        """Raise UnfinishedError if the end was not an orderly one."""
+        """Raise UnfinishedError if the end was not orderly."""
         if self._problems:
             raise UnfinishedError(
                 f"stopped, but {'; '.join(self._problems)} within close_timeout ({self._close_timeout:g} s); "
-                "what was not committed is consumed again next time"
+                "messages without a commit are consumed again next time"
             )

@@ -1,6 +1,6 @@
 """Signals: the first SIGINT, SIGTERM or SIGHUP requests an orderly end, the second exits at once.
 
-The receiver and the trio run around it are here. The program that waits for `Stop` decides what an orderly end is.
+This module runs trio, and receives the signals. The program that waits for `Stop` decides how to end in order.
 `output/error_report.py` has the exit codes.
 """
 
@@ -22,31 +22,31 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stop:
-    """The request for an orderly end. Anyone may make it, and all running parts wait for it."""
+    """The request for an orderly end. Any part of the program may make it, and all running parts wait for it."""
 
     def __init__(self) -> None:
         self.cause = ""
-        """The reason in words, once the end was requested."""
-        self._asked = trio.Event()
+        """The reason as text, once the end was requested."""
+        self._requested = trio.Event()
         self._cancelled: list[trio.CancelScope] = []
 
     @property
     def is_requested(self) -> bool:
         """True once the end was requested."""
-        return self._asked.is_set()
+        return self._requested.is_set()
 
     def request(self, cause: str) -> None:
         """Request the end. The first cause is the one that is reported."""
         if not self.is_requested:
             logger.info("%s: stopping", cause)
             self.cause = cause
-            self._asked.set()
+            self._requested.set()
             for scope in self._cancelled:
                 scope.cancel()
 
     @contextmanager
     def cancelling(self, scope: trio.CancelScope) -> Iterator[None]:
-        """Cancel `scope`, which may be a wider one, if the end is requested in the block."""
+        """Cancel `scope`, which may be wider than the block, if the end is requested in the block."""
         self._cancelled.append(scope)
         try:
             yield
@@ -55,7 +55,7 @@ class Stop:
 
     async def wait(self) -> None:
         """Wait for the request."""
-        await self._asked.wait()
+        await self._requested.wait()
 
 
 def run(program: Callable[[Stop], Awaitable[int]], *, before_exit: Callable[[], None] = lambda: None) -> int:
@@ -68,11 +68,11 @@ def run(program: Callable[[Stop], Awaitable[int]], *, before_exit: Callable[[], 
 
     def at_once(code: int) -> None:
         before_exit()
-        os._exit(code)  # no `finally`, no thread, no full pipe can hold this up
+        os._exit(code)  # no `finally`, thread or full pipe can delay this exit
 
     async def main() -> int:
         stop = Stop()
-        # The receiver stands before the nursery and beyond it, so that no KeyboardInterrupt can be raised inside.
+        # The receiver opens before the nursery and closes after it, so that no KeyboardInterrupt is raised inside.
         with trio.open_signal_receiver(*_listened_to()) as received:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(obey, received, stop, at_once)
@@ -86,7 +86,7 @@ def run(program: Callable[[Stop], Awaitable[int]], *, before_exit: Callable[[], 
 def _listened_to() -> list[signal.Signals]:
     """Return the signals that request the end.
 
-    SIGHUP, a closed terminal, is one of them unless the process was started to outlive it (nohup).
+    SIGHUP (the terminal was closed) is included, unless the process was started to ignore it (nohup).
     """
     hang_up = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
     return [*SIGNALS, *hang_up]
@@ -107,12 +107,12 @@ async def obey(received: AsyncIterator[int], stop: Stop, at_once: Callable[[int]
 async def stop_with_supervisor(stop: Stop, *, fd: int = 0) -> None:
     """Request the end when the supervisor requests it through the pipe at `fd`, or has ended."""
     async with trio.lowlevel.FdStream(os.dup(fd)) as pipe:
-        asked = await pipe.receive_some()
-    stop.request("asked to stop by the supervisor" if asked else "the supervisor has ended")
+        is_request = bool(await pipe.receive_some())
+    stop.request("asked to stop by the supervisor" if is_request else "the supervisor has ended")
 
 
 async def stop_at_end_of_input(stop: Stop, *, fd: int = 0) -> None:
-    """Request the end when the pipe at `fd` is closed: by the program that started this one, or by its death."""
+    """Request the end when the pipe at `fd` is closed: the parent program closes it, or has ended."""
     async with trio.lowlevel.FdStream(os.dup(fd)) as pipe:
         async for _ in pipe:
             pass

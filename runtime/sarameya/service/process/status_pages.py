@@ -17,9 +17,14 @@ logger = logging.getLogger("sarameya")
 
 @asynccontextmanager
 async def open_pages(app: App, members: MemberSource, stop: Stop) -> AsyncIterator[str | None]:
-    """The pages at `[service] http` for the length of the block; yields the URL, or None where none are wanted.
+    """Serve the pages at `[service] http` for the length of the block.
 
-    Raises ConfigError where what serves them is not installed, and as `serving` does.
+    Yields:
+        The URL of the pages; None without `[service] http`.
+
+    Raises:
+        ListenError: The address cannot be listened at now.
+        ConfigError: The packages for the pages are not installed, or the address can never be listened at.
     """
     address = app.service.http
     if address is None:

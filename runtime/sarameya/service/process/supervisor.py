@@ -1,9 +1,9 @@
 """Supervisor: runs N members as N processes of one app file, and restarts them.
 
-Closing the pipe that is a worker's standard input requests its end. That works also before the worker has its signal
-handlers, and also if this process is killed: no worker is ever left behind. A worker that has not reported yet still
-imports, which may take long, and has nothing to end in order: it gets SIGTERM as well. Workers have process groups of
-their own, so that Ctrl-C on a terminal reaches this process only.
+Closing the pipe that is a worker's standard input requests its end. That works before the worker has its signal
+handlers, and also if this process is killed: no worker keeps running. A worker that has not reported yet is
+still importing, which may take long. It has no work to drain, so it gets SIGTERM as well. Workers have process groups
+of their own, so that Ctrl-C on a terminal reaches this process only.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from sarameya.service.process.signals import Stop
 logger = logging.getLogger("sarameya")
 
 _REQUEST = b"stop\n"
+_LAST_REPORTS_SECONDS = 1.0
+"""Limit for reading the reports that are in the pipe when a worker ends. A child of it may hold the pipe open."""
 """The line that requests a worker's end. The end of its input alone requests the same, if this process is killed."""
 
 
@@ -47,7 +49,7 @@ class Supervisor:
         self._environment: Mapping[str, str] = {}
         self._running: dict[int, trio.Process] = {}
         self._codes: list[int] = []
-        self._cut_short: set[int] = set()
+        self._terminated: set[int] = set()
 
     async def run(self, stop: Stop, environment: Mapping[str, str] | None = None) -> ExitCode:
         """Start the workers, wait until all have ended, and return the worst of their exit codes.
@@ -76,20 +78,20 @@ class Supervisor:
             try:
                 code = await self._run_once(number, command, stop)
                 how = _ending(code)
-            except OSError as error:  # no memory, or no descriptor, for another process: the others go on
+            except OSError as error:  # no memory or file descriptor for another process: the others continue
                 code, how = ExitCode.FAILURE, f"could not be started: {error}"
             if stop.is_requested or code == ExitCode.OK:
                 self._codes.append(code)
                 return
-            logger.error("worker %d %s", number, how, extra=_about(number))
-            self.reports.ended(number, how)
+            logger.error("worker %d %s", number, how, extra=_log_fields(number))
+            self.reports.record_failure(number, how)
             if self._policy.on_failure == "stop" or code == ExitCode.CONFIGURATION:
                 self._codes.append(code)
                 stop.request(f"worker {number} failed")
                 return
             delay = restarts.delay_after(trio.current_time() - started)
-            self.reports.restarts(number, delay, restarts.failures_in_a_row)
-            logger.warning("restarting worker %d in %.1f s", number, delay, extra=_about(number))
+            self.reports.record_restart(number, delay, restarts.failures_in_a_row)
+            logger.warning("restarting worker %d in %.1f s", number, delay, extra=_log_fields(number))
             with trio.move_on_after(delay):
                 await stop.wait()
 
@@ -110,13 +112,16 @@ class Supervisor:
         finally:
             os.close(write_fd)
         self._running[number] = process
-        logger.info("worker %d started (pid %d)", number, process.pid, extra=_about(number))
+        logger.info("worker %d started (pid %d)", number, process.pid, extra=_log_fields(number))
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._ask_when_asked, number, process, stop)
-                self.reports.began(number, process.pid)
-                nursery.start_soon(self.reports.listen, number, read_fd)
+                nursery.start_soon(self._request_end, number, process, stop)
+                self.reports.record_start(number, process.pid)
+                read_all = trio.Event()
+                nursery.start_soon(self._read_reports, number, read_fd, read_all)
                 code = await process.wait()
+                with trio.move_on_after(_LAST_REPORTS_SECONDS):
+                    await read_all.wait()
                 nursery.cancel_scope.cancel()
         finally:
             if process.returncode is None:
@@ -124,25 +129,35 @@ class Supervisor:
             with trio.CancelScope(shield=True):
                 await process.wait()
             del self._running[number]
-        # It has died of our SIGTERM: it had begun nothing.
-        return ExitCode.OK if number in self._cut_short and code == -signal.SIGTERM else code
+        # Our SIGTERM has ended it before its first report: there was nothing to drain.
+        return ExitCode.OK if number in self._terminated and code == -signal.SIGTERM else code
 
-    async def _ask_when_asked(self, number: int, process: trio.Process, stop: Stop) -> None:
+    async def _read_reports(self, number: int, fd: int, read_all: trio.Event) -> None:
+        """Read the worker's reports, also those that are still in the pipe when it ends."""
+        await self.reports.listen(number, fd)
+        read_all.set()
+
+    async def _request_end(self, number: int, process: trio.Process, stop: Stop) -> None:
         await stop.wait()
         if not self.reports.has_reported(number):
-            # Where it has come to listen in this very moment, it takes that for the same request.
-            self._cut_short.add(number)
+            # If the worker handles signals by now, it takes SIGTERM as a request for an orderly end, too.
+            self._terminated.add(number)
             process.terminate()
         assert process.stdin is not None
-        with suppress(trio.BrokenResourceError):  # it has ended already
+        with suppress(trio.BrokenResourceError):  # the worker has ended already
             await process.stdin.send_all(_REQUEST)
         await process.stdin.aclose()
 
 
-def _about(number: int) -> dict[str, Any]:
-    """Return the fields of a structured log line."""
+def _log_fields(number: int) -> dict[str, Any]:
+    """Return the worker's number as a field of the log line."""
     return {"fields": {"worker": number}}
 
 
 def _ending(code: int) -> str:
-    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:  # a real-time signal has no name
+        return f"was killed by signal {-code}"

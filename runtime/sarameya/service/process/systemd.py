@@ -1,8 +1,8 @@
 """Notifications to the service manager, by the protocol of sd_notify(3): systemd's, and others that speak it.
 
-READY=1 is sent when each member has had its first assignment, STATUS= with each change, STOPPING=1 with the first
-signal. While starting and while stopping, the manager's timeout is extended for as long as the event loop turns: the
-app's own timeouts limit both. WATCHDOG=1 comes from the event loop, too.
+READY=1 is sent when each member has got its first assignment, STATUS= with each change, STOPPING=1 with the first
+signal. While the service starts or stops, the manager's timeout is extended as long as the event loop runs: the app's
+own timeouts limit both. WATCHDOG=1 is sent from the event loop, too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BEAT = 1.0
 class Notifier:
     """Sends notifications to the manager that `environ` names; sends nothing if it names none.
 
-    The variables are removed from `environ`: processes that start from here must not notify the manager.
+    The variables are removed from `environ`: child processes must not notify the manager.
     """
 
     def __init__(self, environ: MutableMapping[str, str] = os.environ) -> None:
@@ -41,7 +41,7 @@ class Notifier:
         self._is_ready = False
         self._status = ""
         self._unsent: dict[str, str] = {}
-        self._is_deaf = False
+        self._has_failed = False
 
     async def run(self, stop: Stop, members: MemberSource) -> None:
         """Notify the manager of the members' state, until cancelled."""
@@ -58,7 +58,7 @@ class Notifier:
 
     @property
     def _interval(self) -> float:
-        # Half of the time that there is, as sd_watchdog_enabled(3) has it.
+        # At most half of the watchdog's time, as sd_watchdog_enabled(3) recommends.
         return min(_BEAT, self._watchdog / 2) if self._watchdog else _BEAT
 
     @property
@@ -67,11 +67,11 @@ class Notifier:
 
     def _beat(self, members: Sequence[WorkerStatus]) -> None:
         fields = self._alive
-        statuses = [one.snapshot.status for one in members if one.snapshot is not None]
-        self._started |= {one.worker for one in members if one.snapshot and _is_member(one.snapshot.status)}
-        if (status := _described(statuses, len(members))) != self._status:
+        statuses = [member.snapshot.status for member in members if member.snapshot is not None]
+        self._started |= {m.worker for m in members if m.snapshot is not None and _is_member(m.snapshot.status)}
+        if (status := _status_line(statuses, len(members))) != self._status:
             self._status = fields["STATUS"] = status
-        if not self._is_ready and members and self._started.issuperset(one.worker for one in members):
+        if not self._is_ready and members and self._started.issuperset(member.worker for member in members):
             self._is_ready = True
             fields["READY"] = "1"
         if not self._is_ready:
@@ -79,7 +79,7 @@ class Notifier:
         self._send(**fields)
 
     def _send(self, **fields: str) -> None:
-        """Send the fields. Those that the manager has no room for now are sent with the next beat."""
+        """Send the fields. If the manager's socket is full, they are sent with the next beat."""
         self._unsent |= {name: value.replace("\n", " ") for name, value in fields.items()}
         if not self._address or not self._unsent:
             return
@@ -89,12 +89,12 @@ class Notifier:
         except BlockingIOError:
             return
         except OSError as error:
-            # The fields are sent with the next beat: a manager that gets nothing for long ends the service.
-            if not self._is_deaf:
+            # The fields are sent with the next beat, too: a manager without notifications ends the service.
+            if not self._has_failed:
                 logger.warning("the service manager cannot be notified: %s", error)
-            self._is_deaf = True
+            self._has_failed = True
             return
-        self._is_deaf = False
+        self._has_failed = False
         self._unsent.clear()
 
 
@@ -102,7 +102,7 @@ def _is_member(status: GroupStatus) -> bool:
     return status.state in MEMBER
 
 
-def _described(statuses: Sequence[GroupStatus], members: int) -> str:
+def _status_line(statuses: Sequence[GroupStatus], members: int) -> str:
     """Return the status line: `group orders, generation 3: 2 of 2 members, 8 partitions`."""
     if not statuses:
         return "starting"

@@ -1,4 +1,4 @@
-"""The watchdog: ends the process where Python cannot end what a handler does.
+"""The watchdog: ends the process if Python cannot end a handler's work.
 
 Two things cannot be stopped: a task that swallows its cancellation, and code that blocks the event loop. A member with
 a stuck task leaves its group at the rebalance deadline (event `TaskStuck`). A blocked member is removed by the group,
@@ -15,18 +15,18 @@ import trio
 
 from sarameya.observe import Event, TaskStuck
 
-FAREWELL = 5.0
+LEAVE_TIME = 5.0
 """Seconds from a stuck task to the end of the process. The member leaves its group meanwhile."""
 
 _STDERR = 2
 
 
 class Watchdog:
-    """Ends the process if the event loop stands still for `timeout` seconds of real time, or a task is stuck."""
+    """Ends the process if the event loop is blocked for `timeout` seconds of real time, or a task is stuck."""
 
-    def __init__(self, timeout: float, *, farewell: float = FAREWELL) -> None:
+    def __init__(self, timeout: float, *, leave_time: float = LEAVE_TIME) -> None:
         self._timeout = timeout
-        self._farewell = farewell
+        self._leave_time = leave_time
         self._stuck = trio.Event()
 
     def observe(self, event: Event) -> None:
@@ -41,7 +41,7 @@ class Watchdog:
                 faulthandler.dump_traceback_later(self._timeout, exit=True, file=_STDERR)
                 with trio.move_on_after(self._timeout / 4):
                     await self._stuck.wait()
-            faulthandler.dump_traceback_later(self._farewell, exit=True, file=_STDERR)
+            faulthandler.dump_traceback_later(self._leave_time, exit=True, file=_STDERR)
             await trio.sleep_forever()
         finally:
             faulthandler.cancel_dump_traceback_later()

@@ -1,5 +1,4 @@
-"""`sarameya topics`: what a cluster's topics are like, and making, growing and deleting them.
+"""`sarameya topics`: shows a cluster's topics, and creates, grows and deletes them.
 
-command.py   the command line             answers.py   what each command asks for and answers
-showing.py   as text and as documents (pure)
+`command` has the arguments, `results` does the work of each command, and `report` makes text and documents (pure).
 """

@@ -1,4 +1,4 @@
-"""`sarameya topics ...`: the command line. What the commands answer stands in `results`."""
+"""`sarameya topics ...`: its arguments. `results` does the work of the commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sarameya.service.topics import results
 
 SUMMARY = "show, create, grow and delete the topics of a Kafka cluster"
 
-Ask = Callable[[TopicAdmin], Awaitable[CommandResult]]
+Operation = Callable[[TopicAdmin], Awaitable[CommandResult]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,14 +27,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_list(subcommand(commands, "list", "list the cluster's topics", _list))
     _add_describe(subcommand(commands, "describe", "show partitions, leaders, logs and settings of topics", _describe))
-    _add_create(subcommand(commands, "create", "make topics", _create))
+    _add_create(subcommand(commands, "create", "create topics", _create))
     _add_grow(subcommand(commands, "grow", "give a topic more partitions", _grow))
-    _add_delete(subcommand(commands, "delete", "delete topics, with all that is in them", _delete))
+    _add_delete(subcommand(commands, "delete", "delete topics with all their messages", _delete))
 
 
 def _add_list(parser: argparse.ArgumentParser) -> None:
     parser.epilog = epilog("sarameya topics list --bootstrap localhost:9092 --internal")
-    parser.add_argument("--internal", action="store_true", help="also Kafka's internal topics")
+    parser.add_argument("--internal", action="store_true", help="list Kafka's internal topics, too")
     add_shared_arguments(parser)
 
 
@@ -122,14 +122,14 @@ def _describe(args: argparse.Namespace) -> int:
 
 
 def _create(args: argparse.Namespace) -> int:
-    wish = partial(
+    operation = partial(
         results.create,
         names=list(dict.fromkeys(args.topics)),
         partitions=args.partitions,
         replicas=args.replication_factor,
         settings=dict(args.settings),
     )
-    return _run(args, wish)
+    return _run(args, operation)
 
 
 def _grow(args: argparse.Namespace) -> int:
@@ -140,10 +140,10 @@ def _delete(args: argparse.Namespace) -> int:
     return _run(args, partial(results.delete, names=args.topics, execute=args.execute))
 
 
-def _run(args: argparse.Namespace, ask: Ask) -> int:
-    return run_and_print(args, partial(_ask, cluster(args), ask))
+def _run(args: argparse.Namespace, operation: Operation) -> int:
+    return run_and_print(args, partial(_with_admin, cluster(args), operation))
 
 
-async def _ask(place: Cluster, ask: Ask) -> CommandResult:
-    async with TopicAdmin(place.bootstrap_servers, place.config, log_asking) as admin:
-        return await ask(admin)
+async def _with_admin(kafka: Cluster, operation: Operation) -> CommandResult:
+    async with TopicAdmin(kafka.bootstrap_servers, kafka.config, log_asking) as admin:
+        return await operation(admin)

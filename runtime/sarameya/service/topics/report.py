@@ -1,4 +1,4 @@
-"""Topics as text for people and as JSON documents for programs. Their fields (docs/topics.md) stay. Pure."""
+"""Topics as text for people and as JSON documents for programs. docs/topics.md has their stable fields. Pure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TopicReport:
 
     @property
     def offsets(self) -> int | None:
-        """The number of offsets from log starts to ends; None if one is unknown. Not each of them has a record."""
+        """The number of offsets from log starts to ends; None if one is unknown. An offset may have no record."""
         sizes = [self._size(partition.partition) for partition in self.topic.partitions]
         known = [size for size in sizes if size is not None]
         return sum(known) if len(known) == len(sizes) else None
@@ -47,11 +47,11 @@ class TopicReport:
         return None if start is None or end is None else end - start
 
     def why_unknown(self, partition: TopicPartition) -> str:
-        """Return why an offset of the partition's log is unknown; empty if all are known."""
+        """Return the reason why an offset of the partition's log is unknown; empty if all are known."""
         return self.ends.missing.get(partition) or self.starts.missing.get(partition, "")
 
 
-# -- all of them ---------------------------------------------------------------------------------
+# -- list ----------------------------------------------------------------------------------------
 
 
 def listing_text(topics: Iterable[DescribedTopic]) -> str:
@@ -78,7 +78,7 @@ def listing_document(topics: Iterable[DescribedTopic]) -> Document:
     }
 
 
-# -- one of them ---------------------------------------------------------------------------------
+# -- describe ------------------------------------------------------------------------------------
 
 
 def report_text(report: TopicReport) -> str:
@@ -87,15 +87,15 @@ def report_text(report: TopicReport) -> str:
     header = ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN-SYNC", "LOG-START", "LOG-END")
     rows = [
         (
-            one.partition.partition,
-            one.leader,
-            one.leader_epoch,
-            _nodes(one.replicas),
-            _nodes(one.in_sync),
-            report.start(one.partition),
-            report.end(one.partition),
+            row.partition.partition,
+            row.leader,
+            row.leader_epoch,
+            _nodes(row.replicas),
+            _nodes(row.in_sync),
+            report.start(row.partition),
+            report.end(row.partition),
         )
-        for one in topic.partitions
+        for row in topic.partitions
     ]
     lines = "\n".join(map(printable, _advice(report)))
     return "\n\n".join(filter(None, (_head(report), table(header, rows), lines)))
@@ -109,16 +109,16 @@ def report_document(report: TopicReport) -> Document:
         "settings": report.settings and dict(report.settings),
         "partitions": [
             {
-                "partition": one.partition.partition,
-                "leader": one.leader,
-                "leader_epoch": one.leader_epoch,
-                "replicas": list(one.replicas),
-                "in_sync": list(one.in_sync),
-                "log_start_offset": report.start(one.partition),
-                "log_end_offset": report.end(one.partition),
-                "problem": report.why_unknown(one.partition) or None,
+                "partition": row.partition.partition,
+                "leader": row.leader,
+                "leader_epoch": row.leader_epoch,
+                "replicas": list(row.replicas),
+                "in_sync": list(row.in_sync),
+                "log_start_offset": report.start(row.partition),
+                "log_end_offset": report.end(row.partition),
+                "problem": report.why_unknown(row.partition) or None,
             }
-            for one in report.topic.partitions
+            for row in report.topic.partitions
         ],
         "advice": list(_advice(report)),
     }
@@ -151,16 +151,16 @@ def _head(report: TopicReport) -> str:
 
 
 def _advice(report: TopicReport) -> Iterator[str]:
-    """Yield what is not as it should be, a line for each kind."""
+    """Yield a line for each kind of problem."""
     topic = report.topic
     if leaderless := _leaderless(topic):
         yield f"{_names(leaderless)}: no leader, so that nothing is read or written; is a broker down?"
     if lagging := _lagging(topic):
         yield f"{_names(lagging)}: not every replica is in sync"
     reasons: dict[str, list[DescribedPartition]] = {}
-    for one in topic.partitions:
-        if one.leader is not None and (reason := report.why_unknown(one.partition)):
-            reasons.setdefault(reason, []).append(one)
+    for row in topic.partitions:
+        if row.leader is not None and (reason := report.why_unknown(row.partition)):
+            reasons.setdefault(reason, []).append(row)
     for reason, partitions in reasons.items():
         yield f"{_names(partitions)}: the log's offsets are not known: {reason}"
     if report.settings is None:
@@ -168,15 +168,15 @@ def _advice(report: TopicReport) -> Iterator[str]:
 
 
 def _leaderless(topic: DescribedTopic) -> list[DescribedPartition]:
-    return [one for one in topic.partitions if one.leader is None]
+    return [row for row in topic.partitions if row.leader is None]
 
 
 def _lagging(topic: DescribedTopic) -> list[DescribedPartition]:
-    return [one for one in topic.partitions if not one.is_in_sync]
+    return [row for row in topic.partitions if not row.is_in_sync]
 
 
 def _names(partitions: Iterable[DescribedPartition]) -> str:
-    return listed([str(one.partition) for one in partitions])
+    return listed([str(row.partition) for row in partitions])
 
 
 def _nodes(nodes: Iterable[int]) -> str:
@@ -187,6 +187,6 @@ def _nodes(nodes: Iterable[int]) -> str:
 
 
 def size_text(report: TopicReport) -> str:
-    """Return a topic's size in words: `4 partitions and 1,234 offsets`."""
-    offsets = "logs that are not known" if report.offsets is None else counted(report.offsets, "offset")
+    """Return a topic's size as text: `4 partitions and 1,234 offsets`."""
+    offsets = "an unknown number of offsets" if report.offsets is None else counted(report.offsets, "offset")
     return f"{counted(len(report.topic.partitions), 'partition')} and {offsets}"

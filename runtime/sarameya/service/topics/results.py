@@ -22,21 +22,21 @@ from sarameya.service.topics.report import (
 
 
 async def list_topics(admin: TopicAdmin, internal: bool) -> CommandResult:
-    """List the topics of the cluster, with Kafka's own if `internal`."""
+    """List the topics of the cluster, with Kafka's internal topics if `internal`."""
     topics = [topic for topic in await admin.list_topics() if internal or not topic.is_internal]
     return CommandResult(listing_document(topics), listing_text(topics))
 
 
 async def describe(admin: TopicAdmin, names: Sequence[str] | None) -> CommandResult:
-    """Describe these topics, or all but Kafka's own.
+    """Describe these topics, or all except Kafka's internal topics if `names` is None.
 
-    A topic that cannot be described is an error, and does not keep the others back.
+    The result has an error for each topic that cannot be described. The other topics are described all the same.
     """
     refused: dict[str, SarameyaError] = {}
     if names is None:
         topics = [topic for topic in await admin.list_topics() if not topic.is_internal]
     else:
-        topics, refused = await admin.describe_those_there(names)
+        topics, refused = await admin.describe_existing(names)
     reports = await _reports(admin, topics)
     text = "\n\n\n".join(map(report_text, reports))
     document = {
@@ -49,10 +49,10 @@ async def describe(admin: TopicAdmin, names: Sequence[str] | None) -> CommandRes
 async def create(
     admin: TopicAdmin, names: Sequence[str], partitions: int, replicas: int, settings: Mapping[str, str]
 ) -> CommandResult:
-    """Create topics one after the other; each row has its error."""
+    """Create topics one after the other. Each row of the result has its error."""
     note = "" if partitions == BY_DEFAULT else f", with {counted(partitions, 'partition')}"
     changes = {name: partial(admin.create, name, partitions, replicas, settings) for name in names}
-    lines, rows, errors = await _done(changes, "created", dict.fromkeys(names, note))
+    lines, rows, errors = await _make_changes(changes, "created", dict.fromkeys(names, note))
     return CommandResult({"executed": True, "topics": rows}, "\n".join(lines), errors)
 
 
@@ -63,33 +63,33 @@ async def grow(admin: TopicAdmin, name: str, partitions: int, execute: bool) -> 
     if partitions <= before:
         raise ConfigError("--partitions", partitions, f"must be more than the {before} that topic {name!r} has")
     change_text = f"topic {name!r}: {before} to {counted(partitions, 'partition')}"
-    warning = "Keys go to other partitions from then on, so that a key's messages are in order only from there."
+    warning = "Keys then go to other partitions: a key's new messages are not in order with its old messages."
     if execute:
         await admin.grow(name, partitions)
         lines = [f"{change_text}: done"]
     else:
-        lines = [f"{change_text}; there is no way back", warning, _HINT]
+        lines = [f"{change_text}; this cannot be undone", warning, _HINT]
     document = {"executed": execute, "topic": name, "partitions": before, "new_partitions": partitions}
     return CommandResult(document, "\n".join(lines))
 
 
 async def delete(admin: TopicAdmin, names: Sequence[str], execute: bool) -> CommandResult:
-    """Delete topics with `execute`; else show their sizes. None is deleted, unless all exist."""
+    """Delete topics with `execute`; else show their sizes. If a topic does not exist, none is deleted."""
     reports = await _reports(admin, await admin.describe(names))
     sizes = {report.topic.name: f", with {size_text(report)}" for report in reports}
     if not execute:
-        lines = [f"topic {name!r}{size}: would be deleted, with all that is in it" for name, size in sizes.items()]
+        lines = [f"topic {name!r}{size}: would be deleted with all its messages" for name, size in sizes.items()]
         rows: list[Document] = [{"topic": name, "error": None} for name in sizes]
         return CommandResult({"executed": False, "topics": rows}, "\n".join([*lines, _HINT]))
     changes = {name: partial(admin.delete, name) for name in sizes}
-    lines, rows, errors = await _done(changes, "deleted", sizes)
+    lines, rows, errors = await _make_changes(changes, "deleted", sizes)
     return CommandResult({"executed": True, "topics": rows}, "\n".join(lines), errors)
 
 
 _HINT = "Nothing is changed yet: add --execute to do it."
 
 
-async def _done(
+async def _make_changes(
     changes: Mapping[str, Callable[[], Awaitable[None]]], verb: str, notes: Mapping[str, str]
 ) -> tuple[list[str], list[Document], tuple[SarameyaError, ...]]:
     """Make changes one after the other. Return a line and a row for each, and the errors."""
@@ -100,7 +100,7 @@ async def _done(
         error: SarameyaError | None = None
         try:
             await change()
-        except SarameyaError as raised:  # the changes before it are reported all the same
+        except SarameyaError as raised:  # earlier changes are still reported
             error = raised
             errors.append(raised)
         lines.append(f"topic {name!r}{'' if error else notes[name]}: {'not ' * bool(error)}{verb}")
@@ -114,12 +114,12 @@ async def _reports(admin: TopicAdmin, topics: Iterable[DescribedTopic]) -> list[
         return []
     names = [topic.name for topic in described]
     await admin.metadata(names)
-    partitions = [one.partition for topic in described for one in topic.partitions if one.leader is not None]
+    partitions = [row.partition for topic in described for row in topic.partitions if row.leader is not None]
     starts, ends = await admin.log_offsets(partitions, LOG_START), await admin.log_offsets(partitions, LOG_END)
     settings: dict[str, dict[str, str | None]] | None
     try:
         settings, why = await admin.settings(names), ""
-    except SarameyaError as error:  # it takes an ACL of its own
+    except SarameyaError as error:  # settings need another ACL
         settings, why = None, str(error)
     return [
         TopicReport(topic, starts, ends, None if settings is None else settings.get(topic.name, {}), why)

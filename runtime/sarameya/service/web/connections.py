@@ -1,7 +1,7 @@
 """Connections to the pages, with limits on their number and on slow clients. hypercorn speaks HTTP on each.
 
-Pages must never use up the file descriptors that consuming needs. No more than `MOST` connections are open; further
-clients wait in the kernel's queue. Idle connections end after five seconds (hypercorn's `keep_alive_timeout`).
+Pages must never use up the file descriptors that the members need. At most `MAX_CONNECTIONS` are open; further clients
+wait in the kernel's queue. Idle connections end after five seconds (hypercorn's `keep_alive_timeout`).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from sarameya.service.output.error_report import leaves
 
 logger = logging.getLogger("sarameya")
 
-MOST = 64
-"""Connections that are open at a time."""
+MAX_CONNECTIONS = 64
+"""Connections that are open at the same time."""
 CALM = 10.0
-"""Seconds without a failure to accept a connection until that is reported as over."""
+"""Seconds without a failure to accept a connection until the problem is reported as over."""
 _PAUSE = 0.5
 """Seconds until the next attempt after a failure to accept."""
 _CHUNK = 2**16
@@ -46,36 +46,36 @@ class Connections:
             config: hypercorn's settings.
             stalled_after: Seconds within which a client must take each 64 KiB of a response.
         """
-        # hypercorn's types and Starlette's are those of the same protocol.
+        # hypercorn and Starlette have different types for the same protocol.
         self._app = wrap_app(cast(Any, app), config.wsgi_max_body_size, "asgi")
         self._config = config
         self._context = WorkerContext(None)
         self._stalled_after = stalled_after
         self._open: set[_ClientStream] = set()
-        self._slots = trio.Semaphore(MOST)
+        self._slots = trio.Semaphore(MAX_CONNECTIONS)
         self._has_failed = False
 
     async def serve(self, listener: trio.SocketListener) -> None:
-        """Accept and serve connections until cancelled; all are closed then."""
-        accepting = _Accepting(listener)
+        """Accept and serve connections until cancelled. Close all of them at the end."""
+        acceptor = _Acceptor(listener)
         async with trio.open_nursery() as nursery:
             try:
                 while True:
                     await self._slots.acquire()
-                    stream = _ClientStream(await accepting.next(), self._stalled_after)
-                    nursery.start_soon(self._serve_one, stream)
+                    stream = _ClientStream(await acceptor.next(), self._stalled_after)
+                    nursery.start_soon(self._serve_client, stream)
             finally:
-                # hypercorn shields its sending: only a closed socket ends that.
+                # hypercorn sends in a shielded scope: only a closed socket ends that.
                 for stream in self._open:
                     stream.socket.close()
 
-    async def _serve_one(self, stream: _ClientStream) -> None:
+    async def _serve_client(self, stream: _ClientStream) -> None:
         """Serve one connection. hypercorn raises for some requests, which must not end the others."""
         self._open.add(stream)
         try:
-            # hypercorn declares streams of TLS alone.
+            # hypercorn's type annotation allows only TLS streams.
             await TCPServer(self._app, self._config, self._context, ConnectionState({}), cast(Any, stream))
-        except* Exception as group:  # noqa: BLE001 - whatever hypercorn raises for a request
+        except* Exception as group:  # noqa: BLE001 - hypercorn may raise any error for a request
             if not self._has_failed:
                 logger.error("a request to the pages has failed: %s", error_line(next(leaves(group))))
             self._has_failed = True
@@ -115,8 +115,8 @@ class _ClientStream(trio.abc.HalfCloseableStream):
                     raise trio.BrokenResourceError("the client does not read its response")
 
 
-class _Accepting:
-    """Accepts connections, and reports a failure once when it starts and once when it is over."""
+class _Acceptor:
+    """Accepts connections. Logs once that accepting fails, and once that it works again."""
 
     def __init__(self, listener: trio.SocketListener) -> None:
         self._listener = listener
@@ -130,13 +130,13 @@ class _Accepting:
                 try:
                     return await self._listener.accept()
                 except OSError as error:
-                    self._failed(error)
+                    self._log_failure(error)
             if calm.cancelled_caught:
-                self._is_over()
+                self._log_recovery()
             else:
                 await trio.sleep(_PAUSE)
 
-    def _failed(self, error: OSError) -> None:
+    def _log_failure(self, error: OSError) -> None:
         now = trio.current_time()
         self._over_at = now + CALM
         if self._failing_since is None:
@@ -146,7 +146,7 @@ class _Accepting:
             why = os.strerror(error.errno) if error.errno else error_line(error)
             logger.error("no connection to the pages can be accepted: %s%s", why, limit)
 
-    def _is_over(self) -> None:
+    def _log_recovery(self) -> None:
         assert self._failing_since is not None
         lasted = self._over_at - CALM - self._failing_since
         self._failing_since, self._over_at = None, math.inf

@@ -1,8 +1,8 @@
-"""Host names that requests may use (the `Host` header), against DNS rebinding. Pure, but for the ASGI middleware.
+"""Host names that requests may use (the `Host` header), against DNS rebinding. Pure, except for the ASGI middleware.
 
-A page from elsewhere could read these through a name of its own that leads here. Addresses are allowed, and names that
-only this machine or its network can give; the operator allows others. A request without a name is allowed (a load
-balancer's probe in HTTP/1.0): no browser sends one.
+Without this check, a web page of another site could read these pages, if a host name of that site resolves to this
+machine. Addresses are allowed, and names that only this machine or its network can define. The operator may allow other
+names. A request without a name is allowed (a load balancer's probe in HTTP/1.0): no browser sends such a request.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _HOST = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[^\[\]:@/?#\s]+))(?::[0-9]{0,5})?", re.IGNORECASE)
 _REFUSED = (
-    "the pages are not served by this name: use an address, or name it in [service] http_hosts "
-    "(of `sarameya dashboard`: --http-host)\n"
+    "requests for this host name are refused: use an address, or add the name to [service] http_hosts "
+    "(for `sarameya dashboard`: --http-host)\n"
 )
 
 
@@ -29,21 +29,21 @@ _REFUSED = (
 class AllowedHosts:
     """Host names that requests may use: this machine's own, and those in `named`.
 
-    The operator's names are whole names, `*.example.com` for all below a domain, or `*` for any.
+    The operator's names are whole names, `*.example.com` for all names below a domain, or `*` for any name.
     """
 
     is_local: bool = False
-    """The pages listen on this machine alone. Only its own names are allowed then."""
+    """True if the pages listen only to this machine. Only its own names are allowed then."""
     named: Collection[str] = ()
     own: str = attrs.field(factory=socket.gethostname)
     """The name of this machine."""
 
     @classmethod
     def of(cls, address: str, named: Collection[str] = ()) -> AllowedHosts:
-        """Return the names for pages that listen at HOST:PORT."""
+        """Return the allowed names for pages that listen at `address`, a HOST:PORT."""
         return cls(_is_loopback(address.rpartition(":")[0].strip("[]")), named)
 
-    def let_in(self, header: str) -> bool:
+    def allows(self, header: str) -> bool:
         """Return whether requests with this `Host` header are allowed."""
         found = _HOST.fullmatch(header)
         if found is None:
@@ -51,7 +51,7 @@ class AllowedHosts:
         name = (found["v6"] or found["name"]).lower().removesuffix(".")
         if name in _LOOPBACK or any(_matches(pattern.lower(), name) for pattern in self.named):
             return True
-        # A browser is led to a name without a dot by its own network alone.
+        # A name without a dot can be defined only by the browser's own network.
         return not self.is_local and (_is_address(name) or "." not in name or name == self.own.lower())
 
 
@@ -80,7 +80,7 @@ class HostCheck:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         host = None if scope["type"] == "lifespan" else Headers(scope=scope).get("host")
-        if host is None or self._names.let_in(host):
+        if host is None or self._names.allows(host):
             await self._app(scope, receive, send)
         else:
             await PlainTextResponse(_REFUSED, status_code=400)(scope, receive, send)

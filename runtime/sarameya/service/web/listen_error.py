@@ -30,6 +30,6 @@ def listen_error(option: str, address: str, error: OSError | UnicodeError) -> Sa
 
 
 def _may_pass(error: OSError | UnicodeError) -> bool:
-    if isinstance(error, socket.gaierror):  # whose numbers are others
+    if isinstance(error, socket.gaierror):  # its errno is an EAI_ code
         return error.errno == socket.EAI_AGAIN
     return isinstance(error, OSError) and error.errno in _PASSING

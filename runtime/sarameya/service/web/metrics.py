@@ -1,6 +1,6 @@
-"""The content of `/metrics`: metrics of reporting members, the age of each report, and those of `prometheus_client`.
+"""The content of `/metrics`: metrics of reporting members, the age of each report, and `prometheus_client`'s registry.
 
-The last are metrics that handlers register, and the library's own of the process.
+The registry has the metrics that handlers register, and the library's own metrics of the process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ logger = logging.getLogger("sarameya")
 
 
 class MetricsCollector(Collector):
-    """Metrics of a board and of `others`: by default prometheus_client's registry."""
+    """Metrics of a board and of another collector: by default prometheus_client's registry."""
 
     def __init__(self, board: PageSource, others: Collector = REGISTRY) -> None:
         self._board = board
@@ -28,27 +28,27 @@ class MetricsCollector(Collector):
         self._is_logged = False
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric. Of two with the same name, ours wins."""
+        """Yield every metric. Our own metric replaces another one of the same name."""
         names = set[str]()
         for family in self.own():
             names.add(family.name)
             yield family
-        yield from (family for family in self._collected() if family.name not in names)
+        yield from (family for family in self._registered() if family.name not in names)
 
     def own(self) -> Iterator[Metric]:
         """Yield our own metrics."""
         yield from self._members.collect()
-        heard = GaugeMetricFamily(
+        ages = GaugeMetricFamily(
             "sarameya_worker_heard_seconds",
-            "Seconds since the worker's last report; after ten seconds, no other metric has rows of it.",
+            "Seconds since the worker's last report; after ten seconds, no other metric has rows for this worker.",
             labels=["group", "worker"],
             unit="seconds",
         )
         for group, worker, seconds in self._board.ages():
-            heard.add_metric([group, str(worker)], seconds)
-        yield heard
+            ages.add_metric([group, str(worker)], seconds)
+        yield ages
 
-    def _collected(self) -> list[Metric]:
+    def _registered(self) -> list[Metric]:
         """Return the registered metrics. A failing metric of a handler must not hide those of its group."""
         try:
             return list(self._others.collect())

@@ -1,7 +1,7 @@
-"""The last document of a page, made only if somebody reads it.
+"""The last document of a page, made only if a client reads it.
 
-It is made on the event loop of the members: a page that nobody has open must cost them nothing. Events are sent only if
-there are new ones.
+The document is made on the event loop of the members, so that a page must cost nothing while no client has it open.
+Events are sent only if they are new.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 
 import trio
 
-Made = Callable[[], Mapping[str, Any]]
-"""Makes a part of a document when it is needed."""
+MakePart = Callable[[], Mapping[str, Any]]
+"""Makes a part of a document, when a client needs it."""
 
-NOTHING = 0
+NO_EVENTS = 0
 """The number of a client that has no events yet."""
 
 
@@ -27,35 +27,35 @@ class PageFeed:
         self._next = trio.Event()
         self._waiting = 0
         self._state = _Part()
-        self._news = _Part()
-        self._number = NOTHING
+        self._events = _Part()
+        self._number = NO_EVENTS
         self._key: object = None
 
     @property
     def has_document(self) -> bool:
         """True once there is a document."""
-        return self._number > NOTHING
+        return self._number > NO_EVENTS
 
-    def publish(self, state: Made, news: Made, key: object) -> None:
+    def publish(self, state: MakePart, events: MakePart, key: object) -> None:
         """Set the document.
 
-        An exception of the makers is raised, if clients wait for the document; they go on waiting.
+        While clients wait, both parts are made at once. An exception is raised here, and the clients continue to wait.
 
         Args:
-            state: Makes all but the events.
-            news: Makes the events.
-            key: Changes only with the events.
+            state: Makes the document without its events.
+            events: Makes the events.
+            key: Differs from the last key if there are new events.
         """
         self._state = _Part(state)
         if not self.has_document or key != self._key:
-            self._news, self._key, self._number = _Part(news), key, self._number + 1
+            self._events, self._key, self._number = _Part(events), key, self._number + 1
         if self._waiting:
             self._state.text()
-            self._news.text()
+            self._events.text()
         self._next.set()
         self._next = trio.Event()
 
-    def render(self, known: int = NOTHING) -> tuple[str, int]:
+    def render(self, known: int = NO_EVENTS) -> tuple[str, int]:
         """Return the document as JSON, and the number of its events.
 
         The events are left out if that number is `known`.
@@ -63,7 +63,7 @@ class PageFeed:
         state = self._state.text()
         if known == self._number:
             return state, known
-        return f"{state[:-1]},{self._news.text()[1:]}", self._number
+        return f"{state[:-1]},{self._events.text()[1:]}", self._number
 
     def end(self) -> None:
         """End the feed: no more updates follow."""
@@ -71,7 +71,7 @@ class PageFeed:
         self._next.set()
 
     async def wait_for_update(self) -> bool:
-        """Wait for the next update. Return False if there is none any more."""
+        """Wait for the next update. Return False if the feed has ended."""
         self._waiting += 1
         try:
             await self._next.wait()
@@ -83,7 +83,7 @@ class PageFeed:
 class _Part:
     """A JSON object, made once."""
 
-    def __init__(self, make: Made = dict) -> None:
+    def __init__(self, make: MakePart = dict) -> None:
         self._make = make
         self._text = ""
 

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from sarameya.service.web.host_check import AllowedHosts, HostCheck
 from sarameya.service.web.metrics import MetricsCollector
-from sarameya.service.web.page_feed import NOTHING
+from sarameya.service.web.page_feed import NO_EVENTS
 from sarameya.service.web.status_board import PageSource
 
 _POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -26,9 +26,9 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-MOST_FOLLOWING = 32
-"""Clients of `/events` at a time. Others may request `/status.json` now and then, as the page does."""
-_TOO_MANY = f"{MOST_FOLLOWING} clients follow already: ask again later, or for /status.json\n"
+MAX_FOLLOWERS = 32
+"""Clients of `/events` at the same time. Further clients may poll `/status.json`, as the page does."""
+_TOO_MANY = f"{MAX_FOLLOWERS} clients follow /events already: retry later, or poll /status.json\n"
 _LATER = {"Retry-After": "10", "Connection": "close"}
 _SCRIPTS = ("page.js", "feed.js", "plots.js", "reasons.js", "tables.js", "words.js")
 _STATIC = {"index.html": "text/html", **dict.fromkeys(_SCRIPTS, "text/javascript"), "page.css": "text/css"}
@@ -36,33 +36,33 @@ _STATIC = {"index.html": "text/html", **dict.fromkeys(_SCRIPTS, "text/javascript
 
 def make_routes(board: PageSource, names: AllowedHosts) -> Starlette:
     """Return the application that serves `board` to requests for the host names in `names`."""
-    exposed = MetricsCollector(board)
-    static = {name: _static(name, kind) for name, kind in _STATIC.items()}  # read while there are descriptors
+    collector = MetricsCollector(board)
+    static = {name: _static(name, kind) for name, kind in _STATIC.items()}  # read now, while file descriptors are free
 
     async def page(request: Request) -> Response:
         return static["index.html"]
 
     async def metrics(request: Request) -> Response:
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
-        return Response(encode(exposed), headers=_HEADERS | {"Content-Type": content_type})
+        return Response(encode(collector), headers=_HEADERS | {"Content-Type": content_type})
 
     async def healthz(request: Request) -> Response:
-        found = board.health()
-        return _health_response("alive", found.not_alive)
+        health = board.health()
+        return _health_response("alive", health.not_alive)
 
     async def readyz(request: Request) -> Response:
-        found = board.health()
-        return _health_response("ready", found.not_ready, (*found.explained, *found.stacks))
+        health = board.health()
+        return _health_response("ready", health.not_ready, (*health.explained, *health.stacks))
 
     async def status(request: Request) -> Response:
         return JSONResponse(board.full_document(), headers=_HEADERS)
 
-    following = set[_Events]()
+    followers = set[_Events]()
 
     async def events(request: Request) -> Response:
-        if len(following) >= MOST_FOLLOWING:
+        if len(followers) >= MAX_FOLLOWERS:
             return PlainTextResponse(_TOO_MANY, status_code=503, headers=_HEADERS | _LATER)
-        return _Events(board, following)
+        return _Events(board, followers)
 
     routes = [
         Route("/", page),
@@ -77,45 +77,45 @@ def make_routes(board: PageSource, names: AllowedHosts) -> Starlette:
 
 
 class _Events(StreamingResponse):
-    """The response to one client of `/events`. It is in `following` until the client has gone."""
+    """The response to one client of `/events`. It is in `followers` until the client disconnects."""
 
-    def __init__(self, board: PageSource, following: set[_Events]) -> None:
+    def __init__(self, board: PageSource, followers: set[_Events]) -> None:
         super().__init__(_Feed(board), media_type="text/event-stream", headers=_HEADERS)
-        self._following = following
-        following.add(self)
+        self._followers = followers
+        followers.add(self)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._following.discard(self)
+            self._followers.discard(self)
 
 
 class _Feed:
     """The server-sent events: one document per update, without events and batches that the client has already.
 
-    A class, since nobody closes an async generator that is dropped half-way.
+    This is no async generator, since an unfinished generator would not be closed when the response is dropped.
     """
 
     def __init__(self, board: PageSource) -> None:
         self._board = board
-        self._known = NOTHING
+        self._known = NO_EVENTS
 
     def __aiter__(self) -> _Feed:
         return self
 
     async def __anext__(self) -> str:
-        has_all = self._known != NOTHING or not self._board.has_document
+        has_all = self._known != NO_EVENTS or not self._board.has_document
         if has_all and not await self._board.wait_for_update():
             raise StopAsyncIteration
         text, self._known = self._board.render(self._known)
         return f"data: {text}\n\n"
 
 
-def _health_response(what: str, bad: Sequence[str], more: Sequence[str] = ()) -> Response:
-    """Return the response of a health check: a line, one line for each reason, and further remarks."""
-    lines = [f"not {what}" if bad else what, *bad, *more]
-    return PlainTextResponse("\n".join(lines) + "\n", status_code=503 if bad else 200, headers=_HEADERS)
+def _health_response(state: str, reasons: Sequence[str], remarks: Sequence[str] = ()) -> Response:
+    """Return the response of a health check: `state` or its opposite, a line for each reason, and the remarks."""
+    lines = [f"not {state}" if reasons else state, *reasons, *remarks]
+    return PlainTextResponse("\n".join(lines) + "\n", status_code=503 if reasons else 200, headers=_HEADERS)
 
 
 def _serving(response: Response):  # type: ignore[no-untyped-def]

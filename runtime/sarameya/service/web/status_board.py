@@ -13,8 +13,8 @@ import trio
 from sarameya.service.monitor.health import SILENT_AFTER, Health, health
 from sarameya.service.monitor.members import MemberSource, WorkerStatus
 from sarameya.service.monitor.progress_tracker import ProgressTracker
-from sarameya.service.web.page_feed import NOTHING, PageFeed
-from sarameya.service.web.status_document import document, news, news_key
+from sarameya.service.web.page_feed import NO_EVENTS, PageFeed
+from sarameya.service.web.status_document import document, history, history_key
 from sarameya.service.web.time_series import TimeSeries
 from sarameya.telemetry.snapshot import MemberSnapshot
 
@@ -29,14 +29,14 @@ class PageSource(Protocol):
     @property
     def has_document(self) -> bool: ...
 
-    def render(self, known: int = NOTHING) -> tuple[str, int]:
+    def render(self, known: int = NO_EVENTS) -> tuple[str, int]:
         """Return the document, as `PageFeed.render` does."""
 
     async def run(self) -> None:
         """Update regularly, until cancelled."""
 
     async def wait_for_update(self) -> bool:
-        """Wait for the next update. Return False if there is none any more."""
+        """Wait for the next update. Return False if there are no more updates."""
 
     def health(self) -> Health: ...
 
@@ -51,7 +51,7 @@ class PageSource(Protocol):
 
 
 class StatusBoard(PageFeed):
-    """The content of one service's pages. `why_stopping` returns an empty text as long as the service goes on."""
+    """The content of one service's pages. `why_stopping` returns an empty text while the service is not stopping."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class StatusBoard(PageFeed):
         try:
             while True:
                 try:
-                    self.look()
+                    self.update()
                 except Exception:
                     if not is_logged:
                         logger.exception("the content of the status page cannot be made")
@@ -86,55 +86,57 @@ class StatusBoard(PageFeed):
         finally:
             self.end()
 
-    def look(self) -> None:
-        """Update from the members now."""
-        heard = self._heard()
-        self._series.update(heard, trio.current_time(), self._wall_clock())
-        self.publish(partial(self._document, heard), partial(news, heard), news_key(heard))
+    def update(self) -> None:
+        """Publish a new document from the members' present state."""
+        members = self._read_members()
+        self._series.update(members, trio.current_time(), self._wall_clock())
+        self.publish(partial(self._document, members), partial(history, members), history_key(members))
 
     def health(self) -> Health:
         """Return the health now."""
-        return self._health(self._heard())
+        return self._health(self._read_members())
 
     def snapshots(self) -> list[MemberSnapshot]:
         """Return snapshots of the members that have reported lately, for metrics.
 
-        A silent member may have neither the state nor the partitions of its last report.
+        A silent member may no longer have the state and the partitions of its last report.
         """
-        heard = [one for one in self._members.statuses() if one.age <= SILENT_AFTER]
-        return [one.snapshot for one in heard if one.snapshot is not None]
+        statuses = [status for status in self._members.statuses() if status.age <= SILENT_AFTER]
+        return [status.snapshot for status in statuses if status.snapshot is not None]
 
     def ages(self) -> list[tuple[str, int, float]]:
         """Return the seconds since the last report, or since the start, of each running worker."""
-        return [(self._group, one.worker, one.age) for one in self._members.statuses() if one.snapshot or one.age]
+        statuses = self._members.statuses()
+        return [(self._group, status.worker, status.age) for status in statuses if status.snapshot or status.age]
 
     def full_document(self) -> dict[str, Any]:
-        """Return the document of this moment, with the plotted points."""
-        heard = self._heard()
-        return {**self._document(heard), **news(heard), "points": self._series.columns}
+        """Return the present document, with the plotted points."""
+        members = self._read_members()
+        return {**self._document(members), **history(members), "points": self._series.columns}
 
-    def _heard(self) -> Sequence[WorkerStatus]:
-        """Return the members now, and update their progress: partitions come to rest also between two updates."""
-        heard = self._members.statuses()
-        self._progress.update([one.snapshot for one in heard if one.snapshot is not None], trio.current_time())
-        return heard
+    def _read_members(self) -> Sequence[WorkerStatus]:
+        """Return the members' present state, and track their progress: a partition may be idle between two updates."""
+        members = self._members.statuses()
+        snapshots = [status.snapshot for status in members if status.snapshot is not None]
+        self._progress.update(snapshots, trio.current_time())
+        return members
 
-    def _health(self, heard: Sequence[WorkerStatus]) -> Health:
+    def _health(self, members: Sequence[WorkerStatus]) -> Health:
         return health(
-            heard,
+            members,
             self._progress,
             trio.current_time(),
             stall_after=self._stall_after,
             stopping=self._why_stopping(),
         )
 
-    def _document(self, heard: Sequence[WorkerStatus]) -> dict[str, Any]:
-        said = document(
+    def _document(self, members: Sequence[WorkerStatus]) -> dict[str, Any]:
+        content = document(
             self._group,
-            heard,
-            self._health(heard),
+            members,
+            self._health(members),
             self._series,
             wall_clock=self._wall_clock(),
             stopping=self._why_stopping(),
         )
-        return {**said, "point": self._series.last}
+        return {**content, "point": self._series.last}

@@ -17,7 +17,7 @@ from sarameya.status import OverdueHandler, PartitionStatus
 def document(
     group: str, members: Sequence[WorkerStatus], health: Health, series: TimeSeries, *, wall_clock: float, stopping: str
 ) -> dict[str, Any]:
-    """Return a service's document without its `news`. Unknown offsets are -1, times are seconds."""
+    """Return a service's document without its `history`. Unknown offsets are -1, times are seconds."""
     return {
         "version": __version__,
         "group": group,
@@ -26,34 +26,34 @@ def document(
         "ready": health.is_ready,
         "reasons": [*health.not_ready, *health.not_alive],
         "explained": health.explained,
-        "members": [_member(heard) for heard in members],
-        "partitions": [row for heard in members for row in _partitions(heard, series)],
+        "members": [_member(member) for member in members],
+        "partitions": [row for member in members for row in _partitions(member, series)],
     }
 
 
-def news(members: Sequence[WorkerStatus]) -> dict[str, Any]:
+def history(members: Sequence[WorkerStatus]) -> dict[str, Any]:
     """Return recent events and batches, the newest first."""
     return {
-        "events": sorted(_happenings(members, is_landing=False), key=_when, reverse=True),
-        "landings": sorted(_happenings(members, is_landing=True), key=_when, reverse=True),
+        "events": sorted(_events(members, is_landing=False), key=_time_and_number, reverse=True),
+        "landings": sorted(_events(members, is_landing=True), key=_time_and_number, reverse=True),
     }
 
 
-def news_key(members: Sequence[WorkerStatus]) -> object:
-    """Return a key that changes with the news. It includes times, since a restarted worker numbers from 1 again."""
-    return [(heard.worker, one.at, one.number) for heard in members for one in heard.happenings]
+def history_key(members: Sequence[WorkerStatus]) -> object:
+    """Return a key that changes with the history. It has times, since a restarted worker numbers from 1 again."""
+    return [(member.worker, event.at, event.number) for member in members for event in member.happenings]
 
 
-def _member(heard: WorkerStatus) -> dict[str, Any]:
-    about = {"worker": heard.worker, "pid": heard.pid, "age": round(heard.age, 1), "failure": heard.failure}
-    about["restart"] = "" if heard.restart is None else str(heard.restart)
-    if heard.snapshot is None:
-        return {**about, "state": "starting"}
-    status = heard.snapshot.status
+def _member(member: WorkerStatus) -> dict[str, Any]:
+    process = {"worker": member.worker, "pid": member.pid, "age": round(member.age, 1), "failure": member.failure}
+    process["restart"] = "" if member.restart is None else str(member.restart)
+    if member.snapshot is None:
+        return {**process, "state": "starting"}
+    status = member.snapshot.status
     return {
-        **about,
+        **process,
         "state": status.state.lower().replace("_", " "),
-        "seconds": -1 if heard.failure else round(status.seconds, 1),  # of what has failed nobody counts them
+        "seconds": -1 if member.failure else round(status.seconds, 1),  # unknown for a member that has failed
         "member_id": status.member_id,
         "generation": status.generation,
         "assignor": status.assignor,
@@ -62,40 +62,40 @@ def _member(heard: WorkerStatus) -> dict[str, Any]:
         "assigned": len(status.partitions),
         "buffered_bytes": status.buffered_bytes,
         "budget_bytes": status.budget_bytes,
-        "rebalances": heard.snapshot.meters.rebalances,
+        "rebalances": member.snapshot.meters.rebalances,
     }
 
 
-def _partitions(heard: WorkerStatus, series: TimeSeries) -> Iterator[dict[str, Any]]:
-    for one in heard.snapshot.status.partitions if heard.snapshot is not None else ():
-        rate = series.records_per_second(heard.worker, one.partition)
-        yield {"worker": heard.worker, **_partition(one), "records_a_second": round(rate, 1)}
+def _partitions(member: WorkerStatus, series: TimeSeries) -> Iterator[dict[str, Any]]:
+    for status in member.snapshot.status.partitions if member.snapshot is not None else ():
+        rate = series.records_per_second(member.worker, status.partition)
+        yield {"worker": member.worker, **_partition(status), "records_a_second": round(rate, 1)}
 
 
-def _partition(one: PartitionStatus) -> dict[str, Any]:
-    fields = attrs.asdict(one, recurse=False)
+def _partition(status: PartitionStatus) -> dict[str, Any]:
+    fields = attrs.asdict(status, recurse=False)
     del fields["partition"]
     rounded = {name: round(value, 1) if isinstance(value, float) else value for name, value in fields.items()}
     return {
         **rounded,
-        "topic": one.partition.topic,
-        "partition": one.partition.partition,
-        "activity": str(one.activity),
-        "overdue": None if one.overdue is None else _overdue(one.overdue),
+        "topic": status.partition.topic,
+        "partition": status.partition.partition,
+        "activity": str(status.activity),
+        "overdue": None if status.overdue is None else _overdue(status.overdue),
     }
 
 
-def _overdue(one: OverdueHandler) -> dict[str, Any]:
-    """Return the overdue handler without its stack, which the event has: this is sent every second."""
-    return {"offset": one.offset, "last_offset": one.last_offset, "seconds": round(one.seconds, 1)}
+def _overdue(handler: OverdueHandler) -> dict[str, Any]:
+    """Return the overdue handler without its stack: the document is sent every second, and the event has the stack."""
+    return {"offset": handler.offset, "last_offset": handler.last_offset, "seconds": round(handler.seconds, 1)}
 
 
-def _happenings(members: Sequence[WorkerStatus], *, is_landing: bool) -> Iterator[dict[str, Any]]:
-    for heard in members:
-        for one in heard.happenings:
-            if (one.landing is not None) is is_landing:
-                yield {"worker": heard.worker, **attrs.asdict(one)}
+def _events(members: Sequence[WorkerStatus], *, is_landing: bool) -> Iterator[dict[str, Any]]:
+    for member in members:
+        for event in member.happenings:
+            if (event.landing is not None) is is_landing:
+                yield {"worker": member.worker, **attrs.asdict(event)}
 
 
-def _when(happening: dict[str, Any]) -> tuple[float, int]:
-    return happening["at"], happening["number"]
+def _time_and_number(event: dict[str, Any]) -> tuple[float, int]:
+    return event["at"], event["number"]

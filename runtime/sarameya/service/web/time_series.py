@@ -15,8 +15,8 @@ from sarameya.service.monitor.members import WorkerStatus
 from sarameya.telemetry.totals import totals
 
 MINUTES = 15
-"""Minutes that are kept, with a point for each second."""
-_OVER = 10.0
+"""The minutes that are kept, with a point for each second."""
+_RATE_WINDOW = 10.0
 """Seconds over which a rate is measured."""
 
 
@@ -26,13 +26,13 @@ class Point:
 
     at: float
     lag: int
-    """The sum of the position lags that are known; -1 if none is."""
+    """The sum of the known position lags; -1 if no lag is known."""
     records: float
     """Messages per second that handlers got."""
     landed: float
     """Rows per second that handlers landed in tables."""
     committed_lag: int = -1
-    """The sum of the committed lags that are known; -1 if none is."""
+    """The sum of the known committed lags; -1 if no lag is known."""
 
 
 _PLOTTED = ("at", "lag", "records", "landed", "committed_lag")
@@ -44,13 +44,13 @@ def _plotted(point: Point, field: str) -> float:
 
 
 def lag_of(lags: Iterable[int]) -> int:
-    """Return the sum of the lags that are known; -1 if none is."""
+    """Return the sum of the known lags; -1 if no lag is known."""
     known = [lag for lag in lags if lag >= 0]
     return sum(known) if known else -1
 
 
 class TimeSeries:
-    """Points, and the counters behind their rates."""
+    """Points, and the counters from which their rates are computed."""
 
     def __init__(self) -> None:
         self._points: deque[Point] = deque(maxlen=MINUTES * 60)
@@ -74,7 +74,7 @@ class TimeSeries:
         return {field: _plotted(self._points[-1], field) for field in _PLOTTED} if self._points else {}
 
     def add(self, point: Point) -> None:
-        """Add a point. Its time is later than all before."""
+        """Add a point. Its time must be later than the last one."""
         self._points.append(point)
 
     def update(self, members: Iterable[WorkerStatus], now: float, wall_clock: float) -> None:
@@ -93,12 +93,12 @@ class TimeSeries:
             self._count(self._records, member.worker, sum(t.records for t in totals(member).values()), now)
             rows = sum(topic.landing_rows.total for topic in member.meters.topics.values())
             self._count(self._landed, member.worker, rows, now)
-            for one in member.status.partitions:
-                key = (member.worker, one.partition)
+            for row in member.status.partitions:
+                key = (member.worker, row.partition)
                 partitions[key] = self._partitions.get(key) or _Rate()
-                partitions[key].count(one.records_total, now)
-                lags.append(one.lag)
-                committed_lags.append(one.committed_lag)
+                partitions[key].count(row.records_total, now)
+                lags.append(row.lag)
+                committed_lags.append(row.committed_lag)
         self._partitions = partitions
         alive = {member.worker for member in snapshots}
         records, landed = (sum(rates[w].per_second for w in alive) for rates in (self._records, self._landed))
@@ -123,7 +123,7 @@ class _Rate:
         if self._seen and value < self._seen[-1][1]:
             self._seen.clear()
         self._seen.append((now, value))
-        while len(self._seen) > 2 and self._seen[1][0] <= now - _OVER:
+        while len(self._seen) > 2 and self._seen[1][0] <= now - _RATE_WINDOW:
             self._seen.popleft()
 
     @property

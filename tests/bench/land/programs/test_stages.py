@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.land.programs.stages import FLUSH, FOUND, LAND, OTHER, StageClock
+from bench.land.programs.stages import FLUSH, LAND, OTHER, READ_BACK, StageClock
 
 
 class Time:
@@ -29,7 +29,7 @@ def test_seconds_are_told_by_what_they_were_for() -> None:
             time.passes(0.5)
             with clock.running(LAND):
                 time.passes(4.0)
-    with clock.running(FOUND):
+    with clock.running(READ_BACK):
         time.passes(0.25)
 
     assert clock.flushes == 2

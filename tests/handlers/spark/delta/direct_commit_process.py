@@ -75,7 +75,7 @@ def staged(root: Path, of: Link, **columns: list[Any]) -> Landing:
 
 def log_of(root: Path) -> DeltaLog:
     log = DeltaLog("unused")
-    log.is_at(root)
+    log.read_below(root)
     return log
 
 

@@ -90,8 +90,14 @@ def test_interval_is_converted_to_seconds(interval: str, seconds: float) -> None
     assert seconds_of(interval) == seconds
 
 
+@pytest.mark.parametrize("text", ["", "forever", "30"])
+def test_text_without_an_interval_is_refused(text: str) -> None:
+    with pytest.raises(HandlerError, match="is not an interval such as 'interval 30 days'"):
+        seconds_of(text)
+
+
 def test_interval_of_months_is_refused() -> None:
-    with pytest.raises(HandlerError, match="month is no unit"):
+    with pytest.raises(HandlerError, match="month is not a known unit"):
         seconds_of("interval 2 months")
 
 

@@ -58,7 +58,7 @@ def test_foreign_metadata_is_no_mark(text: str | None) -> None:
 
 
 def test_malformed_mark_is_refused() -> None:
-    with pytest.raises(BrokenChainError, match="no link"):
+    with pytest.raises(BrokenChainError, match="do not describe a link"):
         CommitMark.from_json('{"sarameya": {"link": {}}}')
 
 

@@ -37,8 +37,8 @@ SHORT, LONG = 300, 3000
 @pytest.fixture(autouse=True)
 def short_memories(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten what is kept in memory and read without a summary, so that these logs are long."""
-    monkeypatch.setattr(log_module, "_KEPT", 200)
-    monkeypatch.setattr(summary_module, "_FAR", 200)
+    monkeypatch.setattr(log_module, "_MAX_CACHED", 200)
+    monkeypatch.setattr(summary_module, "_MAX_READ", 200)
 
 
 def table(root: Path, count: int, *, checkpoint: bool = True) -> History:
@@ -65,9 +65,9 @@ def write_checkpoint(root: Path, version: int, txns: dict[str, int]) -> None:
 
 def opened(root: Path) -> SummarizedLog:
     log = DeltaLog("t")
-    log.is_at(root)
+    log.read_below(root)
     summarize = SummarizedLog(log)
-    summarize.is_kept_in(root / "_sarameya" / "heads.json")
+    summarize.store_in(root / "_sarameya" / "heads.json")
     return summarize
 
 
@@ -119,7 +119,7 @@ def test_fault_61_delta_newest_version_is_found_without_a_listing(
 
     def newest() -> None:
         log = DeltaLog("t")
-        log.is_at(tmp_path)
+        log.read_below(tmp_path)
         assert log.newest(NO_SPARK) == SHORT - 1
 
     assert calls.of(newest) < 20
@@ -129,7 +129,7 @@ def test_fault_61_delta_forgotten_chains_are_in_the_checkpoint(tmp_path: Path, m
     table(tmp_path, SHORT)
     write_checkpoint(tmp_path, SHORT - 10, {"sarameya:sink/orders/1": 1, "other": 3})
     log = DeltaLog("t")
-    log.is_at(tmp_path)
+    log.read_below(tmp_path)
     calls = FileCalls(monkeypatch)
     found: dict[str, int] = {}
     assert calls.of(lambda: found.update(log.transactions(NO_SPARK, "nowhere"))) < 40
@@ -234,15 +234,21 @@ def test_invalid_last_checkpoint_is_ignored(tmp_path: Path, text: str) -> None:
     table(tmp_path, 30)
     (tmp_path / "_delta_log" / "_last_checkpoint").write_text(text)
     log = DeltaLog("t")
-    log.is_at(tmp_path)
+    log.read_below(tmp_path)
     assert log.newest(NO_SPARK) == 29
     assert transactions_in(tmp_path / "_delta_log", 29) is None
 
 
-@pytest.mark.parametrize("content", [b"", b"PAR1 torn"])
+@pytest.mark.parametrize("content", [b"", b"PAR1 torn", b"PAR1" + b"\xff" * 64 + (32).to_bytes(4, "little") + b"PAR1"])
 def test_unreadable_checkpoint_is_left_to_spark(tmp_path: Path, content: bytes) -> None:
     table(tmp_path, 30)
     (tmp_path / "_delta_log" / f"{20:020d}.checkpoint.parquet").write_bytes(content)
+    assert transactions_in(tmp_path / "_delta_log", 29) is None
+
+
+def test_torn_commit_is_left_to_spark(tmp_path: Path) -> None:
+    table(tmp_path, 30)
+    commit_file(tmp_path, 25).write_bytes(b'{"txn":{"appId":"sarameya:')
     assert transactions_in(tmp_path / "_delta_log", 29) is None
 
 

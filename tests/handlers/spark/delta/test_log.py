@@ -103,7 +103,7 @@ def test_log_files_equal_sql_history(tmp_path: Path) -> None:
     made.restored(200)
     write_log(tmp_path, made.commits)
     log = DeltaLog("t")
-    log.is_at(tmp_path)
+    log.read_below(tmp_path)
     by_files = list(log.commits(NO_SPARK))
     by_sql = list(DeltaLog("t").commits(FakeHistorySpark(made.commits)))
     assert [attrs.evolve(one, stamp="") for one in by_files] == [attrs.evolve(one, stamp="") for one in by_sql]
@@ -114,7 +114,7 @@ def test_new_files_and_recreated_tables_are_noticed(tmp_path: Path) -> None:
     made = history(20)
     write_log(tmp_path, made.commits)
     log = DeltaLog("t")
-    log.is_at(tmp_path)
+    log.read_below(tmp_path)
     assert len(list(log.commits(NO_SPARK))) == 20
     made.landed(21)
     write_log(tmp_path, made.commits)
@@ -128,7 +128,7 @@ def test_new_files_and_recreated_tables_are_noticed(tmp_path: Path) -> None:
 
 def test_newest_version_is_found_without_reading_commits(tmp_path: Path) -> None:
     made, log = history(20), DeltaLog("t")
-    log.is_at(tmp_path)
+    log.read_below(tmp_path)
     assert log.newest(NO_SPARK) == -1
     write_log(tmp_path, made.commits)
     (tmp_path / "_delta_log" / f"{18:020d}.json").write_text('{"commitInfo": torn')
@@ -146,7 +146,7 @@ def test_other_files_in_the_log_are_skipped(tmp_path: Path) -> None:
     for name in ("00000000000000000009.crc", "00000000000000000009.checkpoint.parquet", "_last_checkpoint", ".9.json"):
         (log / name).write_text("?")
     read = DeltaLog("t")
-    read.is_at(tmp_path)
+    read.read_below(tmp_path)
     assert versions(list(read.commits(NO_SPARK))) == [2, 1, 0]
 
 
@@ -159,7 +159,7 @@ def test_commit_info_is_optional_and_in_any_place(tmp_path: Path) -> None:
     first.write_text("\n".join(reversed(first.read_text().splitlines())))
     second.write_text('{"txn":{"appId":"any","version":1}}\n')
     log = DeltaLog("t")
-    log.is_at(tmp_path)
+    log.read_below(tmp_path)
     assert marks(list(log.commits(NO_SPARK))) == [None, 1]
 
 
@@ -168,8 +168,8 @@ def test_torn_commit_breaks_the_chain(tmp_path: Path) -> None:
     file = tmp_path / "_delta_log" / f"{0:020d}.json"
     file.write_text(file.read_text()[:40])
     log = DeltaLog("t")
-    log.is_at(tmp_path)
-    with pytest.raises(BrokenChainError, match="no commit of Delta's"):
+    log.read_below(tmp_path)
+    with pytest.raises(BrokenChainError, match="is not a Delta commit"):
         list(log.commits(NO_SPARK))
 
 

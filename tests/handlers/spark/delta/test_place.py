@@ -18,6 +18,8 @@ from sarameya_handlers.spark.delta.place import Place, local_root
         ("file:/data/orders", "file:///data/orders", "/data/orders"),
         ("file:///data/100%25", "file:///data/100%25", "/data/100%25"),
         ("s3a://bucket/orders/", "s3a://bucket/orders", "s3a://bucket/orders"),
+        ("hdfs:/data/orders", "hdfs:/data/orders", "hdfs:/data/orders"),
+        ("dbfs:/data/orders", "dbfs:/data/orders", "dbfs:/data/orders"),
         ("./orders", f"file://{Path.cwd()}/orders", f"{Path.cwd()}/orders"),
     ],
 )

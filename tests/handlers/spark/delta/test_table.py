@@ -117,7 +117,7 @@ def test_chain_missing_from_the_log_is_left_to_spark(tmp_path: Path) -> None:
     for version in (0, 1):
         commit_file(tmp_path, version).unlink()
     anew = Sparks(tmp_path, CommitRules(columns=record_columns()))
-    anew._log.is_at(tmp_path)
+    anew._log.read_below(tmp_path)
     again = staged(tmp_path, attrs.evolve(ours, attempt=uuid4().hex))
     anew.land(NO_SPARK, [again], Shaping(), lambda phase, landings: None)
     assert anew.by_spark == [3]

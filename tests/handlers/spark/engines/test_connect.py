@@ -166,11 +166,11 @@ def test_server_that_may_return_raises_spark_gone(error: Exception) -> None:
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (grpc_error(grpc.StatusCode.UNAUTHENTICATED, "no token"), "no token; give its token along: sc://host"),
-        (grpc_error(grpc.StatusCode.UNIMPLEMENTED, "no method"), "no method; is it one, of Spark 4.1 or later"),
+        (grpc_error(grpc.StatusCode.UNAUTHENTICATED, "no token"), "no token; add its token to the address: sc://host"),
+        (grpc_error(grpc.StatusCode.UNIMPLEMENTED, "no method"), "no method; is this a Spark Connect server"),
         (
             SparkConnectGrpcException("no setting", errorClass="CANNOT_MODIFY_CONFIG", messageParameters={}),
-            "give the server itself what is no setting of a session",
+            "set this property for the server itself, since sessions cannot change it",
         ),
     ],
 )

@@ -50,11 +50,11 @@ class FakeStart:
         options: SparkOptions,
         *,
         environment: Mapping[str, str] | None,
-        launched: Callable[[Any], None],
+        on_launched: Callable[[Any], None],
         check: Callable[[], None],
     ) -> FakeStart:
         self.environment = environment
-        launched(self.process)
+        on_launched(self.process)
         self._token.run_sync_soon(self.begun.set)
         while not self.go_on.wait(0.01):
             if self.polls:
@@ -119,7 +119,7 @@ async def test_spark_hanging_in_stop_is_killed(autojump_clock: MockClock, caplog
     await driver_start.stop(Pool(driver, 1))
     assert driver.killed.is_set()
     assert trio.current_time() - began <= driver.stop_timeout + driver_start.END_TIMEOUT
-    assert "does not stop" in caplog.text
+    assert "has not stopped" in caplog.text
 
 
 async def test_cancelled_stop_runs_to_its_end() -> None:

@@ -48,7 +48,7 @@ class FakeSparks:
         self.pools.append(Pool(FakeDriver(refusal=self.refusal), options.max_jobs))
         return self.pools[-1]
 
-    async def stop(self, pool: Pool, at_work: bool = True) -> None:
+    async def stop(self, pool: Pool, include_busy: bool = True) -> None:
         with trio.CancelScope(shield=True):
             await trio.lowlevel.checkpoint()
         self.stopped.append(pool)

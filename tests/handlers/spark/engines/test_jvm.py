@@ -71,7 +71,7 @@ def test_jvm_dying_during_stop_is_forgotten_and_ended(caplog: pytest.LogCaptureF
     assert gateway.closed
     assert gateway.proc.returncode == 0
     assert SparkContext._gateway is None
-    assert "Spark has not stopped in order: ConnectionRefusedError" in caplog.text
+    assert "Spark has not stopped properly: ConnectionRefusedError" in caplog.text
 
 
 @pytest.mark.parametrize(

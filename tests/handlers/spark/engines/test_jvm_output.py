@@ -35,7 +35,7 @@ def printed(minimum: str, *lines: str, launched: bool = True, expected: float = 
     output = JvmOutput(minimum)
     output.expect_errors(expected)
     if launched:
-        output.launched()
+        output.start_logging()
     os.write(output.write_end, "\n".join(lines).encode())
     os.close(output.write_end)
     return output
@@ -43,7 +43,7 @@ def printed(minimum: str, *lines: str, launched: bool = True, expected: float = 
 
 def test_lines_are_logged_with_their_level(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "sarameya.spark")
-    printed("ERROR", WARN, "\tof a warning", ERROR, "\tof an error").complaints()
+    printed("ERROR", WARN, "\tof a warning", ERROR, "\tof an error").last_errors()
     assert [(record.levelname, record.message) for record in caplog.records] == [
         ("ERROR", ERROR),
         ("ERROR", "\tof an error"),
@@ -52,13 +52,13 @@ def test_lines_are_logged_with_their_level(caplog: pytest.LogCaptureFixture) -> 
 
 def test_stack_lines_are_logged_at_debug_level(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "sarameya.spark")
-    printed("ERROR", ERROR, "\tat org.apache.Spark", "Caused by: a cause", "\t... 12 more").complaints()
+    printed("ERROR", ERROR, "\tat org.apache.Spark", "Caused by: a cause", "\t... 12 more").last_errors()
     assert [record.levelname for record in caplog.records] == ["ERROR", "DEBUG", "ERROR", "DEBUG"]
 
 
 def test_expected_errors_are_logged_at_debug_level(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "sarameya.spark")
-    printed("ERROR", ERROR, expected=60.0).complaints()
+    printed("ERROR", ERROR, expected=60.0).last_errors()
     assert [(record.levelname, record.message) for record in caplog.records] == [("DEBUG", ERROR)]
 
 
@@ -67,7 +67,7 @@ def test_start_errors_are_returned_without_stacks(
 ) -> None:
     lines = (WARN, "Exception in thread main: bad master", "\tat org.apache.Spark", "Caused by: a typing error", "")
     output = printed("ERROR", *lines, launched=False)
-    assert output.complaints() == "Exception in thread main: bad master\nCaused by: a typing error"
+    assert output.last_errors() == "Exception in thread main: bad master\nCaused by: a typing error"
     assert caplog.records == []
 
 
@@ -76,5 +76,5 @@ def test_jvm_errors_are_logged_while_spark_logs_are_off(caplog: pytest.LogCaptur
     own = "java.lang.OutOfMemoryError: Java heap space"
     printed(
         "OFF", WARN, ERROR, "\tat org.apache.Spark", "Caused by: a cause", own, "\tat java.lang.Thread"
-    ).complaints()
+    ).last_errors()
     assert [(record.levelname, record.message) for record in caplog.records] == [("ERROR", own)]

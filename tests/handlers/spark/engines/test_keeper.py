@@ -24,8 +24,8 @@ def delays(lives: StartBackoff, times: list[tuple[float, float]]) -> list[float]
     """Return the delay before the next start after each life, given as (start, end)."""
     waited = []
     for began, ended in times:
-        lives.began(began)
-        lives.ended(ended)
+        lives.record_start(began)
+        lives.record_end(ended)
         waited.append(lives.not_before - ended)
     return waited
 
@@ -43,14 +43,14 @@ def test_starts_after_short_lives_back_off_up_to_a_limit() -> None:
 def test_failed_start_counts_as_a_short_life() -> None:
     lives = no_jitter()
     for now in (0.0, 1.0, 2.0):
-        lives.ended(now)
+        lives.record_end(now)
     assert lives.not_before == 2.0 + 2 * BACKOFF
 
 
 def test_backoff_is_jittered() -> None:
     lives = StartBackoff(jitter=lambda: 1.2)
-    lives.ended(0.0)
-    lives.ended(0.0)
+    lives.record_end(0.0)
+    lives.record_end(0.0)
     assert lives.not_before == pytest.approx(1.2 * BACKOFF)
 
 
@@ -75,8 +75,8 @@ class Starts:
         self.pools.append(Pool(FakeDriver(), 1))
         return self.pools[-1]
 
-    async def stop(self, pool: Pool, at_work: bool) -> None:
-        assert at_work is (pool.died is None)
+    async def stop(self, pool: Pool, include_busy: bool) -> None:
+        assert include_busy is (pool.died is None)
         await trio.sleep(self.seconds)
         self.stopped.append(pool)
 

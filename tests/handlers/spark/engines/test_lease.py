@@ -46,6 +46,15 @@ def holding(program: str, file: Path) -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
+def test_file_system_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(lease.fcntl, "lockf", no_locks)
+    with pytest.raises(Exception, match="No locks available"):
+        take_lease(tmp_path / "lock", "somebody else has it")
+
+
 def test_lease_can_be_taken_twice_by_the_same_process(tmp_path: Path) -> None:
     file = tmp_path / "below" / "lock"
     take_lease(file, "somebody else has it")

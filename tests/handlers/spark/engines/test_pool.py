@@ -266,7 +266,7 @@ async def test_busy_session_of_a_replaced_pool_is_closed_after_work() -> None:
         nursery.start_soon(pool.run, work, "t1")
         await work.begun.wait()
         await pool.run(number, "t2")
-        pool.stop(at_work=False)
+        pool.stop(include_busy=False)
         assert [session.number for session in driver.closed] == [2]
         work.release.set()
     assert [session.number for session in driver.closed] == [2, 1]

@@ -70,7 +70,7 @@ def test_fault_66_directory_of_a_killed_process_is_removed(temporary: Path, capl
         process.wait()
         remove()
     assert os.listdir(temporary) == []
-    assert f"{place} is left of a process that was killed" in caplog.text
+    assert f"{place} was left by a process that was killed" in caplog.text
 
 
 def test_fault_66_directories_of_a_hundred_kills_are_removed(temporary: Path) -> None:
@@ -130,7 +130,7 @@ def test_unlocked_new_directory_stays_for_a_while(temporary: Path) -> None:
     (place := new_place()).mkdir()
     remove()
     assert place.exists()
-    before = time.time() - scratch._BEING_MADE - 1
+    before = time.time() - scratch._CREATED_WITHIN - 1
     os.utime(place, (before, before))
     remove()
     assert not place.exists()
@@ -166,7 +166,7 @@ def test_owned_directory_emptied_by_a_cleaner_stays(temporary: Path) -> None:
     with owner() as (_, place):
         shutil.rmtree(place / "blockmgr-1")
         (place / "pid").unlink()
-        before = time.time() - scratch._BEING_MADE - 1
+        before = time.time() - scratch._CREATED_WITHIN - 1
         os.utime(place, (before, before))
         remove()
         assert place.exists()

@@ -102,7 +102,7 @@ def test_retention_is_read_from_the_table() -> None:
 
 
 def test_retention_below_one_hour_is_refused() -> None:
-    with pytest.raises(HandlerError, match=r"max-snapshot-age-ms is 3599999: .* set it to 3600000 at least"):
+    with pytest.raises(HandlerError, match=r"max-snapshot-age-ms is 3599999: .* set it to at least 3600000"):
         retention({"history.expire.max-snapshot-age-ms": str(HOUR - 1)}, None)
 
 

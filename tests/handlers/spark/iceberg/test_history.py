@@ -167,7 +167,7 @@ def test_link_that_bypassed_the_audit_breaks_the_chain() -> None:
 def test_link_published_under_another_number_breaks_the_chain() -> None:
     table = FakeMetadata()
     table.pick(table.stage(link(2), wap=wap_id(KEY, 1)))
-    with pytest.raises(BrokenChainError, match=r"published as link 1 of .*, and says that it is link 2"):
+    with pytest.raises(BrokenChainError, match=r"published as link 1 of .*, but its summary has link 2"):
         table.history().links(KEY, 1)
 
 

@@ -39,7 +39,7 @@ def test_unreadable_mark_breaks_the_chain() -> None:
     with pytest.raises(BrokenChainError):
         mark.head()
     [[mark]] = chain_marks({ChainMark.rest(link(9)).name: "begun"}).values()
-    with pytest.raises(BrokenChainError, match="the table's property of it is no link: begun"):
+    with pytest.raises(BrokenChainError, match="the table's property for it is not a link: begun"):
         mark.head()
 
 

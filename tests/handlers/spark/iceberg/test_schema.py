@@ -97,6 +97,7 @@ def test_partitioning_is_parsed_from_transforms() -> None:
         (("day( ts )",), ("days(ts)",), True),
         (("bucket(4,`id`)",), ("bucket(4, id)",), True),
         (("date(ts)",), ("days(ts)",), True),
+        (("City", "days(TS)"), ("city", "days(ts)"), True),
         (("hours(ts)",), ("days(ts)",), False),
         (("a", "b"), ("b", "a"), False),
         (("a",), (), False),

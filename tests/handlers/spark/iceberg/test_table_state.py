@@ -143,7 +143,7 @@ def test_expired_snapshots_seen_before_are_remembered(spark: FakeSpark) -> None:
 def test_snapshots_expiring_during_a_read_are_an_error(spark: FakeSpark) -> None:
     spark.table.land(link(1))
     spark.table.rows.clear()
-    with pytest.raises(LandingError, match="look again"):
+    with pytest.raises(LandingError, match="have changed while they were read"):
         look(TableStateReader(NAME), spark)
 
 

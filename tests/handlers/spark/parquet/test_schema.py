@@ -97,13 +97,13 @@ def test_first_rows_define_the_schema(root: Path, shape: Shaping | None) -> None
     ("rows", "expected"),
     [
         (NAMED, r"the table has no name string: .*, or set evolve_schema = true"),
-        (pa.table({"id": ["1"]}), r"the types of id \(string in the rows, bigint in the table\) do not go together"),
+        (pa.table({"id": ["1"]}), r"the types of id \(string in the rows, bigint in the table\) are incompatible"),
     ],
 )
 def test_rows_of_another_schema_are_refused(root: Path, rows: pa.Table, expected: str) -> None:
     table = opened(root)
     land(table, 1, ROWS)
-    with pytest.raises(SchemaMismatchError, match=rf"parquet:{root}, whose schema is one for all .*topic: {expected}"):
+    with pytest.raises(SchemaMismatchError, match=rf"parquet:{root}, which has one schema .* topics .*: {expected}"):
         land(table, 2, rows)
     assert (linked(table), columns(root)) == ([1], ["struct<id:bigint>"])
     assert list((root / "_sarameya" / "landing").rglob("*")) == []
@@ -228,7 +228,7 @@ def test_staged_file_of_another_schema_is_refused(root: Path) -> None:
 def test_invalid_schema_file_is_named(root: Path, text: str) -> None:
     table = opened(root)
     Schemas(root / "_sarameya").put(StoredSchema(1, text))
-    with pytest.raises(LandingError, match=r"/_sarameya/schemas/0+1\.json is no schema of Spark's"):
+    with pytest.raises(LandingError, match=r"/_sarameya/schemas/0+1\.json is not a Spark schema"):
         land(table, 1, ROWS)
 
 

@@ -172,7 +172,7 @@ def test_constructor_creates_no_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("column", ["_day", ".day"])
 def test_partition_column_hidden_from_readers_is_refused(tmp_path: Path, column: str) -> None:
-    with pytest.raises(ConfigError, match="plain readers pass over directories that do"):
+    with pytest.raises(ConfigError, match="plain readers ignore such directories"):
         ParquetTable(tmp_path, layout=Layout(partition_by=("topic", column)))
 
 
@@ -446,7 +446,7 @@ def test_files_replaced_by_a_compaction_are_leftovers(table: ParquetTable) -> No
     land(table, link(2, "a2", from_offset=8, to_offset=11))
     compact(table.path, 10**6)
     (leftover,) = table.leftovers(None)
-    assert leftover.what == "what compaction 1 has replaced"
+    assert leftover.what == "files that compaction 1 has replaced"
     table.remove(None, leftover)
     assert table.leftovers(None) == []
     assert pq.read_table(table.path).num_rows == 6

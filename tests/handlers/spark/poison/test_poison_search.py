@@ -103,7 +103,7 @@ class Fake:
         found = find_poison(
             FakeSpark(),  # type: ignore[arg-type]
             self.check,
-            one=tried(table),
+            pending=tried(table),
             staging=self.staging,
             shape=self.shape,
             tolerance=tolerance,
@@ -222,7 +222,7 @@ def test_search_restarts_when_its_memory_does_not_match(tmp_path: Path, bad: set
 
 def test_fault_62_transform_failing_a_thousand_stops_in_bounds(tmp_path: Path) -> None:
     fake = Fake(tmp_path, range(FROM, FROM + 20_000, 20))
-    with pytest.raises(LandingError, match=r"at least \d+ of 20000 records .* more than 2000 jobs .*try_cast"):
+    with pytest.raises(LandingError, match=r"at least \d+ of 20000 records .* more than 2000 Spark jobs .*try_cast"):
         fake.find(records(20_000))
     assert len(fake.runs) <= 2_002
 
@@ -239,7 +239,7 @@ def test_all_bad_records_may_be_known_in_advance(tmp_path: Path) -> None:
 
 def test_statement_error_costs_no_record(tmp_path: Path) -> None:
     fake = Fake(tmp_path, anyway=lambda table: error("AnalysisException", "[UNRESOLVED_COLUMN] nocol", "42703"))
-    with pytest.raises(LandingError, match=r"link 7 of lake/orders-3.*no record's fault.*nocol"):
+    with pytest.raises(LandingError, match=r"link 7 of lake/orders-3.*no record causes this error.*nocol"):
         fake.find(records(5))
     assert fake.runs == [5]
 
@@ -264,13 +264,13 @@ def test_raising_transform_costs_no_record(tmp_path: Path) -> None:
     def transform(frame: Any) -> Any:
         raise KeyError("column")
 
-    with pytest.raises(LandingError, match=r"no record's fault: .*KeyError: 'column'"):
+    with pytest.raises(LandingError, match=r"no record causes this error: .*KeyError: 'column'"):
         Fake(tmp_path, shape=Shaping(transform=transform)).find(records(5))
 
 
 def test_spark_failure_may_pass_and_costs_no_record(tmp_path: Path) -> None:
     fake = Fake(tmp_path, {FROM}, raises=lambda _: ConnectionRefusedError(111, "Connection refused"))
-    with pytest.raises(LandingError, match="Spark failed while bad records were looked for") as caught:
+    with pytest.raises(LandingError, match="Spark failed during the search for bad records") as caught:
         fake.find(records(20))
     assert caught.value.passes
 
@@ -358,7 +358,7 @@ def test_unexplained_failure_must_be_repeated(tmp_path: Path) -> None:
             alone.append(FROM + 9)
         return None if len(alone) > 1 else unknown(9)
 
-    with pytest.raises(LandingError, match="Spark failed, and does not say why") as caught:
+    with pytest.raises(LandingError, match="Spark failed for an unknown reason") as caught:
         Fake(tmp_path, anyway=once).find(records(50))
     assert caught.value.passes
 
@@ -370,7 +370,7 @@ def test_unexplained_failure_without_records_is_sparks(tmp_path: Path) -> None:
         return unknown(0) if len(fake.runs) == 1 or len(fake.runs) > 3 else None
 
     fake = Fake(tmp_path, anyway=down)
-    with pytest.raises(LandingError, match="Spark failed, and does not say why") as caught:
+    with pytest.raises(LandingError, match="Spark failed for an unknown reason") as caught:
         fake.find(records(2))
     assert caught.value.passes
 

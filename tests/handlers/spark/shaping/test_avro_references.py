@@ -34,6 +34,12 @@ def test_referenced_type_is_defined_at_its_first_use() -> None:
     assert fastavro.parse_schema(made)
 
 
+@pytest.mark.parametrize("kind", [{"type": "string"}, ["null", "n.Address"], {"type": "n.Address"}])
+def test_type_within_a_type_is_resolved(kind: Any) -> None:
+    made = inlined(record("Order", "n", a={"type": kind}), n__Address=ADDRESS)
+    assert fastavro.parse_schema(made)
+
+
 def test_name_inherits_the_enclosing_namespace() -> None:
     made = inlined(record("Order", "n", a=record("Inner", None, x="Address")), n__Address=ADDRESS)
     assert made["fields"][0]["type"]["fields"][0]["type"] == ADDRESS

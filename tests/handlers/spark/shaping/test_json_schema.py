@@ -52,6 +52,8 @@ def test_property_becomes_a_column(field: Any, kind: str) -> None:
 def test_definitions_are_resolved() -> None:
     definitions = {"a/b": {"type": "integer"}, "c": {"$ref": "#/$defs/a~1b"}}
     assert column({"$ref": "#/$defs/c"}, **{"$defs": definitions}) == "bigint"
+    either = {"either": [{"type": "string"}, {"type": "integer"}]}
+    assert column({"$ref": "#/$defs/either/1"}, **{"$defs": either}) == "bigint"
 
 
 def test_recursive_schema_ends_as_text() -> None:
@@ -77,6 +79,7 @@ def test_all_of_merges_properties_of_other_documents() -> None:
         ({"type": "array", "items": {"type": "object"}}, "describes no object"),
         ({"properties": {"x": {"$ref": "other.json"}}}, "'other.json', which is not among its references"),
         ({"properties": {"x": {"$ref": "#/nowhere"}}}, "'#/nowhere', which does not exist"),
+        ({"properties": {"x": {"$ref": "#/anyOf/1"}}, "anyOf": []}, "'#/anyOf/1', which does not exist"),
     ],
 )
 def test_schema_without_columns_is_refused(text: Any, expected: str) -> None:

@@ -95,8 +95,8 @@ def test_lossy_type_is_a_change(rows: DataType, table: DataType) -> None:
     differences = compare(struct(x=rows), struct(x=table))
     assert differences.changed == (TypeChange("x", rows.simpleString(), table.simpleString()),)
     assert differences.problem(evolve_schema=True) == (
-        f"the types of x ({rows.simpleString()} in the rows, {table.simpleString()} in the table) do not go together: "
-        "cast them in the transform, or change the table's"
+        f"the types of x ({rows.simpleString()} in the rows, {table.simpleString()} in the table) are incompatible: "
+        "cast them in the transform, or change the table's types"
     )
 
 
@@ -109,7 +109,7 @@ def test_forbidden_nulls_are_no_problem_until_they_occur() -> None:
 def test_missing_column_is_a_problem_if_not_nullable() -> None:
     assert compare(struct(id=LongType()), SOME).problem(evolve_schema=False) is None
     problem = compare(struct(id=LongType()), struct({"name": StringType()}, id=LongType())).problem(evolve_schema=True)
-    assert problem == "the rows have no name string not null: add it in the transform, or let the table's be null"
+    assert problem == "the rows have no name string not null: add it in the transform, or make it nullable in the table"
 
 
 def test_added_column_is_a_problem_unless_evolving() -> None:

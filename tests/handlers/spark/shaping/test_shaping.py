@@ -74,15 +74,15 @@ def test_key_and_value_have_their_own_options() -> None:
         (
             {"transform": "tests.handlers.spark.transforms:values", "transform_sql": "select 1"},
             "transform_sql",
-            "must not be there beside transform",
+            "must not be set with transform",
         ),
         ({"transform_sql": " "}, "transform_sql", "must be a query"),
         ({"transform_sql": 5}, "transform_sql", "must be a query"),
         ({"flatten": 1}, "flatten", "must be true or false"),
         ({"flatten": True}, "flatten", "needs a value with fields, and its format is 'bytes'"),
         ({"flatten": True, "value_format": "string"}, "flatten", "needs a value with fields"),
-        ({"registry": REGISTRY}, "registry", "means nothing unless a format is"),
-        ({"registry": REGISTRY, "value_format": "string"}, "registry", "means nothing unless a format is"),
+        ({"registry": REGISTRY}, "registry", "must not be set unless a format is"),
+        ({"registry": REGISTRY, "value_format": "string"}, "registry", "must not be set unless a format is"),
         ({"registry": {}, "value_format": "avro"}, "registry.url", "must be the registry's URL"),
         ({"value_format": "avro"}, "value_schema", "unless there is a registry"),
     ],
@@ -94,7 +94,7 @@ def test_invalid_option_is_refused_by_name(options: dict[str, Any], named: str, 
 
 
 def test_framed_column_needs_a_registry() -> None:
-    with pytest.raises(ConfigError, match="must be there: the key is decoded by it"):
+    with pytest.raises(ConfigError, match="is required to decode the key"):
         Shaping(key=Decode(format="avro", framed=True))
 
 

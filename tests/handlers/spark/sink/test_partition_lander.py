@@ -178,7 +178,7 @@ async def test_partition_lost_during_a_cancellation_is_no_failure(
                 nursery.start_soon(cancel, table, session, scope)
                 await consume_in(sink, session, claim)
         assert session.marks == []
-    assert "orders-0: what has not landed is left to the next owner" in caplog.text
+    assert "orders-0: records that have not landed are left to the next owner" in caplog.text
 
 
 def first_link() -> Link:

@@ -143,7 +143,7 @@ async def test_spark_is_shared_if_the_table_takes_one_driver(jvms: FakeJvms, opt
     async with open_shared(options) as changes:
         assert spark_options(changes["spark"]).is_connect
     spark = {**options.get("spark", {}), "share": False}
-    with pytest.raises(ConfigError, match=r"spark.share = False: means a driver for each worker, and .* takes one"):
+    with pytest.raises(ConfigError, match=r"spark.share = False: starts a driver for each worker, but .* only one"):
         async with open_shared({**options, "spark": spark}):
             raise AssertionError("unreachable")
     assert len(jvms.all) == 1

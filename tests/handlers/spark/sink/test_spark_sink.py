@@ -331,7 +331,7 @@ async def test_failing_flush_of_a_revoked_partition_is_abandoned(
     assert trio.current_time() < 2
     assert len(table.landings) == 2
     assert session.marks == []
-    assert "orders-0: what has not landed is left to the next owner" in caplog.text
+    assert "orders-0: records that have not landed are left to the next owner" in caplog.text
 
 
 async def test_flush_with_a_lost_reply_has_landed(table: FakeTable, autojump_clock: MockClock) -> None:
@@ -406,8 +406,8 @@ async def test_cancelled_flush_marks_nothing_and_cancels_its_job(
     assert told_at(caplog) == [
         (
             "WARNING",
-            f"link 1 of sarameya/orders-0 [0, 10), attempt {attempt}, was cancelled on its way: whether it lands is "
-            "not known; the next owner of the partition asks the table",
+            f"link 1 of sarameya/orders-0 [0, 10), attempt {attempt}, was cancelled while Spark landed it, and may "
+            "land or not; the next owner of the partition reads the table",
         )
     ]
 
@@ -583,7 +583,7 @@ async def test_ending_claim_waits_for_a_running_flush(table: FakeTable, autojump
 
 async def test_missing_records_stop_the_claim(table: FakeTable) -> None:
     session = FakeSession()
-    with pytest.raises(LostRecordsError, match=r"orders-0: the records \[10, 15\) are gone before they landed"):
+    with pytest.raises(LostRecordsError, match=r"orders-0: the records \[10, 15\) were deleted before they landed"):
         await consume(sink_to(table), session, claim_of([batch(0, 10), batch(15, 10)]))
     assert session.marks == [("orders", 0, 10)]
 
@@ -621,7 +621,7 @@ async def test_records_skipped_by_a_moved_commit_become_a_gap(
 
 
 async def test_truncated_log_stops_the_claim(table: FakeTable) -> None:
-    with pytest.raises(LostRecordsError, match="offset 5 comes after 10: the log was cut"):
+    with pytest.raises(LostRecordsError, match="offset 5 comes after 10: the log was truncated"):
         await consume(sink_to(table), FakeSession(), claim_of([batch(0, 10), batch(5, 10)]))
 
 
@@ -704,7 +704,8 @@ async def test_unusable_table_prevents_the_spark_start(table: FakeTable) -> None
     [
         (
             Py4JJavaError("An error occurred while calling o61.tableExists.\n: no route to the catalog\n\tat org.Hive"),
-            "Py4JJavaError: no route to the catalog; has Spark what the table needs (spark.conf: jars, catalogs)?",
+            "Py4JJavaError: no route to the catalog; does Spark have the jars and catalogs that the table needs "
+            "(spark.conf)?",
         ),
         (TimeoutError("timed out"), "TimeoutError: timed out"),
     ],
@@ -744,7 +745,7 @@ async def test_failed_flush_is_not_retried_after_lost_membership(
             session.is_lost = True
     assert len(table.landings) == 1
     assert session.marks == []
-    assert "orders-0: what has not landed is left to the next owner" in caplog.text
+    assert "orders-0: records that have not landed are left to the next owner" in caplog.text
 
 
 async def test_idle_head_is_restated_before_the_table_forgets_it(
@@ -812,7 +813,7 @@ async def test_revocation_does_not_wait_for_a_slow_spark(
         assert trio.current_time() - began == taken
     assert trio.current_time() - began == taken + engine.unwinds, "what has begun is cancelled"
     assert (engine.rests, table.resting) == (1, [])
-    (told,) = (record for record in caplog.records if "has not stored in time where its chains end" in record.message)
+    (told,) = (record for record in caplog.records if "not stored the heads of its chains in time" in record.message)
     assert told.levelno == logging.INFO
 
 
@@ -828,7 +829,7 @@ async def test_failure_to_state_heads_is_logged(
     async with sink_to(table) as sink:
         await consume_in(sink, session, claim_of([batch(0, 10)]))
         await sink.partitions_revoked(session, [ORDERS])
-    (told,) = (record for record in caplog.records if "has not stored where its chains end" in record.message)
+    (told,) = (record for record in caplog.records if "has not stored the heads of its chains: " in record.message)
     assert told.levelno == level
 
 
@@ -862,11 +863,12 @@ async def test_failed_head_lookup_is_retried(
         await consume_in(sink, FakeSession(), claim_of([batch(10, 5)]), CommittedOffset(0))
     assert trio.current_time() == 0.5 + 1 + 2
     assert table.offsets == [list(range(10)), list(range(10, 15))]
-    assert "fake:table: where its chains end is not known, the next try is in 0.5 s: the server is gone" in caplog.text
+    told = "fake:table: the heads of its chains cannot be read, the next try is in 0.5 s: the server is gone"
+    assert told in caplog.text
 
 
 async def test_head_lookup_beyond_the_retry_limit_ends_the_session(table: FakeTable, autojump_clock: MockClock) -> None:
-    told = r"^fake:table: where its chains end is not known, after \d+ s of trying: OSError: 503 Slow Down$"
+    told = r"^fake:table: the heads of its chains cannot be read, after \d+ s of trying: OSError: 503 Slow Down$"
     table.unknown_heads = [OSError("503 Slow Down")] * 100
     async with sink_to(table, retry_for=60.0) as sink:
         with pytest.raises(LandingError, match=told):
@@ -890,7 +892,7 @@ async def test_spark_error_at_assignment_is_one_line(table: FakeTable) -> None:
     async with sink_to(table) as sink:
         with pytest.raises(LandingError) as raised:
             await sink.partitions_assigned(FakeSession(), [ORDERS])
-    assert str(raised.value) == "fake:table: where its chains end is not known: AnalysisException: no such column"
+    assert str(raised.value) == "fake:table: the heads of its chains cannot be read: AnalysisException: no such column"
 
 
 class Decoding(Shaping):

@@ -57,7 +57,7 @@ def test_arrow_schema_has_the_columns_spark_infers(schema: pa.Schema) -> None:
 
 
 def test_type_unknown_to_spark_is_refused_by_column() -> None:
-    with pytest.raises(LandingError, match=r"column x is time64\[us\], which is no type of Spark's"):
+    with pytest.raises(LandingError, match=r"column x is time64\[us\], a type that Spark does not have"):
         of_arrow(pa.schema([("s", pa.struct([("x", pa.time64("us"))]))]))
 
 

@@ -185,7 +185,7 @@ async def test_callback_without_a_ledger_entry_stops_the_partition(tmp_path: Pat
     target = Target()
     table = ForeachBatch(target.foreach_batch, staging=tmp_path, ledger=ledger)  # type: ignore[arg-type]
     session = FakeSession()
-    with pytest.raises(LandingError, match=r"the ledger has no link 1 .*must write the link down"):
+    with pytest.raises(LandingError, match=r"the ledger has no link 1 .*must write the link into the ledger"):
         await consume(SparkSink(table, spark=FakeEngine()), session, claim_of([batch(0, 4)]))
     assert len(target.landed) == 1
     assert session.marks == []

@@ -1,4 +1,4 @@
-"""Chains in the history of a Delta table, read from its newest commit backwards as far as needed. Pure.
+"""Search for chains in the history of a Delta table, from its newest commit backwards, no further than needed. Pure.
 
 Commits that a RESTORE undid do not count: of `0 1 2 3 4 RESTORE(to 2)`, versions 0, 1, 2 and the RESTORE itself remain.
 """
@@ -15,7 +15,7 @@ from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.delta.history.commits import CommitMark, DeltaCommit
 
 LAST = 1 << 62
-"""Value for `since` that asks for the last link only."""
+"""Value of `since` to search for the last link only."""
 
 
 @attrs.define(slots=True)
@@ -25,19 +25,19 @@ class ChainHistory:
     links: list[Link] = attrs.field(factory=list)
     """In order. Their numbers are contiguous if the chain is sound."""
     seen: int = -1
-    """The table's newest version when this was read; -1 if there was no table."""
+    """The table's newest version when its history was read; -1 if there was no table."""
     term: int = 0
     """Term in which the next link must be written."""
     is_whole: bool = False
-    """True if the history reached back to the table's first commit, or as far as requested."""
+    """True if the history was read back to the table's first commit, or as far as requested."""
 
 
 @attrs.frozen(slots=True, kw_only=True)
 class Summary:
-    """The end of every chain as of one commit. A search need not go back further.
+    """The last link of every chain as of one commit. A search need not go further back than this commit.
 
-    It depends only on the log up to that commit, which never changes. So any owner may write it, and it is valid
-    wherever the log has exactly that commit.
+    A summary depends only on the log up to that commit, which never changes. So any owner of a partition may write it,
+    and it is valid if the log has exactly that commit.
     """
 
     last: DeltaCommit
@@ -62,11 +62,11 @@ def search(
     Args:
         commits: The history from its newest commit backwards. Read only as far as needed.
         since: Number of the first wanted link of each chain, or LAST.
-        summary: Replaces all commits that it covers, if it says enough.
+        summary: Replaces all commits that it covers, if its links are the only ones still wanted.
 
     Raises:
         RewoundTableError: The table was restored to a time, not to a version.
-        BrokenChainError: The links do not form a chain, or a link was written in ignorance of a RESTORE.
+        BrokenChainError: The links do not form a chain, or the writer of a link did not know of a RESTORE.
     """
     search = _HistorySearch(since)
     for commit in live(commits):
@@ -93,7 +93,7 @@ def summarize(commits: Iterable[DeltaCommit], before: Summary | None = None) -> 
     last: DeltaCommit | None = None
     for commit in live(commits):
         if last is None and not (commit.mark or commit.stamp):
-            continue  # without a mark or a stamp, a commit of another table may be equal to it
+            continue  # without a mark or a stamp, it may equal a commit of an earlier table in this place
         last = last or commit
         if before is not None and commit == before.last:
             search.end_with(before)
@@ -120,7 +120,7 @@ def live(commits: Iterable[DeltaCommit]) -> Iterator[DeltaCommit]:
         if commit.restores is not None:
             if commit.restores < 0:
                 raise RewoundTableError(
-                    f"version {commit.version} restored the table to a time, which does not say which links remained: "
+                    f"version {commit.version} restored the table to a time, so the links that remained are unknown: "
                     "restore it once more, to a version (RESTORE TABLE ... TO VERSION AS OF ...)"
                 )
             undone_above = commit.restores
@@ -132,21 +132,23 @@ class _ChainSearch:
 
     since: int
     found: ChainHistory
-    checked_down_to: int = LAST
-    """A RESTORE above this version would mean that its link was written in ignorance of it."""
-    has_enough: bool = False
+    known_version: int = LAST
+    """Newest version that the writer of the oldest link found knew. It did not know of a RESTORE above this version."""
+    has_all_links: bool = False
+    """True once no older link is wanted."""
     last: CommitMark | None = None
 
     def is_over(self, version: int) -> bool:
-        return self.has_enough and version <= self.checked_down_to
+        """Return whether commits from this version backwards cannot change the result."""
+        return self.has_all_links and version <= self.known_version
 
-    def is_enough(self, number: int) -> bool:
+    def is_first_wanted(self, number: int) -> bool:
         """Return whether no link before this number is wanted."""
         return self.since == LAST or number <= max(self.since, 1)
 
 
 class _HistorySearch:
-    """A search for the given chains and, if `others` is given, for all others from that number on."""
+    """A search for the given chains and, if `others` is given, for the links of all others from that number on."""
 
     def __init__(self, since: Mapping[ChainKey, int], *, others: int | None = None) -> None:
         self._others = others
@@ -156,10 +158,11 @@ class _HistorySearch:
         self._restored = 0
 
     def is_over(self, version: int) -> bool:
-        """Return whether commits from this version backwards cannot change the result."""
+        """Return whether commits from this version backwards cannot change the result of any chain."""
         return all(chain.is_over(version) for chain in self._chains.values())
 
     def take(self, commit: DeltaCommit) -> None:
+        """Add the next older commit."""
         if self._newest < 0:
             self._newest = commit.version
         self._oldest = commit.version
@@ -170,10 +173,10 @@ class _HistorySearch:
             self._take_mark(commit.mark)
 
     def may_end_with(self, summary: Summary) -> bool:
-        """Return whether the summary's last links are all that is still wanted."""
-        wanted = ((key, chain) for key, chain in self._chains.items() if not chain.has_enough)
+        """Return whether no links are wanted apart from those found and the summary's."""
+        wanted = ((key, chain) for key, chain in self._chains.items() if not chain.has_all_links)
         return all(
-            key not in summary.by_key or chain.is_enough(summary.by_key[key].link.number) for key, chain in wanted
+            key not in summary.by_key or chain.is_first_wanted(summary.by_key[key].link.number) for key, chain in wanted
         )
 
     def end_with(self, summary: Summary) -> None:
@@ -188,10 +191,11 @@ class _HistorySearch:
             self._take_mark(mark)
 
     def result(self) -> dict[ChainKey, ChainHistory]:
+        """Return the links of each chain that the commits taken so far have."""
         for chain in self._chains.values():
             found = chain.found
             found.seen = self._newest
-            found.is_whole = chain.has_enough or self._oldest <= 0
+            found.is_whole = chain.has_all_links or self._oldest <= 0
             if not found.links:
                 found.term = self._restored
         return {key: chain.found for key, chain in self._chains.items()}
@@ -206,18 +210,19 @@ class _HistorySearch:
         )
 
     def _check_restored(self, version: int) -> None:
+        """Raise BrokenChainError if the writer of a newer link did not know of the RESTORE that made this version."""
         for chain in self._chains.values():
-            if chain.found.links and chain.checked_down_to < version:
+            if chain.found.links and chain.known_version < version:
                 raise BrokenChainError(
                     f"{chain.found.links[0]} landed after version {version} had restored the table, by a member "
-                    "that did not know: stop all members, and restore the table once more"
+                    "that did not know of it: stop all members, and restore the table once more"
                 )
 
     def _take_mark(self, mark: CommitMark) -> None:
         key = mark.link.key
         if self._others is not None and key not in self._chains:
             self._chains[key] = _ChainSearch(self._others, ChainHistory())
-        if (chain := self._chains.get(key)) is not None and not chain.has_enough:
+        if (chain := self._chains.get(key)) is not None and not chain.has_all_links:
             self._take_link(chain, mark)
 
     def _take_link(self, chain: _ChainSearch, mark: CommitMark) -> None:
@@ -226,5 +231,5 @@ class _HistorySearch:
             found.term = max(mark.term, self._restored)
             chain.last = mark
         found.links.insert(0, mark.link)
-        chain.checked_down_to = mark.seen
-        chain.has_enough = chain.is_enough(mark.link.number)
+        chain.known_version = mark.seen
+        chain.has_all_links = chain.is_first_wanted(mark.link.number)

@@ -46,7 +46,7 @@ def transactions_in(log: Path, newest: int) -> dict[str, int] | None:
         found = dict(txn for file in _checkpoint_files(log, last) for txn in _txns_of_checkpoint(file))
         for version in range(last.version + 1, newest + 1):
             found.update(_txns_of_commit(log / f"{version:020d}.json"))
-    except (FileNotFoundError, pa.ArrowException):  # another kind of checkpoint, a damaged or a removed file
+    except (OSError, pa.ArrowException, msgspec.MsgspecError):  # another kind of checkpoint, or a damaged file
         return None
     return found
 

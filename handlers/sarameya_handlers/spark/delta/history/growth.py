@@ -1,6 +1,6 @@
 """Warn when a Delta log has grown so long that it slows every start.
 
-Reads `_last_checkpoint`, and looks for names of commits. Reads no commit.
+Reads `_last_checkpoint`, and checks which commits' files exist. Reads no commit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LONG_SINCE_CHECKPOINT = 10_000
 
 
 def growth_of(log: Path, newest: int, table: str) -> str:
-    """Return what has grown too long in a log and what to do about it; empty if nothing has.
+    """Return a warning about a log that has grown too long, with the remedy; empty if it has not.
 
     Args:
         log: The table's `_delta_log`.
@@ -30,12 +30,13 @@ def growth_of(log: Path, newest: int, table: str) -> str:
         return back <= newest and is_there(log / f"{newest - back:020d}.json")
 
     last = last_checkpoint_version(log)
-    behind = newest - (-1 if last is None else last)
-    if behind > LONG_SINCE_CHECKPOINT:
+    since_checkpoint = newest - (-1 if last is None else last)
+    if since_checkpoint > LONG_SINCE_CHECKPOINT:
         return (
-            f"the newest {behind:,} commits of its log are in no checkpoint, and Spark reads each of them at a start. "
-            "Spark writes one every delta.checkpointInterval commits: let that be 100 or less, and look in Spark's log "
-            "why it has not; or write one by the deltalake package, DeltaTable(path).create_checkpoint()"
+            f"the newest {since_checkpoint:,} commits of its log are in no checkpoint, and Spark reads each of them at "
+            "a start. Spark writes a checkpoint every delta.checkpointInterval commits: set it to 100 or less, and "
+            "find in Spark's log why it has written none; or write one with the deltalake package, "
+            "DeltaTable(path).create_checkpoint()"
         )
     kept = last_number(is_kept) + 1
     if kept > LONG_LOG:

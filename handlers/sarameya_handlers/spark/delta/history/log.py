@@ -1,8 +1,8 @@
 """The history of a Delta table, newest commit first: by SQL, or from the log's files if they are visible here.
 
 SQL (`DESCRIBE HISTORY`) works with any Spark and takes 150 ms or more. It always starts at the newest commit, so the
-first query asks for few commits and later ones for many. A process that shares the table's file system reads a commit's
-file in 20 µs instead. Commits read once are cached: later calls read only newer ones.
+first query reads few commits and later queries many. A process that shares the table's file system reads a commit's
+file in 20 µs instead. Commits are cached: later calls read only newer commits.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ from sarameya_handlers.spark.delta.history.commits import APP_PREFIX, DeltaCommi
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_FIRST_PAGE = 64
-_PAGES_GROW = 16
-_KEPT = 20_000
-"""Most commits cached in memory, a few hundred bytes each."""
+_FIRST_LIMIT = 64
+"""Number of commits that the first query reads."""
+_LIMIT_GROWTH = 16
+"""Factor from the limit of one query to the next."""
+_MAX_CACHED = 20_000
+"""Maximum number of commits cached in memory, a few hundred bytes each."""
 _ABOVE_ALL = 1 << 62
 _COMMIT_FILE = re.compile(r"\d{20}\.json")
 _COMMIT_INFO = '{"commitInfo":'
@@ -46,35 +48,36 @@ class DeltaLog:
         self._table = table
         self.directory: Path | None = None
         """Directory from which the log is read; None while it is read by SQL."""
-        self._kept: tuple[DeltaCommit, ...] = ()
+        self._cached: tuple[DeltaCommit, ...] = ()
+        """The newest commits, without a gap, newest first."""
 
-    def is_at(self, root: Path) -> None:
-        """Read the log below this directory from now on. Spark must see the same directory."""
+    def read_below(self, root: Path) -> None:
+        """Read the log's files below this directory from now on. Spark must see the same directory."""
         self.directory = root / "_delta_log"
 
     def commits(self, spark: SparkSession) -> Iterator[DeltaCommit]:
         """Yield all commits, newest first; none if there is no table."""
-        kept = self._kept = self._renewed(spark)
-        yield from kept
-        if kept and kept[-1].version == 0:
+        cached = self._cached = self._refreshed_cache(spark)
+        yield from cached
+        if cached and cached[-1].version == 0:
             return
         older: list[DeltaCommit] = []
         try:
-            for commit in self._read(spark, kept):
-                if len(kept) + len(older) < _KEPT:
+            for commit in self._read(spark, cached):
+                if len(cached) + len(older) < _MAX_CACHED:
                     older.append(commit)
                 yield commit
         finally:
             # Also if the caller stops early.
-            self._kept = (*kept, *older)
+            self._cached = (*cached, *older)
 
     def newest(self, spark: SparkSession) -> int:
         """Return the table's newest version; -1 if there is no table."""
-        self._kept = kept = self._renewed(spark)
-        return kept[0].version if kept else next((commit.version for commit in self._read(spark, ())), -1)
+        self._cached = cached = self._refreshed_cache(spark)
+        return cached[0].version if cached else next((commit.version for commit in self._read(spark, ())), -1)
 
     def transactions(self, spark: SparkSession, location: str) -> dict[str, int]:
-        """Return the `txn` version of each chain, by appId. Transactions outlive the history.
+        """Return the `txn` version of each chain, by appId. The log keeps transactions longer than its history.
 
         Reads the last checkpoint and the commits after it, if the log is visible here and the checkpoint is of the
         usual kind. Otherwise Spark reads the whole log.
@@ -89,14 +92,14 @@ class DeltaLog:
                 return found
         return _transactions_by_spark(spark, location)
 
-    def _renewed(self, spark: SparkSession) -> tuple[DeltaCommit, ...]:
-        """Return the cache with all newer commits in front; empty if its table is gone."""
-        kept = self._kept
+    def _refreshed_cache(self, spark: SparkSession) -> tuple[DeltaCommit, ...]:
+        """Return the cache with all newer commits in front; without it if the table was dropped or recreated."""
+        cached = self._cached
         newer: list[DeltaCommit] = []
-        for commit in self._read(spark, ()) if kept else ():
-            if commit == kept[0]:
-                return (*newer, *kept)[:_KEPT]
-            if commit.version <= kept[0].version:
+        for commit in self._read(spark, ()) if cached else ():
+            if commit == cached[0]:
+                return (*newer, *cached)[:_MAX_CACHED]
+            if commit.version <= cached[0].version:
                 break
             newer.append(commit)
         return tuple(newer)
@@ -104,14 +107,14 @@ class DeltaLog:
     def _read(self, spark: SparkSession, after: tuple[DeltaCommit, ...]) -> Iterator[DeltaCommit]:
         """Yield all commits, or only those older than the given ones."""
         if self.directory is not None:
-            return self._files(self.directory, after)
-        return self._pages(spark, after)
+            return self._read_files(self.directory, after)
+        return self._query(spark, after)
 
-    def _pages(self, spark: SparkSession, after: tuple[DeltaCommit, ...]) -> Iterator[DeltaCommit]:
-        limit, below = _FIRST_PAGE, _ABOVE_ALL
+    def _query(self, spark: SparkSession, after: tuple[DeltaCommit, ...]) -> Iterator[DeltaCommit]:
+        limit, below = _FIRST_LIMIT, _ABOVE_ALL
         if after:
             below = after[-1].version
-            limit += after[0].version - below + _FIRST_PAGE * _PAGES_GROW
+            limit += after[0].version - below + _FIRST_LIMIT * _LIMIT_GROWTH
         while True:
             try:
                 rows = spark.sql(f"DESCRIBE HISTORY {self._table} LIMIT {limit}").collect()
@@ -125,9 +128,9 @@ class DeltaLog:
                     yield _of_row(row)
             if len(rows) < limit or below == 0:
                 return
-            limit *= _PAGES_GROW
+            limit *= _LIMIT_GROWTH
 
-    def _files(self, directory: Path, after: tuple[DeltaCommit, ...]) -> Iterator[DeltaCommit]:
+    def _read_files(self, directory: Path, after: tuple[DeltaCommit, ...]) -> Iterator[DeltaCommit]:
         version = after[-1].version - 1 if after else self._newest(directory)
         while version >= 0:
             try:
@@ -139,9 +142,9 @@ class DeltaLog:
 
     def _newest(self, directory: Path) -> int:
         """Return the newest version; -1 if there is no table."""
-        kept = self._kept  # other threads may have filled it
-        if kept and _has(directory, kept[0].version):
-            return last_number(partial(_has, directory), kept[0].version)
+        cached = self._cached  # other threads may have filled it
+        if cached and _has(directory, cached[0].version):
+            return last_number(partial(_has, directory), cached[0].version)
         for known in (last_checkpoint_version(directory), 0):
             if known is not None and _has(directory, known):
                 # A log has no gaps.
@@ -177,14 +180,14 @@ def _of_file(path: Path, version: int) -> DeltaCommit:
 
 
 def _commit_info(path: Path) -> dict[str, Any]:
-    """Return the `commitInfo` of a commit's file, usually its first line; empty if the writer left it out."""
+    """Return the `commitInfo` of a commit's file, usually in its first line; empty if the writer left it out."""
     with path.open(encoding="utf-8") as lines:
         for line in lines:
             if line.startswith(_COMMIT_INFO):
                 try:
                     return msgspec.json.decode(line, type=dict[str, dict[str, Any]])["commitInfo"]
                 except msgspec.MsgspecError as error:
-                    raise BrokenChainError(f"{path} is no commit of Delta's: {error}") from error
+                    raise BrokenChainError(f"{path} is not a Delta commit: {error}") from error
     return {}
 
 
@@ -202,11 +205,11 @@ def _has(directory: Path, version: int) -> bool:
 
 
 def _transactions_by_spark(spark: SparkSession, location: str) -> dict[str, int]:
-    """Read the whole log with Spark. Each file holds what was newest at its time, and versions only rise."""
+    """Read the whole log with Spark. Files may have several versions of one appId: the highest is the newest."""
     newest: dict[str, int] = {}
     log = f"{location.rstrip('/')}/_delta_log"
     for read in (_json_txns, _checkpoint_txns):
-        for app, version in _collected(read, spark, log):
+        for app, version in _newest_txns(read, spark, log):
             newest[app] = max(version, newest.get(app, 0))
     return newest
 
@@ -219,7 +222,7 @@ def _checkpoint_txns(spark: SparkSession, log: str) -> DataFrame:
     return spark.read.parquet(f"{log}/*.checkpoint*.parquet")
 
 
-def _collected(read: Any, spark: SparkSession, log: str) -> list[tuple[str, int]]:
+def _newest_txns(read: Any, spark: SparkSession, log: str) -> list[tuple[str, int]]:
     try:
         frame = read(spark, log)
     except Exception as error:

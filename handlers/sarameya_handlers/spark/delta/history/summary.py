@@ -1,10 +1,10 @@
 """Searches in a Delta log that stay fast however long the log is, by a summary.
 
-    <root>/_sarameya/heads.json      the end of every chain as of one commit of the log (chains.Summary)
+    <root>/_sarameya/heads.json      the last link of every chain as of one commit of the log (chains.Summary)
 
-Without it, a search for a chain with no recent link, or none at all, would read the whole log. So a sink writes a
-summary of the log every few hundred commits. A reader checks that the log has exactly the summary's last commit, and
-reads the log itself otherwise: the file affects only the time taken.
+Without a summary, a search for a chain with no recent link, or none at all, would read the whole log. So a sink writes
+one every few hundred commits. A reader uses it only if the log has exactly the summary's last commit, and reads the
+whole log otherwise: the file affects only the time taken.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ logger = logging.getLogger("sarameya.spark")
 
 RENEWAL_INTERVAL = 256
 """Commits from one summary to the next."""
-_FAR = 2_000
-"""Commits that a search reads before it renews the summary first."""
-_QUICKLY_READ = 20_000
-"""Most commits since the last summary that are read from files only to renew it."""
-_QUICKLY_ASKED = 1_000
+_MAX_READ = 2_000
+"""Maximum number of commits that a search reads. A longer search is stopped, and repeated with a new summary."""
+_MAX_FOR_RENEWAL = 20_000
+"""Maximum number of commits since the last summary that are read from files only to renew it."""
+_MAX_FOR_RENEWAL_BY_SQL = 1_000
 """The same limit for a log that is read by SQL."""
 
 
@@ -46,9 +46,9 @@ class SummarizedLog:
         self._file: Path | None = None
         self._summary: Summary | None = None
         self._tried = -1
-        """The newest version when a renewal was last tried."""
+        """The newest version when a renewal last failed."""
 
-    def is_kept_in(self, file: Path) -> None:
+    def store_in(self, file: Path) -> None:
         """Load the summary from this file, if it has one, and write it there from now on."""
         self._file = file
         self._summary = _read(file)
@@ -61,15 +61,16 @@ class SummarizedLog:
             return search(self._log.commits(spark), since, self._summary)
         newest = max((chain.seen for chain in found.values()), default=-1)
         before = max(self._tried, self._summary.last.version if self._summary else -1)
-        if RENEWAL_INTERVAL <= newest - before <= (_QUICKLY_READ if self._log.directory else _QUICKLY_ASKED):
+        limit = _MAX_FOR_RENEWAL if self._log.directory else _MAX_FOR_RENEWAL_BY_SQL
+        if RENEWAL_INTERVAL <= newest - before <= limit:
             self._renew(spark)
         return found
 
     def _search_near(self, spark: SparkSession, since: Mapping[ChainKey, int]) -> dict[ChainKey, ChainHistory] | None:
-        """Search as far as is quick. Return None if the search would go further back."""
+        """Search the newest commits. Return None if they are not enough."""
         try:
-            return search(_near(self._log.commits(spark)), since, self._summary)
-        except _FarError:
+            return search(_limited(self._log.commits(spark)), since, self._summary)
+        except _LimitError:
             return None
 
     def _renew(self, spark: SparkSession) -> None:
@@ -77,7 +78,7 @@ class SummarizedLog:
             summary = summarize(self._log.commits(spark), self._summary)
         except ChainError as error:
             # Perhaps another chain is broken; the sink that lands in it reports the error.
-            logger.debug("the log is not summarized: %s", error)
+            logger.debug("no summary of the log can be made: %s", error)
             self._tried = self._log.newest(spark)
             return
         self._summary = summary
@@ -85,17 +86,17 @@ class SummarizedLog:
             try:
                 put_over(self._file, msgspec.json.encode(summary))
             except OSError as error:
-                logger.debug("the summary of the log is not kept: %s", error)
+                logger.debug("the summary of the log cannot be written: %s", error)
 
 
-class _FarError(Exception):
-    """The search would go far back."""
+class _LimitError(Exception):
+    """The search would read too many commits."""
 
 
-def _near(commits: Iterable[DeltaCommit]) -> Iterator[DeltaCommit]:
+def _limited(commits: Iterable[DeltaCommit]) -> Iterator[DeltaCommit]:
     for count, commit in enumerate(commits):
-        if count == _FAR:
-            raise _FarError
+        if count == _MAX_READ:
+            raise _LimitError
         yield commit
 
 

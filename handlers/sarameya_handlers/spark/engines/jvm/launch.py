@@ -76,7 +76,7 @@ def launch(
                 if gateway is not None:
                     guard.unwatch()
                     gateway.proc, gateway.remove_files = process, stack.pop_all().close
-                    output.launched()
+                    output.start_logging()
                     return gateway
             except BaseException:
                 process.kill()
@@ -88,9 +88,9 @@ def launch(
     finally:
         os.close(output.write_end)
     if is_late:
-        complaints = output.complaints()
-        raise SparkStartError(f"Spark's JVM has neither answered nor ended and was killed: {complaints}")
-    raise exit_error(process.returncode, output.complaints())
+        errors = output.last_errors()
+        raise SparkStartError(f"Spark's JVM has neither answered nor ended and was killed: {errors}")
+    raise exit_error(process.returncode, output.last_errors())
 
 
 def end_process(process: subprocess.Popen[bytes]) -> None:

@@ -1,11 +1,11 @@
-"""Directories for temporary files, most of them of our JVMs, and the removal of those whose owners are dead.
+"""Directories for temporary files, mostly of our JVMs, and the removal of directories whose owners are dead.
 
-A JVM that is killed leaves what it has in `java.io.tmpdir`: Spark's `spark-*` and `blockmgr-*`, tens of megabytes each.
-So each JVM of ours has a directory of its own, which its owner has locked. The kernel unlocks it when the process and
-its JVM have ended, however they end: no process id that is used again, and no other PID namespace, can be mistaken for
-an owner. The directory itself is locked, not a file in it, which a cleaner of old temporary files would remove under a
-live JVM; systemd-tmpfiles leaves locked directories alone. Nothing that another user owns is touched, and no symbolic
-link is followed.
+A JVM that is killed leaves its files in `java.io.tmpdir`: Spark's `spark-*` and `blockmgr-*`, tens of megabytes each.
+So each of our JVMs has a directory of its own, which this process locks. The kernel unlocks it when the process and
+its JVM have ended, in whatever way: a process id that is reused, or is of another PID namespace, cannot be mistaken for
+an owner. The lock is on the directory itself. A cleaner of old temporary files would remove a locked file in it under a
+live JVM; systemd-tmpfiles leaves locked directories alone. Directories of other users are not touched, and symbolic
+links are not followed.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _NAME = re.compile("sarameya-(jvm|work)-[0-9a-f]{16}")
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 """Errors of a file system without locks."""
 _CHECKED_WITHIN = 10.0
-"""Seconds within which another process has checked whether a directory is abandoned: it holds the lock meanwhile."""
-_BEING_MADE = 600.0
-"""Seconds for which an empty directory without an owner is taken for one that is being made."""
+"""Maximum seconds for which another process holds the lock while it checks whether a directory is abandoned."""
+_CREATED_WITHIN = 600.0
+"""Maximum seconds in which an empty directory without an owner may still be in creation, and is not abandoned."""
 
 
 def new_place(kind: str = "jvm") -> Path:
-    """Return the name of a directory that does not exist yet.
+    """Return the path of a directory that does not exist yet.
 
     Raises:
         FileNotFoundError: There is no directory for temporary files.
@@ -44,15 +44,15 @@ def new_place(kind: str = "jvm") -> Path:
 
 
 def own(directory: Path) -> int:
-    """Make this process the owner of a directory, while the descriptor returned is open, here or in a child.
+    """Make this process the owner of a directory, as long as the returned descriptor is open, here or in a child.
 
     Raises:
         OSError: The directory cannot be opened, or nothing can be written there.
     """
-    descriptor = _opened(directory)
+    descriptor = _open(directory)
     try:
         _lock(descriptor)
-        # After the lock: a directory that is not empty and not locked is abandoned.
+        # After the lock, since a directory that is neither empty nor locked is abandoned.
         (directory / "pid").write_text(f"{os.getpid()}\n")
     except BaseException:
         os.close(descriptor)
@@ -61,10 +61,10 @@ def own(directory: Path) -> int:
 
 
 def _lock(descriptor: int) -> None:
-    """Lock a directory, once another process has checked whether it is abandoned.
+    """Lock a directory. Wait for another process that checks whether the directory is abandoned.
 
     Raises:
-        OSError: It has another owner.
+        OSError: The directory has another owner.
     """
     deadline = time.monotonic() + _CHECKED_WITHIN
     while True:
@@ -76,17 +76,17 @@ def _lock(descriptor: int) -> None:
                 raise
             time.sleep(0.01)
         except OSError as error:
-            if error.errno in _NO_LOCKS:  # where nobody takes it for abandoned either
+            if error.errno in _NO_LOCKS:  # without locks, `_abandoned` fails, too, and the directory stays
                 return
             raise
 
 
 @contextmanager
 def owned_directory() -> Iterator[Path]:
-    """Make a directory for a block. If this process is killed, the next start of a JVM removes it.
+    """Make a directory that exists for a block. If this process is killed, the next start of a JVM removes it.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: The directory cannot be made.
     """
     place = new_place("work")
     place.mkdir(mode=0o700)
@@ -102,7 +102,7 @@ def remove_abandoned(check: Callable[[], None]) -> None:
     """Remove the directories of this user whose owners are dead.
 
     Args:
-        check: Called before each; what it raises propagates.
+        check: Called before each directory. May raise to stop.
     """
     place = tempfile.gettempdir()
     for name in filter(_NAME.fullmatch, os.listdir(place)):
@@ -113,23 +113,23 @@ def remove_abandoned(check: Callable[[], None]) -> None:
         except OSError:  # another user's, a file system without locks, or another process has just removed it
             continue
         if lock is not None:
-            logger.info("%s is left of a process that was killed, and is removed", directory)
+            logger.info("%s was left by a process that was killed, and is removed", directory)
             shutil.rmtree(directory, ignore_errors=True)  # never follows symbolic links
             os.close(lock)
 
 
 def _abandoned(directory: Path) -> int | None:
-    """Return a descriptor that keeps others from removing it, to be closed afterwards; None if it is not abandoned.
+    """Lock a directory for removal, and return the descriptor to close afterwards; None if it is not abandoned.
 
     Raises:
-        OSError: It has an owner, or is no directory.
+        OSError: The directory has an owner, or is not a directory.
     """
-    descriptor = _opened(directory)
+    descriptor = _open(directory)
     try:
         found = os.fstat(descriptor)
         if found.st_uid == os.geteuid():
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.listdir(descriptor) or time.time() - found.st_mtime > _BEING_MADE:
+            if os.listdir(descriptor) or time.time() - found.st_mtime > _CREATED_WITHIN:
                 return descriptor
     except OSError:
         os.close(descriptor)
@@ -138,5 +138,5 @@ def _abandoned(directory: Path) -> int | None:
     return None
 
 
-def _opened(directory: Path) -> int:
+def _open(directory: Path) -> int:
     return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""The JVM behind a classic SparkSession: starting and stopping Spark in it. Blocking; for worker threads."""
+"""The JVM behind a classic SparkSession: start and stop of Spark in it. Blocking; for worker threads."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger("sarameya.spark")
 
 _OUT_OF_MEMORY = (-signal.SIGKILL, 52)
-"""Exit codes that are probably due to memory: the kernel's killer's, and Spark's own handler's."""
+"""Exit codes that probably mean out of memory: of the kernel's killer, and of Spark's own handler."""
 _STARTED_BY_SPARK_SUBMIT = "PYSPARK_GATEWAY_PORT"
 
 
 @attrs.frozen(slots=True)
 class Jvm:
-    """A running Spark.
+    """A running classic Spark.
 
     Attributes:
-        session: Its session.
-        _gateway: pyspark's gateway to a JVM that we started; None for one that stays.
+        session: Spark's first session.
+        _gateway: pyspark's gateway to a JVM that we started. None if the JVM was there before, and is not ended.
         _output: Output of a JVM that we started.
     """
 
@@ -49,17 +49,17 @@ class Jvm:
     _output: JvmOutput | None = None
 
     def expect_errors(self, seconds: float) -> None:
-        """Log errors of Spark at DEBUG for this time, because we cause them ourselves."""
+        """Log Spark's errors at DEBUG for this many seconds, because this process causes them itself."""
         if self._output:
             self._output.expect_errors(seconds)
 
     @property
     def has_died(self) -> bool:
-        """True if the JVM has ended unexpectedly. Always false for a JVM that is not ours."""
+        """True if the JVM has ended unexpectedly. Always false for a JVM that we did not start."""
         return self._gateway is not None and self._gateway.proc.poll() is not None
 
     def death(self, within: float) -> str | None:
-        """Describe the death of a JVM that has died, or dies `within` seconds; None if it lives."""
+        """Describe the death of a JVM that has died or dies `within` this many seconds; None if it is alive."""
         if self._gateway is None:
             return None
         try:
@@ -69,7 +69,7 @@ class Jvm:
         return f"Spark's JVM has died (exit code {code}{'; out of memory?' if code in _OUT_OF_MEMORY else ''})"
 
     def stop(self, *, is_dead: bool = False) -> None:
-        """Stop Spark and end the JVM, even if it is dead. Log its death, unless `is_dead` (it was logged before)."""
+        """Stop Spark and end the JVM, even if it is dead. Log its death, unless `is_dead`: it was logged before."""
         self.expect_errors(inf)
         try:
             if self.has_died:
@@ -78,15 +78,15 @@ class Jvm:
                 _forget(self.session.sparkContext)
             else:
                 self.session.stop()
-        except Exception as error:  # noqa: BLE001 - pyspark has many for a JVM that has just died; it is ended anyway
-            logger.error("Spark has not stopped in order: %s", cause_of(error))
+        except Exception as error:  # noqa: BLE001 - pyspark raises many types for a dead JVM, which is ended anyway
+            logger.error("Spark has not stopped properly: %s", cause_of(error))
             _forget(self.session.sparkContext)
         finally:
             if self._gateway:
                 _end(self._gateway)
 
     def kill(self) -> None:
-        """Kill a JVM that hangs. `stop`, which hangs with it, then ends."""
+        """Kill a JVM that hangs. A call of `stop` that waits for it then ends."""
         if self._gateway:
             self._gateway.proc.kill()
 
@@ -95,20 +95,20 @@ def start(
     options: SparkOptions,
     *,
     environment: Mapping[str, str] | None = None,
-    launched: Callable[[subprocess.Popen[bytes]], None] = lambda process: None,
+    on_launched: Callable[[subprocess.Popen[bytes]], None] = lambda process: None,
     check: Callable[[], None] = lambda: None,
 ) -> Jvm:
     """Start Spark in this process.
 
     Args:
-        options: Which Spark.
+        options: Spark's master and properties.
         environment: The JVM's environment variables, in addition to ours.
-        launched: Called with the JVM's process. Killing the process makes this fail.
-        check: Called repeatedly until Spark itself starts in the JVM. May raise.
+        on_launched: Called with the JVM's process. If the process is killed, this call fails.
+        check: Called repeatedly until Spark itself starts in the JVM. May raise to stop.
 
     Raises:
         HandlerError: A person must change something first.
-        SparkStartError: Any other failure, in Spark's own words.
+        SparkStartError: Any other failure, with Spark's own error text.
     """
     require_packages()
     from pyspark import SparkConf, SparkContext
@@ -116,29 +116,29 @@ def start(
 
     if SparkContext._active_spark_context is not None:
         raise HandlerError(
-            "Spark runs in this process already, and one process has one Spark: give its SparkSession to the sink"
+            "Spark runs in this process already, and a process has only one: give its SparkSession to the sink"
         )
     _quieten()
     conf = SparkConf().setAll(list(options.properties.items()))
-    is_there = SparkContext._gateway is not None or _STARTED_BY_SPARK_SUBMIT in os.environ
-    output = None if is_there else JvmOutput(options.log_level)
-    gateway = output and launch(conf.getAll(), output, environment or {}, launched, check)
+    has_jvm = SparkContext._gateway is not None or _STARTED_BY_SPARK_SUBMIT in os.environ
+    output = None if has_jvm else JvmOutput(options.log_level)
+    gateway = output and launch(conf.getAll(), output, environment or {}, on_launched, check)
     try:
         context = SparkContext(conf=conf, gateway=gateway)
         _choose_python(context)
         share_leases()
         return Jvm(SparkSession(context), gateway, output)
     except Exception as error:
-        failure = _failure(gateway, error)  # while the JVM still has the text of the error
+        failure = _failure(gateway, error)  # before the JVM ends: it has the text of the error
         if gateway:
-            # Also if the JVM was killed after its context was created and before its session was.
+            # There is a context if the JVM was killed after its context was created and before its session was.
             _forget(SparkContext._active_spark_context)
             _end(gateway)
         raise failure from error
 
 
 def _failure(gateway: Any, error: Exception) -> HandlerError | SparkStartError:
-    """Return the error for a Spark that has not started in a JVM that responded, in Spark's own words."""
+    """Return the error for a Spark that has not started in a JVM that responded, with Spark's own error text."""
     summary, text = f"Spark does not start: {cause_of(error)}", text_of(error)
     has_died = gateway is not None and gateway.proc.poll() is not None
     return SparkStartError(summary) if has_died or text is None else start_error(summary, text)
@@ -150,7 +150,7 @@ def _quieten() -> None:
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
-    # A logger's filter applies only to records logged to it directly: for the root, not to those of other loggers.
+    # The root logger's filter applies only to records logged to the root itself, not to those of other loggers.
     logging.getLogger().addFilter(_wanted_at_root)
     py4j = logging.getLogger("py4j")
     if py4j.level == logging.NOTSET:
@@ -163,7 +163,7 @@ def _wanted_at_root(record: logging.LogRecord) -> bool:
 
 
 def _choose_python(context: SparkContext) -> None:
-    """Run local Python workers (UDFs) with this Python, instead of the first `python3` in the path."""
+    """Run local Python workers (UDFs) with this Python, instead of the first `python3` in PATH."""
     if str(context.master).startswith("local") and "PYSPARK_PYTHON" not in os.environ:
         context.pythonExec = sys.executable
 
@@ -178,7 +178,7 @@ def _end(gateway: Any) -> None:
 
 
 def _forget(context: SparkContext | None) -> None:
-    """Remove a dead Spark from pyspark's globals, so that another can start. `stop` would send requests to it."""
+    """Remove a dead Spark from pyspark's globals, so that another can start. Sends no request to it."""
     from pyspark.sql import SparkSession
 
     if context is not None:

@@ -1,4 +1,4 @@
-"""Avro by Spark's `from_avro`. Records with any schema of a subject are read as one, by Avro's resolution rules."""
+"""Avro by Spark's `from_avro`. Records with any schema of a subject are read with one schema, as Avro resolves them."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class AvroCodec:
 
     Attributes:
         column: Name of the column.
-        schema: The schema as which records are read; None for the registry's.
-        registry: Set if records carry the ids of their own schemas; otherwise all are written with `schema`.
+        schema: Reader schema; None for the registry's.
+        registry: Set if records carry the ids of their own schemas. Otherwise all records were written with `schema`.
         subject: Subject in the registry; None for the topic's own.
         readers: Source of reader schemas in the registry.
     """
@@ -95,11 +95,11 @@ def _by_id(column: str, writers: Mapping[int, str], reader: str) -> str:
         f"then {_from_avro(body(column), text, reader, 'FAILFAST')} "
         for number, text in writers.items()
     )
-    # The branch before the last gives the type of the expression even if there are no records.
+    # `when false` sets the type of the expression, even if there are no records.
     return (
         f"case when {column} is null then null {branches}"
         f"when false then {_from_avro(column, reader, reader, 'FAILFAST')} "
-        f"else {refuse(column, 'does not begin with the id of a schema that is known')} end"
+        f"else {refuse(column, 'does not begin with the id of a known schema')} end"
     )
 
 
@@ -108,28 +108,28 @@ def _from_avro(column: str, writer: str, reader: str, mode: str) -> str:
 
 
 def _failed(column: str, writer: str, reader: str) -> str:
-    """Return a condition: these bytes do not have the writer's schema, or cannot be read with the reader's.
+    """Return a condition: these bytes do not have the writer's schema, or cannot be read with the reader's schema.
 
-    `from_avro` returns null for what it cannot read, and for a record all fields are null. So the reader gets one more
-    field, which is otherwise never null.
+    `from_avro` returns null for bytes that it cannot read, or for a record schema a struct of nulls. So the reader's
+    schema gets one more field, which is null only then.
     """
-    wanted = json.loads(reader)
-    if not (isinstance(wanted, dict) and wanted.get("type") == "record"):
+    parsed = json.loads(reader)
+    if not (isinstance(parsed, dict) and parsed.get("type") == "record"):
         return f"{_from_avro(column, writer, reader, 'PERMISSIVE')} is null"
-    seen = {"name": _READ, "type": "boolean", "default": True}
-    with_seen = json.dumps({**wanted, "fields": [*wanted["fields"], seen]})
-    return f"{_from_avro(column, writer, with_seen, 'PERMISSIVE')}.{_READ} is null"
+    read = {"name": _READ, "type": "boolean", "default": True}
+    with_read = json.dumps({**parsed, "fields": [*parsed["fields"], read]})
+    return f"{_from_avro(column, writer, with_read, 'PERMISSIVE')}.{_READ} is null"
 
 
 def with_references(schema: Schema, referred: Mapping[str, Schema]) -> str:
-    """Return the schema's text with each type of another schema inlined where it is first named.
+    """Return the schema's text with each type of another schema inlined at its first use.
 
     Raises:
-        ShapeError: A reference is left over, or a schema is not JSON.
+        ShapeError: A schema is not valid JSON, or lacks a needed attribute.
     """
     try:
         definitions = {name: json.loads(other.text) for name, other in referred.items()}
-        return json.dumps(_ReferenceInliner(definitions).inlined(json.loads(schema.text), ""))
+        return json.dumps(_ReferenceInliner(definitions).inline(json.loads(schema.text), ""))
     except (ValueError, KeyError, TypeError) as error:
         raise ShapeError(f"Avro schema {schema.id}, or one that it refers to, is broken: {error!r}") from error
 
@@ -137,33 +137,36 @@ def with_references(schema: Schema, referred: Mapping[str, Schema]) -> str:
 @attrs.frozen(slots=True)
 class _ReferenceInliner:
     definitions: Mapping[str, Any]
-    """Types by full name, as their own schemas define them."""
-    _done: set[str] = attrs.field(factory=set)
+    """Definitions of types by full name, from the referred schemas."""
+    _defined: set[str] = attrs.field(factory=set)
+    """Full names of the types that are defined in the result so far."""
 
-    def inlined(self, schema: Any, namespace: str) -> Any:
+    def inline(self, schema: Any, namespace: str) -> Any:
         if isinstance(schema, str):
-            return self._name(schema, namespace)
+            return self._inline_name(schema, namespace)
         if isinstance(schema, list):
-            return [self.inlined(branch, namespace) for branch in schema]
+            return [self.inline(branch, namespace) for branch in schema]
         kind = schema["type"]
         if kind in ("array", "map"):
             key = "items" if kind == "array" else "values"
-            return {**schema, key: self.inlined(schema[key], namespace)}
-        if kind not in _NAMED:
-            return {**schema, "type": self.inlined(kind, namespace)}
+            return {**schema, key: self.inline(schema[key], namespace)}
+        if not isinstance(kind, str) or kind not in _NAMED:
+            return {**schema, "type": self.inline(kind, namespace)}
         full = _full_name(schema["name"], schema.get("namespace", namespace))
-        self._done.add(full)
-        within = full.rpartition(".")[0]
-        made = {**schema, "name": full.rpartition(".")[2], "namespace": within}
+        self._defined.add(full)
+        own_namespace, _, name = full.rpartition(".")
+        inlined = {**schema, "name": name, "namespace": own_namespace}
         if kind in ("record", "error"):
-            made["fields"] = [{**field, "type": self.inlined(field["type"], within)} for field in schema["fields"]]
-        return made
+            inlined["fields"] = [
+                {**field, "type": self.inline(field["type"], own_namespace)} for field in schema["fields"]
+            ]
+        return inlined
 
-    def _name(self, name: str, namespace: str) -> Any:
+    def _inline_name(self, name: str, namespace: str) -> Any:
         full = name if name in self.definitions else _full_name(name, namespace)
-        if name in _PRIMITIVE or full in self._done or full not in self.definitions:
+        if name in _PRIMITIVE or full in self._defined or full not in self.definitions:
             return name
-        return self.inlined(self.definitions[full], "")
+        return self.inline(self.definitions[full], "")
 
 
 def _full_name(name: str, namespace: str) -> str:

@@ -55,7 +55,7 @@ def _why_missing(registry: Registry, schema_id: int) -> str:
 class ReaderSchemas:
     """Reader schemas by subject.
 
-    Latest versions are looked up again only when records have a schema id that was not seen before. Until then all
+    The latest version is looked up again only if records have a schema id that is new for the subject. Until then all
     batches have the same columns.
     """
 
@@ -89,11 +89,11 @@ def body(column: str) -> str:
 
 
 def header(schema_id: int) -> bytes:
-    """Return the prefix that names a schema of a registry: a zero byte, and the id in four bytes."""
+    """Return the header with a schema's id in a registry: a zero byte, and the id in four bytes."""
     return b"\x00" + schema_id.to_bytes(4, "big")
 
 
-def refuse(column: str, what: str) -> str:
-    """Return SQL that raises an error with the record's offset."""
+def refuse(column: str, problem: str) -> str:
+    """Return SQL that raises an error with the record's offset. `problem` is the rest of its sentence."""
     text = f"the {column.strip('`')} at offset "
-    return f"raise_error(concat({literal(text)}, `offset`, {literal(f' {what}')}))"
+    return f"raise_error(concat({literal(text)}, `offset`, {literal(f' {problem}')}))"

@@ -26,7 +26,7 @@ _CORRUPT = "_sarameya_corrupt"
 
 @attrs.frozen(slots=True)
 class StringCodec:
-    """UTF-8 text. Spark itself does not check it, and invalid text would break every reader of the table."""
+    """Decodes UTF-8 text. Spark itself does not check it, and invalid text would break every reader of the table."""
 
     with_message: bool | None = None
 
@@ -70,7 +70,7 @@ class JsonCodec:
         def unframed(column: str) -> str:
             return (
                 f"case when {column} is null then null when {header_in(column, ids)} then {body(column)} "
-                f"else {refuse(column, 'does not begin with the id of a schema that is known')} end"
+                f"else {refuse(column, 'does not begin with the id of a known schema')} end"
             )
 
         return JsonPlan(ddl, body, unframed, lambda column: header_in(column, ids), found.problems)
@@ -116,7 +116,7 @@ class JsonPlan:
         ddl: The type.
         body: SQL for the JSON within a record's bytes.
         unframed: The same, but raises an error for a record without a known header.
-        framed_if: Condition that the record has a known header.
+        framed_if: Condition that a record has a known header.
         unknown: Reasons by prefix, see `Plan`.
     """
 
@@ -129,14 +129,14 @@ class JsonPlan:
     def decode(self, frame: DataFrame, column: str) -> DataFrame:
         kind = self._kind(frame)
         name = quoted(column)
-        steps = [self.unframed(name), _utf8_text(name), self._refused(name, kind), self._parsed(name, kind, "FAILFAST")]
+        steps = [self.unframed(name), _utf8_text(name), self._checked(name, kind), self._parsed(name, kind, "FAILFAST")]
         steps.append(
             f"case when {name} is null then null when {_is_one(name)} then {name}[0] "
             f"else {refuse(name, 'is not one JSON value')} end"
         )
         if leaves.is_special(kind):
-            wrong = refuse(name, "has a time, a number or a map that its column cannot hold")
-            steps.append(f"if({leaves.is_exact(name, kind)}, {leaves.converted(name, kind)}, {wrong})")
+            inexact = refuse(name, "has a time, a number or a map that its column cannot hold")
+            steps.append(f"if({leaves.is_exact(name, kind)}, {leaves.converted(name, kind)}, {inexact})")
         for step in steps:
             frame = replace_column(frame, column, step)
         return frame
@@ -146,7 +146,7 @@ class JsonPlan:
         condition = f"({self.framed_if(quoted(column))}) and ({self._undecodable_if(self.body(quoted(column)), kind)})"
         found = frame.selectExpr("offset", f"({condition}) as bad").filter("bad").select("offset").collect()
         bad = [row["offset"] for row in found]
-        bodies = self._bodies(bad[:_EXPLAINED], column, records)
+        bodies = self._bodies(bad[:_MAX_DESCRIBED], column, records)
         return {offset: (offset in bodies and describe_fault(bodies[offset], kind)) or "" for offset in bad}
 
     def _undecodable_if(self, column: str, kind: DataType) -> str:
@@ -162,25 +162,25 @@ class JsonPlan:
             conditions.append(f"not ({leaves.is_exact(f'get({parsed}, 0)', kind)})")
         return f"{column} is not null and ({' or '.join(conditions)})"
 
-    def _refused(self, column: str, kind: DataType) -> str:
-        """Return the text, or raise for text that `from_json` would silently change."""
+    def _checked(self, column: str, kind: DataType) -> str:
+        """Return SQL for the text. It raises an error if `from_json` would silently change a value."""
         half = f"when {_has_half_pair(column)} then {refuse(column, 'has half of a surrogate pair')}"
         rounded = leaves.rounded(column, kind)
         digits = f"when {rounded} then {refuse(column, 'has a number with more digits than its column')}"
         return f"case {half} {digits if rounded != 'false' else ''} else {column} end"
 
     def _parsed(self, text: str, kind: DataType, mode: str) -> str:
-        """Parse the text as the first element of an array, followed by nulls.
+        """Return SQL that parses the text as the first element of an array, followed by nulls.
 
         `from_json` stops at the end of a value: anything after it, perhaps another record, would be lost silently, and
-        empty text would be null like a tombstone. It also stops at the end of the array: text that closes the array
-        itself lacks the nulls.
+        empty text would be null like a tombstone. It also stops at the end of the array: if the text closes the array
+        itself, the nulls are missing.
         """
         elements = literal(f"array<{leaves.parsed_type(kind)}>")
         return f"from_json(concat('[', {text}, {literal(_NULLS)}), {elements}, {_options(mode)})"
 
     def _kind(self, frame: DataFrame) -> DataType:
-        """Return the type of the DDL, which only Spark can parse. Computes no rows."""
+        """Return the type of the DDL, as Spark parses it. Computes no rows."""
         ddl = self.ddl
         kind = ddl if ddl.lstrip().lower().startswith(("struct<", "array<", "map<")) else f"struct<{ddl}>"
         return frame.selectExpr(f"from_json('', {literal(kind)}) as kind").schema["kind"].dataType
@@ -197,17 +197,17 @@ class JsonPlan:
         }
 
 
-_BEHIND = 7
-_NULLS = ",null" * _BEHIND + "]"
+_NULL_COUNT = 7
+_NULLS = ",null" * _NULL_COUNT + "]"
 
 
 def _is_one(array: str) -> str:
     """Return a condition: the array has one value, followed only by our own nulls."""
-    return f"size({array}) = {_BEHIND + 1} and forall(slice({array}, 2, {_BEHIND}), x -> x is null)"
+    return f"size({array}) = {_NULL_COUNT + 1} and forall(slice({array}, 2, {_NULL_COUNT}), x -> x is null)"
 
 
-_EXPLAINED = 1_000
-"""Most records whose faults are described. If more are bad, usually all are, and in the same way."""
+_MAX_DESCRIBED = 1_000
+"""Maximum number of records whose faults are described. If more are bad, usually all have the same fault."""
 
 
 def _options(mode: str) -> str:
@@ -215,7 +215,7 @@ def _options(mode: str) -> str:
         "mode": mode,
         "allowSingleQuotes": "false",
         "allowNonNumericNumbers": "false",
-        # By default this is a name that a record's own field may have. Spark would take such a field for its own.
+        # The default is a name that a record's own field may have. Spark would use such a field for corrupt records.
         "columnNameOfCorruptRecord": _CORRUPT,
     }
     return f"map({', '.join(f'{literal(key)}, {literal(value)}' for key, value in options.items())})"

@@ -1,4 +1,4 @@
-"""Descriptions of faulty JSON records: which field, what was expected, what was found.
+"""Descriptions of faulty JSON records: the field, the expected and the actual value.
 
 For records that Spark has refused. The rules here are our own; a test compares them with Spark's.
 """
@@ -36,19 +36,19 @@ _Fault = tuple[str, str]
 
 
 class _BadError(Exception):
-    """The record is not JSON. The text says why."""
+    """The record is not JSON. The text is the reason."""
 
 
 def describe_fault(record: bytes, kind: DataType) -> str | None:
-    """Return why a record is not JSON of this type, in one line; None if no fault is found."""
+    """Return the reason why a record is not JSON of this type, in one line; None if no fault is found."""
     try:
-        found = _parsed(record)
+        found = _parse(record)
     except _BadError as error:
         return str(error)
-    return next((f"{path or 'the value'}: {what}" for path, what in _faults(found, kind, "")), None)
+    return next((f"{path or 'the value'}: {fault}" for path, fault in _faults(found, kind, "")), None)
 
 
-def _parsed(record: bytes) -> Any:
+def _parse(record: bytes) -> Any:
     try:
         text = record.decode()
     except UnicodeDecodeError as error:
@@ -66,12 +66,12 @@ def _parsed(record: bytes) -> Any:
     except (ValueError, ArithmeticError):  # beyond what int and Decimal read
         raise _BadError("it has a number that is too long") from None
     if rest := text.lstrip(" \t\r\n")[end:].strip(" \t\r\n"):
-        raise _BadError(f"behind the JSON value stands {_shown(rest)}: a record is one value")
+        raise _BadError(f"the JSON value is followed by {_shown(rest)}: a record must be one value")
     return found
 
 
 def _refuse(constant: str) -> None:
-    raise _BadError(f"no JSON: {constant} is no number of JSON's")
+    raise _BadError(f"no JSON: {constant} is not a JSON number")
 
 
 def _faults(found: Any, kind: DataType, path: str) -> Iterator[_Fault]:
@@ -82,22 +82,22 @@ def _faults(found: Any, kind: DataType, path: str) -> Iterator[_Fault]:
         return
     if isinstance(kind, StructType):
         if not isinstance(found, dict):
-            yield _other(path, "an object", found)
+            yield _type_fault(path, "an object", found)
             return
         for field in kind.fields:
             yield from _faults(found.get(field.name), field.dataType, f"{path}.{field.name}" if path else field.name)
     elif isinstance(kind, MapType):
         if not isinstance(found, dict):
-            yield _other(path, "an object", found)
+            yield _type_fault(path, "an object", found)
             return
         for key, value in found.items():
             yield from _faults(value, kind.valueType, f"{path}[{_shown(key)}]")
     elif isinstance(kind, ArrayType):
         if not isinstance(found, list):
-            yield _other(path, "an array", found)
+            yield _type_fault(path, "an array", found)
             return
-        for place, value in enumerate(found):
-            yield from _faults(value, kind.elementType, f"{path}[{place}]")
+        for index, value in enumerate(found):
+            yield from _faults(value, kind.elementType, f"{path}[{index}]")
     else:
         yield from _leaf_faults(found, kind.simpleString(), path)
 
@@ -106,15 +106,15 @@ def _leaf_faults(found: Any, name: str, path: str) -> Iterator[_Fault]:
     is_number = isinstance(found, int | Decimal) and not isinstance(found, bool)
     if name in _BITS:
         if not isinstance(found, int) or isinstance(found, bool):
-            yield _other(path, name, found)
+            yield _type_fault(path, name, found)
         elif not -(1 << _BITS[name] - 1) <= found < 1 << _BITS[name] - 1:
             yield path, f"{_shown(found)} is out of the range of {name}"
     elif name == "boolean":
         if not isinstance(found, bool):
-            yield _other(path, name, found)
+            yield _type_fault(path, name, found)
     elif name in _LARGEST:
         if not is_number:
-            yield _other(path, name, found)
+            yield _type_fault(path, name, found)
         elif Decimal(found).copy_abs() > _LARGEST[name]:  # `abs` would round it
             yield path, f"{_shown(found)} is out of the range of {name}"
     elif name.startswith("decimal"):
@@ -129,16 +129,16 @@ def _decimal_faults(found: Any, name: str, path: str) -> Iterator[_Fault]:
     precision, scale = map(int, re.findall(r"[0-9]+", name))
     # Spark also accepts text for a decimal.
     if isinstance(found, bool) or not isinstance(found, int | Decimal | str):
-        yield _other(path, name, found)
+        yield _type_fault(path, name, found)
         return
     try:
         number = Decimal(found)
     except ArithmeticError:
-        yield _other(path, name, found)
+        yield _type_fault(path, name, found)
         return
     _, digits, exponent = number.as_tuple()
-    if not isinstance(exponent, int):  # of NaN, and infinity
-        yield _other(path, name, found)
+    if not isinstance(exponent, int):  # NaN or infinity
+        yield _type_fault(path, name, found)
     elif number and exponent + _trailing_zeros(digits) < -scale:
         yield path, f"{_shown(found)} has more digits than {name}, which would round it"
     elif number and number.adjusted() >= precision - scale:
@@ -151,7 +151,7 @@ def _trailing_zeros(digits: tuple[int, ...]) -> int:
 
 def _time_faults(found: Any, name: str, path: str) -> Iterator[_Fault]:
     if not isinstance(found, str):
-        yield _other(path, f"{name} as text", found)
+        yield _type_fault(path, f"{name} as text", found)
     elif not re.match(PATTERNS[name], found):
         yield path, f"{_shown(found)} is no {name} of ISO 8601, or has more than six digits of a second"
     elif not _is_in_calendar(found, name):
@@ -165,7 +165,7 @@ def _is_in_calendar(text: str, name: str) -> bool:
         else:
             datetime.fromisoformat(re.sub(r"([.][0-9]{6})0*", r"\1", text))
     except ValueError:
-        return text.startswith("0000-")  # a year of Spark's, if not of Python's
+        return text.startswith("0000-")  # Spark has a year 0, Python has not
     return True
 
 
@@ -174,10 +174,10 @@ def _has_surrogates(found: Any) -> bool:
     return any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _other(path: str, expected: str, found: Any) -> _Fault:
-    what = next(name for kind, name in _KINDS if isinstance(found, kind))
+def _type_fault(path: str, expected: str, found: Any) -> _Fault:
+    actual = next(name for kind, name in _KINDS if isinstance(found, kind))
     shown = "" if isinstance(found, list | dict) else f" ({_shown(found)})"
-    return path, f"expected {expected}, found {what}{shown}"
+    return path, f"expected {expected}, found {actual}{shown}"
 
 
 def _shown(found: Any) -> str:

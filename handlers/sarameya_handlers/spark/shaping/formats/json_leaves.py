@@ -4,8 +4,8 @@
     date        a time after it is cut; "20000" becomes a year
     double      1e400 becomes infinite
     tinyint     128 to 255 become negative
-    map         of two values for a key one is lost, or a reader fails
-    decimal     digits beyond the column's are rounded, commas ignored ("1,5" becomes 15): only a variant shows this
+    map         if a key has two values, one is lost, or a reader fails
+    decimal     extra digits are rounded, commas ignored ("1,5" becomes 15): only Spark's variant type reveals this
 
 Types are those of `pyspark.sql.types`; no session is needed.
 """
@@ -25,9 +25,9 @@ DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 TIME = "[T ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,6}0*)?"
 ZONE = "(Z|[-+][0-9]{2}:?[0-9]{2})"
 PATTERNS = {"timestamp": f"^{DATE}({TIME}{ZONE}?)?$", "timestamp_ntz": f"^{DATE}({TIME})?$", "date": f"^{DATE}$"}
-"""Text of these types, with at most six digits of a second; further zeros lose nothing."""
+"""Text of these types, with at most six digits of a second, and perhaps zeros after them."""
 _SUSPICIOUS = '[.][0-9]{%d}|[0-9][.]?[eE][-+0-9]|"[-+.,0-9]*(?:[0-9],|,[0-9])[-+.,0-9]*"'
-"""Text that may contain a number with more digits after the point, or one with a comma."""
+"""JSON text that may contain a number with too many digits after the point, or a number with a comma."""
 _TINY = "tinyint"
 
 
@@ -37,7 +37,7 @@ def decimal_pattern(scale: int) -> str:
 
 
 def parsed_type(kind: DataType) -> str:
-    """Return the type as which JSON is parsed: text or a wider type for types that are converted later."""
+    """Return the type for `from_json`: text, or a wider type, for types that are converted later."""
     return _mapped(kind, {**dict.fromkeys(PATTERNS, "string"), _TINY: "smallint"})
 
 
@@ -86,8 +86,8 @@ def converted(value: str, kind: DataType, names: count[int] | None = None) -> st
         return value
     if isinstance(kind, StructType):
         fields = ((field.name, f"{value}.{quoted(field.name)}", field.dataType) for field in kind.fields)
-        made = ", ".join(f"{literal(name)}, {converted(inner, of, names)}" for name, inner, of in fields)
-        return f"if({value} is null, null, named_struct({made}))"
+        pairs = ", ".join(f"{literal(name)}, {converted(inner, of, names)}" for name, inner, of in fields)
+        return f"if({value} is null, null, named_struct({pairs}))"
     if isinstance(kind, ArrayType):
         return f"transform({value}, {each} -> {converted(each, kind.elementType, names)})"
     if isinstance(kind, MapType):
@@ -101,14 +101,14 @@ def converted(value: str, kind: DataType, names: count[int] | None = None) -> st
 def rounded(text: str, kind: DataType) -> str:
     """Return a condition: JSON text has a number that its decimal column would round. `false` without decimals.
 
-    The text is parsed a second time only if it may have one. A number of more than 38 digits is parsed as the nearest
-    double, which may be exact although the text is not.
+    The text is parsed a second time only if it may have such a number. `from_json` reads a number of more than 38
+    digits as the nearest double, which may fit the column exactly although the text does not.
     """
     scales = list(_scales(kind))
     if not scales:
         return "false"
     exact = _exact_decimals("d", kind, count())
-    # As the only element of an array, since a higher-order function gives the parsed text a name.
+    # As the only element of an array: a higher-order function gives the parsed value a name, so it is parsed once.
     variant = f"try_variant_get(try_parse_json({text}), '$', {literal(_mapped(kind, {}, decimals='string'))})"
     checked = f"coalesce(forall(array({variant}), d -> {exact}), false)"
     return f"({text} rlike {literal(_SUSPICIOUS % (min(scales) + 1))} and not {checked})"
@@ -141,6 +141,7 @@ def _scales(kind: DataType) -> Iterator[int]:
 
 
 def _inside(kind: DataType) -> Iterator[DataType]:
+    """Yield the types directly inside a type: of fields, elements or a map's values."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if isinstance(kind, StructType):
@@ -152,7 +153,7 @@ def _inside(kind: DataType) -> Iterator[DataType]:
 
 
 def _mapped(kind: DataType, others: dict[str, str], decimals: str = "") -> str:
-    """Return the type in SQL, with some types replaced."""
+    """Return the type in SQL, with the types in `others` replaced; all but a map's keys by `decimals`, if given."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if isinstance(kind, StructType):
@@ -163,5 +164,5 @@ def _mapped(kind: DataType, others: dict[str, str], decimals: str = "") -> str:
     if isinstance(kind, MapType):
         return f"map<{_mapped(kind.keyType, others)}, {_mapped(kind.valueType, others, decimals)}>"
     if decimals:
-        return decimals  # the other types do not matter here: any text will do
+        return decimals  # only decimals are checked then, and any other type can be read as this one
     return others.get(kind.simpleString(), kind.simpleString())

@@ -106,7 +106,10 @@ class _TypeBuilder:
         found = self.documents[name]
         for step in filter(None, pointer.split("/")):
             key = unquote(step).replace("~1", "/").replace("~0", "~")
-            if not isinstance(found, dict) or key not in found:
+            if isinstance(found, dict) and key in found:
+                found = found[key]
+            elif isinstance(found, list) and key.isdecimal() and int(key) < len(found):
+                found = found[int(key)]
+            else:
                 raise ShapeError(f"{self.where} refers to {reference!r}, which does not exist")
-            found = found[key]
         return found, name, (*within, place)

@@ -1,7 +1,7 @@
-"""Decoding plans: how one column's bytes become values, given the prefixes that its records have.
+"""Decoding plans: a plan converts one column's bytes to values. It depends on the prefixes of the column's records.
 
-A plan is made for one batch, or for several that must get equal columns. Schemas registered later are for the next
-plan.
+A plan is made for one batch, or for several that must get equal columns. A schema that is registered later is used by
+the next plan.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ class Plan(Protocol):
         """Reasons why records with certain prefixes cannot be decoded, known before trying."""
 
     def decode(self, frame: DataFrame, column: str) -> DataFrame:
-        """Return the frame with the column decoded. Computing a record that cannot be decoded raises an error."""
+        """Return the frame with the column decoded. A record that cannot be decoded raises an error later."""
 
     def undecodable(self, frame: DataFrame, column: str, records: pa.Table) -> Mapping[int, str]:
-        """Return the records that cannot be decoded, by offset, with the fault in words, or "" if it is not known.
+        """Return the faults of the records that cannot be decoded, by offset. A fault is "" if it is not known.
 
-        Omits those that are `unknown`. May run a Spark job.
+        Leaves out records with an `unknown` prefix. May run a Spark job.
 
         Args:
             frame: The records.
             column: The column to decode.
-            records: The same records, in Arrow.
+            records: The same records, as an Arrow table.
         """
 
 
@@ -61,7 +61,7 @@ class ColumnCodec(Protocol):
         """
 
     def probe(self) -> Plan:
-        """Return a plan to test whether Spark can decode the format at all, whatever the schema.
+        """Return a plan to check that Spark can decode the format at all. Its schema need not be the records'.
 
         Raises:
             ShapeError: The options' own schema is wrong.
@@ -74,7 +74,7 @@ Expression = Callable[[str], str]
 
 @attrs.frozen(slots=True)
 class SqlPlan:
-    """Decodes by SQL expressions, in order: each sees the column as the one before has left it.
+    """Decodes by SQL expressions, in order: each replaces the column by its value.
 
     Attributes:
         steps: The expressions.

@@ -1,7 +1,7 @@
 """Protobuf in Spark's Python workers.
 
 Spark's own `from_protobuf` is in a package that not every Spark or package registry has, and that must match Spark's
-exact version. Records with any version of a message are read as one: Protobuf identifies fields by number.
+exact version. Records with any version of a message are read with one schema: Protobuf identifies fields by number.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class ProtobufPlan:
 
     Attributes:
         descriptors: Descriptor set with the message.
-        message: Its full name.
-        prefixes: Accepted prefixes of records; None if they have none.
+        message: The message's full name.
+        prefixes: Accepted prefixes of records; None if records have no prefix.
         unknown: See `Plan`.
     """
 
@@ -46,27 +46,29 @@ class ProtobufPlan:
         from pyspark.sql.pandas.types import from_arrow_type
         from pyspark.sql.types import StructField, StructType
 
-        # Workers of a cluster have protobuf, but perhaps not this package.
+        # Sends the module to the workers: those of a cluster have protobuf, but perhaps not this package.
         cloudpickle.register_pickle_by_value(protobuf_columns)  # type: ignore[no-untyped-call]
         kind = from_arrow_type(protobuf_columns.arrow_type(self._class()))
         schema = StructType([StructField(f.name, kind) if f.name == column else f for f in frame.schema.fields])
         return frame.mapInArrow(_decode_batches(self.descriptors, self.message, self.prefixes, column), schema)
 
     def undecodable(self, frame: DataFrame, column: str, records: pa.Table) -> dict[int, str]:
-        """Decode here, by halves down to single records. Called only if something is wrong."""
+        """Decode in this process: runs of records, and halves of runs that fail. Called only after a failure."""
+        from google.protobuf import json_format
+
         decode = protobuf_columns.columns(self._class())
         found: dict[int, str] = {}
         waiting = [records.select([column, "offset"])]
         while waiting:
-            some = waiting.pop()
-            offsets = some["offset"].to_pylist()
+            run = waiting.pop()
+            offsets = run["offset"].to_pylist()
             try:
-                decode(protobuf_columns.bodies(some[column].to_pylist(), self.prefixes, offsets), offsets)
-            except (ValueError, OverflowError) as error:
-                half = some.num_rows // 2
+                decode(protobuf_columns.bodies(run[column].to_pylist(), self.prefixes, offsets), offsets)
+            except (ValueError, OverflowError, TypeError, RecursionError, json_format.Error) as error:
+                half = run.num_rows // 2
                 if half:
-                    waiting += [some.slice(half), some.slice(0, half)]
-                elif not isinstance(error, protobuf_columns.UnknownPrefixError):  # `unknown` reports those
+                    waiting += [run.slice(half), run.slice(0, half)]
+                elif not isinstance(error, protobuf_columns.UnknownPrefixError):  # `unknown` has these records
                     found[offsets[0]] = _message_of(error, offsets[0])
         return found
 
@@ -85,7 +87,7 @@ class ProtobufCodec:
 
     Attributes:
         column: Name of the column.
-        descriptors: Descriptor set by which records are read; None for the registry's schema.
+        descriptors: Descriptor set of the reader's schema; None for the registry's.
         message: Full name of the message; None for the first one of the registry's schema.
         registry: Set if records carry the ids of their own schemas, and their message.
         subject: Subject in the registry; None for the topic's own.
@@ -156,15 +158,15 @@ class ProtobufCodec:
 def _decode_batches(
     descriptors: bytes, message: str, prefixes: frozenset[bytes] | None, column: str
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    """Return the function that Spark runs. It is a closure, so that it is pickled by value."""
+    """Return the function that Spark's workers run. It is a closure, so that it is pickled by value."""
 
     def decode_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decode = protobuf_columns.columns(protobuf_columns.message_class(descriptors, message))
         for batch in batches:
-            place = batch.schema.get_field_index(column)
+            index = batch.schema.get_field_index(column)
             offsets = batch.column(batch.schema.get_field_index("offset")).to_pylist()
-            bodies = protobuf_columns.bodies(batch.column(place).to_pylist(), prefixes, offsets)
+            bodies = protobuf_columns.bodies(batch.column(index).to_pylist(), prefixes, offsets)
             array = decode(bodies, offsets)
-            yield batch.set_column(place, column, array)
+            yield batch.set_column(index, column, array)
 
     return decode_batches

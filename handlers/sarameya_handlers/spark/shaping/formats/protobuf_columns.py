@@ -1,22 +1,22 @@
 """Protobuf messages as Arrow columns, by Google's own parser.
 
 Runs in Spark's Python workers, which have protobuf and pyarrow, but perhaps not this package. So this file imports
-nothing of ours, and is sent along as a whole. It works on columns, not rows: each field's values of all messages at
-once, so that Python does little per message.
+nothing else of this package, and is sent to the workers as a whole. It works on columns, not rows: it converts each
+field's values of all messages at once, so that Python does little work per message.
 
 | Protobuf | column |
 |---|---|
 | int32, sint32, sfixed32; int64, sint64, sfixed64 | int; bigint |
 | uint32, fixed32; uint64, fixed64 | bigint; decimal(20,0) |
 | float, double, bool, string, bytes | float, double, boolean, string, binary |
-| enum | string, its name; its number as text if the schema does not know it |
-| message; a message without fields | struct; boolean, whether it is set |
+| enum | string: the value's name, or its number as text if the schema does not have it |
+| message; a message without fields | struct; boolean, true if it is set |
 | repeated, map | array, map |
 | google.protobuf.Timestamp; wrappers | timestamp (microseconds); the value, or null |
-| a message that contains itself (google.protobuf.Struct is one) | its JSON, a string |
+| a message that contains itself (google.protobuf.Struct is one) | string: its JSON |
 
-Fields that may be absent are null (a message, proto3's `optional`, a member of a oneof, proto2's `optional`). All
-others have Protobuf's default.
+An absent field is null if Protobuf can represent absence (a message, proto3's `optional`, a member of a oneof, proto2's
+`optional`). Otherwise it has Protobuf's default.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def message_class(descriptor_set: bytes, message: str) -> Any:
 
 
 def arrow_type(message: Any) -> Any:
-    """Return the Arrow type of a column of these messages."""
+    """Return the Arrow type of a column with messages of this class."""
     return _message(message.DESCRIPTOR)[0]
 
 
 def columns(message: Any) -> Callable[[Sequence[bytes | None], Sequence[int]], Any]:
     """Return a function that builds an Arrow array from records' bytes and offsets.
 
-    It raises ValueError, with the offset, for bytes that are not such a message.
+    That function raises ValueError, with the offset, for bytes that are not such a message.
     """
     from google.protobuf.message import DecodeError
 
@@ -69,7 +69,7 @@ def columns(message: Any) -> Callable[[Sequence[bytes | None], Sequence[int]], A
             return None if record is None else parse(record)
         except DecodeError as error:
             name = message.DESCRIPTOR.full_name
-            raise ValueError(f"the record at offset {offset} is no {name}: {error}") from error
+            raise ValueError(f"the record at offset {offset} is not a {name}: {error}") from error
 
     return lambda records, offsets: make(list(map(parsed, records, offsets)))
 
@@ -85,11 +85,11 @@ def bodies(
 
     Args:
         records: Bytes of records.
-        prefixes: Accepted prefixes; None if records have none.
+        prefixes: Accepted prefixes; None if records have no prefix.
         offsets: Offsets of the records.
 
     Raises:
-        UnknownPrefixError: A record has another prefix. Names its offset.
+        UnknownPrefixError: A record has another prefix. The text has its offset.
     """
     if prefixes is None:
         return records
@@ -102,7 +102,7 @@ def bodies(
         for length in lengths:
             if record[:length] in known:
                 return record[length:]
-        raise UnknownPrefixError(f"the record at offset {offset} does not begin with the id of a schema that is known")
+        raise UnknownPrefixError(f"the record at offset {offset} does not begin with the id of a known schema")
 
     return list(map(body, records, offsets))
 
@@ -126,11 +126,11 @@ def _message(descriptor: Any) -> tuple[Any, Make]:
 def _struct(descriptor: Any) -> tuple[Any, Make]:
     import pyarrow as pa
 
-    made = [(field.name, _field(field), _getter(field)) for field in descriptor.fields]
-    kind = pa.struct([pa.field(name, column[0]) for name, column, _ in made])
+    fields = [(field.name, _field(field), _getter(field)) for field in descriptor.fields]
+    kind = pa.struct([pa.field(name, column[0]) for name, column, _ in fields])
 
     def make(values: list[Any]) -> Any:
-        arrays = [column[1]([None if v is None else get(v) for v in values]) for _, column, get in made]
+        arrays = [column[1]([None if v is None else get(v) for v in values]) for _, column, get in fields]
         mask = pa.array([v is None for v in values], pa.bool_())
         return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=mask)
 
@@ -148,8 +148,8 @@ def _field(field: Any) -> tuple[Any, Make]:
     message = field.message_type
     if field.is_repeated and message is not None and message.GetOptions().map_entry:
         return _map(message)
-    one = _message(message) if message is not None else _scalar(field)
-    return _list(one) if field.is_repeated else one
+    single = _message(message) if message is not None else _scalar(field)
+    return _list(single) if field.is_repeated else single
 
 
 def _list(element: tuple[Any, Make]) -> tuple[Any, Make]:

@@ -1,10 +1,10 @@
-"""Prefixes that a registry's serializers put before records, read from Arrow columns without an object each. Pure.
+"""Prefixes that a registry's serializers put before records. Read from Arrow columns, with no object per record. Pure.
 
-    0x00 | schema id, 4 bytes, big-endian | Protobuf: which message of the schema | the record itself
+    0x00 | schema id, 4 bytes, big-endian | Protobuf only: the message's indexes | the record itself
 
-The message is a list of indexes: its place among the messages of the file, then among the messages nested in that one.
-Encoded are their number and each index, as zigzag varints; a single 0 stands for the file's first message. A batch has
-few different prefixes, and each is examined once, however many records have it.
+The indexes identify a message of the schema: its index among the messages of the file, then among the messages nested
+in that message, and so on. The number of indexes and each index are encoded as zigzag varints; a single 0 stands for
+the file's first message. A batch has few different prefixes, and each is parsed once.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _MAX_VARINT = 5
 
 
 class PrefixError(ValueError):
-    """The bytes do not start with a registry's prefix. The text says how they start."""
+    """The bytes do not start with a registry's prefix. The text is the reason."""
 
 
 @attrs.frozen(slots=True)
 class Prefix:
-    """The prefix of a record. `message` is None if the format has none."""
+    """The prefix of a record. `message` has the message's indexes; None if the format has no messages."""
 
     schema_id: int
     message: tuple[int, ...] | None
@@ -46,7 +46,7 @@ def _read(data: bytes, with_message: bool) -> Prefix:
     if len(data) < HEADER:
         raise _IncompletePrefixError
     schema_id = int.from_bytes(data[1:HEADER], "big", signed=True)
-    if schema_id < 0:  # registries use Java's int, and take anything else for a wrong path
+    if schema_id < 0:  # ids are Java's int and positive; a registry answers other ids as an unknown path
         raise PrefixError(f"its header has the schema id {schema_id}, which no schema has")
     if not with_message:
         return Prefix(schema_id, None)
@@ -80,7 +80,7 @@ class PrefixSurvey:
     Attributes:
         codes: Prefix bytes of each record; null for a null record.
         prefixes: Prefixes that can be read, by their bytes.
-        problems: Reasons why the other ones cannot be read.
+        problems: Reasons why other prefixes cannot be read, by their bytes.
     """
 
     codes: pa.DictionaryArray
@@ -92,7 +92,7 @@ class PrefixSurvey:
         return {prefix.schema_id for prefix in self.prefixes.values()}
 
     def rows_of(self, problems: Mapping[bytes, str]) -> list[tuple[int, str]]:
-        """Return the rows whose prefix has one of these problems, with the problem."""
+        """Return the index and the problem of each row whose prefix has one of these problems."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -104,7 +104,7 @@ class PrefixSurvey:
         return [(row, problems[known[self.codes.indices[row].as_py()]]) for row in rows.to_pylist()]
 
     def prefix_of(self, offset: int, offsets: pa.ChunkedArray) -> Prefix:
-        """Return the prefix of the record at an offset, which must be readable."""
+        """Return the prefix of the record at an offset. The prefix must be a readable one."""
         import pyarrow.compute as pc
 
         return self.prefixes[self.codes[pc.index(offsets, offset).as_py()].as_py()]
@@ -133,7 +133,7 @@ def survey(values: pa.ChunkedArray, *, with_message: bool) -> PrefixSurvey:
                 else:
                     longer.append(code)
         if longer:
-            size += 1  # no more than the prefix: the bytes after it differ from record to record
+            size += 1  # byte by byte, to read no more than the prefix: the bytes after it differ in each record
             more = pc.is_in(codes, value_set=pa.array(longer, codes.type))
             codes = pc.if_else(more, pc.binary_slice(values, 0, size), codes)
         unread = _distinct(codes.filter(more)) if longer else []

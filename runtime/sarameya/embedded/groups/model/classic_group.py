@@ -1,7 +1,7 @@
-"""A group of the classic protocol and its members: who is in it, their protocols, and their held requests.
+"""A group of the classic protocol: its members, their protocols, and their held requests.
 
-Data, and questions about it. `rebalancer` and `join_processor` change it, `member_sessions` has the timeouts, and
-`views` shows it to others.
+This module has the data and lookups in it. `rebalancer` and `join_processor` change a group, `member_sessions` has the
+timeouts, and `views` converts it to responses and records.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sarameya.model import TopicPartition
 
 @attrs.define(slots=True, eq=False)
 class ClassicGroupMember:
-    """A member of a group. At most one join and one sync of it are held."""
+    """A member of a group, with at most one held join and one held sync."""
 
     member_id: str
     group_instance_id: str | None
@@ -39,11 +39,13 @@ class ClassicGroupMember:
     protocols: tuple[SupportedProtocol, ...]
     assignment: bytes = b""
     is_new: bool = False
-    """True until its first join is answered. It knows no member id until then, so it cannot send heartbeats."""
+    """True until its first join is answered. Until then the client has no member id, so it cannot send heartbeats."""
     next_heartbeat: DelayedOperation | None = None
-    """The wait for its next heartbeat. Each request replaces it with a later one."""
+    """The operation that waits for its next heartbeat. Each request replaces it with a later one."""
     awaiting_join: Reply[JoinGroupResult] | None = None
+    """The reply of its held join; None if no join is held."""
     awaiting_sync: Reply[SyncGroupResult] | None = None
+    """The reply of its held sync; None if no sync is held."""
 
     @staticmethod
     def joining(request: JoinRequest, member_id: str) -> ClassicGroupMember:
@@ -65,45 +67,45 @@ class ClassicGroupMember:
         return self.group_instance_id is not None
 
     def update(self, request: JoinRequest) -> None:
-        """Take over protocols and timeouts of a later join."""
+        """Copy the protocols and timeouts of a later join."""
         self.protocols = request.protocols
         self.session_timeout = request.session_timeout
         self.rebalance_timeout = request.rebalance_timeout
 
     def metadata(self, protocol_name: str | None) -> bytes | None:
-        """Return its subscription under a protocol; None if it does not support it."""
+        """Return its metadata for a protocol; None if it does not support the protocol."""
         return next((p.metadata for p in self.protocols if p.name == protocol_name), None)
 
     def vote(self, candidates: frozenset[str]) -> str:
-        """Return the first protocol of its list that every member supports."""
+        """Return the first protocol of its list that is in `candidates`, the protocols that all members support."""
         return next(p.name for p in self.protocols if p.name in candidates)
 
     @property
     def awaits_result(self) -> bool:
-        """True if a request of it is held. It then sends no heartbeats and stays alive."""
+        """True if a request of the member is held. Meanwhile it stays alive without heartbeats."""
         return self.awaiting_join is not None or self.awaiting_sync is not None
 
 
 class ClassicGroup:
-    """A group of the classic protocol. `members` is in the order of joining."""
+    """A group of the classic protocol. `members` is in the order in which they joined."""
 
-    def __init__(self, group_id: str, made_at: float | None = None) -> None:
+    def __init__(self, group_id: str, created_at: float | None = None) -> None:
         self.group_id = group_id
         self.state = GroupState.EMPTY
-        self.state_time = made_at
+        self.state_time = created_at
         """Time of the last state change (seconds since 1970); None if the log does not contain it."""
         self.generation = 0
         self.protocol_type: str | None = None
-        """The protocol type; None for a group that no member has ever joined, which only commits offsets."""
+        """The protocol type; None for a group that no member has ever joined, used only for commits."""
         self.protocol_name: str | None = None
         self.subscribed_topics: frozenset[str] | None = None
         """Topics that the members of this generation subscribe to; None if unknown."""
         self.leader: str | None = None
         self.members: dict[str, ClassicGroupMember] = {}
         self.static_members: dict[str, str] = {}
-        """Instance id to the member id that holds it. Any other member id with that instance id is fenced."""
+        """The current member id of each instance id. Any other member id with the same instance id is fenced."""
         self.pending_members: set[str] = set()
-        """Member ids returned with MEMBER_ID_REQUIRED whose second join has not come yet."""
+        """Member ids returned with MEMBER_ID_REQUIRED that no client has joined with yet."""
         self.pending_sync: set[str] = set()
         """Members whose join was answered and that have not sent their sync yet."""
         self.new_member_added = False
@@ -114,7 +116,7 @@ class ClassicGroup:
 
     @staticmethod
     def from_image(image: GroupImage) -> ClassicGroup:
-        """Return a group as another coordinator left it in the log: Stable if it had members, else Empty."""
+        """Return a group from its last version in the log: Stable if it had members, else Empty."""
         group = ClassicGroup(image.group_id)
         group.offsets = dict(image.offsets)
         if image.record is None:
@@ -123,18 +125,18 @@ class ClassicGroup:
         group.generation = record.generation
         group.protocol_type = record.protocol_type or None
         group.protocol_name = record.protocol_name
-        for kept in record.members:
-            protocols = (SupportedProtocol(record.protocol_name or "", kept.subscription),)
+        for stored in record.members:
+            protocols = (SupportedProtocol(record.protocol_name or "", stored.subscription),)
             group.add(
                 ClassicGroupMember(
-                    kept.member_id,
-                    kept.group_instance_id,
-                    kept.client_id,
-                    kept.client_host,
-                    kept.session_timeout,
-                    kept.rebalance_timeout,
+                    stored.member_id,
+                    stored.group_instance_id,
+                    stored.client_id,
+                    stored.client_host,
+                    stored.session_timeout,
+                    stored.rebalance_timeout,
                     protocols,
-                    kept.assignment,
+                    stored.assignment,
                 )
             )
         group.leader = record.leader
@@ -147,7 +149,7 @@ class ClassicGroup:
     # --- state -------------------------------------------------------------------------------------------------
 
     def transition(self, event: GroupEvent, time_of_day: float | None) -> None:
-        """Change the state as the table says.
+        """Change the state according to the table of transitions.
 
         Raises:
             IllegalGroupTransitionError: The table has no entry.
@@ -188,23 +190,23 @@ class ClassicGroup:
         self.pending_sync.discard(member.member_id)
 
     def replace_static(self, old: ClassicGroupMember, new_id: str) -> ClassicGroupMember:
-        """Replace a static member by itself under a new member id, with all its state."""
+        """Replace a static member by a copy with a new member id and the same state. Return the copy."""
         new = attrs.evolve(old, member_id=new_id, is_new=False, next_heartbeat=None)
-        led, was_pending = self.leader == old.member_id, old.member_id in self.pending_sync
+        was_leader, was_pending = self.leader == old.member_id, old.member_id in self.pending_sync
         self.remove(old)
         self.add(new)
-        if led:
+        if was_leader:
             self.leader = new_id
         if was_pending:
             self.pending_sync.add(new_id)
         return new
 
     def has(self, member: ClassicGroupMember) -> bool:
-        """Return True if this object is the current member of its id."""
+        """Return True if this object is the current member with its member id."""
         return self.members.get(member.member_id) is member
 
     def refusal(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """Return NONE for a member of this group, else the error (KIP-345 for the fencing)."""
+        """Return NONE for a member of this group, else the error code (with fencing as in KIP-345)."""
         if group_instance_id is not None:
             holder = self.static_members.get(group_instance_id)
             if holder is None:
@@ -225,11 +227,11 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout(self) -> float:
-        """The longest of the members' timeouts, since no member may get less than it asked for."""
+        """The longest rebalance timeout of the members, since no member may get less time than it requested."""
         return max((member.rebalance_timeout for member in self.members.values()), default=0.0)
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader has joined this rebalance. Return False if no member has."""
+        """Elect a member that has joined this rebalance, if the leader has not. Return False if none has joined."""
         if self.leader is not None and self.members[self.leader].awaiting_join is not None:
             return True
         joined = next((m for m in self.members.values() if m.awaiting_join is not None), None)
@@ -246,7 +248,7 @@ class ClassicGroup:
         return frozenset(name for name, members in supported.items() if members == len(self.members))
 
     def supports(self, protocol_type: str, protocols: Iterable[SupportedProtocol]) -> bool:
-        """Return True if a member with these protocols would leave the group a common protocol."""
+        """Return True if the group would still have a common protocol with a member that has these protocols."""
         names = {p.name for p in protocols}
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(names)
@@ -257,7 +259,7 @@ class ClassicGroup:
     def select_protocol(self) -> str:
         """Return the protocol with the most votes; at a tie, the one of the member that joined first.
 
-        Each member votes for the first protocol of its list that all support.
+        Each member votes for the first protocol of its list that all members support.
         """
         candidates = self.candidates()
         votes = Counter(member.vote(candidates) for member in self.members.values())
@@ -268,7 +270,7 @@ class ClassicGroup:
     def subscribes_to(self, topic: str) -> bool:
         """Return True if a member subscribes to the topic.
 
-        Every topic counts if the subscriptions of consumers are unknown.
+        If the subscriptions of consumers are unknown, the result is True for every topic.
         """
         if self.subscribed_topics is None:
             return self.protocol_type == CONSUMER_PROTOCOL_TYPE

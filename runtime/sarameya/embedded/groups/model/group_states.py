@@ -10,13 +10,13 @@ class GroupState(Enum):
     """State of a group. The values are the names that DescribeGroups and ListGroups show."""
 
     EMPTY = "Empty"
-    """No members: the initial state. Commits are kept until they expire; a group used only for commits stays Empty."""
+    """No members: the initial state. Commits are kept until they expire. A group used only for commits stays Empty."""
     PREPARING_REBALANCE = "PreparingRebalance"
-    """Members must join (again); their joins wait in the join purgatory."""
+    """Members must join, also the old ones again; their joins wait in the join purgatory."""
     COMPLETING_REBALANCE = "CompletingRebalance"
     """Every member has joined; the followers' syncs wait for the leader's (formerly AwaitingSync)."""
     STABLE = "Stable"
-    """Every member has its assignment, or can get it by a sync."""
+    """The assignment is known: every member has its part, or gets it with its next sync."""
     DEAD = "Dead"
     """Deleted, expired, or moved to another coordinator. Final."""
 
@@ -25,7 +25,7 @@ class GroupEvent(Enum):
     """An event that may change the state of a group."""
 
     REBALANCE = auto()
-    """A member joined, left, failed or changed its protocols, or the leader asked for a rebalance."""
+    """A member joined, left, failed or changed its protocols, or the leader requested a rebalance."""
     JOINED = auto()
     """The join phase is over with at least one member: the next generation begins."""
     DESERTED = auto()
@@ -72,15 +72,15 @@ class IllegalGroupTransitionError(AssertionError):
 
 
 def may_happen(state: GroupState, event: GroupEvent) -> bool:
-    """Return True if the table has an entry."""
+    """Return True if `event` can happen in `state`."""
     return event in TRANSITIONS[state]
 
 
 def next_state(state: GroupState, event: GroupEvent) -> GroupState:
-    """Return the state that `event` leads to.
+    """Return the state after `event`.
 
     Raises:
-        IllegalGroupTransitionError: The table has no entry.
+        IllegalGroupTransitionError: The event cannot happen in this state.
     """
     try:
         return TRANSITIONS[state][event]

@@ -1,7 +1,7 @@
 """The part of a group that the log stores: commits, metadata, and the journal. Frozen data.
 
-A coordinator that loads a group from `__consumer_offsets` knows this data and nothing else. Times of day are in seconds
-since 1970 (milliseconds in the log).
+A coordinator that loads a group from `__consumer_offsets` finds only this data. Times of day are in seconds since 1970
+(milliseconds in the log).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class StoredOffset:
     commit_time: float
     """Time of day of the commit."""
     expires_at: float | None = None
-    """Time of day when it expires, whatever the state of its group.
+    """Time of day when the commit expires, whatever the state of its group; None if the broker's setting decides.
 
-    Set only if the committer sent a retention time, as OffsetCommit v2 to v4 could (removed by KIP-211).
+    Set only if the client sent a retention time, which is possible in OffsetCommit v2 to v4 (removed by KIP-211).
     """
 
 
@@ -53,7 +53,7 @@ class GroupRecord:
     leader: str | None
     members: tuple[MemberRecord, ...]
     state_time: float | None = None
-    """Time of day of the last state change. Offsets of an Empty group expire counting from it (KIP-211)."""
+    """Time of day of the last state change. The retention of an Empty group's offsets counts from it (KIP-211)."""
 
 
 @attrs.frozen(slots=True)
@@ -65,12 +65,12 @@ class GroupImage:
 
     group_id: str
     record: GroupRecord | None
-    """The metadata; None for a group that only ever committed offsets."""
+    """The metadata; None for a group that was used only for commits."""
     offsets: Mapping[TopicPartition, StoredOffset]
 
 
 class Journal(Protocol):
-    """The log that the coordinator writes before it answers: the group's partition of `__consumer_offsets`."""
+    """The log that the coordinator writes to before it answers: the group's partition of `__consumer_offsets`."""
 
     def store_offsets(self, group_id: str, offsets: Mapping[TopicPartition, StoredOffset | None]) -> None:
         """Append these commits; None is a tombstone for a deleted commit."""
