@@ -1,9 +1,9 @@
-"""How the documentation is built: `make docs`.
+"""Sphinx configuration of the documentation: `make docs` uses it.
 
-Sphinx reads the repository from its root, so that every link between pages stands in the file as it is followed on a
-code host: README.md, ARCHITECTURE.md and CHANGELOG.md are pages beside those of docs/. A link to any other file that
-exists becomes a copy of it; one to a file, page or heading that does not exist fails the build, as does a public name
-without a docstring. Nothing is fetched, neither by the build nor by the pages.
+Sphinx reads the repository from its root, so that links between pages are the same here and on a code host. README.md,
+ARCHITECTURE.md and CHANGELOG.md are pages beside those of docs/. A link to another file of the repository becomes a
+copy of that file. A link to a missing file, page or heading fails the build, and so does a public name without a
+docstring. Neither the build nor the pages fetch anything from the network.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ html_css_files = ["tables.css"]
 myst_heading_anchors = 3
 myst_enable_extensions = ["attrs_inline"]
 
-# Docstrings are written with Markdown's single backticks.
+# Docstrings use Markdown's single backticks.
 default_role = "code"
 autodoc_member_order = "bysource"
 maximum_signature_line_length = 100
 autodoc_default_options = {"members": True, "undoc-members": True, "exclude-members": "__init__, __new__"}
 
-# What other projects name has its page elsewhere, and nothing is fetched to find it; what is listed behind it is met by
-# whoever looks into the embedded broker, or calls what is called for them.
+# Names without a page of their own. Names of other projects: their inventories would have to be fetched. The others are
+# internals that appear in signatures of public names.
 nitpick_ignore_regex = [
     ("py:.*", r"(?!sarameya).*"),
     ("py:class", r"sarameya\.embedded\.(groups|network|log)\..*"),
@@ -52,46 +52,51 @@ nitpick_ignore_regex = [
 _SECTIONS = Config(napoleon_use_ivar=True, napoleon_use_rtype=False)
 
 
-def _read_docstring(_: Sphinx, what: str, name: str, obj: Any, __: Any, lines: list[str]) -> None:
-    """Fields are told of by their class; whatever else is shown says itself what it is, in a Markdown of few means."""
+def _convert_docstring(_: Sphinx, what: str, name: str, obj: Any, __: Any, lines: list[str]) -> None:
+    """Turn a docstring into reStructuredText, in place. Warn if it is missing, except for attributes."""
     if what != "attribute" and not any(line.strip() for line in lines):
         logging.getLogger(__name__).warning("%s %s has no docstring", what, name, type="autodoc", subtype="docstring")
     if what in ("module", "class", "exception", "function", "method"):
-        # Not as an extension: that would read the docstring of an attribute as "type: description".
+        # Not as a Sphinx extension, which would parse the docstring of an attribute as "type: description".
         lines[:] = GoogleDocstring(lines, _SECTIONS, what=what, name=name, obj=obj).lines()
     lines[:] = restructured(lines)
 
 
 def restructured(lines: list[str]) -> list[str]:
-    """The same with an indented paragraph as code, a table as it stands, and `names`s of which there are several."""
+    """Return a docstring's lines as reStructuredText.
+
+    An indented paragraph becomes a code block, and a Markdown table is kept as text. A plural such as `name`s gets the
+    escape that reStructuredText needs after a backtick.
+    """
     text: list[str] = []
-    within = False
+    in_block = False
     for line in lines:
-        starts = not text or not text[-1].strip()
-        if line.startswith(("    ", "|")) and (within or starts):
-            if not within:
+        starts_paragraph = not text or not text[-1].strip()
+        if line.startswith(("    ", "|")) and (in_block or starts_paragraph):
+            if not in_block:
                 text += [".. code-block:: text" if line.startswith("|") else ".. code-block:: python", ""]
-            within = True
+            in_block = True
             text.append(line if line.startswith("    ") else f"    {line}")
         else:
-            within = within and not line.strip()
-            text.append(line if within else re.sub(r"(`[^`]+`)(?=[A-Za-z])", r"\1\\ ", line))
+            in_block = in_block and not line.strip()
+            text.append(line if in_block else re.sub(r"(`[^`]+`)(?=[A-Za-z])", r"\1\\ ", line))
     return text
 
 
-def _draw(_: Sphinx, __: str, source: list[str]) -> None:
-    """State diagrams as tables: code hosts draw Mermaid, and the pages load no script that could."""
+def _replace_diagrams(_: Sphinx, __: str, source: list[str]) -> None:
+    """Replace Mermaid state diagrams by tables. Code hosts draw Mermaid, but these pages load no script for it."""
     source[0] = re.sub(
         r"```mermaid\nstateDiagram-v2\n(.*?)```", lambda found: _transitions(found[1]), source[0], flags=re.S
     )
 
 
 def _transitions(diagram: str) -> str:
+    """Return the transitions of a diagram as a Markdown table."""
     arrows = re.findall(r"^ *(\S+) --> (\S+)(?: : (.+))?$", diagram, re.M)
     rows = [f"| {before} | {by} | {after} |" for before, after, by in arrows if before != "[*]"]
     return "\n".join(["| state | input | next state |", "|---|---|---|", *rows, ""])
 
 
 def setup(app: Sphinx) -> None:
-    app.connect("autodoc-process-docstring", _read_docstring)
-    app.connect("source-read", _draw)
+    app.connect("autodoc-process-docstring", _convert_docstring)
+    app.connect("source-read", _replace_diagrams)

@@ -1,4 +1,4 @@
-"""The ten-line handler: a group of one counts the orders of an embedded broker, and ends when it has seen all.
+"""A ten-line handler: a group with one member counts the orders of an embedded broker, and ends after the last one.
 
 python examples/handler.py
 """
@@ -14,7 +14,7 @@ ORDERS = 1000
 
 
 class Orders(ConsumerGroupHandler):
-    """Adds up what was ordered, and closes the group when it has seen every order."""
+    """Adds up the orders, and closes the group after the last one."""
 
     def __init__(self, group: ConsumerGroup) -> None:
         self.group = group

@@ -1,5 +1,7 @@
-"""Orders into a SQL database, each exactly once: a callback writes what a batch adds up to, and the batch's link, in
-one transaction. One answer of the database is lost, and half-way another member takes over; nothing is counted twice.
+"""Orders in a SQL database, each counted exactly once.
+
+A callback writes the sums of a batch and the batch's link in one transaction. One response of the database is lost, and
+another member takes over half-way. No order is counted twice.
 
 python examples/ledger.py
 """
@@ -57,35 +59,42 @@ totals = Table(
 
 
 class SqlLedger:
-    """The links of all chains, in a table beside what they have brought. Of two that write the same number of a chain
-    the second one violates the primary key, and its whole transaction is rolled back."""
+    """The links of all chains, in a table of the database that has their rows.
+
+    If two owners write a link with the same number, the second one violates the primary key, and its whole transaction
+    is rolled back.
+    """
 
     def __init__(self, database: Engine) -> None:
         self._database = database
 
     def record(self, connection: Connection, link: Link) -> None:
-        """Write the link down in this connection's transaction. Raises IntegrityError where its number is taken."""
+        """Insert a link in this connection's transaction.
+
+        Raises:
+            IntegrityError: The chain has a link with this number.
+        """
         key = {"sink": link.key.sink, "topic": link.key.topic, "partition": link.key.partition}
         connection.execute(links.insert().values(**key, number=link.number, link=link.to_json()))
 
     def heads(self, keys: Iterable[ChainKey]) -> dict[ChainKey, Link]:
-        """The last link of each of these chains that has begun."""
+        """Return the last link of each chain. Chains without links are omitted."""
         heads = {}
         with self._database.connect() as connection:
             for key in keys:
                 newest = select(links.c.link).where(_is_of(key)).order_by(links.c.number.desc()).limit(1)
-                if (told := connection.execute(newest).scalar()) is not None:
-                    heads[key] = Link.from_json(told)
+                if (text := connection.execute(newest).scalar()) is not None:
+                    heads[key] = Link.from_json(text)
         return heads
 
     def links(self, key: ChainKey, since: int) -> list[Link]:
-        """The chain's links from number `since` on, in order."""
+        """Return the chain's links from number `since` on, in order."""
         wanted = select(links.c.link).where(_is_of(key), links.c.number >= since).order_by(links.c.number)
         with self._database.connect() as connection:
-            return [Link.from_json(told) for told in connection.execute(wanted).scalars()]
+            return [Link.from_json(text) for text in connection.execute(wanted).scalars()]
 
     def append(self, link: Link) -> None:
-        """Write down a link that brings no rows."""
+        """Insert a link without rows, in its own transaction."""
         with self._database.begin() as connection:
             self.record(connection, link)
 
@@ -95,7 +104,7 @@ def _is_of(key: ChainKey) -> ColumnElement[bool]:
 
 
 class Totals:
-    """The callback. The answer to its second batch is lost: it was committed, and nobody hears of it."""
+    """The callback. Its second batch is committed, but the database's response is lost."""
 
     def __init__(self, database: Engine, ledger: SqlLedger) -> None:
         self._database = database
@@ -109,15 +118,15 @@ class Totals:
             self._ledger.record(connection, link)
         self._calls += 1
         if self._calls == 2:
-            raise ConnectionError("the answer was lost")
+            raise ConnectionError("the response was lost")
 
 
 async def land(cluster: EmbeddedCluster, sink: SparkSink, until: int) -> None:
-    """One member, until so many orders have been committed in all."""
+    """Run one member until the group has committed `until` orders."""
     config = Config(offset_initial="oldest", autocommit_interval=0.1)
     async with ConsumerGroup(cluster.bootstrap_servers, "orders", config) as group, trio.open_nursery() as nursery:
         nursery.start_soon(group.consume, ["orders"], sink)
-        while _committed(cluster) < until:  # noqa: ASYNC110  the group is only looked at, from outside
+        while _committed(cluster) < until:  # noqa: ASYNC110  the group has no event for this
             await trio.sleep(0.05)
         group.close_nowait()
 
@@ -127,7 +136,7 @@ def _committed(cluster: EmbeddedCluster) -> int:
 
 
 async def main(directory: Path) -> None:
-    # Two landings may write at once, and SQLite lets one of them wait.
+    # Two flushes may write at once, and SQLite makes one of them wait.
     database = create_engine(f"sqlite:///{directory / 'orders.db'}", connect_args={"timeout": 30.0})
     tables.create_all(database)
     ledger = SqlLedger(database)

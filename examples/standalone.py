@@ -1,4 +1,4 @@
-"""Partitions without a group: the last hour of a topic is added up, and where that ended is kept for the next run.
+"""Partitions without a group: adds up the last hour of a topic, and commits the end for the next run.
 
 python examples/standalone.py
 """
@@ -17,7 +17,7 @@ MINUTE = 60 * 1000
 
 
 async def total(consumer: Consumer, claim: Claim, end: int) -> int:
-    """What was ordered from where the claim begins up to the log's present end."""
+    """Return the sum of the orders from the claim's start offset up to `end`."""
     amount = 0
     while claim.position < end:
         batch = await anext(claim.batches())
@@ -29,7 +29,7 @@ async def total(consumer: Consumer, claim: Claim, end: int) -> int:
 async def main() -> None:
     now = int(time.time() * 1000)
     async with EmbeddedCluster(topics={"orders": 4}) as cluster:
-        for minute in range(120):  # two hours of orders, one of 5 a minute
+        for minute in range(120):  # two hours of orders, one order of 5 each minute
             cluster.produce("orders", minute % 4, b"5", timestamp=now - 2 * HOUR + minute * MINUTE)
         async with Consumer(cluster.bootstrap_servers, group_id="hourly") as consumer:
             partitions = await consumer.topic_partitions("orders")

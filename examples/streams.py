@@ -1,5 +1,7 @@
-"""Two tasks for six partitions: a stream merges the partitions that it serves into one feed, for a sink that likes
-few writers, or a handler that sees all that there is. Pauses one partition until the others are done.
+"""Two tasks for six partitions; one partition is paused until the others are done.
+
+A stream merges several partitions for one task. This suits a sink that should have few writers, or a handler that needs
+all messages.
 
 python examples/streams.py
 """
@@ -16,7 +18,7 @@ LAST = TopicPartition("orders", 5)
 
 
 class Orders(StreamHandler):
-    """Counts each partition's orders; two tasks do it, three partitions each."""
+    """Counts the orders of each partition, in two tasks with three partitions each."""
 
     streams = 2
 

@@ -1,4 +1,4 @@
-"""An assignor of one's own: members on larger machines get more partitions. A small and a large one share eight.
+"""Your own assignor: members on larger machines get more partitions. A small and a large member share eight of them.
 
 python examples/weighted.py
 """
@@ -23,7 +23,7 @@ from sarameya.embedded import EmbeddedCluster
 
 
 class Weighted(Assignor):
-    """Deals each partition to the member that has the least for its weight, which members send along as user data."""
+    """Assigns each partition to the member with the fewest partitions for its weight. Members send it as user data."""
 
     name = "weighted"
 
@@ -34,20 +34,20 @@ class Weighted(Assignor):
         return b"%d" % self.weight
 
     def assign(self, members: Mapping[str, Subscription], topics: Mapping[str, TopicLayout]) -> dict[str, Assignment]:
-        weights = {member: int(said.user_data or b"1") for member, said in members.items()}
-        dealt: dict[str, dict[str, tuple[int, ...]]] = {member: {} for member in members}
+        weights = {member: int(subscription.user_data or b"1") for member, subscription in members.items()}
+        assigned: dict[str, dict[str, tuple[int, ...]]] = {member: {} for member in members}
         counts = dict.fromkeys(members, 0)
         for topic, layout in sorted(topics.items()):
-            takers = sorted(member for member, said in members.items() if topic in said.topics)
-            for number in range(layout.partitions if takers else 0):
-                member = min(takers, key=lambda taker: ((counts[taker] + 1) / weights[taker], taker))
-                dealt[member][topic] = (*dealt[member].get(topic, ()), number)
+            subscribers = sorted(member for member, subscription in members.items() if topic in subscription.topics)
+            for partition in range(layout.partitions if subscribers else 0):
+                member = min(subscribers, key=lambda each: ((counts[each] + 1) / weights[each], each))
+                assigned[member][topic] = (*assigned[member].get(topic, ()), partition)
                 counts[member] += 1
-        return dict(dealt)
+        return dict(assigned)
 
 
 class Shares(ConsumerGroupHandler):
-    """Notes how many partitions each member has, and ends the program when all have their share."""
+    """Counts the partitions of each member, and sets `done` when two members own all eight."""
 
     def __init__(self, done: trio.Event) -> None:
         self.done = done

@@ -16,11 +16,11 @@ from hypothesis import settings
 from tests.integration.class_data import quick_spark
 from tests.turns import turn
 
-# A busy machine makes an example slow, not wrong. The ordinary run is the same each time; `make soak` looks further.
+# No deadline, since a busy machine makes examples slow. Only `make soak` tries new examples in each run.
 settings.register_profile("sarameya", deadline=None, derandomize="SARAMEYA_SOAK" not in os.environ, print_blob=True)
 settings.load_profile("sarameya")
 
-os.environ.update(quick_spark())  # also of the members that tests start
+os.environ.update(quick_spark())  # members that tests start inherit it
 
 _IN_CI = os.environ.get("CI") == "true"
 _TURNS = Path(__file__).parents[1] / "build" / "turns"
@@ -31,18 +31,18 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Handle SIGTERM like Ctrl-C, so that fixtures end the programs that they have started."""
 
     def stop(_: int, frame: FrameType | None) -> None:
-        session.shouldstop = "SIGTERM"  # for a test that takes the interrupt for its own failure
-        handler = signal.getsignal(signal.SIGINT)  # trio's own while it runs; ignored in a shell's background job
+        session.shouldstop = "SIGTERM"  # needed if a test catches the interrupt as its own failure
+        handler = signal.getsignal(signal.SIGINT)  # trio's handler while trio runs; SIG_IGN in a shell's background job
         (handler if callable(handler) else signal.default_int_handler)(signal.SIGINT, frame)
 
     signal.signal(signal.SIGTERM, stop)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Under pytest-xdist, run the longest files first, so that the end of the run waits for none.
+    """Under pytest-xdist, run the files with integration tests first, so that no long file is left for the end.
 
-    The last of these are tests that measure time, so that they wait for no long test of another process. Tests of one
-    file stay together, since they share the programs that they have started.
+    Among these, tests that measure time ("alone") come last, so that they need not wait for a long test of another
+    process. Tests of one file stay together, since they share the programs that they have started.
     """
     if hasattr(config, "workerinput"):
         long, alone = (
@@ -61,14 +61,14 @@ def pytest_sessionfinish() -> None:
 
 
 def _end_warm_spark() -> None:
-    # Not imported here: who runs unit tests does not load Spark for it.
+    # No import here: a run of unit tests must not load Spark.
     if warm := sys.modules.get("tests.integration.warm_spark"):
         warm.end_warm_spark()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Beside a test that measures time no other process runs one."""
+    """While a test that measures time runs, let no other process run a test."""
     if not hasattr(item.config, "workerinput"):
         return (yield)
     with turn(_TURNS, alone=item.get_closest_marker("alone") is not None):
@@ -102,7 +102,7 @@ def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
 
 @pytest.fixture(autouse=True)
 def _log_level() -> Iterator[None]:
-    """Commands that a test runs in this process set the root logger's level; the next test has the usual one."""
+    """Restore the level of the root logger, which commands change when a test runs them in this process."""
     root = logging.getLogger()
     level = root.level
     yield

@@ -1,4 +1,4 @@
-"""Dependencies among the installed distributions, by their metadata."""
+"""Dependencies among the installed distributions, read from their metadata."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 
 
 def installed_tree(name: str, extras: set[str]) -> set[str]:
-    """The canonical names of a distribution and of all it requires here, with `extras`."""
+    """Return the canonical names of a distribution and of all its direct and indirect requirements, with `extras`."""
     seen: set[tuple[str, frozenset[str]]] = set()
     waiting = [(canonicalize_name(name), frozenset(extras))]
     while waiting:

@@ -1,4 +1,4 @@
-"""Costs in countable units: the steps of tasks."""
+"""Costs of code in a countable unit: the steps of trio's tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import trio
 
 
 class Steps(trio.abc.Instrument):
-    """Counts the times any task ran."""
+    """A counter of the steps of all tasks."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -18,7 +18,7 @@ class Steps(trio.abc.Instrument):
         self.count += 1
 
     async def of(self, times: int, action: Callable[[], Awaitable[Any]]) -> float:
-        """Steps for each of so many times."""
+        """Run an action `times` times, and return the steps of each run on average."""
         before = self.count
         for _ in range(times):
             await action()
@@ -26,6 +26,7 @@ class Steps(trio.abc.Instrument):
 
 
 def counted() -> Steps:
+    """Start a counter of steps."""
     steps = Steps()
     trio.lowlevel.add_instrument(steps)
     return steps

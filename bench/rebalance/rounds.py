@@ -79,7 +79,7 @@ async def _join(stage: Stage, contender: Contender, delay: float) -> tuple[Cost,
     third = await _start(stage, contender)
     after = await stage.settled()
     await trio.sleep(_TAIL_SECONDS)
-    begin = third.told("starting")[0].at
+    begin = third.reports("starting")[0].at
     return _cost(stage, before, after, begin, first_message(third.lines, begin)), third
 
 
@@ -88,7 +88,7 @@ async def _leave(stage: Stage, third: Peer, delay: float) -> Cost:
     await third.stop()
     after = await stage.settled()
     await trio.sleep(_TAIL_SECONDS)
-    begin = third.told("leaving")[0].at
+    begin = third.reports("leaving")[0].at
     new_owners = [line for peer in stage.peers.live for line in peer.lines]
     return _cost(stage, before, after, begin, taken_over(new_owners, before[third.client_id], begin))
 

@@ -1,1 +1,1 @@
-"""The demo: a year of flights through an embedded broker and a group of two members into a table, and back."""
+"""The demo: lands a year of flights from an embedded broker in a table, with two members, and verifies the table."""

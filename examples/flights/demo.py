@@ -1,8 +1,8 @@
 """The demo: produce, land and read back the flights; exits 0 only if each has landed once.
 
-The broker and the producer run here; the group's two members are worker processes of `sarameya run`, which
-land through Spark. One of them is killed in the middle, the other takes over. The landing is then read back through
-Spark by one more process.
+The broker and the producer run in this process. The group's two members are worker processes of `sarameya run`, which
+land through Spark. One of them is killed in the middle, and the other takes over. Then another process reads the table
+through Spark.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def main() -> int:
 
 
 def _expected(error: Exception) -> Exception | None:
-    """The first failure of a kind that the demo tells in a line, within however many groups."""
+    """Return the first error, at any depth of exception groups, that the demo reports in one line; None without one."""
     if isinstance(error, ExceptionGroup):
         return next(filter(None, map(_expected, error.exceptions)), None)
     return error if isinstance(error, DemoError | OSError) else None
@@ -92,8 +92,8 @@ def _expected(error: Exception) -> Exception | None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m examples.flights", description=__doc__)
-    parser.add_argument("--rows", type=_rows, default=ROWS, help=f"how many of the flights ({ROWS})")
-    parser.add_argument("--landing", type=Path, default=Path("landing"), help="where flights/ is made (landing)")
+    parser.add_argument("--rows", type=_rows, default=ROWS, help=f"number of flights ({ROWS})")
+    parser.add_argument("--landing", type=Path, default=Path("landing"), help="directory for flights/ (landing)")
     parser.add_argument(
         "--kill",
         action=argparse.BooleanOptionalAction,
@@ -111,9 +111,9 @@ def _rows(text: str) -> int:
 
 
 async def until_stopped(args: argparse.Namespace, stop: Stop) -> int:
-    """The demo, or 130 where a signal came first."""
+    """Run the demo. Return its exit code, or 130 if a signal ended it."""
 
-    async def cancel_when_asked(scope: trio.CancelScope) -> None:
+    async def cancel_on_signal(scope: trio.CancelScope) -> None:
         await stop.wait()
         if not args.quiet:
             print("\nflights: stopping (a second signal ends it at once)", file=sys.stderr)
@@ -121,7 +121,7 @@ async def until_stopped(args: argparse.Namespace, stop: Stop) -> int:
 
     code = 130
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(cancel_when_asked, nursery.cancel_scope)
+        nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
         code = await demo(args)
         nursery.cancel_scope.cancel()
     return code
@@ -130,7 +130,7 @@ async def until_stopped(args: argparse.Namespace, stop: Stop) -> int:
 async def demo(args: argparse.Namespace) -> int:
     landing = args.landing / "flights"
     args.landing.mkdir(parents=True, exist_ok=True)
-    with _alone((args.landing / "flights.toml").open("a+")) as app_file:
+    with _locked((args.landing / "flights.toml").open("a+")) as app_file:
         shutil.rmtree(landing, ignore_errors=True)
         ends = await produce_and_land(args, landing, app_file)
         report = await read_back(landing, ends)
@@ -140,8 +140,12 @@ async def demo(args: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _alone(app_file: TextIO) -> Iterator[TextIO]:
-    """Hold the app file, so that a second demo does not clear away what this one lands."""
+def _locked(app_file: TextIO) -> Iterator[TextIO]:
+    """Lock the app file, so that a second demo does not remove this demo's table.
+
+    Raises:
+        DemoError: Another demo holds the lock.
+    """
     with app_file:
         try:
             fcntl.flock(app_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -151,13 +155,13 @@ def _alone(app_file: TextIO) -> Iterator[TextIO]:
 
 
 async def produce_and_land(args: argparse.Namespace, landing: Path, app_file: TextIO) -> list[int]:
-    """Produce and land; the log's end offset of each partition."""
+    """Produce and land the flights. Return the log end of each partition."""
     async with EmbeddedCluster(topics={TOPIC: PARTITIONS}) as cluster:
         app_file.truncate(0)
         app_file.write(_app(cluster, landing, killing=args.kill))
         app_file.flush()
-        with display("landed", args.rows, quiet=args.quiet) as shown:
-            job = Job(cluster, args.rows, shown)
+        with display("landed", args.rows, quiet=args.quiet) as progress:
+            job = Job(cluster, args.rows, progress)
             async with running(Path(app_file.name), WORKERS) as service:
                 await land(job, service, islice(flights(), args.rows), killing=args.kill)
                 await service.stop()
@@ -165,24 +169,29 @@ async def produce_and_land(args: argparse.Namespace, landing: Path, app_file: Te
 
 
 async def land(job: Job, service: Service, source: Iterator[Flight], *, killing: bool) -> None:
-    """Until the group has committed every flight."""
+    """Produce the flights, and wait until the group has committed all of them."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(service.must_run)
-        nursery.start_soon(job.must_move)
-        await job.has_members(WORKERS)
+        nursery.start_soon(service.fail_if_ended)
+        nursery.start_soon(job.fail_if_stalled)
+        await job.wait_for_members(WORKERS)
         nursery.start_soon(job.show)
         if killing:
             await job.produce(islice(source, job.total // 2))
-            await job.some_landed()
+            await job.wait_for_first_rows()
         nursery.start_soon(job.produce, source)
         if killing:
             await job.kill_one_member(service)
-            await job.other_member_took_over()
-        await job.all_landed()
+            await job.wait_for_takeover()
+        await job.wait_for_all_rows()
         nursery.cancel_scope.cancel()
 
 
 async def read_back(landing: Path, ends: list[int]) -> dict[str, Any]:
+    """Compare the table with the log, in a process of its own. Return the report of `read_back.py`.
+
+    Raises:
+        DemoError: The process failed.
+    """
     command = [sys.executable, "-m", "examples.flights.read_back", str(landing), *map(str, ends)]
     done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False, process_group=0)
     if done.returncode != 0:
@@ -197,7 +206,7 @@ def _app(cluster: EmbeddedCluster, landing: Path, *, killing: bool) -> str:
         group=GROUP,
         topic=TOPIC,
         landing=json.dumps(str(landing)),
-        # Where one is killed, the other shall take over soon, and before the first is back.
+        # After the kill, the other member takes over soon, and before the killed one is back.
         session_timeout=6.0 if killing else 10.0,
         on_failure="restart" if killing else "stop",
     )

@@ -1,5 +1,5 @@
-"""What ends the demo early, told in a line."""
+"""The error of the demo."""
 
 
 class DemoError(Exception):
-    """The demo cannot go on; the text says why."""
+    """The demo cannot continue. The text is one line with the reason."""

@@ -1,4 +1,4 @@
-"""The job: produce flights into the embedded broker while the service lands them, and see it through to the end."""
+"""The job of the demo: produce flights to the embedded broker while the service lands them, and follow its progress."""
 
 from __future__ import annotations
 
@@ -21,35 +21,42 @@ GROUP = "flights-landing"
 
 CHUNK = 500
 """Flights of one partition that are produced at once."""
-PATIENCE = 120.0
-"""Seconds without any progress after which the job has failed."""
-GLANCE = 0.2
-"""Seconds between two looks at how far the group is."""
+STALL_TIMEOUT = 120.0
+"""Seconds without progress after which the job has failed."""
+POLL_INTERVAL = 0.2
+"""Seconds between two reads of the group's state."""
 
 
 @attrs.define
 class Job:
-    """Flights on their way: how many there are in all, and how many have been produced."""
+    """Flights that are produced and land.
+
+    Attributes:
+        cluster: The broker.
+        total: Number of flights.
+        display: Shows the progress.
+        produced: Number of flights that have been produced.
+    """
 
     cluster: EmbeddedCluster
     total: int
-    shown: Display
+    display: Display
     produced: int = 0
 
     @property
     def landed(self) -> int:
-        """The rows that the group has committed, which it does only once they have landed."""
+        """Number of landed rows: those that the group has committed, which it does after they have landed."""
         return sum(committed.offset for committed in self.cluster.committed(GROUP).values())
 
     async def produce(self, flights: Iterator[Flight]) -> None:
-        """Append the flights to their partitions, a chunk at a time."""
-        waiting: list[list[Flight]] = [[] for _ in range(PARTITIONS)]
+        """Append the flights to their partitions, in chunks."""
+        chunks: list[list[Flight]] = [[] for _ in range(PARTITIONS)]
         for flight in flights:
-            chunk = waiting[flight.partition]
+            chunk = chunks[flight.partition]
             chunk.append(flight)
             if len(chunk) == CHUNK:
                 await self._send(chunk)
-        for chunk in waiting:
+        for chunk in chunks:
             if chunk:
                 await self._send(chunk)
 
@@ -58,83 +65,88 @@ class Job:
         self.cluster.produce_many(TOPIC, chunk[0].partition, records)
         self.produced += len(chunk)
         chunk.clear()
-        await trio.lowlevel.checkpoint()  # the broker answers on this loop too
+        await trio.lowlevel.checkpoint()  # the broker runs on this event loop, too
 
     async def show(self) -> None:
-        """Show the progress until cancelled, and once more then."""
+        """Show the progress until cancelled, and once more at the end."""
         rate = Rate()
         try:
             while True:
                 landed = self.landed
-                speed = rate.after(landed, trio.current_time())
-                self.shown.update(landed, f"{self.produced:,} produced, {speed:,.0f} rows/s")
-                await trio.sleep(GLANCE)
+                speed = rate.update(landed, trio.current_time())
+                self.display.update(landed, f"{self.produced:,} produced, {speed:,.0f} rows/s")
+                await trio.sleep(POLL_INTERVAL)
         finally:
-            self.shown.update(self.landed, f"{self.produced:,} produced")
+            self.display.update(self.landed, f"{self.produced:,} produced")
 
-    async def has_members(self, count: int) -> None:
-        """Wait until the group has so many members and no rebalance is under way."""
-        self.shown.say(f"waiting for {count} members (each starts a Spark of its own)")
-        await _until(lambda: self._members() == count)
+    async def wait_for_members(self, count: int) -> None:
+        """Wait until the group has this many members, and no rebalance is under way."""
+        self.display.say(f"waiting for {count} members (each starts its own Spark)")
+        await _wait_until(lambda: self._members() == count)
 
-    async def must_move(self) -> None:
-        """Runs until cancelled. Raises DemoError when nothing moves any more."""
+    async def fail_if_stalled(self) -> None:
+        """Watch the progress until cancelled.
+
+        Raises:
+            DemoError: There was no progress for `STALL_TIMEOUT`.
+        """
         while True:
-            with trio.move_on_after(PATIENCE) as patience:
-                await self._moved()
-            if patience.cancelled_caught:
+            with trio.move_on_after(STALL_TIMEOUT) as timeout:
+                await self._progress()
+            if timeout.cancelled_caught:
                 landed, produced, members = self._state()
                 raise DemoError(
-                    f"nothing has moved for {PATIENCE:.0f} s: "
+                    f"no progress for {STALL_TIMEOUT:.0f} s: "
                     f"{landed:,} rows landed, {produced:,} produced, {members} members in the group"
                 )
 
-    async def _moved(self) -> None:
+    async def _progress(self) -> None:
         before = self._state()
-        await _until(lambda: self._state() != before)
+        await _wait_until(lambda: self._state() != before)
 
     def _state(self) -> tuple[int, int, int]:
         return self.landed, self.produced, self._members()
 
-    async def some_landed(self) -> None:
-        await _until(lambda: self.landed > 0)
+    async def wait_for_first_rows(self) -> None:
+        await _wait_until(lambda: self.landed > 0)
 
-    async def all_landed(self) -> None:
-        await _until(lambda: self.landed >= self.total)
+    async def wait_for_all_rows(self) -> None:
+        await _wait_until(lambda: self.landed >= self.total)
 
     async def kill_one_member(self, service: Service) -> None:
-        """SIGKILL for one worker while it is busy: with three quarters produced, some of it has not landed yet."""
-        await _until(lambda: self.produced >= self.total * 3 // 4)
+        """Kill one worker (SIGKILL) once three quarters are produced: some of them have not landed yet."""
+        await _wait_until(lambda: self.produced >= self.total * 3 // 4)
         pid = service.workers[1]
         os.kill(pid, signal.SIGKILL)
-        self.shown.say(f"killed worker 1 (pid {pid}): {self.landed:,} rows of {self.produced:,} had landed")
+        self.display.say(f"killed worker 1 (pid {pid}): {self.landed:,} rows of {self.produced:,} had landed")
 
-    async def other_member_took_over(self) -> None:
-        await _until(lambda: self._members() == 1)
+    async def wait_for_takeover(self) -> None:
+        await _wait_until(lambda: self._members() == 1)
         generation = self.cluster.describe_group(GROUP).generation
-        self.shown.say(f"the other member has all {PARTITIONS} partitions now (generation {generation})")
+        self.display.say(f"the other member has all {PARTITIONS} partitions now (generation {generation})")
 
     def _members(self) -> int:
-        """How many members the group has; 0 while it is rebalancing."""
+        """Return the number of the group's members; 0 during a rebalance."""
         group = self.cluster.describe_group(GROUP)
         return len(group.members) if group.state is GroupState.STABLE else 0
 
 
-async def _until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110  the group is only looked at, from outside
-        await trio.sleep(GLANCE)
+async def _wait_until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110  the group has no event for this
+        await trio.sleep(POLL_INTERVAL)
 
 
 class Rate:
     """Rows a second over the last few seconds."""
 
-    def __init__(self, span: float = 5.0) -> None:
-        self._span = span
-        self._seen: deque[tuple[float, int]] = deque()
+    def __init__(self, seconds: float = 5.0) -> None:
+        self._seconds = seconds
+        self._samples: deque[tuple[float, int]] = deque()
 
-    def after(self, rows: int, now: float) -> float:
-        self._seen.append((now, rows))
-        while self._seen[0][0] < now - self._span:
-            self._seen.popleft()
-        then, before = self._seen[0]
+    def update(self, rows: int, now: float) -> float:
+        """Add a sample, the number of rows so far. Return the rate."""
+        self._samples.append((now, rows))
+        while self._samples[0][0] < now - self._seconds:
+            self._samples.popleft()
+        then, before = self._samples[0]
         return (rows - before) / (now - then) if now > then else 0.0

@@ -1,6 +1,7 @@
-"""Reads a landing back through Spark and compares it with the log: a process of its own, JSON on its output.
+"""Reads the table back through Spark, and compares it with the log. Prints a JSON document.
 
-Of its own, so that it can be ended at any moment, Spark's JVM included, and so that what Spark prints stays apart.
+This is a separate process, so that it can be killed at any moment together with Spark's JVM, and so that Spark's output
+is separate from the demo's.
 """
 
 from __future__ import annotations
@@ -15,7 +16,12 @@ from pyspark.sql import functions as F
 
 
 def main(landing: str, ends: list[int]) -> dict[str, Any]:
-    """What has landed, against the log, which holds the offsets [0, ends[partition]) of each partition."""
+    """Return the report: the comparison, and the flights of each carrier.
+
+    Args:
+        landing: Directory of the table.
+        ends: The log end of each partition; each log starts at offset 0.
+    """
     spark = (
         SparkSession.builder.master("local[2]")
         .appName("flights: reading back")
@@ -34,7 +40,7 @@ def main(landing: str, ends: list[int]) -> dict[str, Any]:
 
 
 def compare(landed: DataFrame, ends: list[int]) -> dict[str, int]:
-    """The set of (partition, offset) in the landing against that of the log."""
+    """Compare the pairs (partition, offset) of the table with those of the log. Return the numbers of rows."""
     places = landed.select("partition", "offset").toArrow()
     times = Counter(zip(places["partition"].to_pylist(), places["offset"].to_pylist(), strict=True))
     expected = {(partition, offset) for partition, end in enumerate(ends) for offset in range(end)}
@@ -48,7 +54,7 @@ def compare(landed: DataFrame, ends: list[int]) -> dict[str, int]:
 
 
 def by_carrier(landed: DataFrame) -> list[dict[str, Any]]:
-    """Flights and mean arrival delay of each carrier, the busiest first; a row that has landed twice counts once."""
+    """Return flights and mean arrival delay of each carrier, busiest first. A row that has landed twice counts once."""
     rows = (
         landed.dropDuplicates(["partition", "offset"])
         .groupBy("carrier")

@@ -1,4 +1,4 @@
-"""The service under demonstration: `sarameya run` with two workers, as a process of its own."""
+"""The service of the demo: a process of `sarameya run` with two workers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import trio
 
 from examples.flights.errors import DemoError
 
-PATIENCE = 30.0
-"""Seconds the service may take to drain before it is killed."""
+DRAIN_TIMEOUT = 30.0
+"""Seconds in which the service may drain before it is killed."""
 
 _WORKER_STARTED = re.compile(r"worker (\d+) started \(pid (\d+)\)")
 
@@ -29,10 +29,10 @@ class Service:
         self._log_ended = trio.Event()
         self._tail: deque[str] = deque(maxlen=20)
         self.workers: dict[int, int] = {}
-        """Worker number -> process id, as the service's log has told them."""
+        """Process id of each worker by its number, from the service's log."""
 
     async def read_log(self) -> None:
-        """Follow the service's log until it ends."""
+        """Read the service's log until its end."""
         assert self._process.stderr is not None
         rest = b""
         async for chunk in self._process.stderr:
@@ -46,31 +46,39 @@ class Service:
         if found := _WORKER_STARTED.search(line):
             self.workers[int(found[1])] = int(found[2])
 
-    async def must_run(self) -> None:
-        """Runs until cancelled. Raises DemoError when the service ends: nobody has asked it to."""
+    async def fail_if_ended(self) -> None:
+        """Wait until cancelled.
+
+        Raises:
+            DemoError: The service has ended by itself.
+        """
         await self._process.wait()
         raise await self._failure()
 
     async def stop(self) -> None:
-        """SIGTERM: drain, land, commit, leave. Raises DemoError for an exit code that is not 0."""
+        """Send SIGTERM, and wait until the service has drained, landed, committed and left.
+
+        Raises:
+            DemoError: The exit code is not 0, or the service did not end in time.
+        """
         self._process.send_signal(signal.SIGTERM)
-        with trio.move_on_after(PATIENCE):
+        with trio.move_on_after(DRAIN_TIMEOUT):
             await self._process.wait()
         if self._process.returncode != 0:
             raise await self._failure()
 
     async def end(self) -> None:
-        """End it by whatever it takes, if it still runs."""
+        """End the service if it still runs: SIGTERM, then SIGKILL."""
         if self._process.returncode is None:
             self._process.terminate()
-        with trio.move_on_after(PATIENCE):
+        with trio.move_on_after(DRAIN_TIMEOUT):
             await self._process.wait()
         if self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
 
     async def _failure(self) -> DemoError:
-        """What to raise: how it ended, and the last lines of its log."""
+        """Return an error with the exit code and the last lines of the log."""
         code = self._process.returncode
         ending = "did not end in time" if code is None else f"ended with exit code {code}"
         with trio.move_on_after(1):  # a grandchild may still hold the log open
@@ -80,9 +88,10 @@ class Service:
 
 @asynccontextmanager
 async def running(app_file: Path, workers: int) -> AsyncIterator[Service]:
-    """The service on `app_file` for the length of the block.
+    """Run the service with an app file, for the length of a block.
 
-    Its standard input is a pipe that ends with us, so that it ends in order even where this process is killed.
+    Its standard input is a pipe, which closes when this process ends. So the service ends in order even if this process
+    is killed.
     """
     command = [sys.executable, "-m", "sarameya.service", "run", str(app_file)]
     command += ["--workers", str(workers), "--until-eof", "--log-format", "text"]

@@ -1,4 +1,4 @@
-"""From Kafka's records to a table of flights: what Spark does with each landing before it is written."""
+"""The transform of the demo: from Kafka's records to columns of flights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FLIGHT = (
 
 
 def flights(records: DataFrame) -> DataFrame:
-    """A row a record: where it stands in Kafka, and the flight's own columns."""
+    """Return one row for each record: topic, partition, offset, and the flight's own columns."""
     from pyspark.sql import functions as F
 
     flight = F.from_json(records.value.cast("string"), FLIGHT).alias("flight")

@@ -1,4 +1,4 @@
-"""A handler that is worth testing: balances of accounts, written to a store before payments are marked."""
+"""A handler to test: it adds payments to the balances of accounts in a store, and then marks them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from sarameya import Claim, ConsumerGroupHandler, Session
 
 
 class Store(Protocol):
-    """Where balances are kept."""
+    """A store of balances."""
 
     async def add(self, account: str, cents: int) -> None: ...
 
 
 class Balances(ConsumerGroupHandler):
-    """Adds each payment (key: the account, value: cents) to its account. What is no payment is counted and left out."""
+    """Adds each payment (key: account, value: cents) to its account. Counts and skips messages that are no payments."""
 
     def __init__(self, store: Store) -> None:
         self.store = store

@@ -1,4 +1,4 @@
-"""Tests of a handler: alone, by a feed; then in a group, with an embedded cluster that misbehaves.
+"""Tests of a handler: alone, with a feed; then in a group, with faults of an embedded cluster.
 
 pip install pytest pytest-trio; pytest examples/testing
 """
@@ -22,18 +22,18 @@ Groups = Callable[..., ConsumerGroup]
 
 
 class Accounts:
-    """A store in memory, which may be away; `full` is set when it has so many cents."""
+    """A store in memory, which can be unavailable. `full` is set when it has `until` cents."""
 
     def __init__(self, until: int = 0) -> None:
         self.cents: Counter[str] = Counter()
-        self.is_away = False
+        self.is_available = True
         self.full = trio.Event()
         self._until = until
 
     async def add(self, account: str, cents: int) -> None:
         await trio.sleep(0.01)
-        if self.is_away:
-            raise ConnectionError("the store is away")
+        if not self.is_available:
+            raise ConnectionError("the store is unavailable")
         self.cents[account] += cents
         if self.cents.total() == self._until:
             self.full.set()
@@ -65,18 +65,18 @@ async def test_payment_that_was_not_stored_comes_again(autojump_clock: MockClock
     feed, accounts = claim_feed("payments"), Accounts()
     feed.send(b"1", key=b"ann")
     feed.end()
-    accounts.is_away = True
+    accounts.is_available = False
     with pytest.raises(ExceptionGroup) as caught:
         await feed.run(Balances(accounts))
-    assert caught.group_contains(ClaimError, match="payments-0 at offset 1.*the store is away")
+    assert caught.group_contains(ClaimError, match="payments-0 at offset 1.*the store is unavailable")
     assert feed.committed == 0
-    accounts.is_away = False
+    accounts.is_available = True
     await feed.run(Balances(accounts))
     assert (accounts.cents["ann"], feed.committed) == (1, 1)
 
 
 async def test_lost_membership_repeats_payments(autojump_clock: MockClock, claim_feed: Feeds) -> None:
-    """What the guarantee is: each payment at least once. A ledger that must not count twice needs more."""
+    """Delivery is at least once. A handler that must not count a payment twice has to store the offset as well."""
     feed, accounts = claim_feed("payments"), Accounts()
     feed.send(b"10", key=b"ann")
     feed.lose()

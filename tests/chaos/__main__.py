@@ -1,6 +1,7 @@
-"""`python -m tests.chaos [--minutes M] [--seed N]`: real Kafka, three services, faults; each record exactly once.
+"""Run three services on real Kafka under faults, and check that each record lands exactly once.
 
-`tests/README.md` says what is done and what is checked. Exit code 1 if anything did not hold.
+Usage: `python -m tests.chaos [--minutes M] [--seed N]`. `tests/README.md` describes the faults and the checks. The exit
+code is 1 if a check fails.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ from tests.integration.peers.running import ROOT
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=10, help="how long faults go on; the last round is finished")
-    parser.add_argument("--seed", type=int, default=random.getrandbits(32), help="the schedule of a run to live again")
-    parser.add_argument("--plan", type=int, metavar="ROUNDS", help="print the seed's faults of so many rounds, and end")
+    parser.add_argument("--minutes", type=float, default=10, help="minutes with faults; the last round is completed")
+    parser.add_argument("--seed", type=int, default=random.getrandbits(32), help="seed of a run to repeat")
+    parser.add_argument("--plan", type=int, metavar="ROUNDS", help="only print the faults of the seed's first ROUNDS")
     arguments = parser.parse_args()
     if arguments.plan is not None:
         _print_plan(arguments.seed, arguments.plan)
         return 0
     enter(["-m", "tests.chaos", "--minutes", str(arguments.minutes), "--seed", str(arguments.seed)])
-    # Ends as by Ctrl-C: brokers and services end, too.
+    # SIGTERM must end the run as Ctrl-C does: brokers and services are stopped, too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     from tests.chaos.running import run
 
     directory = ROOT / "build" / "chaos" / str(arguments.seed)
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    print(f"again: make chaos MINUTES={arguments.minutes:g} SEED={arguments.seed}", flush=True)
+    print(f"repeat with: make chaos MINUTES={arguments.minutes:g} SEED={arguments.seed}", flush=True)
     return 0 if run(arguments.seed, arguments.minutes, directory) else 1
 
 

@@ -1,4 +1,4 @@
-"""The comparison of a table with the log that it was landed from: each record exactly once. Pure."""
+"""The comparison of a table with the log that was landed into it: each record exactly once. Pure functions."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-_SHOWN = 5
+_MAX_EXAMPLES = 5
 
 
 class Row(NamedTuple):
-    """A record, as the log or a table has it."""
+    """A record of the log, or a row of a table."""
 
     partition: int
     offset: int
@@ -19,12 +19,12 @@ class Row(NamedTuple):
 
 
 def differences(log: Iterable[Row], table: Iterable[Row], ends: Mapping[int, int]) -> list[str]:
-    """Describe what keeps the table from holding each record of the log once; empty if nothing does.
+    """Return the differences between a table and its log; empty if the table holds each record once.
 
     Args:
         log: all records of the log, read after the table.
         table: all rows of the table.
-        ends: the offset per partition below which every record must be in the table. What lies beyond may be there.
+        ends: the offset per partition below which every record must be in the table. Later records may be there.
     """
     records = {(row.partition, row.offset): row for row in log}
     rows = list(table)
@@ -37,13 +37,15 @@ def differences(log: Iterable[Row], table: Iterable[Row], ends: Mapping[int, int
             at for row in rows if (at := (row.partition, row.offset)) in records and records[at] != row
         ],
     }
-    return [f"{len(places)} rows {what}: {_shown(places)}" for what, places in found.items() if places]
+    return [f"{len(offsets)} rows {what}: {_examples(offsets)}" for what, offsets in found.items() if offsets]
 
 
 def gaps(log: Iterable[Row], ends: Mapping[int, int]) -> list[str]:
-    """Describe what the log itself lacks of what the producer was told to be delivered, or has twice.
+    """Return the errors of the log itself: acknowledged records that are lost, records twice or out of order.
 
-    Values end in the producer's sequence number of their partition.
+    Args:
+        log: all records of the log. Each value ends in the producer's sequence number of its partition.
+        ends: the log end per partition that the brokers have acknowledged to the producer.
     """
     sequences: dict[int, list[int]] = {}
     for row in log:
@@ -59,7 +61,7 @@ def gaps(log: Iterable[Row], ends: Mapping[int, int]) -> list[str]:
 
 
 def value_of(sequence: int, size: int) -> bytes:
-    """A value of about this many bytes that ends in the sequence number."""
+    """Return a value of about `size` bytes that ends in the sequence number."""
     number = b" %d" % sequence
     return b"x" * max(size - len(number), 0) + number
 
@@ -68,6 +70,6 @@ def sequence_of(value: bytes) -> int:
     return int(value.rpartition(b" ")[2])
 
 
-def _shown(places: list[tuple[int, int]]) -> str:
-    first = ", ".join(f"{partition}@{offset}" for partition, offset in sorted(places)[:_SHOWN])
-    return first + (" ..." if len(places) > _SHOWN else "")
+def _examples(offsets: list[tuple[int, int]]) -> str:
+    first = ", ".join(f"{partition}@{offset}" for partition, offset in sorted(offsets)[:_MAX_EXAMPLES])
+    return first + (" ..." if len(offsets) > _MAX_EXAMPLES else "")

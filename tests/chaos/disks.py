@@ -1,8 +1,8 @@
-"""Small disks of the run's own, which can be filled and made read-only: tmpfs mounts in a mount namespace of the run.
+"""Small disks that a run can fill and make read-only: tmpfs mounts in a mount namespace of the run.
 
-`enter` re-executes the program in that namespace, where /tmp is the run's own, too: what is left there is left by the
-run. The mounts end with the last process of the run. Where the machine allows no namespace, the run goes on in plain
-directories, and what needs a disk of its own is skipped with a line that says so.
+`enter` re-executes the program in that namespace, which has its own /tmp, too: all files that remain there come from
+the run. The mounts end with the last process of the run. Where the machine allows no namespace, the run uses plain
+directories, prints so, and skips the faults that need such disks.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from pathlib import Path
 import attrs
 import trio
 
-_INSIDE = "CHAOS_NAMESPACE"
+_NAMESPACE_VARIABLE = "CHAOS_NAMESPACE"
 _BALLAST = ".ballast"
 _PAGE = 4096
 _CHUNK = 16 * 2**20
-"""Taken at once: what does not fit is given back page by page, which takes long of a whole disk."""
+"""Bytes to allocate at once. An allocation that fails is freed page by page, which takes long for a whole disk."""
 _TICK_SECONDS = 0.05
-_TMP = 'mount -t tmpfs -o size=1g,mode=1777 tmpfs /tmp && exec "$@"'
+_MOUNT_TMP = 'mount -t tmpfs -o size=1g,mode=1777 tmpfs /tmp && exec "$@"'
 
 
 def enter(argv: Sequence[str]) -> None:
-    """Replace this process by the same program in a namespace of its own, unless it is in one; return if it cannot."""
-    if _INSIDE in os.environ:
+    """Replace this process by the same program in a new namespace. Return if it runs in one, or cannot create one."""
+    if _NAMESPACE_VARIABLE in os.environ:
         return
     user = [] if os.geteuid() == 0 else ["--map-root-user"]
-    unshare = ["unshare", *user, "--mount", "--", "sh", "-c", _TMP, "sh"]
+    unshare = ["unshare", *user, "--mount", "--", "sh", "-c", _MOUNT_TMP, "sh"]
     if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
         print("skipped: full and read-only disks, a /tmp of its own: no mount namespace (root, or user namespaces)")
         return
-    os.execvpe("unshare", [*unshare, sys.executable, *argv], {**os.environ, _INSIDE: "1"})
+    os.execvpe("unshare", [*unshare, sys.executable, *argv], {**os.environ, _NAMESPACE_VARIABLE: "1"})
 
 
 @attrs.frozen
@@ -45,33 +45,33 @@ class Disk:
 
     @classmethod
     def mount(cls, path: Path, megabytes: int) -> Disk:
-        """Mount a tmpfs where the run may, else make a directory."""
+        """Mount a tmpfs in the namespace of the run; without a namespace, only create the directory."""
         path.mkdir(parents=True)
-        if _INSIDE in os.environ:
+        if _NAMESPACE_VARIABLE in os.environ:
             _mount("-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(path))
         return cls(path)
 
     @property
     def is_own(self) -> bool:
-        """Return whether the path is the root of a file system of its own."""
+        """Return whether the path is a mount point, not a plain directory."""
         return self.path.is_mount()
 
     async def stay_full(self, seconds: float) -> None:
-        """Leave no free page for so long, whatever others remove meanwhile."""
+        """Keep the disk full for this time, even while other processes remove files."""
         ballast = self.path / _BALLAST
         end = trio.current_time() + seconds
         try:
             with ballast.open("wb") as file:
                 while trio.current_time() < end:
-                    await trio.to_thread.run_sync(self._take_all, file.fileno())
+                    await trio.to_thread.run_sync(self._fill, file.fileno())
                     await trio.sleep(_TICK_SECONDS)
         finally:
             ballast.unlink(missing_ok=True)
 
     async def stay_read_only(self, seconds: float) -> None:
-        """Refuse whatever would change a file by its path for so long; what is open already stays writable.
+        """Make the path read-only for this time. Files that are already open stay writable.
 
-        A remount of the disk itself would be refused as long as anybody has a file open for writing, as leases are.
+        A remount of the disk itself would fail while a process has a file open for writing, as it has for leases.
         """
         _mount("--bind", str(self.path), str(self.path))
         try:
@@ -80,12 +80,12 @@ class Disk:
         finally:
             _unmount(self.path)
 
-    def _take_all(self, descriptor: int) -> None:
+    def _fill(self, descriptor: int) -> None:
         chunk = _CHUNK
         while chunk >= _PAGE:
             try:
                 os.posix_fallocate(descriptor, os.fstat(descriptor).st_size, chunk)
-            except OSError:  # not so much at once: in ever smaller pieces
+            except OSError:  # too little space for this size: try a smaller one
                 chunk //= 4
 
 
@@ -94,5 +94,5 @@ def _mount(*arguments: str) -> None:
 
 
 def _unmount(path: Path) -> None:
-    # Whoever has come to stand in it does not keep it.
+    # Lazy: a process whose working directory is on the mount would keep it busy.
     subprocess.run(["umount", "--lazy", str(path)], check=True)

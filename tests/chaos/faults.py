@@ -1,4 +1,4 @@
-"""The faults by name. Each returns what it hit, or "skipped: ..." with the reason."""
+"""The faults of a chaos run. Each function returns what it hit, or "skipped: ..." with the reason."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ if TYPE_CHECKING:
     from tests.chaos.services import Service
     from tests.integration.outcome import Outcome
 
-MOST_PARTITIONS = 10
+MAX_PARTITIONS = 10
 
-_IN_DIRECTORIES = "skipped: no disk of its own"
+_NO_DISK = "skipped: no disk of its own"
 _JVM_SECONDS = 60.0
 _KILL_SECONDS = 4.0
-"""How long after its start a JVM, or a compaction, is killed at the latest."""
+"""The longest time between the start of a JVM, or of a compaction, and its kill."""
 _KILLED_EARLY = 0.25
-"""Draws below this one kill a compaction before it publishes."""
+"""Faults with a draw below this number kill a compaction before it publishes."""
 _PUBLISHING_SECONDS = 0.1
+"""The longest time between the first visible change of a compaction and its kill."""
 _COMMAND_SECONDS = 180.0
 _SERVER_STARTS = 5
 
@@ -41,8 +42,9 @@ in_thread = partial(trio.to_thread.run_sync, abandon_on_cancel=True)
 T = TypeVar("T")
 
 
-def pick(fault: Fault, among: Sequence[T]) -> T:
-    return among[int(fault.draw * len(among))]
+def pick(fault: Fault, candidates: Sequence[T]) -> T:
+    """Return the victim that the fault's draw picks."""
+    return candidates[int(fault.draw * len(candidates))]
 
 
 def send(pid: int, number: signal.Signals) -> None:
@@ -80,14 +82,14 @@ async def freeze_broker(scene: Scene, fault: Fault) -> str:
 
 
 async def add_partition(scene: Scene, fault: Fault) -> str:
-    wanted = scene.producing.partitions + 1
-    if wanted > MOST_PARTITIONS:
+    wanted = scene.producer.partitions + 1
+    if wanted > MAX_PARTITIONS:
         return "skipped: enough partitions"
     try:
-        await in_thread(scene.kafka.add_partitions, scene.producing.topic, wanted)
+        await in_thread(scene.kafka.add_partitions, scene.producer.topic, wanted)
     except (KafkaException, KafkaStartError) as error:
         return f"skipped: {str(error).splitlines()[0]}"
-    scene.producing.partitions = wanted
+    scene.producer.partitions = wanted
     return f"{wanted} partitions"
 
 
@@ -96,7 +98,7 @@ async def add_partition(scene: Scene, fault: Fault) -> str:
 
 async def _kill(scene: Scene, fault: Fault, pids: Sequence[int]) -> str:
     if not pids:
-        return "skipped: nobody is there"
+        return "skipped: no such process"
     victim = pick(fault, sorted(pids))
     send(victim, signal.SIGKILL)
     return f"process {victim}"
@@ -104,7 +106,7 @@ async def _kill(scene: Scene, fault: Fault, pids: Sequence[int]) -> str:
 
 async def _freeze(scene: Scene, fault: Fault, pids: Sequence[int]) -> str:
     if not pids:
-        return "skipped: nobody is there"
+        return "skipped: no such process"
     victim = pick(fault, sorted(pids))
     send(victim, signal.SIGSTOP)
     try:
@@ -148,7 +150,7 @@ async def freeze_jvm(scene: Scene, fault: Fault) -> str:
 
 
 async def kill_starting_jvm(scene: Scene, fault: Fault) -> str:
-    """Kill a worker, then the JVM of its successor while that starts."""
+    """Kill a worker, then the JVM of its successor while this JVM starts."""
     service = scene.services[fault.component]
     before = set(service.jvms())
     await kill_worker(scene, fault)
@@ -169,25 +171,26 @@ async def terminate(scene: Scene, fault: Fault) -> str:
 
 
 async def _stop(scene: Scene, service: Service) -> float:
+    """Stop a service. Return the seconds that this took."""
     began = trio.current_time()
     if not await service.stop():
-        scene.violation(f"{service.name} did not end within {trio.current_time() - began:.0f} s after SIGTERM")
+        scene.add_violation(f"{service.name} did not end within {trio.current_time() - began:.0f} s after SIGTERM")
     return trio.current_time() - began
 
 
 async def full_disk(scene: Scene, fault: Fault) -> str:
     disk = scene.disks[fault.component]
     if not disk.is_own:
-        return _IN_DIRECTORIES
+        return _NO_DISK
     await disk.stay_full(fault.seconds)
     return str(disk.path.name)
 
 
 async def full_disk_at_start(scene: Scene, fault: Fault) -> str:
-    """Kill a worker of a service whose disk is full, so that it starts on a full disk."""
+    """Fill a service's disk and kill one of its workers, so that the worker starts on a full disk."""
     disk = scene.disks[fault.component]
     if not disk.is_own:
-        return _IN_DIRECTORIES
+        return _NO_DISK
     async with trio.open_nursery() as nursery:
         nursery.start_soon(disk.stay_full, fault.seconds)
         await trio.sleep(1.0)
@@ -197,7 +200,7 @@ async def full_disk_at_start(scene: Scene, fault: Fault) -> str:
 async def read_only(scene: Scene, fault: Fault) -> str:
     disk = scene.disks[fault.component]
     if not disk.is_own:
-        return _IN_DIRECTORIES
+        return _NO_DISK
     await disk.stay_read_only(fault.seconds)
     return str(disk.path.name)
 
@@ -206,7 +209,7 @@ async def read_only(scene: Scene, fault: Fault) -> str:
 
 
 async def optimize(scene: Scene, fault: Fault) -> str:
-    """Compact, clean up and checkpoint the Delta table by delta-rs, with its service stopped, as the docs ask for."""
+    """Compact, vacuum and checkpoint the Delta table by delta-rs while its service is stopped, as the docs require."""
     from deltalake import DeltaTable
 
     service, path = scene.services["delta"], scene.tables["delta"]
@@ -224,7 +227,7 @@ async def optimize(scene: Scene, fault: Fault) -> str:
 
 
 async def start_server(scene: Scene) -> None:
-    """Start the Connect server. It does not start while /tmp is full, for example."""
+    """Start the Connect server, in several attempts: it does not start while /tmp is full, for example."""
     for _ in range(_SERVER_STARTS - 1):
         with suppress(ConnectServerError):
             await in_thread(scene.server.start)
@@ -233,11 +236,11 @@ async def start_server(scene: Scene) -> None:
 
 
 async def rewrite(scene: Scene, fault: Fault) -> str:
-    """Compact the Iceberg table and expire its snapshots through the server by which its service lands."""
+    """Compact the Iceberg table and expire its snapshots through the Connect server that its service uses."""
     try:
         with trio.fail_after(_COMMAND_SECONDS):
             return await in_thread(_rewrite, scene)
-    except Exception as error:  # the server may be gone or busy: landing goes on, or the comparison says so
+    except Exception as error:  # the server may be down or busy; the comparison of tables finds any damage
         return f"failed: {type(error).__name__}: {next(iter(str(error).splitlines()), '')[:100]}"
 
 
@@ -250,24 +253,24 @@ def _rewrite(scene: Scene) -> str:
 
 
 async def compact(scene: Scene, fault: Fault) -> str:
-    return _told(await scene.command("compact", "--quiet"))
+    return _summary(await scene.command("compact", "--quiet"))
 
 
 async def sweep(scene: Scene, fault: Fault) -> str:
-    return _told(await scene.command("sweep", "--older-than", "1min", "--force", "--execute", "--quiet"))
+    return _summary(await scene.command("sweep", "--older-than", "1min", "--force", "--execute", "--quiet"))
 
 
 async def verify(scene: Scene, fault: Fault) -> str:
-    return _told(await scene.command("verify", "--quiet"))
+    return _summary(await scene.command("verify", "--quiet"))
 
 
-def _told(outcome: Outcome) -> str:
+def _summary(outcome: Outcome) -> str:
     lines = (outcome.err or outcome.out).strip().splitlines()
     return f"exit code {outcome.code}" + (f": {lines[-1][:150]}" if outcome.code and lines else "")
 
 
 async def kill_compact(scene: Scene, fault: Fault) -> str:
-    """Kill a compaction, mostly right after its first change that plain readers see; the next one must repair it."""
+    """Kill a compaction, mostly right after its first change that plain readers see, and run the next to repair it."""
     service = scene.services["parquet"]
     command = [sys.executable, "-m", "sarameya.service", "compact", service.app.table]
     replaced = scene.tables["parquet"] / "_sarameya" / "replaced"
@@ -291,7 +294,7 @@ def _entries(directory: Path) -> set[str]:
 
 async def full_tmp(scene: Scene, fault: Fault) -> str:
     if not scene.tmp.is_own:
-        return _IN_DIRECTORIES
+        return _NO_DISK
     await scene.tmp.stay_full(fault.seconds)
     return "/tmp"
 

@@ -1,9 +1,9 @@
 """The schedule of a chaos run: a pure function of the seed.
 
-A run is a row of rounds. Within a round each component has its own row of faults, one after the other, and the
-components' rows overlap. `at` counts from the start of the round, so the seed decides the sequence, the times, the
-durations and the draws by which victims are picked. Real time decides the rest: the instruction that a fault hits, the
-owner of a partition, and the length of the calm between two rounds.
+A run is a sequence of rounds. Within a round each component has its own sequence of faults, one after the other; faults
+of different components overlap. Times count from the start of the round. The seed decides the order, times and
+durations of the faults, and the random numbers that pick their victims. Real time decides the rest: the instruction
+that a fault hits, the owner of a partition, and the length of the calm between two rounds.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from collections.abc import Iterator, Mapping
 import attrs
 
 Seconds = tuple[float, float]
-"""The least and the most that a fault lasts."""
+"""The shortest and the longest duration of a fault."""
 
-_AT_ONCE: Seconds = (0.0, 0.0)
-_SERVICE: Mapping[str, Seconds] = {
-    "kill_worker": _AT_ONCE,
+_INSTANT: Seconds = (0.0, 0.0)
+_SERVICE_FAULTS: Mapping[str, Seconds] = {
+    "kill_worker": _INSTANT,
     "freeze_worker": (1.0, 40.0),
-    "kill_jvm": _AT_ONCE,
-    "kill_starting_jvm": _AT_ONCE,
+    "kill_jvm": _INSTANT,
+    "kill_starting_jvm": _INSTANT,
     "freeze_jvm": (1.0, 20.0),
-    "terminate": _AT_ONCE,
+    "terminate": _INSTANT,
     "full_disk": (3.0, 25.0),
     "full_disk_at_start": (8.0, 25.0),
     "read_only": (3.0, 20.0),
@@ -34,31 +34,31 @@ KINDS: Mapping[str, Mapping[str, Seconds]] = {
         "kill_broker": (0.0, 15.0),
         "stop_broker": (0.0, 15.0),
         "freeze_broker": (1.0, 20.0),
-        "add_partition": _AT_ONCE,
+        "add_partition": _INSTANT,
     },
-    "parquet": {**_SERVICE, "kill_supervisor": _AT_ONCE, "freeze_supervisor": (1.0, 30.0)},
-    "delta": {**_SERVICE, "optimize": _AT_ONCE},
+    "parquet": {**_SERVICE_FAULTS, "kill_supervisor": _INSTANT, "freeze_supervisor": (1.0, 30.0)},
+    "delta": {**_SERVICE_FAULTS, "optimize": _INSTANT},
     "iceberg": {
-        **{kind: seconds for kind, seconds in _SERVICE.items() if kind != "kill_starting_jvm"},
-        "rewrite": _AT_ONCE,
+        **{kind: seconds for kind, seconds in _SERVICE_FAULTS.items() if kind != "kill_starting_jvm"},
+        "rewrite": _INSTANT,
     },
     "machine": {
         "full_tmp": (3.0, 20.0),
-        "compact": _AT_ONCE,
-        "kill_compact": _AT_ONCE,
-        "sweep": _AT_ONCE,
-        "verify": _AT_ONCE,
+        "compact": _INSTANT,
+        "kill_compact": _INSTANT,
+        "sweep": _INSTANT,
+        "verify": _INSTANT,
     },
 }
 """Component -> kind of fault -> its duration. Iceberg's Spark is a Connect server, which no service starts."""
 
 SERVICES = ("parquet", "delta", "iceberg")
 MAINTENANCE = ("compact", "kill_compact", "sweep", "verify")
-"""Of the Parquet table, beside its service."""
+"""Commands on the Parquet table that run while its service does."""
 
 ROUND_SECONDS = 150.0
 GAP: Seconds = (5.0, 45.0)
-"""Between two faults of one component."""
+"""The shortest and the longest pause between two faults of one component."""
 
 
 @attrs.frozen(order=True)
@@ -70,11 +70,11 @@ class Fault:
     kind: str
     seconds: float
     draw: float
-    """In [0, 1): picks the victim, or the moment, where the fault asks for one."""
+    """A random number in [0, 1) that picks the victim or the moment, for faults that need one."""
 
     def __str__(self) -> str:
-        lasts = f" for {self.seconds:.1f} s" if self.seconds else ""
-        return f"{self.component}: {self.kind}{lasts} (draw {self.draw:.2f})"
+        duration = f" for {self.seconds:.1f} s" if self.seconds else ""
+        return f"{self.component}: {self.kind}{duration} (draw {self.draw:.2f})"
 
 
 def concerned(fault: Fault) -> tuple[str, ...]:
@@ -85,23 +85,31 @@ def concerned(fault: Fault) -> tuple[str, ...]:
 
 
 def rounds(seed: int, seconds: float = ROUND_SECONDS) -> Iterator[tuple[Fault, ...]]:
-    """Yield the faults of each round in order of time, without end; `seconds` is how long faults begin."""
+    """Yield the faults of each round, sorted by time. The caller decides when to stop.
+
+    Args:
+        seed: the seed of the run.
+        seconds: the part of a round in which faults start, counted from its start.
+    """
     decks = {component: _deck(random.Random(f"{seed} {component}"), kinds) for component, kinds in KINDS.items()}
     for number in range(1_000_000):
         rng = random.Random(f"{seed} round {number}")
-        yield tuple(sorted(fault for component in KINDS for fault in _row(rng, component, decks[component], seconds)))
+        yield tuple(
+            sorted(fault for component in KINDS for fault in _faults(rng, component, decks[component], seconds))
+        )
 
 
-def _row(rng: random.Random, component: str, deck: Iterator[str], seconds: float) -> Iterator[Fault]:
+def _faults(rng: random.Random, component: str, deck: Iterator[str], seconds: float) -> Iterator[Fault]:
+    """Yield the faults of one component in one round."""
     at = rng.uniform(0, GAP[1])
     while at < seconds:
         kind = next(deck)
-        lasts = rng.uniform(*KINDS[component][kind])
-        yield Fault(at, component, kind, lasts, rng.random())
-        at += lasts + rng.uniform(*GAP)
+        duration = rng.uniform(*KINDS[component][kind])
+        yield Fault(at, component, kind, duration, rng.random())
+        at += duration + rng.uniform(*GAP)
 
 
 def _deck(rng: random.Random, kinds: Mapping[str, Seconds]) -> Iterator[str]:
-    """Deal every kind once, shuffled, before any comes again."""
+    """Yield all kinds in random order, then all of them again in another order, and so on."""
     while True:
         yield from rng.sample(sorted(kinds), len(kinds))

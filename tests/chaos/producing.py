@@ -1,4 +1,4 @@
-"""A steady producer with bursts: idempotent, acknowledged by all replicas, a sequence number in each value."""
+"""The producer of a run: steady with bursts, idempotent, acks from all replicas, a sequence number in each value."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from tests.chaos.comparing import value_of
 
 RATE = 100.0
-"""Records a second, for two processors that run seven JVMs."""
+"""Records a second: few, since two processors run seven JVMs."""
 
 _TICK_SECONDS = 0.1
 _BURST = 3000
 _BURST_SECONDS = 45.0
 _FLUSH_SECONDS = 120.0
-_MOST_WAITING = 50_000
+_MAX_UNACKNOWLEDGED = 50_000
 
 
-class Producing:
-    """Records for a topic. `ends` says per partition what the brokers have acknowledged."""
+class ChaosProducer:
+    """A producer for one topic. `ends` has the acknowledged log end of each partition."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, seed: int) -> None:
         self.topic = topic
@@ -44,15 +44,15 @@ class Producing:
 
     async def run(self) -> None:
         """Produce until cancelled."""
-        owed, bursts = 0.0, 0.0
+        due, since_burst = 0.0, 0.0
         while True:
-            owed += RATE * _TICK_SECONDS
-            bursts += _TICK_SECONDS
-            if bursts >= _BURST_SECONDS:
-                owed, bursts = owed + _BURST, 0.0
-            while owed >= 1 and len(self._producer) < _MOST_WAITING:
+            due += RATE * _TICK_SECONDS
+            since_burst += _TICK_SECONDS
+            if since_burst >= _BURST_SECONDS:
+                due, since_burst = due + _BURST, 0.0
+            while due >= 1 and len(self._producer) < _MAX_UNACKNOWLEDGED:
                 self._send()
-                owed -= 1
+                due -= 1
             self._poll()
             await trio.sleep(_TICK_SECONDS)
 
@@ -60,16 +60,20 @@ class Producing:
         try:
             self._producer.poll(0)
         except SystemError as error:
-            # Raised by confluent-kafka 2.x itself, once in 40 minutes of dying brokers. Later reports still arrive.
+            # A bug of confluent-kafka 2.x, seen once in 40 minutes of broker crashes. Later delivery reports arrive.
             if "_PyErr_SetObject" not in str(error):
                 raise
 
     async def finish(self, last: int = 0) -> None:
-        """Send so many records more, and wait until all that was sent is acknowledged."""
+        """Send `last` more records, and wait until the brokers have acknowledged all records."""
         for _ in range(last):
             self._send()
-        if left := await trio.to_thread.run_sync(self._producer.flush, _FLUSH_SECONDS):
-            self.failures.append(f"{left} records were not acknowledged within {_FLUSH_SECONDS:g} s")
+        deadline = trio.current_time() + _FLUSH_SECONDS
+        while (unacknowledged := len(self._producer)) and trio.current_time() < deadline:
+            self._poll()
+            await trio.sleep(_TICK_SECONDS)
+        if unacknowledged:
+            self.failures.append(f"{unacknowledged} records were not acknowledged within {_FLUSH_SECONDS:g} s")
 
     def _send(self) -> None:
         partition = self._rng.randrange(self.partitions)
@@ -80,12 +84,12 @@ class Producing:
         except KafkaException as error:
             if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
                 raise
-            return  # one that was added, of which the producer's metadata does not tell yet
+            return  # the partition was added, and the producer's metadata does not list it yet
         self._sequences[partition] += 1
 
     def _on_delivery(self, error: Any, message: Any) -> None:
         if error is not None:
             self.failures.append(str(error))
         else:
-            place = message.partition()
-            self.ends[place] = max(self.ends.get(place, 0), message.offset() + 1)
+            partition = message.partition()
+            self.ends[partition] = max(self.ends.get(partition, 0), message.offset() + 1)

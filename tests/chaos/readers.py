@@ -1,4 +1,4 @@
-"""The readers that judge a run, none of them ours: pyarrow, delta-rs and pyiceberg, and librdkafka for the log."""
+"""Independent readers that check a run: pyarrow, delta-rs and pyiceberg for tables, librdkafka for the log."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ COLUMNS = ("partition", "offset", "key", "value")
 
 
 def log_rows(kafka: RealKafka, topic: str, partitions: int) -> list[Row]:
-    """All records of a topic up to its present end, by librdkafka."""
+    """Return all records of a topic up to its present end, read by librdkafka."""
     read = by_librdkafka(kafka, topic, UNCOMMITTED, LogEnds.of(kafka, topic, partitions))
     return [Row(number, r.offset, r.key, r.value) for number, records in read.records.items() for r in records]
 
 
 def parquet_rows(table: Path) -> Iterator[Row]:
-    """All rows of a plain directory, by pyarrow."""
+    """Yield all rows of a plain directory, read by pyarrow."""
     if table.exists():
         yield from _rows(pyarrow.dataset.dataset(table, format="parquet").to_table(columns=list(COLUMNS)))
 
 
 def delta_rows(table: Path) -> Iterator[Row]:
-    """All rows of a Delta table, by delta-rs."""
+    """Yield all rows of a Delta table, read by delta-rs."""
     from deltalake import DeltaTable
 
     if DeltaTable.is_deltatable(str(table)):
@@ -36,7 +36,7 @@ def delta_rows(table: Path) -> Iterator[Row]:
 
 
 def iceberg_rows(table: Path) -> Iterator[Row]:
-    """All rows of a table of an Iceberg Hadoop catalog, by pyiceberg."""
+    """Yield all rows of a table of an Iceberg Hadoop catalog, read by pyiceberg."""
     from pyiceberg.table import StaticTable
 
     hint = table / "metadata" / "version-hint.text"

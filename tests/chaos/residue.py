@@ -6,35 +6,37 @@ from collections.abc import Iterator
 
 from tests.chaos.scene import Scene
 
-_NOT_OURS = ("hsperfdata_",)
-"""Of every JVM's own; the next JVM removes those of the dead."""
+_IGNORED = ("hsperfdata_",)
+"""Prefixes of files that every JVM creates; the next JVM removes those of dead JVMs."""
 
 
 def survivors(stage: Scene) -> Iterator[str]:
-    """Describe processes that outlive their service."""
+    """Describe each process that has outlived its service."""
     for service in stage.services.values():
         for pid, command in service.processes().items():
             yield f"{service.name} has left process {pid}: {command[:200]}"
 
 
 def left_in_tmp(stage: Scene) -> Iterator[str]:
-    """Describe files of services in /tmp; nothing is known of it where it is not the run's own."""
+    """Describe the files that services have left in /tmp, if the run has a /tmp of its own."""
     if stage.tmp.is_own:
-        left = sorted(path.name for path in stage.tmp.path.iterdir() if not path.name.startswith(_NOT_OURS))
+        left = sorted(path.name for path in stage.tmp.path.iterdir() if not path.name.startswith(_IGNORED))
         if left:
             yield f"{len(left)} files left in /tmp: {' '.join(left[:10])}"
 
 
 async def prove_swept(stage: Scene) -> None:
-    """Check that `sweep` removes leftovers of killed writes in the Parquet table, and `verify` proves every table."""
+    """Check that `sweep` removes leftovers of killed writes in the Parquet table, and `verify` accepts each table."""
     swept = await stage.command("sweep", "--older-than", "1s", "--force", "--execute", "--quiet")
     if swept.code:
-        stage.violation(f"sweep: exit code {swept.code}: {swept.err.strip()[-200:]}")
+        stage.add_violation(f"sweep: exit code {swept.code}: {swept.err.strip()[-200:]}")
     bootstrap = ",".join(stage.kafka.bootstrap_servers)
     for component in stage.services:
-        proved = await stage.command("verify", "--bootstrap", bootstrap, "--json", "--quiet", component=component)
-        stage.say(f"verify of {component}: exit code {proved.code}")
-        if proved.code:
-            stage.violation(f"verify of {component}: exit code {proved.code}: {(proved.out + proved.err)[-300:]}")
-        elif component == "parquet" and (left := proved.document["leftovers"]):
-            stage.violation(f"{len(left)} leftovers in the Parquet table after a sweep: {left[0]}")
+        verified = await stage.command("verify", "--bootstrap", bootstrap, "--json", "--quiet", component=component)
+        stage.log(f"verify of {component}: exit code {verified.code}")
+        if verified.code:
+            stage.add_violation(
+                f"verify of {component}: exit code {verified.code}: {(verified.out + verified.err)[-300:]}"
+            )
+        elif component == "parquet" and (left := verified.document["leftovers"]):
+            stage.add_violation(f"{len(left)} leftovers in the Parquet table after a sweep: {left[0]}")

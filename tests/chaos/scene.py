@@ -1,4 +1,4 @@
-"""A chaos run's cluster, disks and services, and what has been found wrong with them."""
+"""The cluster, disks and services of a chaos run, and the violations found so far."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import trio
 
 from tests.chaos.disks import Disk
 from tests.chaos.plan import SERVICES
-from tests.chaos.producing import Producing
-from tests.chaos.services import App, Ending, Service
+from tests.chaos.producing import ChaosProducer
+from tests.chaos.services import App, Service, ServiceExit
 from tests.chaos.watching import Watch
 from tests.integration.connect_server import ConnectServer
 from tests.integration.lakes import ICEBERG_CATALOG, lake_properties
@@ -28,11 +28,11 @@ PARTITIONS = 6
 DISK_MEGABYTES = 1024
 COMMAND_SECONDS = 180.0
 CONFIGURATION = 2
-"""The exit code by which a service says that a person must change something: no fault here asks for that."""
+"""The exit code of a service for an error that a person must fix. No fault here may cause it."""
 
 _TRANSFORM = 'transform_sql = "select topic, partition, offset, key, value, timestamp from batch"'
 _ICEBERG = {
-    # Each snapshot's metadata names all before it: of these files, and of snapshots, only an hour's are kept.
+    # Each metadata file lists all earlier ones and all snapshots. So only ten files and an hour's snapshots are kept.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "10",
     "history.expire.max-snapshot-age-ms": "3600000",
@@ -41,13 +41,13 @@ _ICEBERG = {
 
 @attrs.define
 class Scene:
-    """All that faults are done to."""
+    """The parts of a run that faults act on."""
 
     seed: int
     directory: Path
     kafka: RealKafka
     server: ConnectServer
-    producing: Producing
+    producer: ChaosProducer
     services: Mapping[str, Service]
     disks: Mapping[str, Disk]
     tables: Mapping[str, Path]
@@ -61,26 +61,26 @@ class Scene:
     server_changes: trio.Lock = attrs.field(factory=trio.Lock)
     """Held while the Connect server is killed and started: two faults may overlap."""
 
-    def say(self, text: str) -> None:
-        """Print a line, and keep it in the run's directory."""
+    def log(self, text: str) -> None:
+        """Print a line, and append it to `run.txt` in the run's directory."""
         line = f"{self.watch.now():8.1f}  {text}"
         print(line, flush=True)
-        self._keep("run.txt", line)
+        self._append("run.txt", line)
 
-    def violation(self, text: str) -> None:
+    def add_violation(self, text: str) -> None:
         self.violations.append(f"at {self.watch.now():.1f} s: {text}")
-        self.say(f"VIOLATION: {text}")
+        self.log(f"VIOLATION: {text}")
 
-    def ended(self, ending: Ending) -> None:
-        """Judge the end of a service's process."""
-        asked = "asked to" if ending.is_asked else "by itself"
-        self.say(f"{ending.service} ended with {ending.code}, {asked} ({ending.log.name})")
-        self.last_codes[ending.service] = ending.code
-        if ending.code == CONFIGURATION:
-            self.violation(f"{ending.service} ended with exit code 2: {_last_line(ending.log)}")
+    def on_service_end(self, end: ServiceExit) -> None:
+        """Record the exit code of a service's process; code 2 is a violation."""
+        cause = "after SIGTERM" if end.was_requested else "by itself"
+        self.log(f"{end.service} ended with {end.code}, {cause} ({end.log.name})")
+        self.last_codes[end.service] = end.code
+        if end.code == CONFIGURATION:
+            self.add_violation(f"{end.service} ended with exit code 2: {_last_line(end.log)}")
 
     async def command(self, name: str, *arguments: str, component: str = "parquet") -> Outcome:
-        """Run `sarameya NAME TABLE ARGUMENTS` on a component's table, to its end, and keep what it says."""
+        """Run `sarameya NAME TABLE ARGUMENTS` on a component's table, and append its output to `commands.log`."""
         service = self.services[component]
         command = [sys.executable, "-m", "sarameya.service", name, service.app.table, *service.app.spark, *arguments]
         done = await trio.run_process(
@@ -93,18 +93,18 @@ class Scene:
         )
         outcome = Outcome.of(done)
         if outcome.code == CONFIGURATION:
-            self.violation(f"{name} ended with exit code 2: {outcome.err.strip()[-200:]}")
-        self._keep("commands.log", f"$ {name} {component}: {outcome.code}\n{outcome.out}{outcome.err}")
+            self.add_violation(f"{name} ended with exit code 2: {outcome.err.strip()[-200:]}")
+        self._append("commands.log", f"$ {name} {component}: {outcome.code}\n{outcome.out}{outcome.err}")
         return outcome
 
-    def _keep(self, name: str, text: str) -> None:
+    def _append(self, name: str, text: str) -> None:
         with Path(self.directory, name).open("a", encoding="utf-8") as file:
             file.write(text + "\n")
 
 
 @contextmanager
 def scene(seed: int, directory: Path) -> Iterator[Scene]:
-    """Start the cluster and the Connect server; services start when their `keep` runs."""
+    """Start the cluster and the Connect server. The services start when their `keep_running` runs."""
     rng = random.Random(f"{seed} scene")
     with ExitStack() as stack:
         disks = {component: Disk.mount(directory / component, DISK_MEGABYTES) for component in SERVICES}
@@ -123,7 +123,7 @@ def scene(seed: int, directory: Path) -> Iterator[Scene]:
             directory=directory,
             kafka=kafka,
             server=server,
-            producing=Producing(",".join(kafka.bootstrap_servers), TOPIC, PARTITIONS, seed),
+            producer=ChaosProducer(",".join(kafka.bootstrap_servers), TOPIC, PARTITIONS, seed),
             services=services,
             disks=disks,
             tables={
@@ -140,7 +140,7 @@ def scene(seed: int, directory: Path) -> Iterator[Scene]:
 
 
 def _apps(rng: random.Random, disks: Mapping[str, Disk], server: ConnectServer) -> Iterator[App]:
-    """The three services; the seed says how each is assigned its partitions, and whether Spark transforms records."""
+    """Yield the three services. The seed chooses their assignment strategies, and whether Spark transforms records."""
     small = {"spark.driver.memory": "512m", "spark.ui.enabled": "false"}
     delta = disks["delta"].path
     for name, table, master, conf in (
@@ -149,15 +149,15 @@ def _apps(rng: random.Random, disks: Mapping[str, Disk], server: ConnectServer) 
         ("iceberg", f"iceberg:{ICEBERG_CATALOG}.db.orders", server.url, {}),
     ):
         strategy = rng.choice(("range", "cooperative-sticky"))
-        more = rng.choice(("", _TRANSFORM))
+        extra_options = rng.choice(("", _TRANSFORM))
         workers, age = (2, 4.0) if name == "parquet" else (1, 15.0 if name == "iceberg" else 4.0)
-        yield App(name, table, master, conf, strategy, workers, age, more)
+        yield App(name, table, master, conf, strategy, workers, age, extra_options)
 
 
 def _iceberg_server(directory: Path, warehouse: Path) -> ConnectServer:
     defaults = {f"spark.sql.catalog.{ICEBERG_CATALOG}.table-default.{key}": value for key, value in _ICEBERG.items()}
     properties = {**lake_properties(warehouse), **defaults, "spark.driver.memory": "1g"}
-    # What its kills leave behind is not a service's.
+    # A killed server leaves files. In /tmp they would be reported as files of a service.
     tmp = directory / "server-tmp"
     tmp.mkdir()
     properties |= {"spark.local.dir": str(tmp), "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={tmp}"}
@@ -165,6 +165,6 @@ def _iceberg_server(directory: Path, warehouse: Path) -> ConnectServer:
 
 
 def _last_line(log: Path) -> str:
-    """The last error that a command's end prints, else the last line of the log."""
+    """Return the last error that the command line printed, else the last line of the log."""
     lines = log.read_text(errors="replace").strip().splitlines() or [""]
     return next((line for line in reversed(lines) if line.startswith("sarameya: error")), lines[-1])

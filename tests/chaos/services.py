@@ -1,4 +1,4 @@
-"""The services of a run: `sarameya run app.toml`, kept running as a supervisor such as systemd keeps it."""
+"""The services of a run: `sarameya run app.toml`, restarted as a supervisor such as systemd would do."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ name = "spark"
 [handler.options]
 table = {table}
 max_age = {max_age}
-{more}
+{extra_options}
 
 [handler.options.spark]
 master = {master}
@@ -58,7 +58,7 @@ restart_backoff_max = 10.0
 
 @attrs.frozen
 class App:
-    """The part of an app file that differs between the services of a run."""
+    """The values of an app file that differ between the services of a run."""
 
     name: str
     table: str
@@ -67,7 +67,8 @@ class App:
     strategy: str
     workers: int = 1
     max_age: float = 4.0
-    more: str = ""
+    extra_options: str = ""
+    """Further lines for `[handler.options]`."""
 
     @property
     def group(self) -> str:
@@ -75,10 +76,10 @@ class App:
 
     @property
     def spark(self) -> list[str]:
-        """The arguments of a command that asks this table, which needs Spark unless it is Parquet's."""
+        """Spark arguments of a command on this table; none for Parquet, whose commands need no Spark."""
         if self.table.startswith("parquet:"):
             return []
-        conf = [word for key, value in self.conf.items() for word in ("--conf", f"{key}={value}")]
+        conf = [argument for key, value in self.conf.items() for argument in ("--conf", f"{key}={value}")]
         return ["--spark", self.master, *conf]
 
     def write(self, path: Path, bootstrap: Sequence[str], topic: str) -> None:
@@ -89,18 +90,20 @@ class App:
             "table": json.dumps(self.table),
             "master": json.dumps(self.master),
         }
-        text = _APP.format(**values, **quoted, conf=f"{{ {conf} }}", max_age=self.max_age, more=self.more)
+        text = _APP.format(
+            **values, **quoted, conf=f"{{ {conf} }}", max_age=self.max_age, extra_options=self.extra_options
+        )
         path.write_text(text, encoding="utf-8")
 
 
 @attrs.frozen
-class Ending:
+class ServiceExit:
     """The end of a process of a service."""
 
     service: str
     code: int
-    is_asked: bool
-    """Whether SIGTERM had been sent."""
+    was_requested: bool
+    """True if SIGTERM was sent before."""
     log: Path
 
 
@@ -114,8 +117,8 @@ class Service:
         self._mark = f"{MARK}={run}-{app.name}"
         self._process: trio.Process | None = None
         self._stops = 1
-        """Callers who want it stopped: two faults may overlap."""
-        self._wanted = trio.Event()
+        """The number of callers who want the service stopped: two faults may overlap."""
+        self._should_run = trio.Event()
         self._ended = trio.Event()
         self._ended.set()
 
@@ -126,50 +129,52 @@ class Service:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment of its processes, and of commands about its table."""
+        """Environment of the service's processes, and of commands on its table."""
         name, _, value = self._mark.partition("=")
         return {**os.environ, **quick_spark(), name: value}
 
     def start(self) -> None:
-        """Keep the service running from now on, once each `stop` has its `start`."""
+        """Let the service run again, as soon as every `stop` has been followed by its `start`."""
         self._stops = max(0, self._stops - 1)
         if self._stops == 0:
-            self._wanted.set()
+            self._should_run.set()
 
     async def stop(self) -> bool:
-        """End it in order. Return False if it had to be killed."""
+        """Stop the service by SIGTERM. Return False if it had to be killed."""
         if self._stops == 0:
-            self._wanted = trio.Event()
+            self._should_run = trio.Event()
         self._stops += 1
-        if (pid := self.pid) is None:
-            return True
-        assert self._process is not None
-        self._process.terminate()
+        if self._process is not None and self.pid is not None:
+            self._process.terminate()
         with trio.move_on_after(STOP_SECONDS):
-            await self._ended.wait()
+            await self._ended.wait()  # also of a process that is only being started: `_run` terminates it
             return True
-        if self.pid == pid:
+        if self._process is not None and self.pid is not None:
             self._process.kill()
         await self._ended.wait()
         return False
 
-    async def keep(self, on_end: Callable[[Ending], None]) -> None:
-        """Run it whenever it is wanted, again and again, until cancelled."""
+    async def keep_running(self, on_end: Callable[[ServiceExit], None]) -> None:
+        """Start the service whenever it should run and does not, until cancelled.
+
+        Args:
+            on_end: called at the end of each process.
+        """
         number = 0
         while True:
-            await self._wanted.wait()
+            await self._should_run.wait()
             self._ended = trio.Event()
             log = self._app_file.with_name(f"{self.name}-{number:03d}.log")
             try:
                 code = await self._run(log)
             finally:
                 self._ended.set()
-            on_end(Ending(self.name, code, not self._wanted.is_set(), log))
+            on_end(ServiceExit(self.name, code, not self._should_run.is_set(), log))
             number += 1
             await trio.sleep(_RESTART_SECONDS)
 
     def workers(self) -> list[int]:
-        """The processes that are members."""
+        """Return the ids of the processes that are members."""
         if self.app.workers == 1:
             return [self.pid] if self.pid is not None else []
         return [pid for pid, command in self.processes().items() if "sarameya" in command and pid != self.pid]
@@ -178,7 +183,7 @@ class Service:
         return [pid for pid in self.processes() if is_running(pid) and _name(pid) == "java"]
 
     def processes(self) -> dict[int, str]:
-        """All that it has started, by their ids, also what has outlived it."""
+        """Return the command of each living process that the service has started, by process id, orphans included."""
         return marked_processes(self._mark)
 
     async def _run(self, log: Path) -> int:
@@ -194,6 +199,8 @@ class Service:
                 start_new_session=True,
             )
         try:
+            if not self._should_run.is_set():  # `stop` was called meanwhile
+                self._process.terminate()
             return await self._process.wait()
         finally:
             if self._process.returncode is None:
@@ -205,5 +212,5 @@ class Service:
 def _name(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:  # it has just ended
+    except OSError:  # the process has just ended
         return ""

@@ -1,4 +1,4 @@
-"""The watch over a run: how far each group has committed, and how long it takes to recover from each fault."""
+"""Observation of a run: the committed offsets of each group, and the recovery time of each fault."""
 
 from __future__ import annotations
 
@@ -11,87 +11,94 @@ from sarameya import Config, GroupAdmin
 from sarameya.errors import SarameyaError
 from tests.chaos.plan import Fault
 
-_LOOK_SECONDS = 1.0
-_ASK_SECONDS = 10.0
+_POLL_SECONDS = 1.0
+_REQUEST_SECONDS = 10.0
 
 
 @attrs.define(eq=False)
-class Happening:
-    """A fault that took place, and what came of it. Times are seconds from the start of the run."""
+class Occurrence:
+    """An occurrence of a fault, with its effect and the recovery. Times are seconds from the start of the run."""
 
     fault: Fault
     round: int
     began: float
     concerned: Sequence[str]
-    """The components that have to recover from it."""
-    did: str = ""
-    healed: float | None = None
-    ends: Mapping[int, int] = attrs.field(factory=dict)
-    """Offsets that the brokers had acknowledged when it was over."""
+    """The components that have to recover from the fault."""
+    effect: str = ""
+    ended: float | None = None
+    acknowledged: Mapping[int, int] = attrs.field(factory=dict)
+    """Log end per partition that the brokers had acknowledged when the fault ended."""
     recovered: dict[str, float] = attrs.field(factory=dict)
-    """Component -> when its group had committed all of these."""
+    """Component -> the time at which its group had committed these log ends."""
 
     @property
     def recovery(self) -> float | None:
-        """Seconds until every group it concerns had caught up."""
-        if self.healed is None or len(self.recovered) < len(self.concerned):
+        """Seconds from the end of the fault until every concerned group had caught up; None before that."""
+        if self.ended is None or len(self.recovered) < len(self.concerned):
             return None
-        return max(self.recovered.values()) - self.healed
+        return max(self.recovered.values()) - self.ended
 
     def __str__(self) -> str:
-        took = "not recovered" if self.recovery is None else f"recovered after {self.recovery:.1f} s"
-        return f"{self.began:8.1f}  round {self.round}  {self.fault}  [{self.did or 'under way'}]  {took}"
+        recovery = "not recovered" if self.recovery is None else f"recovered after {self.recovery:.1f} s"
+        return f"{self.began:8.1f}  round {self.round}  {self.fault}  [{self.effect or 'under way'}]  {recovery}"
 
 
 class Watch:
-    """`committed` of each group, asked each second."""
+    """The committed offsets of each group, requested every second.
+
+    Args:
+        bootstrap: addresses of brokers.
+        groups: component -> group.
+        began: the trio time at which the run started.
+    """
 
     def __init__(self, bootstrap: Sequence[str], groups: Mapping[str, str], began: float) -> None:
-        """`groups`: component -> group."""
         self._bootstrap = bootstrap
         self._groups = groups
         self._began = began
-        self.happenings: list[Happening] = []
+        self.occurrences: list[Occurrence] = []
         self.committed: dict[str, dict[int, int]] = {component: {} for component in groups}
-        self.trouble = ""
-        """The last error of asking."""
+        self.last_error = ""
+        """The last error of a request for committed offsets."""
 
     def now(self) -> float:
         return trio.current_time() - self._began
 
     def has(self, component: str, ends: Mapping[int, int]) -> bool:
-        """Return whether a component has committed all of these offsets."""
+        """Return whether a component's group has committed all of these log ends."""
         return all(self.committed[component].get(partition, 0) >= end for partition, end in ends.items())
 
-    def behind(self, ends: Mapping[int, int]) -> str:
-        """Describe what groups have not committed; empty if nothing."""
-        lacking = [
+    def missing_commits(self, ends: Mapping[int, int]) -> str:
+        """Describe the partitions whose log end a group has not committed; empty if there are none."""
+        missing = [
             f"{component} {partition}: {offsets.get(partition, 0)} of {end}"
             for component, offsets in self.committed.items()
             for partition, end in sorted(ends.items())
             if offsets.get(partition, 0) < end
         ]
-        return ", ".join(lacking)
+        return ", ".join(missing)
 
     async def run(self) -> None:
-        """Look, until cancelled."""
+        """Request the committed offsets every second, until cancelled."""
         while True:
             try:
-                with trio.fail_after(_ASK_SECONDS):
-                    await self._look()
+                with trio.fail_after(_REQUEST_SECONDS):
+                    await self._poll()
             except (SarameyaError, trio.TooSlowError) as error:
-                self.trouble = f"{type(error).__name__}: {error}"  # brokers are down: they are asked again
-            await trio.sleep(_LOOK_SECONDS)
+                self.last_error = f"{type(error).__name__}: {error}"  # brokers are down: retry at the next poll
+            await trio.sleep(_POLL_SECONDS)
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         async with GroupAdmin(self._bootstrap, Config(request_timeout=5.0), lambda event: None) as admin:
             for component, group in self._groups.items():
                 found = await admin.committed(group)
-                self.committed[component] |= {place.partition: commit.offset for place, commit in found.items()}
-        for happening in self.happenings:
-            self._settle(happening)
+                self.committed[component] |= {tp.partition: commit.offset for tp, commit in found.items()}
+        for occurrence in self.occurrences:
+            self._record_recovery(occurrence)
 
-    def _settle(self, happening: Happening) -> None:
-        for one in happening.concerned:
-            if happening.healed is not None and one not in happening.recovered and self.has(one, happening.ends):
-                happening.recovered[one] = self.now()
+    def _record_recovery(self, occurrence: Occurrence) -> None:
+        if occurrence.ended is None:
+            return
+        for component in occurrence.concerned:
+            if component not in occurrence.recovered and self.has(component, occurrence.acknowledged):
+                occurrence.recovered[component] = self.now()

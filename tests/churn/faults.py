@@ -1,4 +1,4 @@
-"""Faults of a group under churn, by name. Each returns whether it could happen just now."""
+"""Faults of a group under churn. Each function causes one fault; it returns False if this is not possible now."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.churn.members import GROUP, TOPIC
 if TYPE_CHECKING:
     from tests.churn.simulation import World
 
-MOST_MEMBERS = 6
-MOST_PARTITIONS = 12
+MAX_MEMBERS = 6
+MAX_PARTITIONS = 12
 
 CODES = {
     Api.FIND_COORDINATOR: [ErrorCode.COORDINATOR_NOT_AVAILABLE],
@@ -51,17 +51,17 @@ CODES = {
 
 
 async def start(world: World) -> bool:
-    if len(world.crew.alive) >= MOST_MEMBERS:
+    if len(world.crew.alive) >= MAX_MEMBERS:
         return False
     world.crew.start()
     return True
 
 
 async def start_static(world: World) -> bool:
-    """A static member; one that takes over from its living namesake would fence it, so only for a free name."""
+    """Start a static member with an instance id that no living member has: it would fence that member."""
     names = {member.instance for member in world.crew.alive}
     free = [name for name in ("i-0", "i-1") if name not in names]
-    if not free or len(world.crew.alive) >= MOST_MEMBERS:
+    if not free or len(world.crew.alive) >= MAX_MEMBERS:
         return False
     world.crew.start(instance=world.rng.choice(free))
     return True
@@ -82,7 +82,7 @@ async def crash(world: World) -> bool:
 
 
 async def freeze(world: World) -> bool:
-    """Cut off for a while, sometimes longer than the session timeout; handlers go on with what they have."""
+    """Cut a member off for a while, maybe longer than the session timeout. Its handlers process buffered messages."""
     awake = [member for member in world.crew.alive if member.network.alive]
     if not awake:
         return False
@@ -95,7 +95,7 @@ async def freeze(world: World) -> bool:
 
 
 async def move_coordinator(world: World) -> bool:
-    """Move the coordinator to any broker, maybe the same one, which may take time to load the group."""
+    """Move the coordinator to a random broker, maybe the same broker, which may need time to load the group."""
     world.cluster.move_coordinator(GROUP, world.rng.choice(_up(world)), load_time=world.rng.choice((0.0, 0.0, 4.0)))
     return True
 
@@ -106,7 +106,7 @@ async def move_leader(world: World) -> bool:
 
 
 async def bounce_broker(world: World) -> bool:
-    """A broker goes down for a while; the others lead and coordinate meanwhile."""
+    """Stop a broker for a while; the other brokers lead and coordinate meanwhile."""
     up = _up(world)
     if len(up) < 2:
         return False
@@ -135,7 +135,7 @@ async def refuse(world: World) -> bool:
 
 
 async def lose(world: World) -> bool:
-    """Requests or their answers come late, or get lost, with their connection or without."""
+    """Delay or drop requests or responses; a drop may close the connection, too."""
     api = world.rng.choice(sorted(CODES, key=int))
     half: Half = world.rng.choice(("request", "answer"))
     count = world.rng.randrange(1, 4)
@@ -166,7 +166,7 @@ async def expire(world: World) -> bool:
 
 
 async def pause(world: World) -> bool:
-    """A member pauses a partition, or all, and goes on later."""
+    """Pause a partition or all partitions of a member, and resume them later."""
     if not world.crew.alive:
         return False
     group = world.rng.choice(world.crew.alive).group
@@ -187,7 +187,7 @@ async def pause(world: World) -> bool:
 
 
 async def grow(world: World) -> bool:
-    if world.partitions >= MOST_PARTITIONS or world.rng.random() < 0.9:
+    if world.partitions >= MAX_PARTITIONS or world.rng.random() < 0.9:
         return False
     world.partitions += 1
     world.cluster.add_partitions(TOPIC, world.partitions)

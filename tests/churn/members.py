@@ -1,4 +1,4 @@
-"""The members of a group under churn: each a real `ConsumerGroup`, on a network that can go dead."""
+"""The members of a group under churn: each a real `ConsumerGroup`, on a network that can be cut off."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ GROUP = "churn"
 TOPIC = "orders"
 
 
-class Ground(Protocol):
-    """The world that members run in, which also checks what they do."""
+class Environment(Protocol):
+    """The environment of the members, which also checks their actions."""
 
     cluster: EmbeddedCluster
     rng: random.Random
@@ -33,24 +33,24 @@ class Ground(Protocol):
     def error(self, problem: str) -> Exception: ...
 
 
-class Processing(ConsumerGroupHandler):
-    """Processes, then marks; takes its time, and checks what each claim is given."""
+class CheckingHandler(ConsumerGroupHandler):
+    """A handler that processes and marks each message, sometimes slowly, and checks the offsets of each claim."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, environment: Environment) -> None:
         self.session: Session | None = None
-        self._ground = ground
+        self._environment = environment
 
     async def setup(self, session: Session) -> None:
         self.session = session
 
     async def consume_claim(self, session: Session, claim: Claim) -> None:
-        ground, expected = self._ground, claim.initial_offset
+        environment, expected = self._environment, claim.initial_offset
         async for message in claim:
             if message.offset != expected:
-                raise ground.error(f"{claim.topic_partition}: {message.offset} came where {expected} was due")
+                raise environment.error(f"{claim.topic_partition}: received {message.offset} instead of {expected}")
             expected = message.offset + 1
-            await trio.sleep(ground.rng.choice((0.0, 0.01, 0.5)))
-            ground.processed(claim.topic_partition, message.offset)
+            await trio.sleep(environment.rng.choice((0.0, 0.01, 0.5)))
+            environment.processed(claim.topic_partition, message.offset)
             session.mark_message(message)
 
     async def cleanup(self, session: Session) -> None:
@@ -63,7 +63,7 @@ class CrewMember:
     instance: str | None
     group: ConsumerGroup
     network: CutOff
-    handler: Processing
+    handler: CheckingHandler
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
 
     @property
@@ -73,21 +73,21 @@ class CrewMember:
 
 
 class Crew:
-    """Starts members and ends them, kindly or not. `alive` are those that have not been ended."""
+    """The members of a group, which it starts, closes and crashes. `alive` lists members not yet closed or crashed."""
 
-    def __init__(self, ground: Ground, strategies: tuple[str, ...]) -> None:
+    def __init__(self, environment: Environment, strategies: tuple[str, ...]) -> None:
         self.alive: list[CrewMember] = []
         self.nursery: trio.Nursery | None = None
-        self._ground = ground
+        self._environment = environment
         self._strategies = strategies
         self._started = 0
 
     def start(self, instance: str | None = None) -> None:
-        """A new member; with an `instance`, a static one (KIP-345)."""
+        """Start a new member; with an `instance`, a static member (KIP-345)."""
         assert self.nursery is not None
         self._started += 1
         name = f"m{self._started}"
-        network = CutOff(self._ground.cluster.transport)
+        network = CutOff(self._environment.cluster.transport)
         config = Config(
             client_id=name,
             rebalance_strategies=self._strategies,  # type: ignore[arg-type]
@@ -98,15 +98,15 @@ class Crew:
             claim_grace=5.0,
         )
         group = ConsumerGroup(
-            self._ground.cluster.bootstrap_servers,
+            self._environment.cluster.bootstrap_servers,
             GROUP,
             config,
-            observers=[partial(self._saw, instance or name)],
+            observers=[partial(self._on_event, instance or name)],
             transport=network,
             run_sync=run_inline,
-            rng=random.Random(self._ground.rng.getrandbits(32)),
+            rng=random.Random(self._environment.rng.getrandbits(32)),
         )
-        member = CrewMember(name, instance, group, network, Processing(self._ground))
+        member = CrewMember(name, instance, group, network, CheckingHandler(self._environment))
         self.alive.append(member)
         self.nursery.start_soon(self._run, member, name=name)
 
@@ -115,18 +115,18 @@ class Crew:
             async with member.group:
                 await member.group.consume([TOPIC], member.handler)
 
-    def _saw(self, name: str, event: Event) -> None:
-        self._ground.note(f"{name} {event}")
+    def _on_event(self, name: str, event: Event) -> None:
+        self._environment.note(f"{name} {event}")
         match event:
             case Committed(offsets=offsets):
                 for partition, offset in offsets.items():
-                    self._ground.check_commit(partition, offset)
+                    self._environment.check_commit(partition, offset)
             case PartitionsAssigned(generation=generation, added=added, kept=kept):
                 for partition in added + kept:
-                    self._ground.check_owner(partition, generation.id, name)
+                    self._environment.check_owner(partition, generation.id, name)
 
     def close(self, member: CrewMember) -> None:
-        """End it in order: drain, commit, leave."""
+        """Close a member in order: drain, commit, leave."""
         self.alive.remove(member)
         member.group.close_nowait()
 

@@ -1,4 +1,7 @@
-"""Handlers of many kinds, whose calls are recorded. What they do depends on their name and on how often they did it."""
+"""Handlers of many kinds whose calls are recorded.
+
+Each random choice in a call depends on the seed, the name of the call, and the number of earlier choices of this name.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from sarameya import (
 )
 
 Log = Callable[[str, str], None]
-"""Takes a channel, within which the order of lines counts, and a line."""
+"""Called with a channel and a line. The order of lines counts within a channel."""
 
 TEMPERS = (
     "calm",
@@ -39,7 +42,7 @@ TEMPERS = (
     "stubborn",
     "mixed",
 )
-"""Tempers of handlers."""
+"""The kinds of handlers. A kind that is listed twice is twice as frequent."""
 
 
 class HandlerError(Exception):
@@ -47,7 +50,7 @@ class HandlerError(Exception):
 
 
 class Draws:
-    """Random choices that depend on a name and on how often it was drawn for, and on nothing else."""
+    """Random choices that depend only on the seed, a name, and the number of earlier choices for this name."""
 
     def __init__(self, seed: str) -> None:
         self._seed = seed
@@ -69,7 +72,13 @@ class Behaviour:
 
     @asynccontextmanager
     async def call(self, name: str, channel: str, what: str) -> AsyncIterator[None]:
-        """Record a call, how long it took and how it ended."""
+        """Record the start and the end of a call.
+
+        Args:
+            name: the name of the call.
+            channel: the channel of its lines.
+            what: the arguments of the call, as text.
+        """
         self.log(channel, f"{name} {what}".rstrip())
         try:
             yield
@@ -81,9 +90,14 @@ class Behaviour:
             raise
         self.log(channel, f"{name} returns")
 
-    async def take_time(self, name: str, whose: str = "") -> None:
-        """Wait as this handler does in calls of this name; raise if it is one that fails."""
-        rng, temper = self.draws.of(f"{name} {whose}"), self.temper
+    async def take_time(self, name: str, subject: str = "") -> None:
+        """Wait as long as this handler does in the call `name`, or raise HandlerError, depending on its temper.
+
+        Args:
+            name: the name of the call.
+            subject: the partition or channel of the call, if it has its own random choices.
+        """
+        rng, temper = self.draws.of(f"{name} {subject}"), self.temper
         draw = rng.random()
         if temper == f"slow {name}" or (temper == "mixed" and draw < 0.15):
             await trio.sleep(rng.choice([rng.uniform(0.2, 1.4), rng.uniform(1.6, 5.0), rng.uniform(5, 20)]))
@@ -96,14 +110,14 @@ class Behaviour:
         else:
             await trio.sleep(rng.uniform(0.001, 0.02))
 
-    async def handle(self, session: Session, partition: TopicPartition, behind: int) -> bool:
-        """Deal with what was taken of a partition up to `behind`, and mark it. Return whether to read on."""
+    async def handle(self, session: Session, partition: TopicPartition, next_offset: int) -> bool:
+        """Process the messages before `next_offset`, and mark them. Return whether to read on."""
         rng, temper = self.draws.of(f"message {partition}"), self.temper
         await trio.sleep(rng.uniform(0.001, 0.4))
         draw = rng.random()
         if temper == "failing" and draw < 0.03:
-            raise HandlerError(f"message before {partition}@{behind}")
-        session.mark_offset(*partition, behind, "x" if rng.random() < 0.1 else "")
+            raise HandlerError(f"message before {partition}@{next_offset}")
+        session.mark_offset(*partition, next_offset, "x" if rng.random() < 0.1 else "")
         if temper == "ending" and draw < 0.05:
             session.end("the handler has had enough")
         if temper == "ending" and draw > 0.97:
@@ -114,10 +128,10 @@ class Behaviour:
 
 
 class _RecordedHooks(ConsumerGroupHandler):
-    """Every call but those that read."""
+    """The recorded calls of a handler, except for the calls that read messages."""
 
-    def __init__(self, does: Behaviour, by_batch: bool) -> None:
-        self._does = does
+    def __init__(self, behaviour: Behaviour, by_batch: bool) -> None:
+        self._behaviour = behaviour
         self._by_batch = by_batch
 
     async def setup(self, session: Session) -> None:
@@ -139,54 +153,54 @@ class _RecordedHooks(ConsumerGroupHandler):
         self, partition: TopicPartition, committed: CommittedOffset | None
     ) -> int | CommittedOffset | None:
         known = None if committed is None else committed.offset
-        async with self._does.call("start", f"start {partition}", str(known)):
-            await self._does.take_time("start", str(partition))
-            rng = self._does.draws.of(f"chosen start {partition}")
+        async with self._behaviour.call("start", f"start {partition}", str(known)):
+            await self._behaviour.take_time("start", str(partition))
+            rng = self._behaviour.draws.of(f"chosen start {partition}")
             return None if known is None or rng.random() < 0.8 else max(known - rng.randrange(3), 0)
 
     async def _call(self, name: str, what: str) -> None:
-        async with self._does.call(name, "calls", what):
-            await self._does.take_time(name)
+        async with self._behaviour.call(name, "calls", what):
+            await self._behaviour.take_time(name)
 
 
 class RecordedClaims(_RecordedHooks):
     """Reads claims, message by message or batch by batch."""
 
     async def consume_claim(self, session: Session, claim: Claim) -> None:
-        does, partition = self._does, claim.topic_partition
+        behaviour, partition = self._behaviour, claim.topic_partition
         channel = f"claim {partition}"
-        async with does.call("claim", channel, f"from {claim.initial_offset}"):
-            async for what in claim.batches() if self._by_batch else claim:
-                does.log(channel, _taken(what))
-                if not await does.handle(session, partition, _behind(what)):
+        async with behaviour.call("claim", channel, f"from {claim.initial_offset}"):
+            async for item in claim.batches() if self._by_batch else claim:
+                behaviour.log(channel, _offsets(item))
+                if not await behaviour.handle(session, partition, _next_offset(item)):
                     return
-            await does.take_time("drain", channel)
+            await behaviour.take_time("drain", channel)
 
 
 class RecordedStreams(_RecordedHooks, StreamHandler):
     """Reads several claims in a task, message by message or batch by batch."""
 
-    def __init__(self, does: Behaviour, by_batch: bool, streams: int) -> None:
-        super().__init__(does, by_batch)
+    def __init__(self, behaviour: Behaviour, by_batch: bool, streams: int) -> None:
+        super().__init__(behaviour, by_batch)
         self.streams = streams
 
     async def consume_stream(self, session: Session, stream: Stream) -> None:
-        does, channel = self._does, f"stream {stream.index}"
-        async with does.call("stream", channel, _text(list(stream.claims))):
-            async for what in stream.batches() if self._by_batch else stream:
-                partition = TopicPartition(what.topic, what.partition)
-                does.log(channel, f"{partition} {_taken(what)}")
-                if not await does.handle(session, partition, _behind(what)):
+        behaviour, channel = self._behaviour, f"stream {stream.index}"
+        async with behaviour.call("stream", channel, _text(list(stream.claims))):
+            async for item in stream.batches() if self._by_batch else stream:
+                partition = TopicPartition(item.topic, item.partition)
+                behaviour.log(channel, f"{partition} {_offsets(item)}")
+                if not await behaviour.handle(session, partition, _next_offset(item)):
                     return
-            await does.take_time("drain", channel)
+            await behaviour.take_time("drain", channel)
 
 
-def _taken(what: Message | MessageBatch) -> str:
-    return str(what.offset) if isinstance(what, Message) else f"{what.messages[0].offset}..{what.next_offset - 1}"
+def _offsets(item: Message | MessageBatch) -> str:
+    return str(item.offset) if isinstance(item, Message) else f"{item.messages[0].offset}..{item.next_offset - 1}"
 
 
-def _behind(what: Message | MessageBatch) -> int:
-    return what.offset + 1 if isinstance(what, Message) else what.next_offset
+def _next_offset(item: Message | MessageBatch) -> int:
+    return item.offset + 1 if isinstance(item, Message) else item.next_offset
 
 
 def _text(partitions: Sequence[TopicPartition]) -> str:

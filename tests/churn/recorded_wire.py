@@ -1,4 +1,4 @@
-"""Requests as lines of text: the API, and the content by which two runs of a session can be told apart."""
+"""Requests as lines of text: the API, and the fields in which two runs of one schedule may differ."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sarameya.protocol.versions import Api
 class RequestLines:
     """Describes the requests that brokers receive.
 
-    Member ids are random text; a line has the client's name and a number instead, in the order in which they appear.
+    Member ids are random text. A line has the client's name and a number instead, counted in order of appearance.
     """
 
     def __init__(self) -> None:
@@ -43,10 +43,10 @@ class RequestLines:
                 topics = [t for each in (body, *(body.groups or ())) for t in each.topics or ()]
                 text = _listed(TopicPartition(t.name, number) for t in topics for number in t.partition_indexes)
             case Api.LIST_OFFSETS:
-                asked = {
+                requested = {
                     TopicPartition(t.name, p.partition_index): p.timestamp for t in body.topics for p in t.partitions
                 }
-                for partition, timestamp in sorted(asked.items()):
+                for partition, timestamp in sorted(requested.items()):
                     yield f"wire {api.name} {partition}", str(timestamp)
             case Api.FETCH:
                 for partition, offset in _fetched(call):

@@ -1,10 +1,10 @@
-"""Recordings of short churn schedules: what a group's members send, report and call, as text that can be compared.
+"""Recordings of short churn schedules: the requests, events and handler calls of a group, as text to compare.
 
-A recording is the guard of a rewrite: record many seeds with the code as it is, record them again with the new code,
-and read the difference. `record_seed(seed)` lives one schedule in virtual time. Its text depends on behaviour only, not
-on how many tasks or scheduler passes the code takes for it:
+Recordings guard a rewrite: record many seeds with the old code, record them again with the new code, and read the
+differences. `record_seed(seed)` runs one schedule in virtual time. Its text depends on behaviour only, not on the
+number of tasks or scheduler passes that the code needs:
 
-- All that is random is drawn by name (`Draws`), so no choice depends on how many were made before it.
+- Each random choice is drawn by name (`Draws`), so it does not depend on the number of other choices before it.
 - The scheduler runs ready tasks in the order of their creation, or, for odd seeds, the other way round.
 - Each hop of the network takes some milliseconds, and each call of a handler at least one.
 - Lines of one instant are sorted by member and channel; within a channel their order counts.
@@ -44,11 +44,11 @@ SECONDS = 10.0
 SETTLE_SECONDS = 3.0
 """The time between the last fault and the closing of all members."""
 END_SECONDS = 90.0
-"""The longest that members may take to end, once they are closed."""
+"""The longest time that members may need to end after they are closed."""
 FAULT_SECONDS = 1.6
 """The mean time between two faults."""
 BROKERS = 2
-MOST_MEMBERS = 4
+MAX_MEMBERS = 4
 STRATEGIES = (("range",), ("cooperative-sticky",), ("cooperative-sticky",), ("sticky", "range"))
 
 
@@ -60,7 +60,7 @@ class _Member:
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
 
 
-class _Late(Through):
+class _SlowStream(Through):
     """A stream whose bytes take some milliseconds in each direction."""
 
     def __init__(self, stream: trio.abc.Stream, seconds: float) -> None:
@@ -77,8 +77,8 @@ class _Late(Through):
         return data
 
 
-class _LateNetwork:
-    """The cluster's network, on which everything takes some milliseconds; more to one broker than to another."""
+class _SlowNetwork:
+    """The cluster's network with a delay of some milliseconds, different for each broker."""
 
     def __init__(self, network: Any, seconds: float) -> None:
         self._network = network
@@ -86,11 +86,11 @@ class _LateNetwork:
 
     async def connect(self, host: str, port: int) -> trio.abc.Stream:
         await trio.sleep(self._seconds)
-        return _Late(await self._network.connect(host, port), self._seconds * (1 + 0.13 * int(host[-1])))
+        return _SlowStream(await self._network.connect(host, port), self._seconds * (1 + 0.13 * int(host[-1])))
 
 
-class Steady(random.Random):
-    """Stands in for trio's source of randomness: ready tasks run in order of creation, or in reverse order."""
+class FixedOrder(random.Random):
+    """A replacement for trio's random numbers: ready tasks run in order of creation, or in reverse for odd seeds."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -101,15 +101,15 @@ class Steady(random.Random):
             x.reverse()
 
 
-class _Calm(random.Random):
-    """A source of jitter that is always the same."""
+class _ConstantJitter(random.Random):
+    """A source of random numbers that always returns the mean."""
 
     def uniform(self, a: float, b: float) -> float:
         return (a + b) / 2
 
 
 class Recording:
-    """A schedule, as it is lived."""
+    """A schedule that records itself while it runs."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -132,7 +132,7 @@ class Recording:
         self._lines: list[tuple[float, str, str, int, str]] = []
 
     def text(self) -> str:
-        """Return the recording: a line for each thing that happened."""
+        """Return the recording: a line for each request, event, call and fault."""
         lines = sorted(self._lines)
         return "".join(f"{at:9.4f} {who} [{channel}] {what}\n" for at, who, channel, _, what in lines)
 
@@ -140,8 +140,8 @@ class Recording:
         """Add a line."""
         self._lines.append((round(trio.current_time(), 4), who, channel, len(self._lines), what))
 
-    async def live(self) -> None:
-        """Live the schedule."""
+    async def run(self) -> None:
+        """Run the schedule, and record it."""
         async with self.cluster, trio.open_nursery() as nursery:
             self._nursery = nursery
             for _ in range(2):
@@ -149,7 +149,7 @@ class Recording:
             with trio.move_on_after(SECONDS):
                 async with trio.open_nursery() as turmoil:
                     turmoil.start_soon(self._produce)
-                    turmoil.start_soon(self._hurt)
+                    turmoil.start_soon(self._cause_faults)
             self.cluster.clear_faults()
             for member in self._alive:
                 member.network.alive = True
@@ -177,7 +177,7 @@ class Recording:
                 self.cluster.produce(topic, 0, b"%d" % count)
             await trio.sleep(rng.uniform(0.2, 1.6))
 
-    async def _hurt(self) -> None:
+    async def _cause_faults(self) -> None:
         names = sorted(_FAULTS)
         async with trio.open_nursery() as nursery:
             while True:
@@ -195,20 +195,20 @@ class Recording:
         draws = Draws(f"{self._seed}/{name}")
         rng = draws.of("member")
         temper = rng.choice(TEMPERS)
-        network = CutOff(_LateNetwork(self.cluster.transport, 0.002 + 0.0003 * self._started))
+        network = CutOff(_SlowNetwork(self.cluster.transport, 0.002 + 0.0003 * self._started))
         group = ConsumerGroup(
             self.cluster.bootstrap_servers,
             GROUP,
             self._config(name, rng),
-            observers=[partial(self._saw, name)],
+            observers=[partial(self._on_event, name)],
             transport=network,
             run_sync=run_inline,
-            rng=_Calm(),
+            rng=_ConstantJitter(),
             wall_clock=virtual_wall_clock,
         )
-        does = Behaviour(temper, draws, partial(self.log, name))
+        behaviour = Behaviour(temper, draws, partial(self.log, name))
         by_batch, streams = rng.random() < 0.3, rng.choice((0, 0, 1, 2))
-        handler = RecordedStreams(does, by_batch, streams) if streams else RecordedClaims(does, by_batch)
+        handler = RecordedStreams(behaviour, by_batch, streams) if streams else RecordedClaims(behaviour, by_batch)
         topics = rng.choice((("orders",), ("orders",), TOPICS))
         self.log(name, "start", f"{temper}, {type(handler).__name__} {streams} {by_batch}, of {topics}")
         member = _Member(name, group, network)
@@ -247,21 +247,21 @@ class Recording:
             if member in self._alive:
                 self._alive.remove(member)
 
-    def _saw(self, name: str, event: Event) -> None:
-        if isinstance(event, ConnectionLost | LoopBlocked):  # the latter goes by the machine's own time
+    def _on_event(self, name: str, event: Event) -> None:
+        if isinstance(event, ConnectionLost | LoopBlocked):  # LoopBlocked depends on real time
             return
         partition = getattr(event, "partition", None)
         channel = f"event {partition}" if isinstance(partition, TopicPartition) else "event"
         self.log(name, channel, _event(event))
 
-    def dispatched(self, call: Call, refusal: ErrorCode | None) -> None:
+    def record_request(self, call: Call, refusal: ErrorCode | None) -> None:
         """Record a request that a broker has received."""
         for channel, text in self._requests.of(call):
             refused = "" if refusal is None else f" (refused: {refusal.name})"
             self.log(call.request.client_id, channel, f"{text}{refused}")
 
-    def one(self, rng: random.Random) -> _Member | None:
-        """Choose one of the members."""
+    def pick_member(self, rng: random.Random) -> _Member | None:
+        """Return a random living member, or None if there is none."""
         return self._alive[rng.randrange(len(self._alive))] if self._alive else None
 
 
@@ -269,40 +269,40 @@ class Recording:
 
 
 async def _start(world: Recording, rng: random.Random) -> None:
-    if len(world._alive) < MOST_MEMBERS:
+    if len(world._alive) < MAX_MEMBERS:
         await world._start()
 
 
 async def _close(world: Recording, rng: random.Random) -> None:
-    if len(world._alive) > 1 and (member := world.one(rng)) is not None:
+    if len(world._alive) > 1 and (member := world.pick_member(rng)) is not None:
         member.group.close_nowait()
 
 
 async def _cancel(world: Recording, rng: random.Random) -> None:
-    if len(world._alive) > 1 and (member := world.one(rng)) is not None:
+    if len(world._alive) > 1 and (member := world.pick_member(rng)) is not None:
         member.scope.cancel()
 
 
 async def _crash(world: Recording, rng: random.Random) -> None:
-    if len(world._alive) > 1 and (member := world.one(rng)) is not None:
+    if len(world._alive) > 1 and (member := world.pick_member(rng)) is not None:
         member.network.alive = False
         member.scope.cancel()
 
 
 async def _freeze(world: Recording, rng: random.Random) -> None:
-    if (member := world.one(rng)) is not None:
+    if (member := world.pick_member(rng)) is not None:
         member.network.alive = False
         await trio.sleep(rng.uniform(0.5, 9))
         member.network.alive = True
 
 
 async def _subscribe(world: Recording, rng: random.Random) -> None:
-    if (member := world.one(rng)) is not None and member.group._member is not None:
+    if (member := world.pick_member(rng)) is not None and member.group._member is not None:
         member.group.subscribe(rng.choice((("orders",), ("events",), TOPICS)))
 
 
 async def _unsubscribe(world: Recording, rng: random.Random) -> None:
-    if (member := world.one(rng)) is None or member.group._member is None:
+    if (member := world.pick_member(rng)) is None or member.group._member is None:
         return
     member.group.unsubscribe()
     await trio.sleep(rng.uniform(0.1, 6))
@@ -312,22 +312,22 @@ async def _unsubscribe(world: Recording, rng: random.Random) -> None:
 
 async def _refuse(world: Recording, rng: random.Random) -> None:
     api = rng.choice(sorted(CODES, key=int))
-    code, member = rng.choice(CODES[api]), world.one(rng)
+    code, member = rng.choice(CODES[api]), world.pick_member(rng)
     if rng.random() < 0.05 and api is not Api.FETCH:
         code = ErrorCode.GROUP_AUTHORIZATION_FAILED
     world.cluster.fail_next(api, code, rng.randrange(1, 4), client_id=None if member is None else member.name)
 
 
 async def _refuse_commits(world: Recording, rng: random.Random) -> None:
-    """Commits are refused, for long enough that a rebalance's deadline comes."""
-    if (member := world.one(rng)) is not None:
+    """Refuse commits of a member, maybe until the deadline of a rebalance."""
+    if (member := world.pick_member(rng)) is not None:
         code = rng.choice((ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, *CODES[Api.OFFSET_COMMIT]))
         world.cluster.fail_next(Api.OFFSET_COMMIT, code, rng.randrange(1, 12), client_id=member.name)
 
 
 async def _lose(world: Recording, rng: random.Random) -> None:
     api = rng.choice(sorted(CODES, key=int))
-    member = world.one(rng)
+    member = world.pick_member(rng)
     name = None if member is None else member.name
     half: Any = rng.choice(("request", "answer"))
     if rng.random() < 0.6:
@@ -358,7 +358,7 @@ async def _expire(world: Recording, rng: random.Random) -> None:
 
 
 async def _pause(world: Recording, rng: random.Random) -> None:
-    if (member := world.one(rng)) is not None:
+    if (member := world.pick_member(rng)) is not None:
         partition = TopicPartition("orders", rng.randrange(2))
         member.group.pause([partition])
         await trio.sleep(rng.uniform(0.5, 9))
@@ -403,7 +403,7 @@ _FAULTS = {
 
 
 def _event(event: Event) -> str:
-    """An event as a line. Where a task is stuck, its stack tells where the code stands, not what it does."""
+    """Return an event as a line, without the stack of a stuck task: the stack depends on the code, not on behaviour."""
     return str(event).splitlines()[0].removesuffix("; its stack:")
 
 
@@ -416,17 +416,17 @@ def _error(error: BaseException) -> str:
 
 
 def record_seed(seed: int) -> str:
-    """Return the text of a schedule."""
+    """Run the schedule of a seed, and return its recording."""
     recording = Recording(seed)
 
     def dispatch(call: Call, refusal: ErrorCode | None = None) -> None:
-        recording.dispatched(call, refusal)
+        recording.record_request(call, refusal)
         apis.dispatch(call, refusal)
 
     before, server.dispatch = server.dispatch, dispatch
     try:
-        with _steady_scheduler(seed):
-            trio.run(recording.live, clock=MockClock(autojump_threshold=0))
+        with _fixed_order_scheduler(seed):
+            trio.run(recording.run, clock=MockClock(autojump_threshold=0))
     finally:
         server.dispatch = before
     return recording.text()
@@ -438,10 +438,10 @@ def digest(text: str) -> str:
 
 
 @contextmanager
-def _steady_scheduler(seed: int) -> Iterator[None]:
+def _fixed_order_scheduler(seed: int) -> Iterator[None]:
     scheduler: Any = trio._core._run
     before = scheduler._ALLOW_DETERMINISTIC_SCHEDULING, scheduler._r
-    scheduler._ALLOW_DETERMINISTIC_SCHEDULING, scheduler._r = True, Steady(seed)
+    scheduler._ALLOW_DETERMINISTIC_SCHEDULING, scheduler._r = True, FixedOrder(seed)
     try:
         yield
     finally:

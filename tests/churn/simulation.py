@@ -1,12 +1,11 @@
-"""A group's life under churn, in virtual time: members come, go, crash and freeze, brokers and coordinators move.
+"""A simulation of a group under churn in virtual time: members start, leave, crash and freeze; coordinators move.
 
-`run(seed, hours)` lives one schedule and checks it; the same seed lives the same one again, event by event.
-What is checked:
+`run(seed, hours)` runs one schedule and checks it. The same seed gives the same schedule, event by event. The checks:
 
-- within a claim offsets only rise, without a gap that the log does not have, from where the claim began;
-- no offset is committed beyond what some member has processed: nothing that was not dealt with is ever skipped;
-- no two members that the coordinator counts read one partition in one generation;
-- once the faults stop, every live member is in one Stable group, which owns each partition once, and every message that
+- the offsets of a claim begin at its start offset and rise without a gap;
+- every message before a committed offset was processed by some member: no message is skipped;
+- no two members own one partition in one generation;
+- after the faults all living members are in one Stable group, which owns each partition once, and every message that
   was ever produced has been processed and committed.
 """
 
@@ -38,7 +37,7 @@ PARTITIONS = 6
 FAULT_SECONDS = 20.0
 """The mean time between two faults."""
 SETTLE_SECONDS = 600.0
-"""The longest that a group may need to settle and to catch up once the faults have stopped."""
+"""The longest time that a group may need to become stable and to catch up after the last fault."""
 ASSIGNORS = [("range",), ("cooperative-sticky",), ("sticky", "range"), ("cooperative-sticky",), ("roundrobin",)]
 
 
@@ -57,7 +56,7 @@ class Report:
     generations: int = 0
     faults: Counter[str] = attrs.field(factory=Counter)
     digest: str = ""
-    """Of every event of every member, in order, with its time: the same seed has the same."""
+    """Digest of all events of all members, in order, with their times. The same seed gives the same digest."""
 
     @property
     def repeated(self) -> int:
@@ -93,7 +92,7 @@ class World:
         strategies = ASSIGNORS[seed % len(ASSIGNORS)]
         self.crew = Crew(self, strategies)
 
-    async def live(self) -> Report:
+    async def run(self) -> Report:
         async with self.cluster, trio.open_nursery() as nursery:
             self.crew.nursery = nursery
             for _ in range(3):
@@ -101,7 +100,7 @@ class World:
             with trio.move_on_after(self.report.hours * 3600):
                 async with trio.open_nursery() as turmoil:
                     turmoil.start_soon(self._produce)
-                    turmoil.start_soon(self._hurt)
+                    turmoil.start_soon(self._cause_faults)
                     turmoil.start_soon(self._watch_commits)
             await self._settle()
             nursery.cancel_scope.cancel()
@@ -116,8 +115,8 @@ class World:
                 self.report.produced += 1
             await trio.sleep(self.rng.expovariate(1 / 3))
 
-    async def _hurt(self) -> None:
-        """Cause faults one after the other, or several at a time: some of them last."""
+    async def _cause_faults(self) -> None:
+        """Start faults at random times. Several may be active at a time, since some last for a while."""
         names = sorted(FAULTS)
         async with trio.open_nursery() as nursery:
             while True:
@@ -143,7 +142,7 @@ class World:
             before = now
 
     async def _settle(self) -> None:
-        """Faults have stopped: the group must come to rest, and catch up."""
+        """End all faults, and check that the group becomes stable and catches up."""
         self.cluster.clear_faults()
         for member in self.crew.alive:
             member.network.alive = True
@@ -163,7 +162,7 @@ class World:
                 raise self.error(f"{partition}: never processed: {sorted(missing)[:5]}")
 
     def why_unsettled(self) -> str:
-        """Return what is still in motion; empty once all is at rest."""
+        """Return why the group is not stable or has not caught up; empty if it is and has."""
         group = self.cluster.describe_group(GROUP)
         if group.state is not GroupState.STABLE:
             return f"the group is {group.state.value if group.state else group.error.name}"
@@ -185,7 +184,7 @@ class World:
         except Refused:
             return None
 
-    # -- what faults and members look at --------------------------------------------------------------
+    # -- for faults and members -----------------------------------------------------------------------
 
     def all_partitions(self) -> list[TopicPartition]:
         return [TopicPartition(TOPIC, number) for number in range(self.partitions)]
@@ -204,10 +203,10 @@ class World:
             raise self.error(f"{partition}: {offset} was committed, never processed: {sorted(missing)[:5]}")
 
     def check_owner(self, partition: TopicPartition, generation: int, owner: str) -> None:
-        """A generation gives a partition to one member only."""
+        """Check that a generation assigns a partition to one member only."""
         self.report.generations = max(self.report.generations, generation)
         if (other := self._owners.setdefault((generation, partition), owner)) != owner:
-            raise self.error(f"{partition} is {other}'s and {owner}'s in generation {generation}")
+            raise self.error(f"{partition} is assigned to both {other} and {owner} in generation {generation}")
 
     def error(self, problem: str) -> ChurnError:
         return ChurnError(f"seed {self.report.seed} at {trio.current_time():.3f} s: {problem}")
@@ -217,14 +216,19 @@ class World:
 
 
 def run(seed: int, hours: float) -> Report:
-    """Live one schedule. Raises ChurnError, or whatever a member fails with."""
+    """Run one schedule, and check it.
+
+    Raises:
+        ChurnError: An invariant does not hold.
+        Exception: Any exception that ends a member.
+    """
     with _deterministic(seed):
-        return trio.run(World(seed, hours).live, clock=MockClock(autojump_threshold=0))
+        return trio.run(World(seed, hours).run, clock=MockClock(autojump_threshold=0))
 
 
 @contextmanager
 def _deterministic(seed: int) -> Iterator[None]:
-    """Trio shuffles the tasks that are ready, on purpose; its own switch for tests makes that follow a seed."""
+    """Make trio's order of ready tasks depend on the seed, by trio's own switch for tests: it is random on purpose."""
     scheduler: Any = trio._core._run
     before = scheduler._ALLOW_DETERMINISTIC_SCHEDULING, scheduler._r.getstate()
     scheduler._ALLOW_DETERMINISTIC_SCHEDULING = True

@@ -1,4 +1,4 @@
-"""App files, environments and command lines as users had them, and what `sarameya` makes of each."""
+"""Recorded app files, environments and command lines, and the configuration that `sarameya` reads from each."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ CASES: Mapping[str, tuple[str, str]] = {
     "properties": ("client.toml", "variables.env"),
     "beneath": ("print.toml", "properties.env"),
 }
-"""An app file, and a file of environment variables or none."""
+"""Case -> its app file, and its file of environment variables or ""."""
 
 Call = Callable[..., tuple[int, str, str]]
-"""Calls the program: its exit code, stdout, stderr."""
+"""A function that runs the program with these arguments, and returns its exit code, stdout and stderr."""
 
 
 def environment(name: str) -> dict[str, str]:
-    """Return the variables of a file that has one on each line."""
+    """Return the variables of a file with one NAME=VALUE on each line; none for an empty name."""
     if not name:
         return {}
     lines = (APPS / name).read_text(encoding="utf-8").splitlines()
@@ -37,8 +37,8 @@ def environment(name: str) -> dict[str, str]:
 
 @contextmanager
 def in_apps(variables: Mapping[str, str]) -> Iterator[None]:
-    """Work in the directory of the app files, with these SARAMEYA_ variables and no others."""
-    before, here = dict(os.environ), Path.cwd()
+    """Change to the directory of the app files, and replace all SARAMEYA_ variables of the environment by these."""
+    environment_before, directory_before = dict(os.environ), Path.cwd()
     for name in [name for name in os.environ if name.startswith("SARAMEYA_")]:
         del os.environ[name]
     os.environ.update(variables)
@@ -46,13 +46,13 @@ def in_apps(variables: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     finally:
-        os.chdir(here)
+        os.chdir(directory_before)
         os.environ.clear()
-        os.environ.update(before)
+        os.environ.update(environment_before)
 
 
 def effective(call: Call, case: str) -> tuple[dict[str, list[Any]], str]:
-    """Each key's value and origin, as `config show` says it; and what it prints to stderr."""
+    """Run `config show`. Return each key's value and origin, and the text on stderr."""
     file, variables = CASES[case]
     with in_apps(environment(variables)):
         code, out, err = call("config", "show", file, "--json")
@@ -61,19 +61,19 @@ def effective(call: Call, case: str) -> tuple[dict[str, list[Any]], str]:
 
 
 def command_lines() -> list[list[str]]:
-    """Return the words behind `sarameya` of each recorded command line."""
+    """Return the arguments of `sarameya` in each recorded command line."""
     lines = (FIXTURES / "commands.txt").read_text(encoding="utf-8").splitlines()
     return [shlex.split(line)[1:] for line in lines]
 
 
 def land_lines() -> list[list[str]]:
-    return [words for words in command_lines() if words[0] == "land"]
+    return [arguments for arguments in command_lines() if arguments[0] == "land"]
 
 
-def printed_app(call: Call, words: Sequence[str]) -> dict[str, Any]:
-    """The app that `sarameya land ... --print-app` says a command line is."""
+def printed_app(call: Call, arguments: Sequence[str]) -> dict[str, Any]:
+    """Return the app file that `sarameya land ... --print-app` prints for a command line."""
     with in_apps({}):
-        code, out, err = call(*words, "--print-app")
+        code, out, err = call(*arguments, "--print-app")
     assert code == 0, err
     app = tomllib.loads(out)
     if "properties" in app:

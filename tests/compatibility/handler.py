@@ -1,4 +1,4 @@
-"""A handler that says of itself what the Spark sink says, so that all of it is on the pages and in the log."""
+"""A handler that reports the events of the Spark sink, so that status pages and the log show all of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from sarameya import Claim, ConsumerGroupHandler, DeadLettered, Landed, LandingF
 from sarameya.observe import LandingStarted, TableGrown
 
 
-class Telling(ConsumerGroupHandler):
+class ReportingHandler(ConsumerGroupHandler):
+    """A handler without a table that reports landing events."""
+
     async def setup(self, session: Session) -> None:
         session.tell(TableGrown(table="parquet:landing/orders", what="it has grown"))
 

@@ -1,7 +1,7 @@
 """The log, the commits and the tables that the recorder of fixtures and the tests share.
 
-A rule makes the log, so it is not stored. Tables and commits name the ids of the topic and of the cluster: `replay`
-gives them to a new cluster.
+The log is computed (`value`), so no fixture stores it. Tables and commits contain the ids of the topic and the cluster:
+`replay` sets these ids in a new cluster.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import trio
@@ -31,27 +31,24 @@ from sarameya_handlers.spark.tables.table import Table
 from tests.compatibility.relocating import relocate
 from tests.integration.lakes import ICEBERG_CATALOG
 
-if TYPE_CHECKING:
-    pass
-
 FIXTURES = Path(__file__).with_name("fixtures")
 PLACE = "/sarameya-fixtures/table"
-"""Stands in Iceberg's metadata for the table's own directory."""
+"""The table's directory in the metadata of recorded Iceberg tables. `Store.unpack` replaces it by the real path."""
 
 TOPIC, DEAD, OFFSETS_TOPIC = "orders", "orders.dead", "__consumer_offsets"
 PARTITIONS = (0, 1)
 KINDS = ("parquet", "delta", "iceberg")
 STATES = ("plain", "lived")
-"""A table that was only landed in; and one that was compacted, restored, and so on."""
+"""A "plain" table has landed records only; a "lived" table was also compacted, restored, and so on."""
 OLDER = "older"
-"""The plain one as builds before 2026-11-24 left it: links without their origin's cluster and begin, no schemas."""
+"""The plain table as builds before 2026-11-24 wrote it: no `cluster_id` and `begin` in origins, no schemas."""
 NAMES = {"plain": "sarameya", OLDER: "sarameya", "lived": "eu/orders"}
-"""The sinks' names. The second one is quoted differently by each kind of table."""
+"""State -> the sink's name. Each kind of table quotes the slash in "eu/orders" differently."""
 
 FIRST, SECOND, THIRD, LATER = (4, 4), (8, 6), (12, 8), (16, 12)
-"""The ends of the partitions' logs: at three times while tables were recorded, and when the old build went on."""
+"""Log ends of both partitions: at three times while tables were recorded, and after the old build's next links."""
 POISON = TopicPartition(TOPIC, 1), 3
-"""A record that is no JSON."""
+"""Partition and offset of the record whose value is not JSON."""
 
 _DEADLINE = 600.0
 
@@ -67,19 +64,19 @@ class Recorded:
 
     @classmethod
     def read(cls) -> Recorded:
-        told = json.loads((FIXTURES / "cluster.json").read_text(encoding="utf-8"))
+        document = json.loads((FIXTURES / "cluster.json").read_text(encoding="utf-8"))
         commits = {
             group: tuple((bytes.fromhex(row["key"]), bytes.fromhex(row["value"])) for row in rows)
-            for group, rows in told["commits"].items()
+            for group, rows in document["commits"].items()
         }
-        return cls(told["cluster_id"], told["topic_ids"], told["at"], commits)
+        return cls(document["cluster_id"], document["topic_ids"], document["at"], commits)
 
     def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         return dict(read_commit(key, value) for key, value in self.commits[group])
 
 
 def read_commit(key: bytes, value: bytes) -> tuple[TopicPartition, CommittedOffset]:
-    """A record of `__consumer_offsets` (OffsetCommitKey v1, OffsetCommitValue v3), read without the broker's code."""
+    """Decode a record of `__consumer_offsets` (OffsetCommitKey v1, OffsetCommitValue v3) without the broker's code."""
     _, rest = _text(key[2:])
     topic, rest = _text(rest)
     (partition,) = struct.unpack(">i", rest)
@@ -98,7 +95,7 @@ def _text(data: bytes) -> tuple[str, bytes]:
 
 
 def value(partition: int, offset: int) -> bytes:
-    """A record of the log."""
+    """Return the value of a record of the log."""
     if (TopicPartition(TOPIC, partition), offset) == POISON:
         return b"no json"
     parity = "odd" if offset % 2 else "even"
@@ -106,7 +103,7 @@ def value(partition: int, offset: int) -> bytes:
 
 
 def grow(cluster: EmbeddedCluster, ends: Iterable[int]) -> None:
-    """Write records up to these ends of the partitions."""
+    """Write records until the partitions have these log ends."""
     for partition, end in zip(PARTITIONS, ends, strict=True):
         for offset in range(cluster.log(TOPIC, partition).end_offset, end):
             headers = [("n", str(offset).encode())] if offset % 2 else []
@@ -115,7 +112,11 @@ def grow(cluster: EmbeddedCluster, ends: Iterable[int]) -> None:
 
 
 def new_cluster(*, at: float | None = None) -> EmbeddedCluster:
-    """Two brokers, so that a group can change hands, and both topics."""
+    """Return a cluster with both topics, and with two brokers, so that a group's coordinator can move.
+
+    Args:
+        at: the fixed time of the cluster's clock; None for the real time.
+    """
     topics = {TOPIC: len(PARTITIONS), DEAD: 1}
     return EmbeddedCluster(topics=topics, brokers=2, wall_clock=time.time if at is None else lambda: at)
 
@@ -123,7 +124,7 @@ def new_cluster(*, at: float | None = None) -> EmbeddedCluster:
 def replay(
     cluster: EmbeddedCluster, recorded: Recorded, ends: Iterable[int] = THIRD, *, with_commits: bool = True
 ) -> None:
-    """Give a cluster the recorded ids, the log up to `ends`, and all commits as another broker finds them."""
+    """Set up a cluster with the recorded ids, the log up to `ends`, and all commits, loaded by another broker."""
     state = cluster._state
     state.cluster_id = recorded.cluster_id
     for name, text in recorded.topic_ids.items():
@@ -140,7 +141,7 @@ def replay(
 
 
 def commit(cluster: EmbeddedCluster, group: str, records: Iterable[tuple[bytes, bytes]]) -> None:
-    """Write records of a group to `__consumer_offsets`, and have the other broker read them."""
+    """Write a group's records to `__consumer_offsets`, and move the coordinator to the broker that must read them."""
     journal = cluster._state.offsets_partition(group)
     for key, data in records:
         cluster.produce(OFFSETS_TOPIC, journal.topic_partition.partition, data, key)
@@ -148,7 +149,7 @@ def commit(cluster: EmbeddedCluster, group: str, records: Iterable[tuple[bytes, 
 
 
 def records_of(cluster: EmbeddedCluster, topic: str, partition: int) -> Iterator[Any]:
-    """Read a log by kafka-python; records have `key`, `value` and `headers`."""
+    """Yield the records of a log, read by kafka-python, with `key`, `value` and `headers`."""
     for data in cluster.log(topic, partition).batches():
         batches = MemoryRecords(data)
         while batches.has_next():
@@ -168,32 +169,32 @@ def group_of(kind: str, state: str) -> str:
 
 @attrs.frozen
 class Store:
-    """A directory with tables, as `lake_properties(directory)` names it to Spark. `label` tells one test's tables from
-    another's: Delta remembers tables by their paths."""
+    """A directory with tables, which `lake_properties(directory)` configures in Spark."""
 
     directory: Path
     label: str = ""
+    """A suffix of the tables' names, unique for each test: Delta caches tables by their paths."""
 
     def path(self, kind: str, state: str) -> Path:
         """Return the directory of a table."""
-        above = self.directory / "iceberg" / "kept" if kind == "iceberg" else self.directory / kind
-        return above / f"{state}{self.label}"
+        parent = self.directory / "iceberg" / "kept" if kind == "iceberg" else self.directory / kind
+        return parent / f"{state}{self.label}"
 
     def place(self, kind: str, state: str) -> str:
-        """Return the name that commands take."""
+        """Return the name of a table on command lines, such as `delta:/directory/delta/plain`."""
         if kind == "iceberg":
             return f"iceberg:{ICEBERG_CATALOG}.kept.{state}{self.label}"
         return f"{kind}:{self.path(kind, state)}"
 
     def table(self, kind: str, state: str, layout: Layout | None = None) -> Table:
         place = self.place(kind, state).partition(":")[2]
-        made = {"parquet": ParquetTable, "delta": DeltaTable, "iceberg": IcebergTable}[kind]
-        return made(place, layout=layout)
+        table_class = {"parquet": ParquetTable, "delta": DeltaTable, "iceberg": IcebergTable}[kind]
+        return table_class(place, layout=layout)
 
     def sink(
         self, kind: str, state: str, spark: Any, cluster: EmbeddedCluster, *, dead_letters: DeadLetters | None = None
     ) -> SparkSink:
-        """Return a sink as users set it up. The lived Parquet table takes JSON values."""
+        """Return a sink for a table. The lived Parquet table gets its columns from JSON values."""
         layout, shape = None, Shaping()
         if (kind, state) == ("parquet", "lived"):
             layout = Layout(partition_by=("parity",), evolve_schema=True)
@@ -214,7 +215,13 @@ class Store:
         )
 
     def unpack(self, kind: str, state: str, *, later: bool = False) -> None:
-        """Put a recorded table in its place; `later`: over it, what the old build's member landed next."""
+        """Unpack a recorded table into its directory.
+
+        Args:
+            kind: the kind of table.
+            state: its state, one of STATES or OLDER.
+            later: only add the files that the old build's member wrote next.
+        """
         to = self.path(kind, state)
         with tempfile.TemporaryDirectory(prefix="unpacked-") as directory:
             table, names = Path(directory), _extract(archive("tables", kind, state), Path(directory))
@@ -222,7 +229,7 @@ class Store:
                 names = _extract(archive("later", kind, state), table)
             if kind == "iceberg":
                 relocate(table, PLACE, str(to))
-            # What leads readers to files comes last, as it is written.
+            # Metadata that names other files is copied last, in the order of a real write.
             for name in sorted(names, key=lambda name: (name.endswith((".json", ".text")), name)):
                 if (table / name).is_dir():
                     (to / name).mkdir(parents=True, exist_ok=True)
@@ -232,7 +239,13 @@ class Store:
 
 
 def archive(part: str, kind: str, state: str) -> Path:
-    """Return the archive of a table (`tables`), or of the files that were landed `later`."""
+    """Return the path of an archive.
+
+    Args:
+        part: "tables" for whole tables, "later" for the files that the old build wrote next.
+        kind: the kind of table.
+        state: the state of the table.
+    """
     return FIXTURES / part / f"{kind}-{state}.tar.xz"
 
 
@@ -250,7 +263,7 @@ async def land(
     *,
     task_status: trio.TaskStatus[list[Event]] = trio.TASK_STATUS_IGNORED,
 ) -> list[Event]:
-    """Consume the topic in a group until it has committed these ends of the partitions. Return what happened."""
+    """Consume the topic in a group until it has committed these log ends. Return the events of the member."""
     wanted = {TopicPartition(TOPIC, partition): end for partition, end in zip(PARTITIONS, ends, strict=True)}
     events: list[Event] = []
     config = Config(offset_initial="oldest", autocommit_interval=0.1, session_timeout=60.0, fetch_max_wait=0.1)
@@ -274,7 +287,7 @@ def _committed(cluster: EmbeddedCluster, group: str, partition: TopicPartition) 
 
 
 def offsets(frame: Any) -> dict[int, list[int]]:
-    """Each partition's offsets in a DataFrame of rows that landed, in order, repeated ones too."""
+    """Return the sorted offsets of each partition in a DataFrame of landed rows, with duplicates."""
     found: dict[int, list[int]] = {partition: [] for partition in PARTITIONS}
     for partition, offset in frame.select("partition", "offset").collect():
         found[partition].append(offset)

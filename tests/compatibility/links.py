@@ -1,4 +1,4 @@
-"""Links as an older build finds them in a table's files: read without any code of ours, by the names that it reads."""
+"""A reader of links in a table's files, as an older build reads them: by recorded names, without the project's code."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _FIELDS = ("key", "number", "from_offset", "to_offset", "attempt", "origin", "ro
 
 @attrs.frozen
 class Found:
-    """A link, and what is put only once for it: a file's name, a `txn`'s appId and version, a wap id."""
+    """A link of a table, and the name that only one attempt can claim for it."""
 
     place: str
+    """A file's name (Parquet), a `txn`'s appId and version (Delta), or a WAP id (Iceberg)."""
     link: dict[str, Any]
 
     @property
@@ -26,9 +27,9 @@ class Found:
 
 
 def links_of(kind: str, table: Path) -> list[Found]:
-    """Return the links of a table's current state, by partition and number."""
-    found = {"parquet": _parquet, "delta": _delta, "iceberg": _iceberg}[kind](table)
-    return sorted(found, key=lambda one: (one.partition, one.link["number"]))
+    """Return the links of a table's current state, sorted by partition and number."""
+    links = {"parquet": _parquet, "delta": _delta, "iceberg": _iceberg}[kind](table)
+    return sorted(links, key=lambda found: (found.partition, found.link["number"]))
 
 
 def _parquet(table: Path) -> Iterator[Found]:
@@ -39,35 +40,35 @@ def _parquet(table: Path) -> Iterator[Found]:
 
 
 def _delta(table: Path) -> Iterator[Found]:
-    """A RESTORE takes away what came behind the version that it goes back to."""
-    found: dict[int, Found] = {}
+    """Return the links of all commits that no RESTORE has removed: it removes commits after its target version."""
+    links: dict[int, Found] = {}
     for path in sorted((table / "_delta_log").glob("*.json")):
-        version, txn, mark = int(path.stem), None, None
+        version, txn, metadata = int(path.stem), None, None
         for action in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
             if "txn" in action:
                 txn = f"{action['txn']['appId']} {action['txn']['version']}"
             if info := action.get("commitInfo"):
                 if info["operation"] == "RESTORE":
-                    to = int(info["operationParameters"]["version"])
-                    found = {number: one for number, one in found.items() if number <= to}
-                mark = json.loads(info.get("userMetadata") or "{}").get("sarameya")
-        if mark:
-            assert {"seen", "term"} <= mark.keys()
+                    target = int(info["operationParameters"]["version"])
+                    links = {number: found for number, found in links.items() if number <= target}
+                metadata = json.loads(info.get("userMetadata") or "{}").get("sarameya")
+        if metadata:
+            assert {"seen", "term"} <= metadata.keys()
             assert txn is not None
-            found[version] = Found(txn, mark["link"])
-    return iter(found.values())
+            links[version] = Found(txn, metadata["link"])
+    return iter(links.values())
 
 
 def _iceberg(table: Path) -> Iterator[Found]:
     """Yield links from the current snapshot back to the first.
 
-    A picked snapshot names the staged one, which has the link.
+    A cherry-picked snapshot names the staged snapshot, whose summary has the link.
     """
     metadata = table / "metadata"
     version = int((metadata / "version-hint.text").read_text())
-    told = json.loads((metadata / f"v{version}.metadata.json").read_text(encoding="utf-8"))
-    snapshots = {one["snapshot-id"]: one for one in told["snapshots"]}
-    current = told["current-snapshot-id"]
+    document = json.loads((metadata / f"v{version}.metadata.json").read_text(encoding="utf-8"))
+    snapshots = {snapshot["snapshot-id"]: snapshot for snapshot in document["snapshots"]}
+    current = document["current-snapshot-id"]
     while current in snapshots:
         summary = snapshots[current]["summary"]
         wap = summary.get("published-wap-id") or summary.get("wap.id")
@@ -79,18 +80,23 @@ def _iceberg(table: Path) -> Iterator[Found]:
 
 
 def check_chains(links: list[Found], ends: dict[int, int]) -> None:
-    """Read links as an older build does: all fields, dense, contiguous, of one origin, up to these ends."""
+    """Check links as an older build does: each has all fields, and each chain is without gaps, of one origin.
+
+    Args:
+        links: the links of a table, sorted by partition and number.
+        ends: the end offset of each partition's last link.
+    """
     last: dict[int, dict[str, Any]] = {}
-    for one in links:
-        link = one.link
-        assert set(_FIELDS) <= link.keys(), one
-        assert link["kind"] in ("records", "gap", "restated"), one
-        assert re.fullmatch("[0-9a-f]{32}", link["attempt"]), one
-        before = last.get(one.partition)
-        assert link["number"] == (before["number"] + 1 if before else 1), one
-        assert link["from_offset"] == (before["to_offset"] if before else 0), one
+    for found in links:
+        link = found.link
+        assert set(_FIELDS) <= link.keys(), found
+        assert link["kind"] in ("records", "gap", "restated"), found
+        assert re.fullmatch("[0-9a-f]{32}", link["attempt"]), found
+        before = last.get(found.partition)
+        assert link["number"] == (before["number"] + 1 if before else 1), found
+        assert link["from_offset"] == (before["to_offset"] if before else 0), found
         if before:
-            assert (link["key"], link["origin"]["group"]) == (before["key"], before["origin"]["group"]), one
-            assert link["origin"]["topic_id"] == before["origin"]["topic_id"], one
-        last[one.partition] = link
+            assert (link["key"], link["origin"]["group"]) == (before["key"], before["origin"]["group"]), found
+            assert link["origin"]["topic_id"] == before["origin"]["topic_id"], found
+        last[found.partition] = link
     assert {partition: link["to_offset"] for partition, link in last.items()} == ends

@@ -1,8 +1,8 @@
-"""Groups whose members join one by one; some are of this build, some replay an older build.
+"""Groups whose members join one by one. Some members are of this build, others replay an older build.
 
-What a member says to others goes through the coordinator, which does not read it: a subscription with each join, and an
-assignment from the leader to each. Those bytes were recorded, generation by generation, of three members of the old
-build: a, b, and, once the topic has two partitions more, c. An `OldMember` plays them back.
+Members exchange bytes that the coordinator passes on unread: each member's subscription, and the leader's assignment
+for each member. These bytes were recorded in each generation of a group of the old build: members a and b, and member
+c, which joined after two partitions were added to the topic. An `OldMember` replays them.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ NAMES = ("a", "b", "c")
 STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky")
 PARTITIONS, GROWN = 6, 8
 _QUIET = 60.0
-"""Virtual seconds after which a group has settled."""
+"""Virtual seconds after which a group is stable."""
 
 
 @attrs.frozen
-class Said:
-    """The subscription that a member sent, and the assignment that the leader gave it."""
+class Exchange:
+    """The subscription that a member sent, and the assignment that it received from the leader."""
 
     subscription: bytes
     assignment: bytes
@@ -43,35 +43,35 @@ class Said:
 
 @attrs.frozen
 class Round:
-    """A generation. `leader` and `members` by the names of clients."""
+    """A generation of the group. `leader` and the keys of `members` are client names."""
 
     leader: str
-    members: Mapping[str, Said]
+    members: Mapping[str, Exchange]
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Round:
+    def of(cls, document: Mapping[str, Any]) -> Round:
         members = {
-            name: Said(bytes.fromhex(said["subscription"]), bytes.fromhex(said["assignment"]))
-            for name, said in told["members"].items()
+            name: Exchange(bytes.fromhex(fields["subscription"]), bytes.fromhex(fields["assignment"]))
+            for name, fields in document["members"].items()
         }
-        return cls(told["leader"], members)
+        return cls(document["leader"], members)
 
     def document(self) -> dict[str, Any]:
         members = {
-            name: {"subscription": said.subscription.hex(), "assignment": said.assignment.hex()}
-            for name, said in self.members.items()
+            name: {"subscription": exchange.subscription.hex(), "assignment": exchange.assignment.hex()}
+            for name, exchange in self.members.items()
         }
         return {"leader": self.leader, "members": members}
 
     @property
     def assignments(self) -> dict[str, list[tuple[str, int]]]:
-        """Each member's partitions, read by kafka-python."""
-        return {name: assigned(said.assignment) for name, said in self.members.items()}
+        """Each member's partitions, decoded by kafka-python."""
+        return {name: assigned(exchange.assignment) for name, exchange in self.members.items()}
 
     @property
     def subscriptions(self) -> dict[str, tuple[Any, ...]]:
-        """Each member's subscription, as far as older members know its fields, read by kafka-python."""
-        return {name: subscribed(said.subscription) for name, said in self.members.items()}
+        """The fields of each member's subscription that kafka-python can decode."""
+        return {name: subscribed(exchange.subscription) for name, exchange in self.members.items()}
 
 
 def assigned(data: bytes) -> list[tuple[str, int]]:
@@ -80,54 +80,56 @@ def assigned(data: bytes) -> list[tuple[str, int]]:
 
 
 def subscribed(data: bytes) -> tuple[Any, ...]:
-    told = ConsumerProtocolSubscription.decode(data)
-    owned = sorted((row.topic, number) for row in told.owned_partitions for number in row.partitions)
-    return list(told.topics), told.user_data, owned, told.generation_id, told.rack_id
+    """Return topics, user data, owned partitions, generation and rack of an encoded subscription."""
+    decoded = ConsumerProtocolSubscription.decode(data)
+    owned = sorted((row.topic, number) for row in decoded.owned_partitions for number in row.partitions)
+    return list(decoded.topics), decoded.user_data, owned, decoded.generation_id, decoded.rack_id
 
 
 def rounds(cluster: EmbeddedCluster) -> list[Round]:
-    """The generations that the group has had, as its records in `__consumer_offsets` say."""
+    """Return all generations of the group, from its records in `__consumer_offsets`."""
     partition = cluster._state.offsets_partition(GROUP).topic_partition
     records = records_of(cluster, OFFSETS_TOPIC, partition.partition)
-    of_groups = [record.value for record in records if record.key[1] == 2 and record.value]
-    return [one for one in map(_round, of_groups) if one.members]
+    values = [record.value for record in records if record.key[1] == 2 and record.value]
+    return [generation for generation in map(_round, values) if generation.members]
 
 
 def _round(value: bytes) -> Round:
-    """A GroupMetadataValue v3. Members are called by the first letter of their ids, which is their client's."""
+    """Decode a GroupMetadataValue v3. A member id starts with the client's name, which is one letter here."""
     fields = _Fields(value)
     assert fields.number(2) == 3
     fields.data(2), fields.number(4), fields.data(2)
     leader = fields.data(2).decode()[:1]
     fields.number(8)
-    members: dict[str, Said] = {}
+    members: dict[str, Exchange] = {}
     for _ in range(fields.number(4)):
         name = fields.data(2).decode()[0]
         fields.data(2), fields.data(2), fields.data(2), fields.number(4), fields.number(4)
-        members[name] = Said(fields.data(4), fields.data(4))
+        members[name] = Exchange(fields.data(4), fields.data(4))
     return Round(leader, members)
 
 
 @attrs.define
 class _Fields:
-    """Bytes, read from the front."""
+    """A reader of bytes that removes each field from the front."""
 
-    left: bytes
+    rest: bytes
 
     def number(self, size: int) -> int:
-        taken, self.left = self.left[:size], self.left[size:]
+        """Return the next number, which has `size` bytes."""
+        taken, self.rest = self.rest[:size], self.rest[size:]
         return int.from_bytes(taken, "big", signed=True)
 
     def data(self, size: int) -> bytes:
-        """Return bytes behind their length; none for a null."""
+        """Return the next bytes, which follow their length of `size` bytes; empty bytes for a null."""
         length = max(0, self.number(size))
-        taken, self.left = self.left[:length], self.left[length:]
+        taken, self.rest = self.rest[:length], self.rest[length:]
         return taken
 
 
 @attrs.define(eq=False)
 class OldMember:
-    """Replays the bytes of a member of the old build, join by join. Heartbeats, and rejoins as that member did."""
+    """A member that replays the recorded bytes of the old build, join by join, with heartbeats in between."""
 
     name: str
     strategy: str
@@ -138,26 +140,34 @@ class OldMember:
     _wants_rebalance: bool = False
 
     def rejoin(self) -> None:
-        """Ask for a rebalance, as a leader does that sees more partitions of the topic."""
+        """Start a rebalance, as a leader does when the topic has more partitions."""
         self._wants_rebalance = True
 
     async def run(self) -> None:
-        own = [one for one in self.recorded if self.name in one.members]
-        for said in own:
-            joined = await self._join(said.members[self.name].subscription)
-            shares: list[dict[str, Any]] = []
+        """Replay all recorded generations of this member, and stay in the last.
+
+        Raises:
+            AssertionError: The group rebalances more often than recorded, or an answer has an error.
+        """
+        own = [generation for generation in self.recorded if self.name in generation.members]
+        for generation in own:
+            joined = await self._join(generation.members[self.name].subscription)
+            assignments: list[dict[str, Any]] = []
             if joined.leader == self.member_id:
-                assert said.leader == self.name
+                assert generation.leader == self.name
                 ids = {member.member_id[0]: member.member_id for member in joined.members}
-                assert ids.keys() == said.members.keys()
-                shares = [{"member_id": ids[name], "assignment": one.assignment} for name, one in said.members.items()]
-            assignment = await self._sync(shares)
-            owned = subscribed(said.members[self.name].subscription)[2]
+                assert ids.keys() == generation.members.keys()
+                assignments = [
+                    {"member_id": ids[name], "assignment": exchange.assignment}
+                    for name, exchange in generation.members.items()
+                ]
+            assignment = await self._sync(assignments)
+            owned = subscribed(generation.members[self.name].subscription)[2]
             if set(owned) <= set(assigned(assignment)):
-                await self._stay()
+                await self._heartbeat()
             else:
-                await trio.sleep(1)  # it revokes, and rejoins by itself (KIP-429)
-        raise AssertionError(f"{self.name}: the old build saw no rebalance here")
+                await trio.sleep(1)  # a revoked partition: the member rejoins by itself (KIP-429)
+        raise AssertionError(f"{self.name}: the group rebalances again, but no further generation was recorded")
 
     async def _join(self, subscription: bytes) -> Any:
         for _ in range(2):
@@ -181,7 +191,7 @@ class OldMember:
         assert answer.error_code == ErrorCode.NONE
         return answer
 
-    async def _sync(self, shares: Sequence[Mapping[str, Any]]) -> bytes:
+    async def _sync(self, assignments: Sequence[Mapping[str, Any]]) -> bytes:
         answer = await self.client.ask(
             request(
                 SyncGroupRequest,
@@ -191,13 +201,14 @@ class OldMember:
                 member_id=self.member_id,
                 protocol_type="consumer",
                 protocol_name=self.strategy,
-                assignments=list(shares),
+                assignments=list(assignments),
             )
         )
         assert answer.error_code == ErrorCode.NONE
         return bytes(answer.assignment)
 
-    async def _stay(self) -> None:
+    async def _heartbeat(self) -> None:
+        """Send heartbeats until the group rebalances, or `rejoin` is called."""
         while not self._wants_rebalance:
             await trio.sleep(1)
             beat = request(HeartbeatRequest, 4, group_id=GROUP, generation_id=self.generation, member_id=self.member_id)
@@ -217,18 +228,24 @@ class Outcome:
     members: dict[str, Running] = attrs.field(factory=dict)
 
     def started(self, name: str) -> dict[TopicPartition, ClaimStarted]:
-        """The last start of each partition that a member of this build has read."""
+        """Return the last start of each partition that a member of this build has read."""
         return {event.partition: event for event in self.members[name].seen(ClaimStarted)}
 
 
 async def play(strategy: str, new: Collection[str] = NAMES, recorded: Sequence[Round] = ()) -> Outcome:
-    """Start members a, b and c; those outside of `new` are an old build's."""
+    """Start members a and b, add partitions, and start member c.
+
+    Args:
+        strategy: the rebalance strategy of all members.
+        new: the members of this build; the other members replay the old build.
+        recorded: the recorded generations, if any member is old.
+    """
     cluster = EmbeddedCluster(topics={TOPIC: PARTITIONS}, in_memory=True, seed=1)
     outcome = Outcome([])
     old: dict[str, OldMember] = {}
     async with cluster, AsyncExitStack() as stack, deadline() as nursery:
 
-        async def come(name: str) -> None:
+        async def start(name: str) -> None:
             if name in new:
                 handler = outcome.handlers[name] = Recorder()
                 outcome.members[name] = await start_member(
@@ -248,15 +265,15 @@ async def play(strategy: str, new: Collection[str] = NAMES, recorded: Sequence[R
 
         for partition in range(PARTITIONS):
             cluster.produce(TOPIC, partition, b"before")
-        await come("a")
-        await come("b")
+        await start("a")
+        await start("b")
         cluster.add_partitions(TOPIC, GROWN)
         for partition in range(PARTITIONS, GROWN):
             cluster.produce(TOPIC, partition, b"into what is new")
         if "a" in old:
             old["a"].rejoin()
         await trio.sleep(_QUIET)
-        await come("c")
+        await start("c")
         outcome.rounds = rounds(cluster)
         nursery.cancel_scope.cancel()
     return outcome

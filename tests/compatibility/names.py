@@ -1,4 +1,4 @@
-"""Names that dashboards, alerts and programs hold: of metrics, events, keys of pages and of printed documents."""
+"""Names that dashboards, alerts and programs depend on: metrics, events, keys of status pages and of JSON output."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from tests.integration.real_kafka.node import free_ports
 
 ROOT = Path(__file__).parents[2]
 LANDED = 4
-_KINDS = ("event", "state", "reason", "what", "request", "result", "le")
-"""Labels whose values are ours."""
+_FIXED_LABELS = ("event", "state", "reason", "what", "request", "result", "le")
+"""Labels whose values are fixed by the code: users may depend on them."""
 _DEADLINE = 60.0
 
 
-def paths(value: Any, above: str = "") -> dict[str, str]:
-    """Each key of a document with the type of its value; rows of a list count as one."""
+def paths(value: Any, prefix: str = "") -> dict[str, str]:
+    """Return the path of each value in a document, and the value's type. All items of a list share one path."""
     match value:
         case dict():
-            found = [paths(inner, f"{above}.{key}" if above else str(key)) for key, inner in value.items()]
+            found = [paths(inner, f"{prefix}.{key}" if prefix else str(key)) for key, inner in value.items()]
         case list():
-            found = [paths(inner, f"{above}[]") for inner in value]
+            found = [paths(inner, f"{prefix}[]") for inner in value]
         case _:
-            return {above: type(value).__name__.replace("int", "number").replace("float", "number")}
-    return {key: kind for one in found for key, kind in one.items()}
+            return {prefix: type(value).__name__.replace("int", "number").replace("float", "number")}
+    return {key: kind for inner in found for key, kind in inner.items()}
 
 
 def missing(recorded: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
@@ -53,30 +53,32 @@ def missing(recorded: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
 
 
 def event_names() -> dict[str, list[str]]:
-    """Each event that may be logged, with its fields."""
+    """Return the names of all events, with the names of their fields."""
     kinds = [found for found in vars(observe).values() if isinstance(found, type) and issubclass(found, observe.Event)]
     return {kind.__name__: [field.name for field in attrs.fields(kind)] for kind in kinds if kind is not observe.Event}
 
 
 @attrs.frozen(kw_only=True)
 class Watched:
-    """A service that was looked at from outside while it worked."""
+    """The output of a running service: its pages, metrics and log."""
 
     status: dict[str, str]
+    """Paths and types of the values in `/status.json`."""
     answers: dict[str, str]
+    """Texts of `/readyz` and `/healthz`."""
     metrics: dict[str, Any]
     log: dict[str, list[str]]
-    """Each event that was logged as JSON, with the keys of its line."""
+    """Name of each event that was logged as JSON -> the keys of its line."""
 
 
 async def watch(directory: Path) -> Watched:
-    """Run a service by `sarameya run` until it has landed, and end it in order."""
+    """Run a service by `sarameya run` until it has committed all messages, read its pages, and stop it by SIGTERM."""
     (port,) = free_ports(1)
     async with EmbeddedCluster(topics={"orders": 1}) as cluster:
         for number in range(LANDED):
             cluster.produce("orders", 0, b"%d" % number)
         app = directory / "app.toml"
-        handler = "tests.compatibility.handler:Telling"
+        handler = "tests.compatibility.handler:ReportingHandler"
         lines = [f"bootstrap_servers = {cluster.bootstrap_servers}", 'group = "g"', 'topics = ["orders"]']
         lines += ["[config]", 'offset_initial = "oldest"', "autocommit_interval = 0.1", "[handler]"]
         app.write_text("\n".join([*lines, f'name = "{handler}"']), encoding="utf-8")
@@ -91,7 +93,7 @@ async def watch(directory: Path) -> Watched:
                     done.append(await run(task_status=task_status))
 
                 process: trio.Process = await nursery.start(work)
-                while not all(one.offset == LANDED for one in (cluster.committed("g") or {None: _NONE}).values()):
+                while not all(commit.offset == LANDED for commit in (cluster.committed("g") or {None: _NONE}).values()):
                     await trio.sleep(0.05)
                     assert process.returncode is None, done
                 pages = {name: await _page(port, name) for name in ("readyz", "healthz", "status.json", "metrics")}
@@ -106,32 +108,34 @@ async def watch(directory: Path) -> Watched:
 
 
 @attrs.frozen
-class _None:
+class _NoCommit:
+    """A stand-in for the commit of a group that has none."""
+
     offset: int = -1
 
 
-_NONE = _None()
+_NONE = _NoCommit()
 
 
 async def _page(port: int, name: str) -> str:
-    def ask() -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{name}", timeout=_DEADLINE) as answer:
-            return str(answer.read().decode())
+    def read() -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{name}", timeout=_DEADLINE) as response:
+            return str(response.read().decode())
 
-    return await trio.to_thread.run_sync(ask)
+    return await trio.to_thread.run_sync(read)
 
 
 def metrics(text: str) -> dict[str, Any]:
-    """Each metric's type, its samples' labels, and the values of those labels that are ours."""
+    """Return each metric's type and labels, with the values of those labels whose values the code fixes."""
     found: dict[str, Any] = {}
     for family in text_string_to_metric_families(text):
         labels: dict[str, set[str]] = {}
         for sample in family.samples:
             for name, value in sample.labels.items():
-                labels.setdefault(name, set()).update([value] if name in _KINDS else [])
+                labels.setdefault(name, set()).update([value] if name in _FIXED_LABELS else [])
         if not family.name.startswith("sarameya_"):
-            continue  # the library's own, of the process
-        found[family.name] = {"type": family.type, "labels": {name: sorted(told) for name, told in labels.items()}}
+            continue  # a process metric of the Prometheus library
+        found[family.name] = {"type": family.type, "labels": {name: sorted(values) for name, values in labels.items()}}
     return found
 
 
@@ -144,7 +148,13 @@ def _logged(lines: Iterable[str]) -> dict[str, list[str]]:
 
 
 async def documents(table: Path, cluster: EmbeddedCluster, *, only: str = "") -> dict[str, dict[str, str]]:
-    """The keys of what commands print with --json, of a Parquet table and its cluster."""
+    """Run the commands with `--json`. Return the paths and types of the values that each prints.
+
+    Args:
+        table: a Parquet table, recorded by the old build.
+        cluster: the cluster with the topic and the groups of the table.
+        only: the name of the only command to run; all if empty.
+    """
     where = ["--bootstrap", ",".join(cluster.bootstrap_servers)]
     commands = {
         "verify": ["verify", str(table), *where, "--quiet"],

@@ -1,7 +1,7 @@
-"""Makes the fixtures anew, of whatever build this is: `python -m tests.compatibility.record PART...`.
+"""Record the fixtures again with the present build: `python -m tests.compatibility.record PART...`.
 
-Parts: tables, members, apps, commands, names. What is there of a part is replaced, so do it for another build on
-purpose only: fixtures are worth something because they are old.
+Parts: tables, apps, members, names. A recorded part replaces its fixtures of the old build. Do this only on purpose:
+the tests are worth something because the fixtures are old.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ async def _tables(store: Store, spark: SparkSession) -> None:
         for kind in ("delta", "iceberg"):
             await landed(kind, "lived", SECOND)
             await _restore(spark, cluster, store, kind, versions[kind])
-        # Of partition 1 two records are left out: a gap.
+        # A gap: the group skips records 4 and 5 of partition 1.
         async with admin_of(cluster) as admin:
             await admin.commit("parquet-lived", {TopicPartition(TOPIC, 1): 6})
 
@@ -121,8 +121,8 @@ async def _tables(store: Store, spark: SparkSession) -> None:
         for kind in ("delta", "iceberg"):
             table = store.table(kind, "lived")
             heads = table.heads(spark, table.keys(spark))
-            one = next(head for key, head in heads.items() if key.partition == 1)
-            restate_heads(spark, table, [one], time.time())
+            restated = next(head for key, head in heads.items() if key.partition == 1)
+            restate_heads(spark, table, [restated], time.time())
         _checkpoint(store.path("delta", "lived"))
         tables, later = store.directory / "kept-tables", store.directory / "kept-later"
         _keep(store, tables)
@@ -153,7 +153,7 @@ def _version(spark: SparkSession, store: Store, kind: str) -> str:
 
 
 async def _restore(spark: SparkSession, cluster: EmbeddedCluster, store: Store, kind: str, version: str) -> None:
-    """The table goes back to a version, and its group with it, as `sarameya rewind` does."""
+    """Restore a table to a version, and reset its group to that version, as `sarameya rewind` does."""
     group, table = f"{kind}-lived", store.table(kind, "lived")
     chains = read_chains(spark, table, version)
     logs = {
@@ -180,19 +180,25 @@ def _checkpoint(path: Path) -> None:
 
 
 def _keep(store: Store, to: Path) -> None:
-    """Copy all tables as they are now, without the place where they are."""
+    """Copy all tables in their present state, with PLACE instead of their directory in the metadata."""
     for kind in KINDS:
         for state in STATES:
             table = to / f"{kind}-{state}"
             shutil.copytree(store.path(kind, state), table)
             if kind == "iceberg":
                 relocate(table, str(store.path(kind, state)), PLACE)
-            for path in table.rglob(".*.crc"):  # Hadoop's, which need not be there
+            for path in table.rglob(".*.crc"):  # Hadoop's checksum files, which are optional
                 path.unlink()
 
 
 def _pack(table: Path, archived: Path, known: Path | None = None) -> None:
-    """Put a table's files into an archive; but for those that are `known`, if they are the same."""
+    """Write a table's files into an archive.
+
+    Args:
+        table: the directory of the table.
+        archived: the archive to write.
+        known: the directory of an earlier copy; files that are the same in it are left out.
+    """
     archived.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(archived, "w:xz", preset=9) as archive_:
         for path in sorted(table.rglob("*")):
@@ -214,10 +220,11 @@ def _same(path: Path, other: Path) -> bool:
 
 
 _NEWER = re.compile(r'(\\*)"begin\1":-?\d+,\1"cluster_id\1":\1"[^"\\]*\1",')
-"""Fields that the origin of a link has since 2026-11-24."""
+"""The fields of a link's origin that were added on 2026-11-24."""
 
 
 def _make_older(tables: Path, kind: str) -> None:
+    """Copy the plain table of a kind, and remove the metadata that older builds did not write."""
     older = tables / f"{kind}-{OLDER}"
     shutil.copytree(tables / f"{kind}-plain", older)
     shutil.rmtree(older / "_sarameya" / "schemas", ignore_errors=True)
@@ -227,13 +234,13 @@ def _make_older(tables: Path, kind: str) -> None:
 
 
 def _older_hex(quoted: re.Match[str]) -> str:
-    """Return a link in a property of an Iceberg table, without the newer fields."""
+    """Return a hex-encoded link of an Iceberg table's properties, without the newer fields."""
     text = bytes.fromhex(quoted[0].strip('"')).decode()
     return f'"{_NEWER.sub("", text).encode().hex()}"'
 
 
 def _write_cluster(cluster: EmbeddedCluster) -> None:
-    """Ids, and of each group the last record of each key."""
+    """Write `cluster.json`: the ids, and each group's last record of each key in `__consumer_offsets`."""
     commits: dict[str, list[dict[str, Any]]] = {}
     for kind in KINDS:
         for state in STATES:
@@ -252,12 +259,12 @@ def _write_cluster(cluster: EmbeddedCluster) -> None:
 
 
 def _says(value: bytes) -> str:
-    """Return a value as text."""
+    """Return the metadata text of a commit's value, for people who read the fixture."""
     return value[16:-8].decode()
 
 
 async def _record_letters(spark: SparkSession, cluster: EmbeddedCluster, store: Store) -> None:
-    """The poison, as a record of a topic and as a row of a file."""
+    """Record the dead letter of the poisoned record, in its two forms: headers in a topic, and a row in a file."""
     letter = next(records_of(cluster, DEAD, 0))
     headers = [[name, None if data is None else data.decode()] for name, data in letter.headers]
     write("dead-letters/headers.json", headers)
@@ -277,7 +284,7 @@ def record_apps() -> None:
     for case in CASES:
         found, _ = effective(_call, case)
         write(f"apps/effective/{case}.json", found)
-    write("apps/effective/land.json", [printed_app(_call, words) for words in land_lines()])
+    write("apps/effective/land.json", [printed_app(_call, arguments) for arguments in land_lines()])
     _require_every_argument()
 
 
@@ -288,26 +295,26 @@ def _call(*argv: str) -> tuple[int, str, str]:
 
 
 def _require_every_argument() -> None:
-    """Each command's every argument stands in a recorded command line of it."""
+    """Check that the recorded command lines use every argument of every command."""
 
-    def commands(parser: argparse.ArgumentParser, *above: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    def commands(parser: argparse.ArgumentParser, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
         for action in parser._actions:
             if isinstance(action, argparse._SubParsersAction):
                 for name, inner in action.choices.items():
-                    yield from commands(inner, *above, name)
-            elif above:
-                yield above, action
+                    yield from commands(inner, *path, name)
+            elif path:
+                yield path, action
 
-    anywhere = {"--help", "--debug", "--log-level", "--app", "--properties", "--timeout", "-o", "--bootstrap"}
+    common = {"--help", "--debug", "--log-level", "--app", "--properties", "--timeout", "-o", "--bootstrap"}
     missing = []
-    for above, action in commands(whole_parser()):
-        lines = [words for words in command_lines() if tuple(words[: len(above)]) == above]
-        assert lines, above
+    for path, action in commands(whole_parser()):
+        lines = [arguments for arguments in command_lines() if tuple(arguments[: len(path)]) == path]
+        assert lines, path
         if action.help == argparse.SUPPRESS or "--print-app" in action.option_strings:
             continue
-        own = set(action.option_strings)
-        if own and anywhere.isdisjoint(own) and not any(own & set(words) for words in lines):
-            missing.append((*above, *own))
+        options = set(action.option_strings)
+        if options and common.isdisjoint(options) and not any(options & set(arguments) for arguments in lines):
+            missing.append((*path, *options))
     assert missing == [], missing
 
 
@@ -315,11 +322,11 @@ def _require_every_argument() -> None:
 
 
 def record_members() -> None:
-    told = {}
+    recorded = {}
     for strategy in STRATEGIES:
         outcome = trio.run(play, strategy, clock=MockClock(autojump_threshold=0))
-        told[strategy] = [one.document() for one in outcome.rounds]
-    write("members.json", told)
+        recorded[strategy] = [generation.document() for generation in outcome.rounds]
+    write("members.json", recorded)
 
 
 # -- names -----------------------------------------------------------------------------------------
@@ -345,7 +352,7 @@ STEADY = [
 
 
 def record_names() -> None:
-    """After the tables: the documents are of one of them."""
+    """Record names. The tables must be recorded before: the commands run on one of them."""
     write("names.json", trio.run(_names))
 
 

@@ -1,6 +1,6 @@
-"""An Iceberg table moved to another directory: its metadata name every file by an absolute path.
+"""The relocation of an Iceberg table to another directory: its metadata names every file by an absolute path.
 
-Delta's and our own metadata have paths below the table's directory, and need nothing.
+Delta's metadata and the project's own have paths relative to the table's directory, so they need no change.
 """
 
 from __future__ import annotations
@@ -14,9 +14,14 @@ import fastavro
 
 
 def relocate(table: Path, old: str, new: str) -> None:
-    """Put `new` for `old` in the metadata of the table whose directory this is, whatever state it is in.
+    """Replace the path `old` by `new` in all metadata of a table, and remove Hadoop's checksum files.
 
-    Lists of manifests say how long each manifest is, which has changed by then. Hadoop's checksums go.
+    Manifests are rewritten before the manifest lists, which have the length of each manifest.
+
+    Args:
+        table: the directory that has the table's files now.
+        old: the path of the table's directory in its metadata.
+        new: the path to write instead.
     """
     for checksum in table.rglob(".*.crc"):
         checksum.unlink()
@@ -31,15 +36,16 @@ def relocate(table: Path, old: str, new: str) -> None:
 def _rewrite(path: Path, old: str, new: str) -> None:
     with path.open("rb") as file:
         reader = fastavro.reader(file)
-        records, told = [_moved(record, old, new) for record in reader], dict(reader.metadata)
+        records, metadata = [_moved(record, old, new) for record in reader], dict(reader.metadata)
     for record in records:
         if "manifest_path" in record:
             manifest = path.with_name(record["manifest_path"].rpartition("/")[2])
-            if manifest.exists():  # of an overlay, which has the new ones alone, the others are rewritten already
+            # An overlay has only its new manifests. Those of the table below it are rewritten already.
+            if manifest.exists():
                 record["manifest_length"] = manifest.stat().st_size
-    schema, codec = json.loads(told.pop("avro.schema")), told.pop("avro.codec", "null")
-    written = io.BytesIO()
-    fastavro.writer(written, fastavro.parse_schema(schema), records, codec=codec, metadata=told, sync_marker=b"s" * 16)
+    schema, codec = json.loads(metadata.pop("avro.schema")), metadata.pop("avro.codec", "null")
+    parsed, written = fastavro.parse_schema(schema), io.BytesIO()
+    fastavro.writer(written, parsed, records, codec=codec, metadata=metadata, sync_marker=b"s" * 16)
     path.write_bytes(written.getvalue())
 
 

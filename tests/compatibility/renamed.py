@@ -1,7 +1,7 @@
-"""Names that users hold and that are others by now, by kind: today's name of each recorded one.
+"""Recorded names that have been renamed since: old name -> new name, by kind.
 
-A name may stand here only if the old one still works and warns: the tests here look for both in what is printed.
-`DEFAULTS` has options whose default is another by now, on purpose, with the new value; the changelog says so, too.
+A name may be listed here only if the old name still works with a warning; the tests of this folder check both.
+`DEFAULTS` has the new value of each option whose default was changed on purpose; the changelog has it, too.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Delta tables without Spark: a `DirectCommitter` commits to them, and what Spark would say of the table is known.
+"""Delta tables without Spark: a `DirectCommitter` commits to them, and fixed values replace Spark's answers about them.
 
-Such a table has no lease, since no Spark commits to it: several processes may.
+No driver lease guards such a table, since no Spark commits to it: several processes may write to it.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from sarameya_handlers.spark.tables.columns import struct
 from sarameya_handlers.spark.tables.row_count import RowCount
 from sarameya_handlers.spark.tables.table import Landing, Leftover
 
-_MADE = (
+_FIRST_COMMIT = (
     {"commitInfo": {"timestamp": 0, "operation": "CREATE TABLE"}},
     {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
     {"metaData": {"id": "conformance"}},
 )
 _NEVER = 1 << 62
-"""Commits until Spark is to write a checkpoint."""
+"""Number of commits between two checkpoints by Spark: more than any test makes."""
 
 
 @attrs.frozen
 class Frame:
-    """RowFile as a landing has staged them: to be written, as far as a table can tell."""
+    """A stand-in for a DataFrame: the file of staged rows, which the table sees as rows to write."""
 
     staged: Path
 
@@ -48,13 +48,13 @@ class Frame:
 
 @attrs.frozen
 class Observed:
-    """A count that Spark's job would have observed."""
+    """A stand-in for Spark's Observation: the count of rows that a job would have observed."""
 
     get: dict[str, int]
 
 
-class Written:
-    """A shape whose rows are to be written, though they are what was staged."""
+class WrittenShape:
+    """A shape that makes the table write rows instead of adopting the staged file. The rows are the staged rows."""
 
     is_plain = False
 
@@ -70,7 +70,7 @@ class Written:
 
 
 def write_each(spark: Any, into: Path, landings: Sequence[Landing], frames: Sequence[Frame], **_: Any) -> None:
-    """Write staged rows in place of Spark's job."""
+    """Write the staged rows of each landing, as Spark's job would do."""
     for landing, frame in zip(landings, frames, strict=True):
         make_directory(into / landing.link.attempt)
         rows = pq.read_table(frame.staged)
@@ -78,6 +78,8 @@ def write_each(spark: Any, into: Path, landings: Sequence[Landing], frames: Sequ
 
 
 class AdoptedDelta(DeltaTable):
+    """A Delta table that adopts staged files and needs no Spark."""
+
     needs_spark = False
 
     def __init__(self, root: Path) -> None:
@@ -91,8 +93,8 @@ class AdoptedDelta(DeltaTable):
     def open(self, spark: Any) -> None:
         make_directory(self.staging)
         make_directory(rows_directory(self._root))
-        made = "\n".join(json.dumps(action, separators=(",", ":")) for action in _MADE)
-        put_if_absent(commit_file(self._root, 0), made.encode())
+        commit = "\n".join(json.dumps(action, separators=(",", ":")) for action in _FIRST_COMMIT)
+        put_if_absent(commit_file(self._root, 0), commit.encode())
 
     def open_unstaged(self, spark: Any) -> None:
         self.open(spark)
@@ -102,12 +104,12 @@ class AdoptedDelta(DeltaTable):
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for file in self.files():
-            there = [column for column in columns if column in pq.read_schema(file).names]
-            yield from pq.read_table(file, columns=there).to_batches()
+            existing = [column for column in columns if column in pq.read_schema(file).names]
+            yield from pq.read_table(file, columns=existing).to_batches()
 
     def files(self) -> list[Path]:
-        """Return the files according to the log."""
-        # Here: members and racers, of which there are many, look into no table, and the bench's imports take a second.
+        """Return the data files that the Delta log lists."""
+        # A late import, since the bench's imports take a second: the many members and racers never call this.
         from bench.land.landed import files
 
         return files("delta", self._root)

@@ -1,4 +1,4 @@
-"""The broker of members: embedded in the test's process, over TCP; its logs, and committed offsets."""
+"""The embedded broker of the test's process, which members reach over TCP: its logs and committed offsets."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from sarameya_handlers.landing.links import ChainKey
 TOPIC = "orders"
 GROUP = "landing"
 SINK = "sarameya"
-SHORT = 1.0
-"""Seconds: the least session timeout that the broker takes. Kafka's own is six."""
+MIN_SESSION_TIMEOUT = 1.0
+"""The shortest session timeout that the broker accepts, in seconds. Kafka's default is six."""
 
 
 @attrs.define
@@ -43,7 +43,7 @@ class Broker:
 
     @property
     def ends(self) -> dict[ChainKey, int]:
-        """Return the log ends, by the chains that they land in."""
+        """Return the log end of each partition, by its chain."""
         return {
             ChainKey(SINK, TOPIC, number): self.cluster.log(TOPIC, number).end_offset
             for number in range(self.partitions)
@@ -59,12 +59,12 @@ class Broker:
         }
 
     async def until_landed(self) -> None:
-        """Wait until all that there is is committed."""
+        """Wait until the group has committed all log ends."""
         while self.committed != self.ends:
             await trio.sleep(0.01)
 
     async def until_members(self, count: int) -> None:
-        """Wait until the group has so many, and has come to rest."""
+        """Wait until the group has `count` members and is stable."""
         while True:
             group = self.cluster.describe_group(GROUP)
             if len(group.members) == count and (count == 0 or group.state is GroupState.STABLE):
@@ -72,12 +72,12 @@ class Broker:
             await trio.sleep(0.01)
 
     def expire(self, member_id: str) -> None:
-        """End a member's session, as its death or silence does in a session timeout, and may have done already."""
+        """Expire a member's session now instead of after its timeout. Do nothing if it has expired already."""
         if self._has(member_id):
             self.cluster.expire_member(GROUP, member_id)
 
     async def until_expired(self, member_id: str) -> None:
-        """Wait until the group has removed a member, by its session timeout."""
+        """Wait until the group has removed a member after its session timeout."""
         while self._has(member_id):
             await trio.sleep(0.01)
 
@@ -88,6 +88,6 @@ class Broker:
 @asynccontextmanager
 async def broker(partitions: int = 1) -> AsyncIterator[Broker]:
     async with EmbeddedCluster(
-        topics={TOPIC: partitions}, groups=CoordinatorConfig(min_session_timeout=SHORT)
+        topics={TOPIC: partitions}, groups=CoordinatorConfig(min_session_timeout=MIN_SESSION_TIMEOUT)
     ) as cluster:
         yield Broker(cluster, partitions)

@@ -1,4 +1,4 @@
-"""Shared fixtures of the suite: each contender in turn, a new place for each test, and one Connect server."""
+"""Shared fixtures of the suite: each contender, a new place for each test, and one Connect server."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tests.integration.lakes import lake_properties
 
 @pytest.fixture(params=shared())
 def contender(request: pytest.FixtureRequest) -> Contender:
-    """Each but those that start a JVM in each member; tests that are for these name them (`each`)."""
-    found: Contender = request.param
-    return found
+    """Return each contender except for classic Spark. A test for classic Spark names its contenders (`each`)."""
+    contender: Contender = request.param
+    return contender
 
 
 @pytest.fixture
@@ -37,14 +37,14 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _server(warehouse: Path) -> Iterator[ConnectServer]:
     missing = [program for program in ("java", "mvn") if shutil.which(program) is None]
     if missing:
-        pytest.skip(f"needs {' and '.join(missing)} (make test says how to get them)")
+        pytest.skip(f"needs {' and '.join(missing)} (`make test` prints how to install them)")
     with ConnectServer(warehouse, lake_properties(warehouse)) as server:
         yield server
 
 
 @pytest.fixture
 def server(_server: ConnectServer) -> ConnectServer:
-    """Return a running server, whatever the last test has done to it."""
+    """Return the running server, restarted or thawed if the last test has killed or frozen it."""
     if _server.is_running:
         _server.thaw()
     else:
@@ -54,5 +54,5 @@ def server(_server: ConnectServer) -> ConnectServer:
 
 @pytest.fixture
 def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip fsync: for tests without power failures that land hundreds of times."""
+    """Replace fsync by nothing, for tests that land hundreds of times and simulate no power failure."""
     monkeypatch.setattr("os.fsync", lambda descriptor: None)

@@ -1,6 +1,6 @@
-"""The adapters that the suite is run against: a record for each, and nothing that knows more of one than is in it.
+"""The table adapters that the suite runs against: a `Contender` each, which has everything that the suite knows of it.
 
-A contender is told by its name, so that other processes (racers, members) make the same table of it.
+Other processes (racers, members) receive a contender's name, and create the same table from it.
 """
 
 from __future__ import annotations
@@ -30,43 +30,44 @@ from tests.integration.lakes import lake_options
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-TOLD = (Phase.STAGED, Phase.WRITTEN, Phase.LINKED, Phase.SETTLED, Phase.MARKED)
-TOLD_BY_DELTA = (Phase.STAGED, Phase.READY, Phase.LINKED, Phase.SETTLED, Phase.MARKED)
+PHASES = (Phase.STAGED, Phase.WRITTEN, Phase.LINKED, Phase.SETTLED, Phase.MARKED)
+DELTA_PHASES = (Phase.STAGED, Phase.READY, Phase.LINKED, Phase.SETTLED, Phase.MARKED)
 
 
 class Runs(StrEnum):
     """The engine of a contender's landings."""
 
     THREADS = "threads"
-    """Nothing but Python: the table takes over what was staged."""
+    """Threads without Spark: the table adopts the staged files."""
     CLASSIC = "classic"
     """A SparkSession in each process."""
     CONNECT = "connect"
-    """One Spark Connect server, of which each process is a client."""
+    """A Spark Connect server, whose clients all processes are."""
 
 
 @attrs.frozen(slots=True)
 class Place:
-    """The place in which a contender lands in one test; plain enough to be passed to another process."""
+    """The directories and the server of one test, which can be passed to another process."""
 
     directory: Path
-    """The test's own."""
+    """The test's directory."""
     server: str = ""
-    """The Connect server's address."""
+    """The address of the Connect server."""
     warehouse: Path = Path()
-    """The Connect server's, where its catalogs keep their tables."""
+    """The directory of the tables in the Connect server's catalogs."""
 
-    def to_words(self) -> list[str]:
+    def to_arguments(self) -> list[str]:
+        """Return the place as arguments of a command line."""
         return [str(self.directory), self.server, str(self.warehouse)]
 
     @classmethod
-    def from_words(cls, words: list[str]) -> Place:
-        directory, server, warehouse = words
+    def from_arguments(cls, arguments: list[str]) -> Place:
+        directory, server, warehouse = arguments
         return cls(Path(directory), server, Path(warehouse))
 
     @contextmanager
     def reader(self) -> Iterator[Any]:
-        """A session of the Connect server, which reads whatever anybody has landed."""
+        """Open a session of the Connect server, which can read the tables of all contenders."""
         session = new_session(self.server)
         try:
             yield session
@@ -75,17 +76,17 @@ class Place:
 
 
 def rows_by_spark(frame: DataFrame) -> DataFrame:
-    """A transform that changes nothing of what the suite looks at, and has Spark write the rows."""
+    """Select the columns that the suite checks: a transform that makes Spark write the rows."""
     return frame.selectExpr("topic", "partition", "offset", "value")
 
 
 def rows_by_slow_spark(frame: DataFrame) -> DataFrame:
-    """The same, a twentieth of a second for each row: long enough for what is to happen in the middle of it."""
+    """Select the same columns, at 50 ms a row: a test can interrupt the job."""
     return rows_by_spark(frame).where("reflect('java.lang.Thread', 'sleep', 50L) = 'null'")
 
 
 class StagedRows:
-    """A shape whose frames are the staged records, as Arrow has them."""
+    """A shape whose frames are Arrow tables of the staged records."""
 
     is_plain = True
 
@@ -100,29 +101,28 @@ class StagedRows:
 
 @attrs.frozen(slots=True, kw_only=True)
 class Contender:
-    """An adapter in one way of running it.
-
-    `table` makes it, for its place. `told`: the phases at which its landings can be stopped exactly by what the table
-    tells. `races`: for how many links two processes race. `needs_server`: whether there is to be a Connect server; it
-    reads the table, too, where nothing else does.
-    """
+    """A table adapter with one engine."""
 
     name: str
     runs: Runs
     table: Callable[[Place], Table]
+    """Creates the table for a place."""
     shape: Shape = attrs.field(factory=Shaping)
     races: int = 100
+    """Number of links for which two processes race."""
     session_timeout: float = 6.0
-    """Seconds, of its members where they are to be stopped for longer."""
-    told: tuple[Phase, ...] = TOLD
+    """Session timeout of members, in seconds, in tests that stop members for longer."""
+    phases: tuple[Phase, ...] = PHASES
+    """Phases that the table reports: a test can stop a landing exactly there."""
     needs_server: bool = False
+    """True if a Connect server must run, for landing or for reading the table."""
     is_audited: bool = True
-    """Whether `sarameya verify` and `sarameya sweep` know such tables."""
+    """True if `sarameya verify` and `sarameya sweep` support such tables."""
     options: Callable[[Place], SparkOptions] = lambda place: SparkOptions(master="local[1]")
-    """Of a classic session."""
+    """Options of a classic Spark session."""
 
     def engine(self, place: Place) -> Engine:
-        """Return an engine for a sink, or for landings without one."""
+        """Return an engine for a sink, or for landings without a sink."""
         if self.runs is Runs.THREADS:
             return ThreadEngine()
         if self.runs is Runs.CLASSIC:
@@ -131,7 +131,7 @@ class Contender:
 
     @contextmanager
     def reading(self, place: Place) -> Iterator[Any]:
-        """A session for looking into the table from the test's process; None where that needs no Spark."""
+        """Open a session that reads the table in the test's process; None if reading needs no Spark."""
         if self.table(place).needs_spark:
             with place.reader() as session:
                 yield session
@@ -140,9 +140,9 @@ class Contender:
 
     @contextmanager
     def sessions(self, place: Place, count: int = 1) -> Iterator[list[Any]]:
-        """Yield `count` independent sessions for the length of the block; None where there is no Spark.
+        """Open `count` independent sessions for the length of the block; each is None without Spark.
 
-        Classic ones belong to one driver, which this process then has.
+        Classic sessions share one driver, which this process starts.
         """
         with ExitStack() as stack:
             if self.runs is Runs.THREADS:
@@ -166,7 +166,7 @@ def _delta(place: Place) -> Table:
 
 
 def _iceberg(place: Place) -> Table:
-    # A name of its own for each test, in the catalog that all share.
+    # All tests share the catalog, so the name depends on the test's directory.
     return table_named(f"iceberg:ice.t{hashlib.sha256(str(place.directory).encode()).hexdigest()[:12]}.orders")
 
 
@@ -175,14 +175,15 @@ def _adopted(place: Place) -> Table:
 
 
 def _ledger(place: Place) -> Table:
-    # Here: members and racers of other tables, of which there are many, need no database.
+    # A late import: the many members and racers of other tables need no SQLAlchemy.
     from tests.conformance.ledgers import LedgerTable
 
     return LedgerTable(place.directory / "table")
 
 
-# Starting a JVM for each member takes long: members with classic Spark are killed only, and at one phase; what needs no
-# members is run with them, too (`every`). Whether several drivers may commit is for the adapters' own tests.
+# Classic Spark starts a JVM for each member, which takes long. So tests with members only kill such members, at one
+# phase; tests without members also run with classic Spark (`every`). Commits of several drivers are left to the tests
+# of the adapters.
 CONTENDERS = {
     contender.name: contender
     for contender in (
@@ -193,7 +194,7 @@ CONTENDERS = {
             table=_ledger,
             shape=StagedRows(),
             session_timeout=2.0,
-            told=tuple(phase for phase in TOLD if phase is not Phase.WRITTEN),
+            phases=tuple(phase for phase in PHASES if phase is not Phase.WRITTEN),
             is_audited=False,
         ),
         Contender(
@@ -202,20 +203,20 @@ CONTENDERS = {
             table=_adopted,
             races=300,
             session_timeout=2.0,
-            told=TOLD_BY_DELTA,
+            phases=DELTA_PHASES,
         ),
         Contender(
             name="parquet-classic",
             runs=Runs.CLASSIC,
             table=_parquet,
             shape=Shaping(transform=rows_by_spark),
-            told=(Phase.WRITTEN,),
+            phases=(Phase.WRITTEN,),
         ),
         Contender(
             name="delta",
             runs=Runs.CONNECT,
             table=_delta,
-            told=TOLD_BY_DELTA,
+            phases=DELTA_PHASES,
             needs_server=True,
         ),
         Contender(name="iceberg", runs=Runs.CONNECT, table=_iceberg, needs_server=True),
@@ -224,7 +225,7 @@ CONTENDERS = {
             runs=Runs.CLASSIC,
             table=_delta,
             shape=Shaping(transform=rows_by_spark),
-            told=(Phase.WRITTEN,),
+            phases=(Phase.WRITTEN,),
             needs_server=True,
             options=lambda place: lake_options(place.warehouse, master="local[1]"),
         ),
@@ -232,7 +233,7 @@ CONTENDERS = {
             name="iceberg-classic",
             runs=Runs.CLASSIC,
             table=_iceberg,
-            told=(Phase.WRITTEN,),
+            phases=(Phase.WRITTEN,),
             needs_server=True,
             options=lambda place: lake_options(place.warehouse, master="local[1]"),
         ),
@@ -241,23 +242,23 @@ CONTENDERS = {
 
 
 def each(*names: str) -> pytest.MarkDecorator:
-    """Run a test with these contenders, instead of all but the classic ones."""
+    """Run a test with these contenders instead of the default, `shared()`."""
     return pytest.mark.parametrize("contender", [_parameter(CONTENDERS[name]) for name in names])
 
 
 def shared() -> list[ParameterSet]:
-    """All but the classic ones."""
-    return [_parameter(one) for one in CONTENDERS.values() if one.runs is not Runs.CLASSIC]
+    """Return all contenders except for classic Spark."""
+    return [_parameter(contender) for contender in CONTENDERS.values() if contender.runs is not Runs.CLASSIC]
 
 
 def every() -> pytest.MarkDecorator:
-    """Run a test with the classic contenders, too: for one without members, that lands in its own process."""
+    """Run a test with all contenders, classic Spark included: for tests that land in their own process."""
     return each(*CONTENDERS)
 
 
 def _parameter(contender: Contender) -> ParameterSet:
     marks = [] if contender.runs is Runs.THREADS else [pytest.mark.integration]
     if contender.runs is Runs.CLASSIC:
-        # pyspark leaves each socket that rows come over to the garbage collector.
+        # pyspark does not close the sockets on which it receives rows: the garbage collector does.
         marks += [pytest.mark.cold, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
     return pytest.param(contender, id=contender.name, marks=marks)

@@ -1,8 +1,8 @@
-"""A file system on which things go wrong at one call exactly: a process dies there, there is no room for a while, the
-call fails, or a server of files does not answer, and carries it out later.
+"""Faults of a file system at one exact call: the process dies, the disk is full for a while, the call fails, or a file
+server does not answer and executes the call later.
 
-What is put in place of are the functions of `os` that change a file system, and pyarrow's writer. A process that has
-died changes nothing any more, in no `finally` either.
+`Disk` replaces the functions of `os` that change a file system, and pyarrow's writer. After a simulated death every
+further call raises, so the code changes nothing in a `finally` either.
 """
 
 from __future__ import annotations
@@ -22,134 +22,145 @@ import trio
 
 CHANGING = ("link", "unlink", "rename", "replace", "mkdir", "rmdir", "fsync")
 GROWING = ("link", "mkdir", "fsync", "open", "write_table", "write", "flush")
-"""What needs room."""
+"""Calls that need free space."""
 NAMING = ("link", "mkdir", "rename")
-"""What gives names: carried out late, it is a surprise."""
+"""Calls that create names: a name that appears late may surprise others."""
 
 
 LOOKING = ("stat", "lstat", "scandir", "listdir", "close")
-"""What fails, too, where a disk is broken or descriptors run out."""
+"""Calls that change nothing, but fail on a broken disk or without free descriptors."""
 READING = ("read_metadata", "read_schema", "ParquetFile")
-"""Of pyarrow's."""
+"""Functions of pyarrow that read."""
 
 
 class Died(BaseException):
-    """The process was killed here."""
+    """A simulated kill of the process."""
 
 
 @attrs.define
 class Disk:
-    """`calls` counts what has been asked of it. `at(n, action)` has the n-th call go wrong."""
+    """A watched file system with at most one kind of fault. `calls` has the names of all calls so far."""
 
     calls: list[str] = attrs.field(factory=list)
-    given_up: trio.Event = attrs.field(factory=trio.Event)
-    """Set when a call was given up that was not answered."""
+    timed_out: trio.Event = attrs.field(factory=trio.Event)
+    """Set when the delayed call has timed out."""
     _late: Callable[[], Any] = lambda: None
-    _wrong: Callable[[int, str, Callable[[], Any], tuple[Any, ...]], Any] | None = None
+    """The delayed call."""
+    _fault: Callable[[int, str, Callable[[], Any], tuple[Any, ...]], Any] | None = None
+    """Called instead of each call, with its number, its name, a function that executes it, and its arguments."""
 
-    def put_in_place(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def install(self, monkeypatch: pytest.MonkeyPatch, *, is_all: bool = False) -> None:
+        """Watch the calls that change the file system; with `is_all`, also those that open a file to read it."""
         for name in CHANGING:
             monkeypatch.setattr(os, name, self._watched(name, getattr(os, name)))
-        monkeypatch.setattr(os, "open", self._watched_open(os.open, is_all=False))
+        monkeypatch.setattr(os, "open", self._watched_open(os.open, is_all=is_all))
         monkeypatch.setattr(pq, "write_table", self._watched("write_table", pq.write_table))
 
-    def put_in_place_of_all(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Watch every call that a landing makes to the file system, those that only look included."""
-        self.put_in_place(monkeypatch)
+    def install_all(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Watch all calls of a landing to the file system, also those that change nothing."""
+        self.install(monkeypatch, is_all=True)
         for name in LOOKING:
             monkeypatch.setattr(os, name, self._watched(name, getattr(os, name)))
         for name in READING:
             monkeypatch.setattr(pq, name, self._watched(name, getattr(pq, name)))
         monkeypatch.setattr(pq, "ParquetWriter", lambda *args, **kwargs: _WatchedWriter(self, *args, **kwargs))
-        monkeypatch.setattr(io, "open", self._watched("read", io.open))
+        monkeypatch.setattr(io, "open", self._watched_io_open(io.open))
         wrapped = os.fdopen
         monkeypatch.setattr(os, "fdopen", lambda *args, **kwargs: _WatchedFile(wrapped(*args, **kwargs), self))
 
-    def dies(self, call: int, *, after: bool) -> None:
-        """The process dies before the call is carried out, or right after it."""
+    def die_at(self, call: int, *, after: bool) -> None:
+        """Let the process die before this call is executed, or right after it."""
 
-        def wrong(number: int, name: str, carry_out: Callable[[], Any], args: tuple[Any, ...]) -> Any:
+        def fault(number: int, name: str, execute: Callable[[], Any], args: tuple[Any, ...]) -> Any:
             if number > call:
                 raise Died
             if number < call:
-                return carry_out()
+                return execute()
             if after:
-                carry_out()
+                execute()
             elif name == "fsync":
-                _forget_half(args[0])
+                _lose_half(args[0])
             elif name == "write_table":
-                carry_out()
-                _forget_half(args[1])
+                execute()
+                _lose_half(args[1])
             raise Died
 
-        self._wrong = wrong
+        self._fault = fault
 
-    def is_full(self, call: int, until: Callable[[], bool]) -> None:
-        """Fail writes from this call on, until there is room again."""
+    def fill_at(self, call: int, until: Callable[[], bool]) -> None:
+        """Fail all calls that need space with ENOSPC, from this call on until `until()` is true."""
 
-        def wrong(number: int, name: str, carry_out: Callable[[], Any], args: tuple[Any, ...]) -> Any:
+        def fault(number: int, name: str, execute: Callable[[], Any], args: tuple[Any, ...]) -> Any:
             if number < call or name not in GROWING or until():
-                return carry_out()
+                return execute()
             if name == "write_table":
-                carry_out()
-                _forget_half(args[1])
+                execute()
+                _lose_half(args[1])
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-        self._wrong = wrong
+        self._fault = fault
 
-    def fails(self, call: int, code: int) -> None:
-        """Fail this call with this error, once; it does nothing except for half of a write."""
+    def fail_at(self, call: int, code: int) -> None:
+        """Fail this call once with the error `code`. It does nothing, except that half of a Parquet file is written."""
 
-        def wrong(number: int, name: str, carry_out: Callable[[], Any], args: tuple[Any, ...]) -> Any:
+        def fault(number: int, name: str, execute: Callable[[], Any], args: tuple[Any, ...]) -> Any:
             if number != call:
-                return carry_out()
+                return execute()
             if name == "close":
-                carry_out()  # as Linux has it: the descriptor is gone
+                execute()  # as on Linux: the descriptor is closed in spite of the error
             elif name == "write_table":
-                carry_out()
-                _forget_half(args[1])
+                execute()
+                _lose_half(args[1])
             raise OSError(code, os.strerror(code))
 
-        self._wrong = wrong
+        self._fault = fault
 
-    def is_late(self, call: int) -> None:
-        """The call fails for want of an answer, as on a mount that does not wait for ever. It is carried out when
-        `catch_up` says so, whatever has happened meanwhile."""
+    def delay(self, call: int) -> None:
+        """Fail this call with ETIMEDOUT, as on a soft mount of a file server. `catch_up` executes it later."""
 
-        def wrong(number: int, name: str, carry_out: Callable[[], Any], args: tuple[Any, ...]) -> Any:
+        def fault(number: int, name: str, execute: Callable[[], Any], args: tuple[Any, ...]) -> Any:
             if number != call:
-                return carry_out()
-            self._late = _linking(*args) if name == "link" else carry_out
-            self.given_up.set()
+                return execute()
+            self._late = _late_link(*args) if name == "link" else execute
+            self.timed_out.set()
             raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
 
-        self._wrong = wrong
+        self._fault = fault
 
     def catch_up(self) -> None:
-        """Nobody hears of how it ends."""
+        """Execute the delayed call, as the file server does. Nobody receives its result."""
         with suppress(OSError):
             self._late()
 
-    def _watched_open(self, opened: Callable[..., int], *, is_all: bool) -> Callable[..., int]:
+    def _watched_open(self, original: Callable[..., int], *, is_all: bool) -> Callable[..., int]:
         def watched_open(path: Any, flags: int, *args: Any, **kwargs: Any) -> int:
-            is_made = bool(flags & os.O_CREAT)
-            if not (is_made or is_all):
-                return opened(path, flags, *args, **kwargs)
-            name = "open" if is_made else "read"
-            return self.call(name, lambda: opened(path, flags, *args, **kwargs), (path,))  # type: ignore[no-any-return]
+            creates = bool(flags & os.O_CREAT)
+            if not (creates or is_all):
+                return original(path, flags, *args, **kwargs)
+            name = "open" if creates else "read"
+            descriptor: int = self.call(name, lambda: original(path, flags, *args, **kwargs), (path,))
+            return descriptor
+
+        return watched_open
+
+    def _watched_io_open(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def watched_open(path: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+            name = "open" if set(mode) & set("wxa") else "read"
+            return self.call(name, lambda: original(path, mode, *args, **kwargs), (path,))
 
         return watched_open
 
     def _watched(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *args, **kwargs: self.call(name, lambda: original(*args, **kwargs), args)
 
-    def call(self, name: str, carry_out: Callable[[], Any], args: tuple[Any, ...]) -> Any:
+    def call(self, name: str, execute: Callable[[], Any], args: tuple[Any, ...]) -> Any:
+        """Record a call, and execute it or its fault."""
         self.calls.append(name)
-        return self._wrong(len(self.calls), name, carry_out, args) if self._wrong else carry_out()
+        return self._fault(len(self.calls), name, execute, args) if self._fault else execute()
 
 
 class _WatchedWriter(pq.ParquetWriter):  # type: ignore[misc]
-    """Makes a file, writes row groups, and at last the footer."""
+    """A watched writer, which creates a file, writes row groups, and then the footer."""
 
     def __init__(self, disk: Disk, *args: Any, **kwargs: Any) -> None:
         self._disk = disk
@@ -168,7 +179,7 @@ class _WatchedWriter(pq.ParquetWriter):  # type: ignore[misc]
 
 @attrs.define
 class _WatchedFile:
-    """A file that is written; its bytes are on their way to the disk when it is closed, at the latest."""
+    """A watched file that is written through a buffer: bytes may reach the disk when it is closed."""
 
     _file: Any
     _disk: Disk
@@ -189,15 +200,15 @@ class _WatchedFile:
         return self._disk.call("flush", self._file.flush, ())
 
 
-def _forget_half(file: int | str | Path) -> None:
-    """Cut a file in half: bytes that were written and not synced may be lost."""
+def _lose_half(file: int | str | Path) -> None:
+    """Cut a file in half: a crash may lose bytes that were written but not synced."""
     if not isinstance(file, int) or not os.path.isdir(f"/proc/self/fd/{file}"):
         with open(file, "r+b", closefd=not isinstance(file, int)) as opened:
             opened.truncate(opened.seek(0, os.SEEK_END) // 2)
 
 
-def _linking(file: str | Path, name: str | Path) -> Callable[[], Any]:
-    """Return a function that links the content as a server does, even if the file's name is gone by then."""
+def _late_link(file: str | Path, name: str | Path) -> Callable[[], Any]:
+    """Return a function that creates the link later, as a file server does, even if `file` is removed until then."""
     content = Path(file).read_bytes()
 
     def link() -> None:

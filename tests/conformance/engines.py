@@ -1,4 +1,4 @@
-"""Engines for tables that need no Spark: work runs in threads as with the real ones, and its session is None."""
+"""An engine for tables that need no Spark: work runs in threads, as in the Spark engines, and its session is None."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sarameya_handlers.spark.engines.engine import Engine
 
 
 class ThreadEngine(Engine):
-    """Cancels as the real ones do: it leaves the thread to itself, whose next checkpoint raises."""
+    """Runs work in threads. As in the Spark engines, cancelling abandons the thread, whose next checkpoint raises."""
 
     def __init__(self, *, max_jobs: int = 2) -> None:
         self._max_jobs = max_jobs
@@ -23,7 +23,7 @@ class ThreadEngine(Engine):
 
     @property
     def threads(self) -> int:
-        """Number of threads that have not ended, abandoned ones included."""
+        """Number of threads that have not ended, abandoned threads included."""
         return self._jobs.borrowed_tokens
 
     async def __aenter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Groups of members that land in Parquet, in this process and in virtual time: real but for Spark and the network."""
+"""Groups of members that land in Parquet in this process and in virtual time. Only Spark and the network are fake."""
 
 from __future__ import annotations
 
@@ -21,26 +21,27 @@ from tests.conformance.proof import offsets, prove_audit, prove_chain, prove_row
 from tests.group.kit import Running, start_member
 
 
-class Troubled(Table):
-    """A table of which landings and read-backs may fail: before, after, or instead of what they do."""
+class FaultyTable(Table):
+    """A Parquet table whose landings and reads can be made to fail: before the work, after it, or instead of it."""
 
     def __init__(self, table: ParquetTable) -> None:
         self._table = table
         self.landings_per_job = table.landings_per_job
         self.needs_spark = False
-        self.refuses: Callable[[], Exception | None] = lambda: None
-        """Asked by each landing before it is tried."""
+        self.land_error: Callable[[], Exception | None] = lambda: None
+        """Called before each landing. Returns the exception to raise instead, or None."""
         self.lost_answers = 0
-        """So many landings raise once they are done."""
-        self.unreadable = 0
-        """So many looks at the chains fail."""
-        self.unknown_heads: Callable[[], Exception | None] = lambda: None
-        """Asked by each look at where chains end."""
-        self.tries: list[Link] = []
+        """Number of next landings that succeed but raise."""
+        self.failing_reads = 0
+        """Number of next calls of `links` that fail."""
+        self.heads_error: Callable[[], Exception | None] = lambda: None
+        """Called before each read of heads. Returns the exception to raise instead, or None."""
+        self.attempts: list[Link] = []
+        """The links of all landings so far, failed landings included."""
 
     def land(self, spark: Any, landings: Sequence[Landing], shape: Shape, checkpoint: Checkpoint) -> None:
-        self.tries += [landing.link for landing in landings]
-        if error := self.refuses():
+        self.attempts += [landing.link for landing in landings]
+        if error := self.land_error():
             raise error
         self._table.land(spark, landings, shape, checkpoint)
         if self.lost_answers:
@@ -48,8 +49,8 @@ class Troubled(Table):
             raise ConnectionResetError("the answer is lost")
 
     def links(self, spark: Any, key: ChainKey, since: int) -> Sequence[Link]:
-        if self.unreadable:
-            self.unreadable -= 1
+        if self.failing_reads:
+            self.failing_reads -= 1
             raise TimeoutError("the table cannot be read now")
         return self._table.links(spark, key, since)
 
@@ -68,7 +69,7 @@ class Troubled(Table):
         self._table.open(spark)
 
     def heads(self, spark: Any, keys: Iterable[ChainKey]) -> dict[ChainKey, Link]:
-        if error := self.unknown_heads():
+        if error := self.heads_error():
             raise error
         return self._table.heads(spark, keys)
 
@@ -107,17 +108,22 @@ class LandingGroup:
         return ParquetTable(self.directory)
 
     async def join(self, *, seconds: float = 0.0, table: Table | None = None, **options: Any) -> Running:
-        """Start a member, each of whose landings takes so many seconds; `options` are those of its sink, and of Config
-        with a `config` mapping."""
+        """Start a member.
+
+        Args:
+            seconds: the duration of each of its landings.
+            table: the table to land in; None for the group's Parquet table.
+            options: options of its sink. `config` is a mapping with options of Config.
+        """
         config = options.pop("config", {})
         engine = LoopEngine(seconds=seconds)
         self.engines.append(engine)
         settings = {"max_rows": 10, "max_age": 1.0, **options}
         sink = SparkSink(table or self.parquet, spark=engine, **settings)
-        running: Running = await self.nursery.start(self._live, sink, config)
+        running: Running = await self.nursery.start(self._run, sink, config)
         return running
 
-    async def _live(self, sink: SparkSink, config: dict[str, Any], *, task_status: trio.TaskStatus[Running]) -> None:
+    async def _run(self, sink: SparkSink, config: dict[str, Any], *, task_status: trio.TaskStatus[Running]) -> None:
         async with sink, trio.open_nursery() as nursery:
             running = await start_member(nursery, self.cluster, sink, group=GROUP, **config)
             task_status.started(running)
@@ -127,8 +133,8 @@ class LandingGroup:
         for number in range(self.partitions):
             self.cluster.produce_many(TOPIC, number, [(None, b"%d" % n) for n in range(count)])
 
-    def lead_anew(self) -> None:
-        """Let each of two brokers lead, under new epochs."""
+    def renew_leaders(self) -> None:
+        """Move each partition's leader to broker 0 and to broker 1, which gives it new leader epochs."""
         for number in range(self.partitions):
             for broker_id in range(2):
                 self.cluster.move_leader(TOPIC, number, broker_id)
@@ -147,13 +153,13 @@ class LandingGroup:
         return self.parquet.heads(NO_SPARK, self.keys)
 
     async def until_landed(self) -> None:
-        """Wait until all is in the table, and committed."""
+        """Wait until all records are committed, and check that the table's heads are the log ends."""
         while {key: commit.offset for key, commit in self.committed.items()} != self.ends:
             await trio.sleep(0.5)
         assert {key: head.to_offset for key, head in self.heads.items()} == self.ends
 
     async def commit(self, offset: int, metadata: str = "") -> None:
-        """Commit an offset for each partition, as an admin does."""
+        """Commit an offset for each partition through the admin client."""
         wanted = {TopicPartition(TOPIC, n): CommittedOffset(offset, metadata) for n in range(self.partitions)}
         async with self.admin() as admin:
             await admin.commit(GROUP, wanted)
@@ -166,7 +172,8 @@ class LandingGroup:
     def admin(self) -> GroupAdmin:
         return GroupAdmin(self.cluster.bootstrap_servers, Config(), log_event, transport=self.cluster.transport)
 
-    def proves(self) -> None:
+    def prove(self) -> None:
+        """Check that the table has each record once, and no leftovers."""
         for key, end in self.ends.items():
             prove_chain(self.parquet, None, key, end)
         prove_rows(self.parquet, None, offsets(self.ends))
@@ -178,7 +185,7 @@ class LandingGroup:
 async def landing_group(
     directory: Path, partitions: int = 1, *, brokers: int = 1, seconds: float = 3600.0
 ) -> AsyncIterator[LandingGroup]:
-    """Within so many seconds of virtual time."""
+    """Run a cluster and an empty group. The block must end within `seconds` of virtual time."""
     with trio.fail_after(seconds):
         async with (
             EmbeddedCluster(topics={TOPIC: partitions}, brokers=brokers, in_memory=True, seed=1) as cluster,

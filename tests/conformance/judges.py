@@ -1,4 +1,4 @@
-"""Checks a table from the test's process, while members work in other processes."""
+"""Checks of a table in the test's process, while members work in other processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @attrs.frozen
 class Judge:
-    """The judge of one table, which lands from a cluster."""
+    """Checks one table, which receives the records of a cluster."""
 
     table: Table
     is_audited: bool
@@ -33,21 +33,27 @@ class Judge:
     _spark: Any
 
     async def run(self, work: Callable[[Any], T]) -> T:
-        """`work(session)` in a thread: the loop is the members' broker's, too."""
+        """Run `work(session)` in a thread: the members' broker needs the event loop meanwhile."""
         return await trio.to_thread.run_sync(work, self._spark)
 
     async def links(self, key: ChainKey) -> list[Link]:
         return await self.run(lambda spark: chain_of(self.table, spark, key))
 
-    async def proves(self, ends: Mapping[ChainKey, int]) -> dict[ChainKey, list[Link]]:
-        """All that has to hold when everything up to these ends is said to have landed: chains, rows, and whatever
-        `sarameya verify` looks at. Returns the chains."""
+    async def prove(self, ends: Mapping[ChainKey, int]) -> dict[ChainKey, list[Link]]:
+        """Check chains, rows, and everything that `sarameya verify` checks.
+
+        Args:
+            ends: the offset of each chain up to which everything must have landed.
+
+        Returns:
+            The links of each chain.
+        """
         chains = await self.run(partial(self._prove, ends))
-        await self.verifies()
+        await self.verify()
         return chains
 
-    async def verifies(self) -> None:
-        """Verify the table as `sarameya verify` does, if it can."""
+    async def verify(self) -> None:
+        """Verify the table as `sarameya verify` does, if that command supports it."""
         if not self.is_audited:
             return
         audit = Audit(
@@ -64,8 +70,8 @@ class Judge:
         prove_rows(self.table, spark, offsets(ends))
         return chains
 
-    async def sweeps(self) -> int:
-        """Remove what was left behind, however young, as `sarameya sweep` does; and how much that was."""
+    async def sweep(self) -> int:
+        """Remove all leftovers, of any age, as `sarameya sweep` does. Return their number."""
         return await self.run(self._sweep)
 
     def _sweep(self, spark: Any) -> int:
@@ -81,6 +87,7 @@ class Judge:
 
 @asynccontextmanager
 async def judged(contender: Contender, place: Place, bootstrap_servers: list[str]) -> AsyncIterator[Judge]:
+    """Open a judge of the contender's table."""
     session = contender.reading(place)
     spark = await trio.to_thread.run_sync(session.__enter__)
     try:

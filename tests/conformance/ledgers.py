@@ -1,5 +1,7 @@
-"""A callback with a ledger as a table: rows and links in one SQLite database, in one transaction. The ledger is the
-example's; there is no Spark, since the callback reads what was staged."""
+"""A table made of a callback and a ledger: one SQLite transaction writes a link and its rows.
+
+The ledger is the one of `examples/ledger`. No Spark is needed, since the callback reads the staged file.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ _rows = Table(
 
 
 class LedgerTable(ForeachBatch):
-    """`directory` is made when the table is opened."""
+    """A `ForeachBatch` table with a SQL ledger. `open` creates its directory."""
 
     needs_spark = False
 
@@ -41,7 +43,7 @@ class LedgerTable(ForeachBatch):
     def open(self, spark: Any) -> None:
         self.staging.mkdir(parents=True, exist_ok=True)
         if not self._file.exists():
-            _make(self._file)
+            _create(self._file)
         super().open(spark)
 
     def keys(self, spark: Any) -> Sequence[ChainKey]:
@@ -63,22 +65,22 @@ class LedgerTable(ForeachBatch):
 
 
 def _database(path: Path) -> Engine:
-    # Two landings may write at once, and SQLite lets one of them wait.
+    # Two landings may write at the same time: then one waits for SQLite's lock, for up to 30 s.
     return create_engine(f"sqlite:///{path}", connect_args={"timeout": 30.0})
 
 
-def _make(path: Path) -> None:
-    """Make a database whose readers hold up no writer; of several that do, one gives it its name.
+def _create(path: Path) -> None:
+    """Create a database with a write-ahead log, in which readers do not block writers.
 
-    SQLite does not wait to change to a write-ahead log: of two that do so in one file, one is told that the database is
-    locked, whatever its timeout.
+    Each caller prepares a file of its own, and one of them links it to `path`. SQLite does not wait for a lock when it
+    changes a file to a write-ahead log: if two callers did that in one file, one would fail with "database is locked".
     """
     with TemporaryDirectory(dir=path.parent) as directory:
-        unnamed = Path(directory, path.name)
-        engine = create_engine(f"sqlite:///{unnamed}", poolclass=NullPool)
+        prepared = Path(directory, path.name)
+        engine = create_engine(f"sqlite:///{prepared}", poolclass=NullPool)
         with engine.connect() as connection:
             connection.exec_driver_sql("PRAGMA journal_mode=WAL")
         for tables in (ledger_tables, _tables):
             tables.create_all(engine)
         with suppress(FileExistsError):
-            path.hardlink_to(unnamed)
+            path.hardlink_to(prepared)

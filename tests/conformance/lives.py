@@ -1,4 +1,4 @@
-"""Lives of a sink without a broker: a session of one partition, in which a log is landed to its end. Real threads."""
+"""Sessions of a sink without a broker: one partition's log is landed to its end, in real threads."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tests.handlers.kit import FakeClaim, FakeSession, batch
 ORDERS = TopicPartition(TOPIC, 0)
 KEY = ChainKey(SINK, *ORDERS)
 MOST_SECONDS = 300.0
-"""For what a life waits for: long on purpose, a busy machine may take a minute for one landing of Spark's."""
+"""Timeout of waits: long on purpose, since a busy machine may need a minute for one landing with Spark."""
 
 
-async def live(
+async def run_session(
     contender: Contender,
     place: Place,
     end: int,
@@ -33,8 +33,18 @@ async def live(
     max_rows: int = 100,
     waits: bool = False,
 ) -> None:
-    """A session of one partition whose log ends there; its engine shares the Spark of all that are open. The claim ends
-    once all is read or, where it `waits`, is marked."""
+    """Run a session of one partition whose log ends at `end`. Engines that are open at the same time share one Spark.
+
+    Args:
+        contender: the table adapter and its engine.
+        place: the place of the test.
+        end: the log end.
+        on_phase: called at each phase of a landing.
+        table: the table to use instead of the contender's.
+        shape: the shape to use instead of the contender's.
+        max_rows: the number of rows in a landing.
+        waits: whether the claim stops only after all messages are marked, not as soon as they are read.
+    """
     session = FakeSession(log=(0, end))
     sink = SparkSink(
         table or contender.table(place),
@@ -48,7 +58,7 @@ async def live(
         start = await sink.start_offset(ORDERS, None)
         claim = _claim(0 if start is None else start.offset, end, max_rows)
         if waits:
-            nursery.start_soon(_end_when_marked, claim, session, end)
+            nursery.start_soon(_stop_when_marked, claim, session, end)
         else:
             claim.end()
         await sink.consume_claim(session, claim)
@@ -61,20 +71,20 @@ def _claim(first: int, end: int, rows: int) -> FakeClaim:
     return claim
 
 
-async def _end_when_marked(claim: FakeClaim, session: FakeSession, end: int) -> None:
+async def _stop_when_marked(claim: FakeClaim, session: FakeSession, end: int) -> None:
     with trio.fail_after(MOST_SECONDS):
         while (*ORDERS, end) not in session.marks:
             await trio.sleep(0.02)
     claim.end()
 
 
-def nothing_of_use_is_left(contender: Contender, place: Place, spark: Any, end: int) -> None:
-    """Check leftovers: work cancelled within Spark may leave files and snapshots for the sweep, but none in use."""
+def prove_leftovers_unused(contender: Contender, place: Place, spark: Any, end: int) -> None:
+    """Remove all leftovers, and check that the table needed none. Only work cancelled within Spark may leave any."""
     table = contender.table(place)
     table.open(spark)
-    left = table.leftovers(spark)
-    assert not left or contender.runs is not Runs.THREADS, left
-    for leftover in left:
+    leftovers = table.leftovers(spark)
+    assert not leftovers or contender.runs is not Runs.THREADS, leftovers
+    for leftover in leftovers:
         table.remove(spark, leftover)
     assert not table.leftovers(spark)
     prove_chain(table, spark, KEY, end)

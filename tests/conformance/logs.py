@@ -1,4 +1,4 @@
-"""A log of three partitions without a broker, and sinks that land it one session after the other. On the loop alone."""
+"""A log of three partitions without a broker, and sinks that land it, session after session, without threads."""
 
 from __future__ import annotations
 
@@ -21,24 +21,29 @@ from tests.conformance.proof import offsets, prove_audit, prove_chain, prove_row
 from tests.handlers.kit import FakeClaim, FakeSession, batch
 
 RECORDS = 15
-"""In each partition's log: a landing and a half."""
+"""Number of records in each partition's log: one and a half batches."""
 MOST_ROWS = 10
 NO_SPARK = cast("Any", None)
 
 
-class Unwanted(BaseException):
-    """Raised by a check in cancelled work. Like trio's own exception, nobody catches it."""
+class WorkCancelled(BaseException):
+    """Raised at a checkpoint of cancelled work. A BaseException like trio's, so that `except Exception` misses it."""
 
 
 class LoopEngine(Engine):
-    """Runs work on the loop: no threads, so that each step is the same each time. `on_check` is called at each of the
-    work's own checkpoints, and may cancel who waits for it. A landing begins after `seconds`; `landing` of them are at
-    it, `cancelled` did not come to that. While `is_gone` Spark is looked for as the real ones do."""
+    """An engine that runs work in the event loop, without threads, so that each run has the same steps.
+
+    Args:
+        on_check: called at each checkpoint of the work; it may cancel the task that waits for the work.
+        seconds: the time that each landing waits before it begins.
+    """
 
     def __init__(self, on_check: Callable[[], None] = lambda: None, *, seconds: float = 0.0) -> None:
         self.seconds = seconds
         self.is_gone = False
+        """True while Spark is down: work waits for its return, as in the Spark engines."""
         self.landing = self.cancelled = 0
+        """Number of landings that wait for `seconds` now, and of landings that were cancelled in this wait."""
         self._on_check = on_check
 
     @property
@@ -53,25 +58,25 @@ class LoopEngine(Engine):
 
     async def run(self, work: Callable[[Any, Any], Any], *, tag: str) -> Any:
         await trio.lowlevel.checkpoint()
-        await self._look_for_spark()
+        await self._await_spark()
         if getattr(getattr(work, "func", None), "__name__", "") == "flush":
-            await self._take_time()
+            await self._await_start()
         try:
             result = work(None, self._check)
-        except Unwanted:
+        except WorkCancelled:
             await trio.lowlevel.checkpoint()
-            raise AssertionError("who is unwanted is cancelled") from None
-        await trio.lowlevel.checkpoint()  # cancelled here, it is done, and nobody hears of it
+            raise AssertionError("the task is cancelled, so its checkpoint must raise") from None
+        await trio.lowlevel.checkpoint()  # if cancelled here, the work is done, but the caller does not learn of it
         return result
 
-    async def _look_for_spark(self) -> None:
+    async def _await_spark(self) -> None:
         deadline = trio.current_time() + RETURN_TIMEOUT
         while self.is_gone:
             if trio.current_time() >= deadline:
                 raise SparkGoneError("Spark Connect's server does not answer", begun=False)
             await trio.sleep(1)
 
-    async def _take_time(self) -> None:
+    async def _await_start(self) -> None:
         self.landing += 1
         try:
             if self.seconds:
@@ -85,12 +90,12 @@ class LoopEngine(Engine):
     def _check(self) -> None:
         self._on_check()
         if trio.current_effective_deadline() == -inf:
-            raise Unwanted
+            raise WorkCancelled
 
 
 @attrs.define
 class World:
-    """A table, so many partitions, and what is committed of them. `commits` says whether marks come to be."""
+    """A table, a log of some partitions, and their committed offsets. Without `commits` marks are never committed."""
 
     table: Table
     partitions: int = 3
@@ -108,10 +113,12 @@ class World:
         scope_of: Callable[[int], trio.CancelScope] | None = None,
         waits: bool = False,
     ) -> None:
-        """Run a session in which all logs are read to their ends; commit the marks when it ends.
+        """Run a session that reads all logs to their ends, and commit its marks at the end.
 
-        `scope_of` returns the cancel scope of a partition's claim. The session ends once all is read or, if it `waits`,
-        has landed.
+        Args:
+            sink: the handler.
+            scope_of: returns the cancel scope of a partition's claim.
+            waits: whether claims stop only after everything has landed, not as soon as everything is read.
         """
         session = FakeSession(log=(0, RECORDS))
         partitions = [TopicPartition("orders", number) for number in range(self.partitions)]
@@ -124,26 +131,27 @@ class World:
                     claim = _claim(partition.partition, 0 if start is None else start.offset)
                     scope = scope_of(partition.partition) if scope_of else trio.CancelScope()
                     if waits:
-                        nursery.start_soon(_end_when_landed, claim, session)
+                        nursery.start_soon(_stop_when_landed, claim, session)
                     else:
                         claim.end()
-                    nursery.start_soon(_within, scope, sink, session, claim)
+                    nursery.start_soon(_consume, scope, sink, session, claim)
         finally:
             self._commit(session)
 
     def _commit(self, session: FakeSession) -> None:
         for topic, partition, offset in session.marks if self.commits else ():
-            where = TopicPartition(topic, partition)
-            self.committed[where] = CommittedOffset(offset, session.metadata[where])
+            tp = TopicPartition(topic, partition)
+            self.committed[tp] = CommittedOffset(offset, session.metadata[tp])
 
     async def land_the_rest(self) -> None:
-        """Land the rest as a new owner without faults, and prove that each record is there once."""
+        """Land the remaining records as a new owner without faults, and check that each record is in the table once."""
         engine = LoopEngine()
         async with self.sink(engine) as sink:
             await self.session(sink)
-        self.proves()
+        self.prove()
 
-    def proves(self) -> None:
+    def prove(self) -> None:
+        """Check that the table has each record once."""
         keys = [ChainKey("sarameya", "orders", number) for number in range(self.partitions)]
         for key in keys:
             prove_chain(self.table, None, key, RECORDS)
@@ -166,12 +174,12 @@ def _claim(partition: int, position: int) -> FakeClaim:
     return claim
 
 
-async def _end_when_landed(claim: FakeClaim, session: FakeSession) -> None:
+async def _stop_when_landed(claim: FakeClaim, session: FakeSession) -> None:
     while (*claim.topic_partition, RECORDS) not in session.marks:
         await trio.sleep(1)
     claim.end()
 
 
-async def _within(scope: trio.CancelScope, sink: SparkSink, session: FakeSession, claim: FakeClaim) -> None:
+async def _consume(scope: trio.CancelScope, sink: SparkSink, session: FakeSession, claim: FakeClaim) -> None:
     with scope:
         await sink.consume_claim(session, claim)

@@ -1,4 +1,4 @@
-"""Owners of a chain without a group: each tries links as a sink does, and says in its rows whose they are."""
+"""Owners of a chain without a group, who append links as a sink does. The value of each row is the attempt's id."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ORIGIN = Origin(group="landing", topic_id="0123456789abcdef" * 2)
 
 
 def records(key: ChainKey, offsets: range, value: str) -> pa.Table:
-    """Records of these offsets, each with this value."""
+    """Return records with these offsets, all with this value."""
     count = len(offsets)
     columns: dict[str, list[Any]] = {
         "key": [None] * count,
@@ -37,7 +37,7 @@ def records(key: ChainKey, offsets: range, value: str) -> pa.Table:
 
 
 class Owner:
-    """A process that owns a chain, or believes so. It starts with the table's current head, else at `begin`."""
+    """A writer that owns a chain, or believes so. It starts at the table's head or, without a head, at `begin`."""
 
     def __init__(
         self,
@@ -56,17 +56,17 @@ class Owner:
         self.chain = Chain(key, origin, table.heads(spark, [key]).get(key))
         self._begin = begin
         self.error: Exception | None = None
-        """What the last try raised, which says nothing of its outcome."""
+        """The exception of the last attempt. The attempt may have succeeded in spite of it."""
         self.unsettled: Link | None = None
-        """The last try, while its outcome could not be looked up. It is settled before anything else is tried."""
+        """The last attempt, if reading its outcome failed. It must be settled before the next attempt."""
 
     @property
     def position(self) -> int:
-        """Start of the next link."""
+        """Start offset of the next link."""
         return self.chain.head.to_offset if self.chain.head else self._begin
 
     def append(self, count: int, on_phase: OnPhase = lambda phase, landings: None) -> Settled:
-        """Try to append a link of so many records, and read back what has become of it."""
+        """Try to append a link of `count` records once, and return its outcome from the table."""
         link = self.propose(count)
         self.error = None
         try:
@@ -75,13 +75,17 @@ class Owner:
             self.error = error
         return self.settle(link)
 
-    def append_surely(self, count: int, on_phase: OnPhase = lambda phase, landings: None) -> tuple[Settled, int]:
-        """Try until the link is there, ours or another's; and how often it was not."""
+    def append_until_present(self, count: int, on_phase: OnPhase = lambda phase, landings: None) -> tuple[Settled, int]:
+        """Retry until the table has the link, of this owner or of another one.
+
+        Returns:
+            The outcome, and the number of attempts after which no link was there.
+        """
         absent = 0
         while (settled := self.append(count, on_phase)).outcome is Outcome.ABSENT:
             absent += 1
             if absent > 20:
-                raise AssertionError(f"link {self.chain.next_number} is nobody's") from self.error
+                raise AssertionError(f"no attempt has appended link {self.chain.next_number}") from self.error
         return settled, absent
 
     def propose(self, count: int) -> Link:
@@ -107,7 +111,7 @@ class Owner:
 
 
 def at(phase: Phase, action: Callable[[], object]) -> OnPhase:
-    """Do something when a landing is exactly there, the first time."""
+    """Return a hook that calls `action` the first time that a landing reaches a phase."""
     is_done = False
 
     def on_phase(reached: Phase, landings: Sequence[Landing]) -> None:
@@ -120,8 +124,8 @@ def at(phase: Phase, action: Callable[[], object]) -> OnPhase:
 
 
 @attrs.frozen
-class Two:
-    """An owner that becomes a zombie, and who takes over from it, with a session each."""
+class Takeover:
+    """An owner that becomes a zombie, and the owner that takes over from it, each with its own session."""
 
     table: Table
     shape: Shape
@@ -133,16 +137,23 @@ class Two:
     def owner(self) -> Owner:
         return Owner(self.table, self.sessions[1], self.shape)
 
-    def proves(self) -> None:
-        """All that is there is whole, and each row is its link's."""
+    def prove(self) -> None:
+        """Check the chain and all rows: each row was written by the attempt that its link names."""
         end = self.owner().position
         links = prove_chain(self.table, self.sessions[1], KEY, end)
         prove_winners(links, prove_rows(self.table, self.sessions[1], offsets({KEY: end})))
         prove_audit(self.table, self.sessions[1])
 
 
-def loses(both: Two, phase: Phase, zombies: int, owners: int) -> None:
-    """The zombie stands still at a phase; meanwhile another lands the link that it is at, and one more."""
+def check_zombie_loses(both: Takeover, phase: Phase, zombies: int, owners: int) -> None:
+    """Stop the zombie at a phase, and let the owner land the same link and another one: the zombie must lose.
+
+    Args:
+        both: the zombie and the owner.
+        phase: the phase of the zombie's landing at which it stops.
+        zombies: number of records in the zombie's link.
+        owners: number of records in the owner's link.
+    """
     zombie = both.zombie()
     end = zombie.position + owners + 1
 
@@ -153,13 +164,20 @@ def loses(both: Two, phase: Phase, zombies: int, owners: int) -> None:
 
     settled = zombie.append(zombies, at(phase, take_over))
     assert settled.outcome is Outcome.LOST, zombie.error
-    assert zombie.position == end, "it knows now how far others have come"
+    assert zombie.position == end, "the zombie has read the owner's links"
     assert both.owner().append(2).outcome is Outcome.LANDED
     assert both.owner().position == end + 2
 
 
-def wins(both: Two, phase: Phase, zombies: int, owners: int) -> None:
-    """Whoever takes over is at the same link, and has come as far, when the zombie wakes and lands it."""
+def check_zombie_wins(both: Takeover, phase: Phase, zombies: int, owners: int) -> None:
+    """Let the zombie land a link while the owner is at a phase of the same link: the owner must adopt it.
+
+    Args:
+        both: the zombie and the owner.
+        phase: the phase of the owner's landing at which the zombie wakes.
+        zombies: number of records in the zombie's link.
+        owners: number of records in the owner's link.
+    """
     zombie, owner = both.zombie(), both.owner()
     end = zombie.position + zombies
 
@@ -168,6 +186,6 @@ def wins(both: Two, phase: Phase, zombies: int, owners: int) -> None:
 
     settled = owner.append(owners, at(phase, wake))
     assert settled.outcome is Outcome.LOST, owner.error
-    assert owner.position == end, "what the zombie has landed is adopted"
+    assert owner.position == end, "the owner has adopted the zombie's link"
     assert owner.append(2).outcome is Outcome.LANDED
     assert both.zombie().position == end + 2

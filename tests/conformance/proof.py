@@ -1,4 +1,4 @@
-"""Invariants of a table, whatever was done to its writers. All functions raise AssertionError with the reason."""
+"""Invariants of a table, which hold after any fault of its writers. The functions raise AssertionError."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COLUMNS = ["topic", "partition", "offset", "value"]
 
 
 class Row(NamedTuple):
-    """A row of the table, by the record that it comes from."""
+    """A row of the table, with the partition and offset of its record."""
 
     topic: str
     partition: int
@@ -33,7 +33,7 @@ class Row(NamedTuple):
 
 
 def rows_of(table: Table, spark: Any) -> list[Row]:
-    """All rows that readers see: by pyarrow where Spark is not needed for it."""
+    """Return all rows that readers see, read by pyarrow where possible, else by Spark."""
     if isinstance(table, LedgerTable):
         return [Row(*row) for row in table.rows()]
     if isinstance(table, ParquetTable):
@@ -44,11 +44,12 @@ def rows_of(table: Table, spark: Any) -> list[Row]:
 
 
 def _rows_of_parquet(root: Path) -> list[Row]:
-    """Return the rows by the manifests, which must equal those that a reader of the plain directory sees."""
+    """Return the rows of the files in the manifests. The directory must have exactly these files for plain readers."""
     manifests = Manifests(root / "_sarameya")
-    named = [root / file.name for key in manifests.chains() for one in manifests.since(key, 1) for file in one.files]
-    there = [path for path in root.rglob("*.parquet") if "_sarameya" not in path.relative_to(root).parts]
-    assert sorted(named) == sorted(there), "the directory shows what links name, each in its final place"
+    links = [manifest for key in manifests.chains() for manifest in manifests.since(key, 1)]
+    named = [root / file.name for manifest in links for file in manifest.files]
+    present = [path for path in root.rglob("*.parquet") if "_sarameya" not in path.relative_to(root).parts]
+    assert sorted(named) == sorted(present), "the directory has the files that links name, each in its final place"
     return [row for file in named for row in _rows(pq.read_table(file, columns=_COLUMNS, partitioning=None))]
 
 
@@ -57,7 +58,7 @@ def _rows(table: pa.Table) -> list[Row]:
 
 
 def chain_of(table: Table, spark: Any, key: ChainKey) -> list[Link]:
-    """The whole chain, which must be one: dense, contiguous, from link 1 on."""
+    """Return all links of a chain, which must begin with link 1 and have no gaps in numbers and offsets."""
     links = list(table.links(spark, key, 1))
     check_chain(links)
     assert not links or links[0].number == 1, f"{links[0]} is the first"
@@ -65,17 +66,17 @@ def chain_of(table: Table, spark: Any, key: ChainKey) -> list[Link]:
 
 
 def prove_rows(table: Table, spark: Any, expected: Iterable[tuple[str, int, int]]) -> list[Row]:
-    """The table holds each of these (topic, partition, offset) once, and nothing else. Returns its rows."""
+    """Check that the table has each of these (topic, partition, offset) once, and no other rows. Return its rows."""
     rows = rows_of(table, spark)
     found, wanted = Counter(row[:3] for row in rows), Counter(expected)
-    missing, beyond = wanted - found, found - wanted
+    missing, surplus = wanted - found, found - wanted
     assert not missing, f"{missing.total()} of {wanted.total()} records were lost: {sorted(missing)[:5]} ..."
-    assert not beyond, f"{beyond.total()} rows too many: {sorted(beyond)[:5]} ..."
+    assert not surplus, f"{surplus.total()} rows too many: {sorted(surplus)[:5]} ..."
     return rows
 
 
 def prove_chain(table: Table, spark: Any, key: ChainKey, end: int) -> list[Link]:
-    """The chain covers [0, end), and each link has brought the rows that it says, which are its attempt's."""
+    """Check that the chain covers the offsets [0, end) without gaps. Return its links."""
     links = chain_of(table, spark, key)
     assert links, f"{key} has no link"
     assert (links[0].from_offset, links[-1].to_offset) == (0, end), f"{key} covers {links[0]} to {links[-1]}"
@@ -83,17 +84,17 @@ def prove_chain(table: Table, spark: Any, key: ChainKey, end: int) -> list[Link]
 
 
 def prove_winners(links: Iterable[Link], rows: Iterable[Row]) -> None:
-    """Rows carry the attempt that wrote them as their value: it is that of the link which covers them."""
+    """Check that each link's rows were written by its own attempt, whose id is the value of these rows."""
     writers = {row.offset: row.value.decode() for row in rows}
     for link in links:
-        wrote = {writers.get(offset) for offset in range(link.from_offset, link.to_offset)}
-        assert wrote <= {link.attempt}, f"{link} by {link.attempt} holds rows of {wrote - {link.attempt}}"
+        found = {writers.get(offset) for offset in range(link.from_offset, link.to_offset)}
+        assert found <= {link.attempt}, f"{link} by {link.attempt} holds rows of {found - {link.attempt}}"
         if link.kind is Kind.RECORDS and link.rows >= 0:
-            assert link.rows == link.to_offset - link.from_offset, f"{link} says {link.rows} rows"
+            assert link.rows == link.to_offset - link.from_offset, f"{link} has a count of {link.rows} rows"
 
 
 def prove_audit(table: Table, spark: Any) -> None:
-    """Verify a table as `sarameya verify` does without a cluster, if it knows the table."""
+    """Verify a table as `sarameya verify` does without a cluster, if that command supports the table."""
     if isinstance(table, LedgerTable):
         return
     audit = Audit(table=table, by_spark=table.needs_spark)
@@ -101,11 +102,14 @@ def prove_audit(table: Table, spark: Any) -> None:
 
 
 def prove_facts(facts: Facts) -> None:
-    """Check that the facts of `sarameya verify` prove the table."""
+    """Check that `sarameya verify` accepts a table with these facts."""
     findings = judge(facts)
     assert is_proved(findings), [finding for finding in findings if finding.prevents_proof]
 
 
 def offsets(ends: Mapping[ChainKey, int]) -> list[tuple[str, int, int]]:
-    """All (topic, partition, offset) of logs that begin at 0 and end there, without control records."""
+    """Return the (topic, partition, offset) of all records in logs that start at 0 and have these log ends.
+
+    The logs must have no control records.
+    """
     return [(key.topic, key.partition, offset) for key, end in ends.items() for offset in range(end)]

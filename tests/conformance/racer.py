@@ -1,6 +1,6 @@
-"""A process that races another one for the links of a chain: `python -m tests.conformance.racer`, started by races.py.
+"""A process that races another process for the links of a chain. `test_races.py` starts both.
 
-For each link it prints a JSON line that says which of the two has appended it.
+After each race it prints a JSON line with the link that has won, and with the outcome of its own attempt.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST_SECONDS = 120.0
 
 
 class Barrier:
-    """Lets two processes go on at the same time: within microseconds, since both watch a page of shared memory."""
+    """A barrier of two processes. Both continue within microseconds, since both poll a page of shared memory."""
 
     def __init__(self, file: Path, which: int) -> None:
         with file.open("r+b") as opened:
@@ -30,58 +30,72 @@ class Barrier:
         self._which = which
         self._count = 0
 
-    def meet(self) -> None:
+    def wait(self) -> None:
+        """Wait until the other process has called this as often.
+
+        Raises:
+            TimeoutError: The other process has not reached the barrier in time.
+        """
         self._count = (self._count + 1) % 256
         self._pages[self._which] = self._count
         began = time.monotonic()
-        # The other is here, or has been, and is on its way to the next meeting.
+        # Until the other process has the same count, or the next one: it may have left this barrier for the next.
         while (self._pages[1 - self._which] - self._count) % 256 > 1:
             waited = time.monotonic() - began
             if waited > MOST_SECONDS:
-                raise TimeoutError("the other racer does not come")
+                raise TimeoutError("the other racer did not reach the barrier")
             if waited < SPIN_SECONDS:
                 os.sched_yield()
             else:
-                time.sleep(0.0001)  # Spark is at work for the other, and can do with the core
+                time.sleep(0.0001)  # the other racer waits for Spark, which needs the core
 
 
-def main(name: str, which: int, races: int, barrier_file: str, *place_words: str) -> None:
-    contender, place = CONTENDERS[name], Place.from_words(list(place_words))
-    barrier, dice = Barrier(Path(barrier_file), which), random.Random(which)
+def main(name: str, which: int, races: int, barrier_file: str, *place_arguments: str) -> None:
+    """Race for links.
+
+    Args:
+        name: the name of the contender.
+        which: the number of this process, 0 or 1.
+        races: the number of links.
+        barrier_file: the file of the barrier's shared memory.
+        place_arguments: the place, as `Place.to_arguments` returns it.
+    """
+    contender, place = CONTENDERS[name], Place.from_arguments(list(place_arguments))
+    barrier, rng = Barrier(Path(barrier_file), which), random.Random(which)
     table = contender.table(place)
     with contender.sessions(place) as (spark,):
         if which == 0:
             table.open(spark)
-        barrier.meet()
+        barrier.wait()
         table.open(spark)
         owner = Owner(table, spark, contender.shape)
         for race in range(races):
-            # Side by side at the beginning, or right before the swap as far as the table tells.
-            phase = Phase.WRITTEN if race % 2 and Phase.WRITTEN in contender.told else Phase.STAGED
-            pause = dice.choice([0.0, 0.0, 0.0, dice.uniform(0, 0.002)])
+            # Both start the landing together, or, in every other race, the append of the link, if the table reports it.
+            phase = Phase.WRITTEN if race % 2 and Phase.WRITTEN in contender.phases else Phase.STAGED
+            pause = rng.choice([0.0, 0.0, 0.0, rng.uniform(0, 0.002)])
 
             def start(pause: float = pause) -> None:
-                barrier.meet()
+                barrier.wait()
                 if pause:
                     time.sleep(pause)
 
             began = time.monotonic()
-            settled, absent = owner.append_surely(dice.randrange(1, 9), at(phase, start))
+            settled, absent = owner.append_until_present(rng.randrange(1, 9), at(phase, start))
             assert settled.link is not None
-            said = type(owner.error).__name__ if owner.error else ""
+            error = type(owner.error).__name__ if owner.error else ""
             line = {
                 "number": settled.link.number,
                 "winner": settled.link.attempt,
                 "outcome": settled.outcome.name,
-                "said": said,
+                "error": error,
                 "absent": absent,
                 "seconds": time.monotonic() - began,
             }
             print(json.dumps(line), flush=True)
-            # Nobody may be ahead by a link: it would find the next one taken, and not race for it.
-            barrier.meet()
+            # Without this barrier one process could append the next link before the other one tries: no race.
+            barrier.wait()
 
 
 if __name__ == "__main__":
-    racer_name, racer_which, racer_races, *rest = sys.argv[1:]
-    main(racer_name, int(racer_which), int(racer_races), *rest)
+    contender_name, number, race_count, *rest = sys.argv[1:]
+    main(contender_name, int(number), int(race_count), *rest)

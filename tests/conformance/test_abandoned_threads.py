@@ -12,7 +12,7 @@ import trio
 
 from sarameya_handlers.spark.tables.table import Landing, Phase
 from tests.conformance.contenders import Contender, Place, every
-from tests.conformance.lives import MOST_SECONDS, live, nothing_of_use_is_left
+from tests.conformance.lives import MOST_SECONDS, prove_leftovers_unused, run_session
 
 
 @attrs.define
@@ -40,18 +40,18 @@ class Hook:
 async def test_batch_cancelled_in_its_thread_is_landed_by_the_next_owner(contender: Contender, place: Place) -> None:
     """The second life of each case lands all, while the first one's thread still hangs or has just ended."""
     began, end = trio.current_time(), 0
-    phases = [phase for phase in (Phase.STAGED, Phase.READY, Phase.WRITTEN, Phase.LINKED) if phase in contender.told]
+    phases = [phase for phase in (Phase.STAGED, Phase.READY, Phase.WRITTEN, Phase.LINKED) if phase in contender.phases]
     async with contender.engine(place) as engine:
         for phase in phases:
             for hangs in (False, True):
                 end += 4
-                hook = await cancelled_at(phase, hangs, partial(live, contender, place, end))
-                await live(contender, place, end)
+                hook = await cancelled_at(phase, hangs, partial(run_session, contender, place, end))
+                await run_session(contender, place, end)
                 hook.let_go.set()
                 await trio.to_thread.run_sync(hook.ended.wait, MOST_SECONDS)
                 end += 1
-                await live(contender, place, end)
-        await engine.run(lambda spark, _: nothing_of_use_is_left(contender, place, spark, end), tag="proof")
+                await run_session(contender, place, end)
+        await engine.run(lambda spark, _: prove_leftovers_unused(contender, place, spark, end), tag="proof")
     print(f"{contender.name}: {2 * len(phases)} cancellations in {trio.current_time() - began:.0f} s")
 
 

@@ -10,7 +10,7 @@ import trio
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Landing, Phase
 from tests.conformance.contenders import Contender, Place, each, rows_by_slow_spark, rows_by_spark
-from tests.conformance.lives import live, nothing_of_use_is_left
+from tests.conformance.lives import prove_leftovers_unused, run_session
 
 ROWS = 40
 """Of the landing that is cancelled: Spark takes two seconds for them."""
@@ -23,13 +23,13 @@ async def test_batch_cancelled_in_sparks_job_is_landed_by_the_next_owner(contend
     began, end = trio.current_time(), 1
     quick = Shaping(transform=rows_by_spark)
     async with contender.engine(place) as engine:
-        await live(contender, place, end, shape=quick)  # which makes the table
+        await run_session(contender, place, end, shape=quick)  # which makes the table
         for delay in DELAYS:
             end += ROWS
             await cancelled_after(delay, contender, place, end)
             end += 1
-            await live(contender, place, end, shape=quick)
-        await engine.run(lambda spark, _: nothing_of_use_is_left(contender, place, spark, end), tag="proof")
+            await run_session(contender, place, end, shape=quick)
+        await engine.run(lambda spark, _: prove_leftovers_unused(contender, place, spark, end), tag="proof")
     print(f"{contender.name}: {len(DELAYS)} cancellations in {trio.current_time() - began:.0f} s")
 
 
@@ -51,5 +51,5 @@ async def cancelled_after(delay: float, contender: Contender, place: Place, end:
     with trio.CancelScope() as scope:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(cancel)
-            await live(contender, place, end, on_phase, shape=Shaping(transform=rows_by_slow_spark))
+            await run_session(contender, place, end, on_phase, shape=Shaping(transform=rows_by_slow_spark))
     assert scope.cancelled_caught, "nothing was cancelled"

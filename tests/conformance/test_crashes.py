@@ -15,7 +15,7 @@ from sarameya_handlers import ParquetTable
 from sarameya_handlers.spark.delta import row_files
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Shape, Table
-from tests.conformance.adoptions import AdoptedDelta, Written, write_each
+from tests.conformance.adoptions import AdoptedDelta, WrittenShape, write_each
 from tests.conformance.disks import NAMING, Died, Disk
 from tests.conformance.logs import LoopEngine, World
 
@@ -39,7 +39,7 @@ class Kind:
 KINDS = {
     "parquet": Kind(ParquetTable, frozenset(NAMING)),
     "delta": Kind(AdoptedDelta, frozenset({"link"})),
-    "delta-written": Kind(AdoptedDelta, frozenset(NAMING), Written()),
+    "delta-written": Kind(AdoptedDelta, frozenset(NAMING), WrittenShape()),
 }
 
 
@@ -60,7 +60,7 @@ def run(scenario: Callable[[World, Disk], object], world: World, disk: Disk) -> 
 async def land(world: World, disk: Disk, *, waits: bool = False) -> None:
     async with world.sink(LoopEngine()) as sink:
         with pytest.MonkeyPatch.context() as patched:
-            disk.put_in_place(patched)
+            disk.install(patched)
             await world.session(sink, waits=waits)
 
 
@@ -72,14 +72,14 @@ async def die(world: World, disk: Disk) -> None:
             raise
     await world.land_the_rest()
     world.sweep()
-    world.proves()
+    world.prove()
     assert world.leftovers == []
 
 
 async def find_no_room(world: World, disk: Disk) -> None:
     """The session goes on; when there is room again, what has waited lands."""
     await land(world, disk, waits=True)
-    world.proves()
+    world.prove()
     assert world.leftovers == []
 
 
@@ -87,7 +87,7 @@ async def hear_too_soon(world: World, disk: Disk) -> None:
     """Carry out an abandoned call after its landing has failed, and before the next attempt."""
 
     async def catch_up() -> None:
-        await disk.given_up.wait()
+        await disk.timed_out.wait()
         disk.catch_up()
 
     async with trio.open_nursery() as nursery:
@@ -102,7 +102,7 @@ async def hear_too_late(world: World, disk: Disk) -> None:
     disk.catch_up()
     await world.land_the_rest()
     world.sweep()
-    world.proves()
+    world.prove()
     assert world.leftovers == []
 
 
@@ -117,7 +117,7 @@ def calls_of_a_life(world: World) -> list[str]:
 def test_death_at_every_call_loses_nothing_and_repeats_nothing(after: bool, kind: Kind, tmp_path: Path) -> None:
     for number, name in enumerate(calls_of_a_life(kind.world(tmp_path / "whole")), 1):
         disk = Disk()
-        disk.dies(number, after=after)
+        disk.die_at(number, after=after)
         try:
             run(die, kind.world(tmp_path / str(number)), disk)
         except BaseException as error:
@@ -128,7 +128,7 @@ def test_death_at_every_call_loses_nothing_and_repeats_nothing(after: bool, kind
 def test_disk_that_is_full_at_any_call_is_waited_for(kind: Kind, tmp_path: Path) -> None:
     for number, name in enumerate(calls_of_a_life(kind.world(tmp_path / "whole")), 1):
         disk = Disk()
-        disk.is_full(number, until=lambda: trio.current_time() >= FULL_SECONDS)
+        disk.fill_at(number, until=lambda: trio.current_time() >= FULL_SECONDS)
         try:
             run(find_no_room, kind.world(tmp_path / str(number)), disk)
         except BaseException as error:
@@ -146,7 +146,7 @@ def test_late_effect_of_an_abandoned_call_loses_nothing(
         if name not in NAMING:
             continue
         disk = Disk()
-        disk.is_late(number)
+        disk.delay(number)
         try:
             run(scenario, kind.world(tmp_path / str(number)), disk)
         except BaseException as error:

@@ -61,7 +61,7 @@ def failing_in_turn(code: int, links: range, directory: Path, made: Callable[[Pa
         owner, is_reached = Owner(table, None, Shaping()), False
         for number in links:
             disk = Disk()
-            disk.fails(call, code)
+            disk.fail_at(call, code)
             try_to_land(owner, number, disk)
             is_reached |= len(disk.calls) >= call
         proves(table, links.stop - 1)
@@ -84,7 +84,7 @@ def try_to_land(owner: Owner, number: int, disk: Disk) -> None:
     link = owner.propose(RECORDS)
     try:
         with pytest.MonkeyPatch.context() as patched:
-            disk.put_in_place_of_all(patched)
+            disk.install_all(patched)
             owner.land(link)
     except OSError:
         pass
@@ -145,9 +145,9 @@ def test_fault_51_disk_that_is_full_from_any_call_on_is_survived(number: int, tm
         table, disk, has_room = ParquetTable(tmp_path / str(call)), Disk(), Event()
         table.prepare()
         owner = Owner(table, None, Shaping())
-        disk.is_full(call, until=has_room.is_set)
+        disk.fill_at(call, until=has_room.is_set)
         with pytest.MonkeyPatch.context() as patched:
-            disk.put_in_place_of_all(patched)
+            disk.install_all(patched)
             tries: list[Outcome] = []
             with suppress(OSError):
                 tries += (owner.append(RECORDS).outcome for _ in range(3))

@@ -31,7 +31,7 @@ async def test_flush_longer_than_the_timeouts_keeps_the_membership(tmp_path: Pat
         assert trio.current_time() - began >= 300
         assert group.cluster.describe_group(GROUP).generation == 1, "heartbeats have gone on"
         assert member.error is None
-        group.proves()
+        group.prove()
 
 
 async def test_flush_outlasting_a_revocation_is_cancelled(tmp_path: Path, autojump_clock: MockClock) -> None:
@@ -50,7 +50,7 @@ async def test_flush_outlasting_a_revocation_is_cancelled(tmp_path: Path, autoju
         await group.until_landed()
         assert (slow.error, other.error) == (None, None)
         assert len(group.cluster.describe_group(GROUP).members) == 2, "neither was given up"
-        group.proves()
+        group.prove()
 
 
 async def test_offsets_that_have_expired_are_known_to_the_table(tmp_path: Path, autojump_clock: MockClock) -> None:
@@ -86,7 +86,7 @@ async def test_offsets_reset_beyond_the_table_leave_a_gap_if_allowed(
     """And nobody takes it for a log that was cut, though since the last link it has been led under other epochs."""
     async with landing_group(tmp_path, partitions=2, brokers=2) as group:
         await land_and_leave(group)
-        group.lead_anew()
+        group.renew_leaders()
         group.produce(20)
         await group.commit(moved)
         for _ in range(2):
@@ -96,7 +96,7 @@ async def test_offsets_reset_beyond_the_table_leave_a_gap_if_allowed(
                 await trio.sleep(0.5)
             await group.until_landed()
             await member.close()
-            group.lead_anew()
+            group.renew_leaders()
             group.produce(5)
         for key in group.keys:
             links = chain_of(group.parquet, NO_SPARK, key)
@@ -149,7 +149,7 @@ async def test_single_record_of_an_idle_topic_lands_when_it_is_of_age(
             await group.until_landed()
             assert 30 <= trio.current_time() - produced <= 32
             await trio.sleep(100)
-        group.proves()
+        group.prove()
 
 
 async def land_and_leave(group: LandingGroup) -> None:
@@ -158,7 +158,7 @@ async def land_and_leave(group: LandingGroup) -> None:
     group.produce(35)
     await group.until_landed()
     await member.close()
-    group.proves()
+    group.prove()
 
 
 async def go_on(group: LandingGroup) -> None:
@@ -166,7 +166,7 @@ async def go_on(group: LandingGroup) -> None:
     group.produce(10)
     await group.until_landed()
     await member.close()
-    group.proves()
+    group.prove()
 
 
 async def is_refused(member: Running, error: type[ChainError]) -> None:

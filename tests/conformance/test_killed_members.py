@@ -28,21 +28,21 @@ async def test_members_killed_at_each_phase_lose_nothing(contender: Contender, p
         await owner.join()
         log.produce(records)
         await log.until_landed()
-        for phase in contender.told:
+        for phase in contender.phases:
             successor = await group.start()
-            await owner.is_to("kill", phase, nth)
+            await owner.arm("kill", phase, nth)
             log.produce(records)
-            hit = await owner.has_died()
+            hit = await owner.until_killed()
             assert hit["phase"] == phase
             log.expire(owner.member_id)
             await successor.join()
             await log.until_landed()
-            await judge.proves(log.ends)
+            await judge.prove(log.ends)
             owner = successor
         await group.close()
-        assert await judge.sweeps() >= 1, "who was killed before the link has left something behind"
-        await judge.proves(log.ends)
-    print(f"{contender.name}: {len(contender.told)} kills in {trio.current_time() - began:.0f} s")
+        assert await judge.sweep() >= 1, "who was killed before the link has left something behind"
+        await judge.prove(log.ends)
+    print(f"{contender.name}: {len(contender.phases)} kills in {trio.current_time() - began:.0f} s")
 
 
 @each("delta", "iceberg")
@@ -51,7 +51,7 @@ async def test_member_killed_while_creating_the_table_loses_nothing(contender: C
 
     The next owner finds a table that another process has created, without a link, or with one that was never marked.
     """
-    phase = next(phase for phase in (Phase.WRITTEN, Phase.LINKED) if phase in contender.told)
+    phase = next(phase for phase in (Phase.WRITTEN, Phase.LINKED) if phase in contender.phases)
     async with (
         broker() as log,
         judged(contender, place, log.bootstrap_servers) as judge,
@@ -59,11 +59,11 @@ async def test_member_killed_while_creating_the_table_loses_nothing(contender: C
     ):
         owner, successor = await group.start(), await group.start()
         # Both have found no table where they are to land.
-        await successor.until(lambda: any("ready" in told for told in successor.told), "it was ready")
-        await owner.is_to("kill", phase)
+        await successor.until(lambda: any("ready" in report for report in successor.reports), "it was ready")
+        await owner.arm("kill", phase)
         await owner.join()
         log.produce(50)
-        hit = await owner.has_died()
+        hit = await owner.until_killed()
         (key,) = log.ends
         assert hit["links"] == [[str(key), 1, 0, 50]], "the first landing of all"
         links = await judge.links(key)
@@ -75,5 +75,5 @@ async def test_member_killed_while_creating_the_table_loses_nothing(contender: C
         log.produce(50)
         await log.until_landed()
         await group.close()
-        chains = await judge.proves(log.ends)
+        chains = await judge.prove(log.ends)
         assert (chains[key][0].attempt in hit["attempts"]) == (phase is Phase.LINKED), "what was linked is adopted"

@@ -16,15 +16,15 @@ from sarameya_handlers.landing.errors import ChainError
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Phase, Shape
-from tests.conformance.owners import KEY, Two, loses, wins
+from tests.conformance.owners import KEY, Takeover, check_zombie_loses, check_zombie_wins
 from tests.conformance.proof import offsets, prove_rows
 
 REFUSED = (AssertionError, ChainError)
 
 
-def two(table: ParquetTable) -> Two:
+def two(table: ParquetTable) -> Takeover:
     table.open(None)
-    both = Two(table, Shaping(), [None, None])
+    both = Takeover(table, Shaping(), [None, None])
     assert both.zombie().append(5).outcome is Outcome.LANDED
     return both
 
@@ -38,7 +38,7 @@ def test_table_without_a_compare_and_swap_is_found_out(tmp_path: Path, monkeypat
 
     put = Manifests.put
     monkeypatch.setattr(Manifests, "put", overwrite)
-    for scenario in (loses, wins):
+    for scenario in (check_zombie_loses, check_zombie_wins):
         with pytest.raises(REFUSED):
             scenario(two(ParquetTable(tmp_path / scenario.__name__)), Phase.WRITTEN, 8, 3)
 
@@ -60,10 +60,11 @@ class NumberedByOffset(ParquetTable):
 
 def test_offsets_in_place_of_numbers_are_found_out(tmp_path: Path) -> None:
     """The zombie's longer batch lands over the new owner's shorter one."""
-    loses(two(NumberedByOffset(tmp_path / "shorter")), Phase.WRITTEN, 2, 3)  # which is refused, as it should
+    both = two(NumberedByOffset(tmp_path / "shorter"))
+    check_zombie_loses(both, Phase.WRITTEN, 2, 3)  # which is refused, as it should
     both = two(NumberedByOffset(tmp_path / "longer"))
     with pytest.raises(REFUSED):
-        loses(both, Phase.WRITTEN, 8, 3)
+        check_zombie_loses(both, Phase.WRITTEN, 8, 3)
     with pytest.raises(AssertionError, match="4 rows too many"):
         prove_rows(both.table, None, offsets({KEY: 5 + 8}))
 
@@ -84,6 +85,6 @@ class Believing(ParquetTable):
 
 
 def test_success_that_is_believed_is_found_out(tmp_path: Path) -> None:
-    for scenario in (loses, wins):
+    for scenario in (check_zombie_loses, check_zombie_wins):
         with pytest.raises(REFUSED):
             scenario(two(Believing(tmp_path / scenario.__name__)), Phase.WRITTEN, 8, 3)

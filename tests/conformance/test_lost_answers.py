@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from sarameya.error_codes import ErrorCode
 from sarameya.protocol.versions import Api
-from tests.conformance.groups import Troubled, landing_group
+from tests.conformance.groups import FaultyTable, landing_group
 
 pytestmark = pytest.mark.usefixtures("unsynced")
 
@@ -22,17 +22,17 @@ async def test_lost_answers_of_the_table_are_settled_by_reading_back(
     tmp_path: Path, autojump_clock: MockClock, lost: int, unreadable: int
 ) -> None:
     async with landing_group(tmp_path, partitions=2) as group:
-        table = Troubled(group.parquet)
+        table = FaultyTable(group.parquet)
         member = await group.join(table=table)
-        table.lost_answers, table.unreadable = lost, unreadable
+        table.lost_answers, table.failing_reads = lost, unreadable
         group.produce(35)
         await group.until_landed()
-        group.proves()
-        assert len({link.attempt for link in table.tries}) == len(table.tries)
-        assert sorted({(link.key, link.number) for link in table.tries}) == sorted(
+        group.prove()
+        assert len({link.attempt for link in table.attempts}) == len(table.attempts)
+        assert sorted({(link.key, link.number) for link in table.attempts}) == sorted(
             (key, number) for key in group.keys for number in range(1, 5)
         )
-        assert len(table.tries) == 8, "what has landed is not tried again"
+        assert len(table.attempts) == 8, "what has landed is not tried again"
         assert (member.error, member.ended.is_set()) == (None, False)
 
 
@@ -41,16 +41,16 @@ async def test_store_that_refuses_is_waited_for_and_the_membership_kept(
 ) -> None:
     """Ten minutes of 503, or of credentials that have expired: the same link, and no rebalance."""
     async with landing_group(tmp_path) as group:
-        table = Troubled(group.parquet)
+        table = FaultyTable(group.parquet)
         member = await group.join(table=table)
         began = trio.current_time()
-        table.refuses = lambda: OSError("503 Slow Down") if trio.current_time() < began + 600 else None
+        table.land_error = lambda: OSError("503 Slow Down") if trio.current_time() < began + 600 else None
         group.produce(35)
         await group.until_landed()
-        group.proves()
+        group.prove()
         assert 600 <= trio.current_time() - began <= 650
-        assert 20 <= len(table.tries) <= 40
-        assert {link.number for link in table.tries[:-3]} == {1}
+        assert 20 <= len(table.attempts) <= 40
+        assert {link.number for link in table.attempts[:-3]} == {1}
         assert group.cluster.describe_group("landing").generation == 1
         assert member.error is None
 
@@ -82,7 +82,7 @@ async def test_lost_commits_of_kafka_are_made_good_by_the_table(
         group.produce(5)
         await group.join()
         await group.until_landed()
-        group.proves()
+        group.prove()
 
 
 async def test_lost_response_of_a_commit_repeats_nothing(tmp_path: Path, autojump_clock: MockClock) -> None:
@@ -92,5 +92,5 @@ async def test_lost_response_of_a_commit_repeats_nothing(tmp_path: Path, autojum
             group.cluster.drop_next(Api.OFFSET_COMMIT)
             group.produce(15)
             await group.until_landed()
-        group.proves()
+        group.prove()
         assert member.error is None

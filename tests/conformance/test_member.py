@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sarameya import TopicPartition
-from tests.conformance.member import TellingSink
+from tests.conformance.member import ReportingSink
 from tests.handlers.kit import FakeSession, batch, claim_of
 from tests.handlers.spark.kit import FakeEngine, FakeTable, consume_in, count_fakes
 
@@ -26,13 +26,13 @@ async def test_table_is_notified_of_revoked_chains_and_not_of_lost_ones(
 ) -> None:
     table, session = FakeTable(tmp_path), FakeSession()
     session.generation = 1
-    async with TellingSink(table, spark=FakeEngine()) as sink:
+    async with ReportingSink(table, spark=FakeEngine()) as sink:
         await consume_in(sink, session, claim_of([batch(0, 10)]))
         if lost:
             await sink.partitions_lost(session, [ORDERS])
         await sink.partitions_revoked(session, [ORDERS])
     heads = [chain[-1] for chain in table.chains.values()]
     assert table.resting == ([] if lost else heads)
-    told = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-    assert [one["lost"] for one in told if "lost" in one] == ([["orders-0"]] if lost else [])
-    assert [one["revoked"] for one in told if "revoked" in one] == [["orders-0"]]
+    reports = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [report["lost"] for report in reports if "lost" in report] == ([["orders-0"]] if lost else [])
+    assert [report["revoked"] for report in reports if "revoked" in report] == [["orders-0"]]

@@ -35,7 +35,7 @@ in_thread = partial(trio.to_thread.run_sync, abandon_on_cancel=True)
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
     missing = [program for program in ("java", "mvn") if shutil.which(program) is None]
     if missing:
-        pytest.skip(f"needs {' and '.join(missing)} (make test says how to get them)")
+        pytest.skip(f"needs {' and '.join(missing)} (`make test` prints how to install them)")
     with RealKafka(tmp_path_factory.mktemp("kafka")) as running:
         yield running
 
@@ -81,7 +81,7 @@ class Log:
             prove_rows(judge.table, spark, [(self.topic, *place) for place in self.shown])
 
         await judge.run(prove)
-        await judge.verifies()
+        await judge.verify()
 
 
 @each("parquet", "delta", "iceberg")
@@ -89,7 +89,7 @@ async def test_killed_members_on_kafka_land_each_record_once(
     kafka: RealKafka, contender: Contender, place: Place
 ) -> None:
     log = await in_thread(Log, kafka, f"orders-{contender.name}")
-    phase = next(phase for phase in (Phase.WRITTEN, Phase.LINKED) if phase in contender.told)
+    phase = next(phase for phase in (Phase.WRITTEN, Phase.LINKED) if phase in contender.phases)
     seconds = SECONDS if contender.runs is Runs.THREADS else WITH_SPARK
     config = {"session_timeout": 6.0, "isolation_level": "read_committed"}
     async with (
@@ -104,22 +104,22 @@ async def test_killed_members_on_kafka_land_each_record_once(
         await log.until_landed(seconds)
         await log.proves(judge)
 
-        await first.is_to("kill", phase)
+        await first.arm("kill", phase)
         await log.produce(100)
-        await first.has_died()
+        await first.until_killed()
         await second.join()
         await log.until_landed(seconds)
         await log.proves(judge)
 
-        await second.is_to("stop", phase)
+        await second.arm("stop", phase)
         await log.transact()
         await log.produce(100)
-        await second.has_stopped()
+        await second.until_stopped()
         await third.join()
         await log.until_landed(seconds)
         await log.proves(judge)
-        second.go_on()
-        await second.saw("that it lost", lambda told: "lost" in told)
+        second.resume()
+        await second.next_report("that it lost", lambda report: "lost" in report)
 
         await in_thread(kafka.await_members, GROUP, 2, SECONDS)
         await log.produce(100)

@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.conformance.brokers import GROUP
-from tests.conformance.groups import LandingGroup, Troubled, landing_group
+from tests.conformance.groups import FaultyTable, LandingGroup, landing_group
 from tests.group.kit import Running
 
 pytestmark = pytest.mark.usefixtures("unsynced")
@@ -25,7 +25,7 @@ async def test_spark_away_for_ten_minutes_keeps_the_membership(
     tmp_path: Path, autojump_clock: MockClock, config: dict[str, object], states_heads: bool
 ) -> None:
     async with landing_group(tmp_path, partitions=3) as group:
-        table = Troubled(group.parquet)
+        table = FaultyTable(group.parquet)
         table.states_heads = states_heads
         first = await group.join(table=table, config=config)
         group.produce(25)
@@ -47,13 +47,13 @@ async def test_store_that_does_not_tell_where_chains_end_is_asked_again(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     async with landing_group(tmp_path, partitions=2) as group:
-        table = Troubled(group.parquet)
+        table = FaultyTable(group.parquet)
         first = await group.join(table=table)
         group.produce(25)
         await group.until_landed()
 
         back = trio.current_time() + AWAY
-        table.unknown_heads = lambda: OSError("503 Slow Down") if trio.current_time() < back else None
+        table.heads_error = lambda: OSError("503 Slow Down") if trio.current_time() < back else None
         second = await group.join(table=table)
         await trio.sleep(AWAY)
         group.produce(25)
@@ -64,5 +64,5 @@ async def go_on(group: LandingGroup, *members: Running) -> None:
     assert [member.error for member in members] == [None] * len(members)
     assert len(group.cluster.describe_group(GROUP).members) == len(members)
     await group.until_landed()
-    group.proves()
+    group.prove()
     assert not any(member.ended.is_set() for member in members)

@@ -49,7 +49,7 @@ async def one_member(contender: Contender, place: Place) -> AsyncIterator[tuple[
         assert member.sessions == 1, "it has stayed in the group"
         await group.close()
         async with judged(contender, place, log.bootstrap_servers) as judge:
-            await judge.proves(log.ends)
+            await judge.prove(log.ends)
 
 
 @each("delta", "iceberg")
@@ -57,18 +57,18 @@ async def test_connect_server_that_dies_and_comes_back_is_waited_for(
     contender: Contender, place: Place, server: ConnectServer
 ) -> None:
     began = trio.current_time()
-    phases = [phase for phase in (Phase.WRITTEN, Phase.LINKED) if phase in contender.told]
+    phases = [phase for phase in (Phase.WRITTEN, Phase.LINKED) if phase in contender.phases]
     async with one_member(contender, place) as (log, member):
         for phase in phases:
-            await member.is_to("stop", phase)
+            await member.arm("stop", phase)
             log.produce(10)
-            await member.has_stopped()
+            await member.until_stopped()
             await trio.to_thread.run_sync(restart, server)
-            member.go_on()
+            member.resume()
             await log.until_landed()
 
         log.produce(60)
-        await member.saw("that it has staged", lambda told: told.get("phase") == Phase.STAGED)
+        await member.next_report("that it has staged", lambda report: report.get("phase") == Phase.STAGED)
         await trio.sleep(IN_THE_JOB)
         await trio.to_thread.run_sync(restart, server)
         await log.until_landed()
@@ -138,15 +138,15 @@ def committed(table: Path) -> set[str]:
 async def test_jvm_that_is_killed_is_replaced(contender: Contender, place: Place) -> None:
     began = trio.current_time()
     async with one_member(contender, place) as (log, member):
-        await member.is_to("stop", Phase.WRITTEN)
+        await member.arm("stop", Phase.WRITTEN)
         log.produce(10)
-        hit = await member.has_stopped()
+        hit = await member.until_stopped()
         kill_jvm(member)
-        member.go_on()
+        member.resume()
         await log.until_landed()
 
         log.produce(60)
-        await member.saw("that it has staged", lambda told: told.get("phase") == Phase.STAGED)
+        await member.next_report("that it has staged", lambda report: report.get("phase") == Phase.STAGED)
         await trio.sleep(IN_THE_JOB)
         kill_jvm(member)
         await log.until_landed()

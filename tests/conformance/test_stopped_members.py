@@ -55,11 +55,11 @@ async def owner_first(log: Broker, one: Member, other: Member) -> tuple[Member, 
 async def test_zombie_that_wakes_behind_the_new_owner_loses(contender: Contender, place: Place) -> None:
     began = trio.current_time()
     async with two_members(contender, place) as (log, judge, one, other):
-        for phase in contender.told:
+        for phase in contender.phases:
             zombie, _ = await owner_first(log, one, other)
-            await zombie.is_to("stop", phase)
+            await zombie.arm("stop", phase)
             log.produce(60)
-            hit = await zombie.has_stopped()
+            hit = await zombie.until_stopped()
             if contender.runs is not Runs.THREADS:  # it takes long enough as it is
                 log.expire(zombie.member_id)
             await log.until_expired(zombie.member_id)
@@ -68,33 +68,33 @@ async def test_zombie_that_wakes_behind_the_new_owner_loses(contender: Contender
             is_there = hit["attempts"][0] in {link.attempt for link in links}
             assert is_there == (phase not in BEFORE_THE_LINK), f"stopped at {phase}"
 
-            zombie.go_on()
-            await zombie.saw("that it lost", lambda told: "lost" in told)
+            zombie.resume()
+            await zombie.next_report("that it lost", lambda report: "lost" in report)
             await log.until_members(2)
             log.produce(10)
             await log.until_landed()
-            await judge.proves(log.ends)
-    print(f"{contender.name}: {len(contender.told)} zombies in {trio.current_time() - began:.0f} s")
+            await judge.prove(log.ends)
+    print(f"{contender.name}: {len(contender.phases)} zombies in {trio.current_time() - began:.0f} s")
 
 
 async def test_zombie_waking_before_the_new_owner_wins_and_is_adopted(contender: Contender, place: Place) -> None:
     began = trio.current_time()
     async with two_members(contender, place) as (log, judge, one, other):
-        for phase in [phase for phase in contender.told if phase in BEFORE_THE_LINK]:
+        for phase in [phase for phase in contender.phases if phase in BEFORE_THE_LINK]:
             zombie, owner = await owner_first(log, one, other)
-            await zombie.is_to("stop", phase)
-            await owner.is_to("stop", Phase.STAGED)
+            await zombie.arm("stop", phase)
+            await owner.arm("stop", Phase.STAGED)
             log.produce(60)
-            its = await zombie.has_stopped()
+            its = await zombie.until_stopped()
             log.expire(zombie.member_id)
-            owners = await owner.has_stopped()
+            owners = await owner.until_stopped()
             assert number(its) == number(owners), "both are at the same link"
 
-            zombie.go_on()
-            await zombie.saw("what has become of it", lambda told: told.get("phase") == Phase.SETTLED)
-            owner.go_on()
+            zombie.resume()
+            await zombie.next_report("what has become of it", lambda report: report.get("phase") == Phase.SETTLED)
+            owner.resume()
             await log.until_landed()
-            links = (await judge.proves(log.ends))[KEY]
+            links = (await judge.prove(log.ends))[KEY]
             assert links[number(its) - 1].attempt == its["attempts"][0], "the zombie's, adopted"
             assert owners["attempts"][0] not in {link.attempt for link in links}
     print(f"{contender.name}: 2 zombies that win in {trio.current_time() - began:.0f} s")
@@ -103,7 +103,7 @@ async def test_zombie_waking_before_the_new_owner_wins_and_is_adopted(contender:
 @each("parquet", "delta", "iceberg")
 async def test_zombie_with_swept_files_loses_and_lands_again(contender: Contender, place: Place) -> None:
     """Before anything is removed its link's number is taken: what is removed can never be appended."""
-    phase = [phase for phase in contender.told if phase in BEFORE_THE_LINK][-1]
+    phase = [phase for phase in contender.phases if phase in BEFORE_THE_LINK][-1]
     async with (
         broker() as log,
         judged(contender, place, log.bootstrap_servers) as judge,
@@ -113,20 +113,20 @@ async def test_zombie_with_swept_files_loses_and_lands_again(contender: Contende
         await member.join()
         log.produce(10)
         await log.until_landed()
-        await member.is_to("stop", phase)
+        await member.arm("stop", phase)
         log.produce(10)
-        hit = await member.has_stopped()
-        assert await judge.sweeps() >= 1
-        member.go_on()
+        hit = await member.until_stopped()
+        assert await judge.sweep() >= 1
+        member.resume()
         await log.until_landed()
-        links = (await judge.proves(log.ends))[KEY]
+        links = (await judge.prove(log.ends))[KEY]
         assert [link.kind for link in links] == [Kind.RECORDS, Kind.RESTATED, Kind.RECORDS]
         assert hit["attempts"][0] not in {link.attempt for link in links}
         assert member.sessions == 1
         await group.close()
 
 
-def number(told: dict[str, Any]) -> int:
+def number(report: dict[str, Any]) -> int:
     """Return the number of the link that a phase reported."""
-    ((_, link, _, _),) = told["links"]
+    ((_, link, _, _),) = report["links"]
     return int(link)

@@ -13,7 +13,7 @@ from sarameya_handlers.landing.chain import Chain, Outcome, Settled
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Shape, Table
 from tests.conformance.contenders import Contender, Place, every
-from tests.conformance.lives import KEY, live, nothing_of_use_is_left
+from tests.conformance.lives import KEY, prove_leftovers_unused, run_session
 from tests.conformance.proof import chain_of
 
 A_LANDING = 4
@@ -71,7 +71,7 @@ async def test_unanswered_append_is_found_and_not_retried(
     unanswering.put_in_place(monkeypatch)
     # Open as long as the test lasts: the proof does not wait for another session.
     async with contender.engine(place) as engine:
-        await live(contender, place, END, table=unanswering.table, max_rows=A_LANDING, waits=True)
+        await run_session(contender, place, END, table=unanswering.table, max_rows=A_LANDING, waits=True)
 
         assert (unanswering.lost, unanswering.unread) == (2, 2)
         tried = [(link.number, link.from_offset, link.to_offset) for link in unanswering.tried]
@@ -79,4 +79,4 @@ async def test_unanswered_append_is_found_and_not_retried(
         assert [one.outcome for one in settled] == [Outcome.LANDED, Outcome.LANDED]
         landed = await engine.run(lambda spark, _: chain_of(contender.table(place), spark, KEY), tag="chain")
         assert [link.attempt for link in landed] == [link.attempt for link in unanswering.tried]
-        await engine.run(lambda spark, _: nothing_of_use_is_left(contender, place, spark, END), tag="proof")
+        await engine.run(lambda spark, _: prove_leftovers_unused(contender, place, spark, END), tag="proof")

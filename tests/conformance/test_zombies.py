@@ -5,27 +5,27 @@ from __future__ import annotations
 from sarameya_handlers.landing.chain import Outcome
 from sarameya_handlers.spark.tables.table import Phase
 from tests.conformance.contenders import Contender, Place, Runs
-from tests.conformance.owners import Owner, Two, at, loses, wins
+from tests.conformance.owners import Owner, Takeover, at, check_zombie_loses, check_zombie_wins
 
 
 def test_zombies_lose_to_the_first_and_are_adopted_otherwise(contender: Contender, place: Place) -> None:
     table = contender.table(place)
-    before = [phase for phase in (Phase.STAGED, Phase.READY, Phase.WRITTEN) if phase in contender.told]
+    before = [phase for phase in (Phase.STAGED, Phase.READY, Phase.WRITTEN) if phase in contender.phases]
     # Of the zombie's batch, and of the new owner's. With Spark, which takes a second for each: only what is dangerous.
     sizes = [(8, 3), (3, 8)] if contender.runs is Runs.THREADS else [(8, 3)]
     with contender.sessions(place, 2) as sessions:
         table.open(sessions[0])
-        both = Two(table, contender.shape, sessions)
+        both = Takeover(table, contender.shape, sessions)
         assert both.zombie().append(5).outcome is Outcome.LANDED
         for zombies, owners in sizes:
             for phase in before:
-                loses(both, phase, zombies, owners)
-            wins(both, before[-1], zombies, owners)
+                check_zombie_loses(both, phase, zombies, owners)
+            check_zombie_wins(both, before[-1], zombies, owners)
             is_its_own(both, zombies, owners)
-        both.proves()
+        both.prove()
 
 
-def is_its_own(both: Two, zombies: int, owners: int) -> None:
+def is_its_own(both: Takeover, zombies: int, owners: int) -> None:
     """The zombie stands still when its link is there; others land behind it."""
     zombie, found = both.zombie(), list[Owner]()
     end = zombie.position + zombies + owners

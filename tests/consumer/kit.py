@@ -1,4 +1,4 @@
-"""Requests that are looked at, and answers that are edited on their way out, for what a good broker never says."""
+"""Hooks into the embedded broker: observe requests, and change responses into what a correct broker never sends."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from sarameya.embedded.apis import Call
 from sarameya.protocol.versions import Api
 
 Edit = Callable[[Any, Any], None]
-"""Called with the request and its answer, which it may change in place."""
+"""Called with the request and its response, which it may change in place."""
 
 
 def edit_answers(monkeypatch: pytest.MonkeyPatch, api: Api, edit: Edit, broker_id: int | None = None) -> None:
-    """Let `edit` change every answer of `api` before it goes out; with `broker_id`, the answers of one broker."""
+    """Let `edit` change every response of `api` before it is sent; with `broker_id`, only that broker's responses."""
     handler = apis.HANDLERS[api]
 
     def answer(call: Call) -> None:
@@ -32,12 +32,12 @@ def edit_answers(monkeypatch: pytest.MonkeyPatch, api: Api, edit: Edit, broker_i
     monkeypatch.setitem(apis.HANDLERS, api, attrs.evolve(handler, answer=answer))
 
 
-def on_request(monkeypatch: pytest.MonkeyPatch, api: Api, look: Callable[[Call], None]) -> None:
-    """Show `look` every request of `api`, whose body it may change in place, before it is answered."""
+def on_request(monkeypatch: pytest.MonkeyPatch, api: Api, callback: Callable[[Call], None]) -> None:
+    """Call `callback` with every request of `api` before the broker answers it. It may change the body in place."""
     handler = apis.HANDLERS[api]
 
     def answer(call: Call) -> None:
-        look(call)
+        callback(call)
         handler.answer(call)
 
     monkeypatch.setitem(apis.HANDLERS, api, attrs.evolve(handler, answer=answer))
@@ -45,13 +45,15 @@ def on_request(monkeypatch: pytest.MonkeyPatch, api: Api, look: Callable[[Call],
 
 @attrs.define(slots=True)
 class Fetches:
-    """The fetches that brokers were asked for, in their order: (broker, request), and which versions they were in."""
+    """The Fetch requests that brokers have received, in order."""
 
     seen: list[tuple[int, Any]] = attrs.field(factory=list)
+    """The broker and the body of each request."""
     versions: set[int] = attrs.field(factory=set)
+    """The versions of all requests."""
 
     wanted: list[frozenset[int]] = attrs.field(factory=list)
-    """The partitions that each was about, whether it named them or a fetch session's earlier one did (KIP-227)."""
+    """All partitions of each request: named in it, or in an earlier request of its fetch session (KIP-227)."""
     _sessions: dict[int, frozenset[int]] = attrs.field(factory=dict)
 
     def note(self, node_id: int, version: int, body: Any) -> None:
@@ -65,28 +67,28 @@ class Fetches:
         self.versions.add(version)
 
     def clear(self) -> None:
-        """Keep only what comes from now on."""
+        """Forget the requests so far."""
         self.seen.clear()
         self.wanted.clear()
 
     def partitions(self, since: int = 0) -> list[list[int]]:
-        """The partitions that each request named."""
+        """Return the partitions that each request names, from the request number `since` on."""
         return [[p.partition for t in body.topics for p in t.partitions] for _, body in self.seen[since:]]
 
     def full(self) -> list[list[int]]:
-        """The partitions of the requests that said everything, to begin a session or without one."""
+        """Return the partitions of each full request: one that begins a fetch session or has none."""
         bodies = [body for _, body in self.seen if body.session_epoch in (0, -1)]
         return [[p.partition for t in body.topics for p in t.partitions] for body in bodies]
 
     def of(self, partition: int) -> list[int]:
-        """The brokers that were asked for a partition by name."""
+        """Return the brokers of all requests that name this partition."""
         return [
             node for node, body in self.seen if partition in {p.partition for t in body.topics for p in t.partitions}
         ]
 
 
 def watch_fetches(monkeypatch: pytest.MonkeyPatch) -> Fetches:
-    """Keep every fetch that comes to any broker from now on."""
+    """Record every Fetch request that any broker receives from now on."""
     fetches = Fetches()
     on_request(monkeypatch, Api.FETCH, lambda call: fetches.note(call.node_id, call.version, call.body))
     return fetches

@@ -1,15 +1,21 @@
-"""The test of each code block, in the order of the page. `test_every_block.py` checks that none is missing.
+"""The test of each code block on a page, in the order of the page. `test_every_block.py` checks that none is missing.
 
-A block that is nothing but command lines is not here: each line of it is parsed by the program that it calls.
+Blocks that consist of command lines only are not listed here: the program of each line parses it.
 """
 
 from __future__ import annotations
 
 Claims = dict[tuple[str, str], tuple[str, ...]]
+"""(page, language) -> the test of each block in this language."""
 
 
 def _of(page: str, claims: dict[str, str]) -> Claims:
-    """Claims of tests/docs/test_<page>_page.py; `language: test test ...`, one for each block."""
+    """Return the claims of a page whose tests are in tests/docs/test_<page>_page.py.
+
+    Args:
+        page: the name of the page.
+        claims: language -> names of tests without "test_", separated by spaces, one for each block.
+    """
     file = f"tests/docs/test_{page.replace('-', '_')}_page.py"
     name = {"readme": "README", "architecture": "ARCHITECTURE"}.get(page, f"docs/{page}")
     return {

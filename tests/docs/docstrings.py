@@ -15,43 +15,43 @@ _PARAGRAPH = re.compile(r"(?:(?<=\n\n)|\A)(?:    .*\n|\n(?=    ))+", re.MULTILIN
 
 
 def paragraphs(docstring: str) -> list[str]:
-    """The indented ones, as code."""
+    """Return the indented paragraphs of a docstring, dedented."""
     text = inspect.cleandoc(docstring) + "\n"
     return [dedent(found[0]).strip("\n") + "\n" for found in _PARAGRAPH.finditer(text)]
 
 
 def documented() -> Iterator[tuple[str, Any]]:
-    """Every public name, every member of a public class, and the modules, each once: what the reference shows."""
+    """Yield each object that the reference shows, once: modules, public names, and members of public classes."""
     seen: set[int] = set()
     for module_name in MODULES:
         module = import_module(module_name)
         found = [(module_name, module)]
         for name in module.__all__:
-            one = getattr(module, name)
-            found.append((f"{module_name}.{name}", one))
-            if inspect.isclass(one):
-                owners = [owner for owner in one.__mro__ if owner.__module__.partition(".")[0] in _OURS]
-                members = {member: value for owner in reversed(owners) for member, value in vars(owner).items()}
+            public = getattr(module, name)
+            found.append((f"{module_name}.{name}", public))
+            if inspect.isclass(public):
+                classes = [base for base in public.__mro__ if base.__module__.partition(".")[0] in _PACKAGES]
+                members = {member: value for base in reversed(classes) for member, value in vars(base).items()}
                 found += [(f"{module_name}.{name}.{member}", value) for member, value in members.items()]
-        for name, one in found:
-            if id(one) not in seen:
-                seen.add(id(one))
-                yield name, one
+        for name, value in found:
+            if id(value) not in seen:
+                seen.add(id(value))
+                yield name, value
 
 
-_OURS = {module.partition(".")[0] for module in MODULES}
+_PACKAGES = {module.partition(".")[0] for module in MODULES}
 
 
 def examples() -> dict[str, list[str]]:
-    """Return the examples, by the name of the documented object."""
+    """Return the examples in each docstring, by the name of the documented object."""
     found = {
-        name: paragraphs(one.__doc__)
-        for name, one in documented()
-        if not name.rpartition(".")[2].startswith("_") and isinstance(getattr(one, "__doc__", None), str)
+        name: paragraphs(value.__doc__)
+        for name, value in documented()
+        if not name.rpartition(".")[2].startswith("_") and isinstance(getattr(value, "__doc__", None), str)
     }
     return {name: texts for name, texts in found.items() if texts}
 
 
 def is_python(text: str) -> bool:
-    """Python, unless it is a table of an app file."""
+    """Return whether an example is Python, not a TOML table of an app file."""
     return not text.startswith("[")

@@ -1,4 +1,4 @@
-"""The tables of names on the pages for those who come from elsewhere."""
+"""The tables of names on the pages docs/coming-from-*.md."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ _NAME = re.compile(r"`([^`]+)`")
 
 
 def rows(text: str) -> Iterator[tuple[list[str], list[str], list[str]]]:
-    """(their names, our names, names in what differs) of each row; the header of our column says so."""
+    """Yield the names in backticks of each row in tables whose second column is "Sarameya".
+
+    Yields:
+        The other client's names, Sarameya's names, and the names in the column of differences.
+    """
     for table in re.findall(r"^\| [^|]+ \| Sarameya \|.*\n\|-.*\n((?:\|.*\n)+)", text, re.MULTILINE):
         for line in table.splitlines():
             theirs, ours, differs = line.strip("|").split("|")

@@ -1,7 +1,7 @@
-"""The pages of docs/, the README and the others that readers are sent to, and what code stands in them.
+"""The pages of docs/, the README and other pages for users, and their code blocks.
 
-They are read by the parser that makes pages of them (`docs/conf.py`), so that whatever a reader sees as code is code
-here: fenced or indented, with words behind the language, within a list.
+The parser is the one that renders the pages (`docs/conf.py`), so every block that readers see as code is found: fenced
+or indented, with attributes after the language, within a list.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 INDENTED = "indented"
-"""In place of the language of a block that is indented, and has no fence to say it."""
+"""The language of an indented block, which has no fence that could name one."""
 
 _MARKDOWN = MarkdownIt("commonmark").enable("table")
 
@@ -23,7 +23,7 @@ PAGES = {
     for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md")
     for path in sorted(ROOT.glob(pattern))
 }
-"""`README`, `docs/fetching`, `docs/reference/claims` ...: the texts of all pages."""
+"""The texts of all pages, by name: `README`, `docs/fetching`, `docs/reference/claims` ..."""
 
 
 @attrs.frozen
@@ -33,7 +33,7 @@ class Block:
     page: str
     line: int
     language: str
-    """What its fence says, "" where that says nothing."""
+    """The language of the fence; "" if it names none."""
     text: str
 
     def __str__(self) -> str:
@@ -41,12 +41,12 @@ class Block:
 
 
 def page(name: str) -> str:
-    """The text of docs/<name>.md."""
+    """Return the text of docs/<name>.md."""
     return PAGES[f"docs/{name}"]
 
 
 def code(text: str, name: str = "") -> list[Block]:
-    """All blocks of code of a page, in order, but for what is there for the generator alone (`{toctree}`)."""
+    """Return all code blocks of a page, in order, without directives of the generator such as `{toctree}`."""
     found = []
     for token in _MARKDOWN.parse(text):
         if token.type in ("fence", "code_block") and not token.info.startswith("{"):
@@ -56,7 +56,7 @@ def code(text: str, name: str = "") -> list[Block]:
 
 
 def blocks(text: str, language: str) -> list[str]:
-    """The code blocks of a page that are said to be in this language, in order."""
+    """Return the texts of a page's code blocks in this language, in order."""
     return [block.text for block in code(text) if block.language == language]
 
 

@@ -1,7 +1,7 @@
-"""`python -m tests.docs.sarama` asks Go's compiler for the names of docs/coming-from-sarama.md that are sarama's.
+"""Check with Go's compiler that sarama has the names of docs/coming-from-sarama.md: `python -m tests.docs.sarama`.
 
-It writes down those that it has found (golden/sarama_names.txt), and the tests go by that: it needs Go, and sarama's
-source as the benches have it.
+The command needs Go and sarama's source in the version of the benchmarks. It writes the names that exist to
+golden/sarama_names.txt; the tests compare the page with this file.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ NAMES = Path(__file__).parent / "golden" / "sarama_names.txt"
 PINNED = ROOT / "bench" / "consume" / "go"
 OPTIONS = ("Consumer.Fetch.", "Consumer.Group.", "Consumer.Offsets.", "Consumer.Max", "Consumer.Isolation", "Net.")
 OPTIONS += ("ChannelBufferSize", "ClientID", "RackID")
-"""How the names of fields of its Config begin; all others are of its interfaces."""
+"""Prefixes of the names that are fields of sarama's Config. All other names are functions, types and methods."""
 
 
-def told() -> list[str]:
-    """The page's names of sarama's."""
+def documented_names() -> list[str]:
+    """Return sarama's names on the page."""
     return sorted({name for theirs, _, _ in rows(page("coming-from-sarama")) for name in theirs})
 
 
 def version() -> str:
-    """The version that the benches build with."""
+    """Return the version of sarama that the benchmarks build with."""
     [found] = re.findall(r"github.com/IBM/sarama (v\S+)", (PINNED / "go.mod").read_text())
     return found
 
@@ -54,6 +54,6 @@ def unknown(names: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    if problem := unknown(told()):
+    if problem := unknown(documented_names()):
         sys.exit(problem)
-    NAMES.write_text("\n".join([f"# {version()}", *told()]) + "\n")
+    NAMES.write_text("\n".join([f"# {version()}", *documented_names()]) + "\n")

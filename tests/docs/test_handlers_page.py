@@ -103,7 +103,7 @@ async def test_options_are_checked_and_their_defaults_known(
     assert capsys.readouterr().out == "1\n"
     with pytest.raises(ConfigError, match=r"^limit = 'x': must be a whole number$"):
         build_handler(name, {"limit": "x"})
-    with pytest.raises(ConfigError, match=r"^limti = 5: no such option: there is limit$"):
+    with pytest.raises(ConfigError, match=r"^limti = 5: unknown option: the only option is limit$"):
         build_handler(name, {"limti": 5})
 
 

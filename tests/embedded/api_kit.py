@@ -1,6 +1,6 @@
 """A kit for tests of APIs: a cluster's state without trio or sockets.
 
-Requests go in as bytes, responses come out as bytes.
+Requests and responses are encoded and decoded as on the wire.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WALL_TIME = 1_700_000_000.0
 class ApiKit:
     """Sends requests to a broker.
 
-    A held response arrives in the list that `ask` returned once time or an event releases it.
+    If the broker holds a response, it is added to the list that `ask` has returned, once time or an event releases it.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class ApiKit:
         """Send a versioned kafka-python request to a broker. Return the list that its response is put into.
 
         Args:
-            refusal: The error code to refuse the request with, whatever it asks.
+            refusal: The error code with which the broker refuses the request.
         """
         request.with_header(correlation_id=77, client_id="kit")
         decoded = decode_request(bytes(request.encode(header=True)), MESSAGES, SERVED_VERSIONS)

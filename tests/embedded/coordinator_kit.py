@@ -36,7 +36,7 @@ T0 = TopicPartition("t", 0)
 A = TypeVar("A")
 
 
-class Waiting(Generic[A]):
+class HeldReply(Generic[A]):
     """A reply that checks that it is called at most once."""
 
     def __init__(self) -> None:
@@ -74,16 +74,16 @@ def join_request(member_id: str = "", **fields: Any) -> JoinRequest:
 
 
 WALL_TIME = 1_700_000_000.0
-"""The time of day at the kit's 0."""
+"""The wall-clock time at which the kit's own clock is 0."""
 
 
 def config(**fields: Any) -> CoordinatorConfig:
-    """Return settings without expiry of offsets, for tests that look at every deadline."""
+    """Return settings without expiry of offsets, for tests that check every deadline."""
     return CoordinatorConfig(**{"offsets_retention_check_interval": math.inf} | fields)
 
 
 class Kit:
-    """A coordinator with its own clock and a journal that records what is stored."""
+    """A coordinator with its own clock, and with a journal that records stored offsets and groups."""
 
     def __init__(
         self, settings: CoordinatorConfig | None = None, *, serves: Serves = serves_all, seed: int = 7
@@ -118,8 +118,8 @@ class Kit:
 
     # --- requests ----------------------------------------------------------------------------------------------
 
-    def join(self, member_id: str = "", **fields: Any) -> Waiting[JoinGroupResult]:
-        reply: Waiting[JoinGroupResult] = Waiting()
+    def join(self, member_id: str = "", **fields: Any) -> HeldReply[JoinGroupResult]:
+        reply: HeldReply[JoinGroupResult] = HeldReply()
         self.join_with(reply, member_id, **fields)
         return reply
 
@@ -132,16 +132,16 @@ class Kit:
         assert answer.error is ErrorCode.MEMBER_ID_REQUIRED
         return answer.member_id
 
-    def join_new(self, **fields: Any) -> tuple[str, Waiting[JoinGroupResult]]:
+    def join_new(self, **fields: Any) -> tuple[str, HeldReply[JoinGroupResult]]:
         """Do both halves of a join. Return the new member's id and its held join."""
         member_id = self.new_id(**fields)
         return member_id, self.join(member_id, **fields)
 
     def sync(
         self, member_id: str, assignments: Mapping[str, bytes] | None = None, **fields: Any
-    ) -> Waiting[SyncGroupResult]:
+    ) -> HeldReply[SyncGroupResult]:
         generation = fields.pop("generation", self.group.generation if self.exists else 1)
-        reply: Waiting[SyncGroupResult] = Waiting()
+        reply: HeldReply[SyncGroupResult] = HeldReply()
         group_id = fields.pop("group_id", GROUP)
         request = SyncRequest(group_id, generation, member_id, assignments=assignments or {}, **fields)
         self.coordinator.sync(request, self.now, reply)
@@ -187,7 +187,7 @@ class Kit:
             self.sync(member_id, {m: m.encode() for m in ids} if member_id == leader else None)
         assert self.state is GroupState.STABLE
 
-    # --- a look inside -----------------------------------------------------------------------------------------
+    # --- the coordinator's state -------------------------------------------------------------------------------
 
     @property
     def exists(self) -> bool:

@@ -41,7 +41,7 @@ def sync(member_id: str, generation: int = 1, assignments: dict[str, bytes] | No
         member_id=member_id,
         protocol_type="consumer",
         protocol_name="range",
-        assignments=[{"member_id": to, "assignment": share} for to, share in (assignments or {}).items()],
+        assignments=[{"member_id": to, "assignment": assigned} for to, assigned in (assignments or {}).items()],
     )
 
 

@@ -15,7 +15,7 @@ from sarameya.embedded.groups.model.messages import (
 from sarameya.embedded.groups.model.stored import GroupImage, StoredOffset
 from sarameya.error_codes import ErrorCode
 from sarameya.model import CommittedOffset
-from tests.embedded.coordinator_kit import GROUP, SESSION, T0, WALL_TIME, Kit, Waiting, join_request, protocols
+from tests.embedded.coordinator_kit import GROUP, SESSION, T0, WALL_TIME, HeldReply, Kit, join_request, protocols
 
 # --- describe, list ------------------------------------------------------------------------------------------------
 
@@ -251,7 +251,7 @@ def test_load_of_a_group_that_is_here_is_a_mistake_of_the_caller() -> None:
 def test_reply_of_a_move_may_join_elsewhere_at_once() -> None:
     kit, target = Kit(), Kit(seed=8)
     first, _ = kit.stable(2)
-    elsewhere: Waiting[JoinGroupResult] = Waiting()
+    elsewhere: HeldReply[JoinGroupResult] = HeldReply()
     kit.coordinator.join(
         join_request(first), kit.now, lambda answer: target.coordinator.join(join_request(), 0, elsewhere)
     )

@@ -14,7 +14,7 @@ from sarameya.embedded.groups.model.group_states import GroupState
 from sarameya.embedded.groups.model.messages import JoinGroupResult, LeavingMember, SyncGroupResult
 from sarameya.embedded.groups.rebalancer import GroupJoinKey, GroupSyncKey
 from sarameya.error_codes import ErrorCode
-from tests.embedded.coordinator_kit import GROUP, Kit, Waiting, config, protocols
+from tests.embedded.coordinator_kit import GROUP, HeldReply, Kit, config, protocols
 
 CONFIGS = [
     config(),
@@ -44,8 +44,8 @@ class AnyClients(RuleBasedStateMachine):
         super().__init__()
         self.kit = Kit()
         self.ids: list[tuple[str, str | None]] = [("ghost", None)]
-        self.replies: list[Waiting[Any]] = []
-        self.syncs: list[Waiting[SyncGroupResult]] = []
+        self.replies: list[HeldReply[Any]] = []
+        self.syncs: list[HeldReply[SyncGroupResult]] = []
         self.generation = 0
 
     @initialize(settings=st.sampled_from(CONFIGS))
@@ -58,7 +58,7 @@ class AnyClients(RuleBasedStateMachine):
             if answer.member_id and (answer.member_id, instance) not in self.ids:
                 self.ids.append((answer.member_id, instance))
 
-        reply: Waiting[JoinGroupResult] = Waiting()
+        reply: HeldReply[JoinGroupResult] = HeldReply()
         self.replies.append(reply)
         self.kit.join_with(learn, member_id, group_instance_id=instance, **fields)
 
@@ -211,8 +211,8 @@ class Client:
         self.member_id = ""
         self.generation = -1
         self.drains_until: int | None = None
-        self.joining: Waiting[JoinGroupResult] | None = None
-        self.syncing: Waiting[SyncGroupResult] | None = None
+        self.joining: HeldReply[JoinGroupResult] | None = None
+        self.syncing: HeldReply[SyncGroupResult] | None = None
         self.assignment: bytes | None = None
 
     @property

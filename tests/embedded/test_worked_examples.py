@@ -13,7 +13,7 @@ from sarameya.embedded.groups.member_sessions import MemberKey
 from sarameya.embedded.groups.model.group_states import GroupState
 from sarameya.embedded.groups.model.messages import JoinGroupResult
 from sarameya.error_codes import ErrorCode
-from tests.embedded.coordinator_kit import GROUP, REBALANCE, SESSION, Kit, Waiting, config
+from tests.embedded.coordinator_kit import GROUP, REBALANCE, SESSION, HeldReply, Kit, config
 
 NONE, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -185,7 +185,7 @@ def test_documents_leader_is_the_first_member_to_join() -> None:
     first, second, third = kit.stable(3)
     assert kit.group.leader == first
     kit.leave(first)
-    replies: list[Waiting[JoinGroupResult]] = [kit.join(member_id) for member_id in (third, second)]
+    replies: list[HeldReply[JoinGroupResult]] = [kit.join(member_id) for member_id in (third, second)]
     assert {reply.answer.leader for reply in replies} == {second}
     assert [len(reply.answer.members) for reply in replies] == [0, 2], "the leader alone is told of the others"
 

@@ -24,7 +24,7 @@ class WireClient:
         self._sent += 1
         request.with_header(correlation_id=self._sent, client_id=self._client_id)
         if request.expect_response():
-            self._awaited.append(request.header)  # before it goes out: another task may be reading
+            self._awaited.append(request.header)  # before sending: another task may receive the response
         await self.stream.send_all(bytes(request.encode(header=True, framed=True)))
 
     async def receive(self) -> Any:
@@ -41,7 +41,7 @@ class WireClient:
 
     async def assert_hung_up(self) -> None:
         with trio.fail_after(5):
-            # A reset is as good as an end.
+            # The broker may close the connection with a reset, too.
             with suppress(trio.BrokenResourceError):
                 assert await self.stream.receive_some() == b""
 

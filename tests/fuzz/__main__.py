@@ -1,8 +1,8 @@
-"""`python -m tests.fuzz [TARGET ...] --minutes N`: hostile bytes for as long as you like; fresh ones each time.
+"""Feed hostile bytes to all parsers, other ones in each run: `python -m tests.fuzz [TARGET ...] --minutes N`.
 
-What surprises a target is printed with its input, which `--replay HEX` gives to it again; exit code 1 if anything did.
-Without coverage, good inputs are mutated at random. `--atheris` lets libFuzzer look for those that reach what none has
-reached before, on one target; it needs `pip install atheris`, which has wheels for some versions of Python only.
+Each failure is printed with its input, which `--replay HEX` feeds again. The exit code is 1 after a failure. Inputs are
+random mutations of valid ones. With `--atheris`, libFuzzer searches for inputs that reach new code, for one target; it
+needs `pip install atheris`, which has wheels for some versions of Python only.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import traceback
 from collections.abc import Sequence
 
 _MEMORY = 4 * 2**30
-"""Bytes of address space: a length that is believed runs into it."""
+"""The limit of address space in bytes: a parser that allocates a false length fails at it."""
 _SLOW = 2.0
-"""Seconds of CPU that no input of some kilobytes may take."""
+"""Seconds of CPU time after which an input, of some kilobytes, counts as a failure."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("targets", metavar="TARGET", nargs="*", help="what is fed; all, if none is named")
-    parser.add_argument("--minutes", type=float, default=1.0, help="how long, for all of them together")
-    parser.add_argument("--seed", type=int, help="mutate as the run did that printed this seed")
-    parser.add_argument("--replay", metavar="HEX", type=bytes.fromhex, help="feed this to the one target named")
-    parser.add_argument("--atheris", action="store_true", help="let libFuzzer lead the way; one target, this process")
+    parser.add_argument("targets", metavar="TARGET", nargs="*", help="targets to feed (default: all)")
+    parser.add_argument("--minutes", type=float, default=1.0, help="duration for all targets together")
+    parser.add_argument("--seed", type=int, help="repeat the mutations of the run that printed this seed")
+    parser.add_argument("--replay", metavar="HEX", type=bytes.fromhex, help="feed this input only")
+    parser.add_argument("--atheris", action="store_true", help="let libFuzzer choose the inputs of one target")
     arguments = parser.parse_args()
     if arguments.atheris:
         return _with_atheris(arguments.targets, arguments.minutes)
@@ -35,32 +35,34 @@ def main() -> int:
 
     names = arguments.targets or list(TARGETS)
     if unknown := set(names) - set(TARGETS):
-        parser.error(f"no such target: {', '.join(sorted(unknown))} (there are: {', '.join(TARGETS)})")
-    if arguments.replay is not None:
-        return 0 if all(_is_taken(name, arguments.replay) for name in names) else 1
-    seed = random.getrandbits(32) if arguments.seed is None else arguments.seed
+        parser.error(f"no such target: {', '.join(sorted(unknown))} (the targets are: {', '.join(TARGETS)})")
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    if arguments.replay is not None:
+        return 0 if all(_passes(name, arguments.replay) for name in names) else 1
+    seed = random.getrandbits(32) if arguments.seed is None else arguments.seed
     print(f"seed {seed}", flush=True)
-    lived = [_feed(name, random.Random(seed), arguments.minutes * 60 / len(names)) for name in names]
-    return 0 if all(lived) else 1
+    passed = [_feed(name, random.Random(seed), arguments.minutes * 60 / len(names)) for name in names]
+    return 0 if all(passed) else 1
 
 
 def _feed(name: str, rng: random.Random, seconds: float) -> bool:
+    """Feed mutated inputs to a target for this time. Return whether it has handled all of them."""
     from tests.fuzz.mutations import mutated
     from tests.fuzz.targets import TARGETS
 
     seeds = list(TARGETS[name].seeds())
     until = time.monotonic() + seconds
-    fed = found = 0
+    fed = failures = 0
     while time.monotonic() < until:
         data = mutated(rng, rng.choice(seeds))
         fed += 1
-        found += not _is_taken(name, data)
-    print(f"{name}: {fed} inputs, {found} surprises", flush=True)
-    return not found
+        failures += not _passes(name, data)
+    print(f"{name}: {fed} inputs, {failures} failures", flush=True)
+    return not failures
 
 
-def _is_taken(name: str, data: bytes) -> bool:
+def _passes(name: str, data: bytes) -> bool:
+    """Feed one input. Return whether the target handles it without an exception and in time, else print it."""
     from tests.fuzz.targets import TARGETS
 
     began = time.process_time()
@@ -77,11 +79,11 @@ def _is_taken(name: str, data: bytes) -> bool:
 
 
 def _with_atheris(names: Sequence[str], minutes: float) -> int:
-    """Never comes back from libFuzzer, which ends the process itself; with a surprise, by an exit code of its own."""
+    """Run libFuzzer, which ends the process itself, with its own code after a failure. Return 2 if it cannot run."""
     try:
         import atheris
     except ImportError:
-        print("atheris is not installed here: `pip install atheris`, or leave --atheris out", file=sys.stderr)
+        print("atheris is not installed: run `pip install atheris`, or omit --atheris", file=sys.stderr)
         return 2
     with atheris.instrument_imports(include=["sarameya", "kafka"]):
         from tests.fuzz.targets import TARGETS

@@ -1,4 +1,4 @@
-"""Messages made up after kafka-python's schemas: each API, each version, every field that a schema has."""
+"""Random messages that fit kafka-python's schemas: for each API and version, with all fields of the schema."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sarameya.protocol.versions import CLIENT_VERSIONS, Api
 ANSWERS: list[tuple[Api, int]] = [
     (api, v) for api, (low, high) in CLIENT_VERSIONS.items() for v in range(low, high + 1)
 ]
-"""What the client may be answered: API and version."""
+"""API and version of all responses that the client may receive."""
 REQUESTS: list[tuple[Api, int]] = [
     (api, v) for api, (low, high) in SERVED_VERSIONS.items() for v in range(low, high + 1)
 ]
-"""What the embedded broker may be asked."""
+"""API and version of all requests that the embedded broker serves."""
 
 CLIENT_MESSAGES: dict[Api, Any] = {
     **{api: message for api, message in MESSAGES.items() if api in CLIENT_VERSIONS},
@@ -46,7 +46,7 @@ def answer_class(api: Api, version: int) -> Any:
 
 
 def client_request(api: Api, version: int) -> Any:
-    """A request that the client may send."""
+    """Return a request that the client may send."""
     message = CLIENT_MESSAGES[api]
     return made_up(Random(0), message, version)
 

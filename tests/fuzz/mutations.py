@@ -1,4 +1,4 @@
-"""Good bytes made bad: bits flipped, ends cut off, lengths that lie, varints that do not end."""
+"""Mutations of valid bytes: flipped bits, truncation, wrong lengths, varints without an end."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _NUMBERS = (-(2**31), -2, -1, 0, 1, 2, 127, 128, 2**15 - 1, 2**16, 2**24, 2**31 
 
 
 def mutated(rng: Random, data: bytes) -> bytes:
-    """`data` with one to four things done to it."""
+    """Return `data` after one to four random mutations."""
     changed = bytearray(data)
     for _ in range(rng.randrange(1, 5)):
-        rng.choice(_WAYS)(rng, changed)
+        rng.choice(_MUTATIONS)(rng, changed)
     return bytes(changed)
 
 
@@ -67,7 +67,7 @@ def _noise(rng: Random, data: bytearray) -> None:
     data[at:at] = rng.randbytes(rng.randrange(1, 20))
 
 
-_WAYS: tuple[Callable[[Random, bytearray], None], ...] = (
+_MUTATIONS: tuple[Callable[[Random, bytearray], None], ...] = (
     _flip,
     _flip,
     _overwrite,

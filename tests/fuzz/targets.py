@@ -1,7 +1,7 @@
-"""Targets of hostile bytes: each accepts any bytes, and raises only for a bug of ours.
+"""Targets of fuzzing: each accepts any bytes, and raises only for a bug of the project.
 
-The first bytes may choose what the others stand for, so that a fuzzer guided by coverage finds its way into each API.
-`seeds` are good inputs to start from.
+The first byte may select the API or the codec of the other bytes, so that a fuzzer guided by coverage reaches each API.
+`seeds` are valid inputs to start from.
 """
 
 from __future__ import annotations
@@ -36,60 +36,63 @@ from tests.fuzz.messages import ANSWERS, REQUESTS, answer_class, client_request,
 
 PARTITION = TopicPartition("orders", 0)
 LIMIT = 1 << 16
-"""Of an answer's size and of what a batch decompresses to, bytes: less than what the seeds hold, at times."""
+"""The limit, in bytes, of a response and of a decompressed batch. Some seeds exceed it."""
 _SEEDS_EACH = 3
 
 
 @attrs.frozen
 class Target:
-    """`run` takes any bytes; `seeds` makes some that are good."""
+    """A function under test. `run` accepts any bytes; `seeds` returns valid inputs."""
 
     run: Callable[[bytes], None]
     seeds: Callable[[], Iterable[bytes]]
 
 
-# -- the client: answers -----------------------------------------------------------------------------------
+# -- the client: responses ---------------------------------------------------------------------------------
 
 
 def answer(data: bytes) -> None:
-    """Behind a byte that chooses API and version: what stands behind an answer's correlation id."""
+    """Decode a response as the client does.
+
+    The first byte selects API and version. The other bytes are the response after its correlation id.
+    """
     api, version = ANSWERS[(data[0] if data else 0) % len(ANSWERS)]
     wire = ClientWire("fuzz", LIMIT)
     wire.send(client_request(api, version))
     frame = struct.pack(">i", 1) + data[1:]
     with suppress(ProtocolError):
-        ((_, got),) = wire.receive(struct.pack(">i", len(frame)) + frame)
+        ((_, response),) = wire.receive(struct.pack(">i", len(frame)) + frame)
         assert wire.in_flight == 0
-        _understand(api, got)
+        _interpret(api, response)
 
 
-def _understand(api: Api, got: Any) -> None:
-    """Process a response as the client does first."""
-    here = metadata.Broker(0, "here", 9092)
+def _interpret(api: Api, response: Any) -> None:
+    """Call the functions by which the client interprets a decoded response."""
+    broker = metadata.Broker(0, "here", 9092)
     match api:
         case Api.METADATA:
-            found = metadata.from_response(got)
+            found = metadata.from_response(response)
             found.layouts(found.topics)
-            [described_topics.described_topic(topic) for topic in got.topics]
+            [described_topics.described_topic(topic) for topic in response.topics]
         case Api.DESCRIBE_CONFIGS:
-            [described_topics.own_settings(resource) for resource in got.results]
+            [described_topics.own_settings(resource) for resource in response.results]
         case Api.LIST_GROUPS:
-            described_groups.listed_groups(got, here)
+            described_groups.listed_groups(response, broker)
         case Api.DESCRIBE_GROUPS:
-            [described_groups.classic_group(group, here) for group in got.groups]
+            [described_groups.classic_group(group, broker) for group in response.groups]
         case Api.CONSUMER_GROUP_DESCRIBE:
-            [described_groups.broker_led_group(group, here) for group in got.groups]
+            [described_groups.broker_led_group(group, broker) for group in response.groups]
         case Api.JOIN_GROUP:
-            [decode_subscription(member.metadata) for member in got.members]
+            [decode_subscription(member.metadata) for member in response.members]
         case Api.SYNC_GROUP:
-            decode_assignment(got.assignment)
+            decode_assignment(response.assignment)
         case Api.FETCH:
-            for part in (part for topic in got.responses for part in topic.partitions):
+            for part in (part for topic in response.responses for part in topic.partitions):
                 cursor = FetchCursor(PARTITION, 0)
                 cursor.take(part, 0)
                 assert cursor.position >= 0
         case Api.OFFSET_FOR_LEADER_EPOCH:
-            [FetchCursor(PARTITION, 5, 1).judge(part) for topic in got.topics for part in topic.partitions]
+            [FetchCursor(PARTITION, 5, 1).judge(part) for topic in response.topics for part in topic.partitions]
 
 
 def answer_seeds() -> Iterator[bytes]:
@@ -101,7 +104,7 @@ def answer_seeds() -> Iterator[bytes]:
 
 
 def stream(data: bytes) -> None:
-    """A server's bytes as they come, in pieces of all sizes, to a client that awaits three answers."""
+    """Feed a server's bytes, in pieces of different sizes, to a client with three pending requests."""
     wire = ClientWire("fuzz", LIMIT)
     for api, version in ((Api.API_VERSIONS, 3), (Api.METADATA, 12), (Api.HEARTBEAT, 4)):
         wire.send(client_request(api, version))
@@ -127,10 +130,10 @@ def stream_seeds() -> Iterator[bytes]:
 
 
 def records(data: bytes) -> None:
-    """Behind a byte of choices: a stretch of a log. Its CRCs are looked at, or made right, or neither."""
+    """Split and decode a part of a log. Bits of the first byte select whether CRCs are corrected, and are checked."""
     choices, log = (data[0] if data else 0), data[1:]
     if choices & 1:
-        log = sealed(log)
+        log = with_valid_crcs(log)
     check_crc = not choices & 2
     raws = []
     with suppress(RecordError):
@@ -149,8 +152,8 @@ def records(data: bytes) -> None:
         aborted_batches(raws, [(77, 0), (-1, 5), (raws[0].producer_id, raws[0].base_offset)] if raws else [], PARTITION)
 
 
-def sealed(log: bytes) -> bytes:
-    """The log with the CRC of its batches made right, as far as its lengths lead."""
+def with_valid_crcs(log: bytes) -> bytes:
+    """Return the log with correct CRCs in all batches up to the first wrong length."""
     out = bytearray(log)
     at = 0
     while len(out) - at >= V2_HEADER.size:
@@ -167,7 +170,7 @@ def sealed(log: bytes) -> bytes:
 
 
 def logs() -> Iterator[bytes]:
-    """Java's batches of each format and codec, and some of ours."""
+    """Yield batches of Kafka's Java client in each format and codec, and some of the project's own."""
     golden = Path(__file__).parents[1] / "protocol" / "golden" / "batches.txt"
     for line in golden.read_text().splitlines():
         yield bytes.fromhex(line.split()[1])
@@ -183,7 +186,7 @@ def records_seeds() -> Iterator[bytes]:
 
 
 def compressed(data: bytes) -> None:
-    """Behind a byte that chooses the codec."""
+    """Decompress bytes. The first byte selects the codec."""
     codec = Codec((data[0] if data else 0) % len(Codec))
     with suppress(BrokenDataError, TooLargeError):
         assert len(decompress(codec, data[1:], LIMIT)) <= LIMIT
@@ -197,11 +200,11 @@ def compressed_seeds() -> Iterator[bytes]:
             yield bytes([codec]) + packed * 2
 
 
-# -- what members write to each other ----------------------------------------------------------------------
+# -- bytes that members exchange ---------------------------------------------------------------------------
 
 
 def embedded_protocol(data: bytes) -> None:
-    """Subscriptions, assignments and user data pass the coordinator unread."""
+    """Decode bytes of another member, which the coordinator passes on unread: subscription, assignment, user data."""
     for read in (decode_subscription, decode_assignment, decode_user_data, decode_previous_assignment):
         with suppress(ProtocolError):
             read(data)  # type: ignore[operator]
@@ -220,7 +223,7 @@ def embedded_protocol_seeds() -> Iterator[bytes]:
 
 
 def request(data: bytes) -> None:
-    """Behind a byte that chooses API and version: a request's body, to a broker that then lives for an hour."""
+    """Send a request to a broker. The first byte selects API and version; the rest is the body."""
     api, version = REQUESTS[(data[0] if data else 0) % len(REQUESTS)]
     tags = b"\0" if MESSAGES[api].flexible_version_q(version) else b""
     header = struct.pack(">hhih", api, version, 1, -1)
@@ -235,7 +238,7 @@ def request_seeds() -> Iterator[bytes]:
 
 
 def connection(data: bytes) -> None:
-    """A client's bytes as they come, in pieces of all sizes, all to the same broker."""
+    """Feed a client's bytes, in pieces of different sizes, to a broker."""
     _serve(_frames(data))
 
 
@@ -264,34 +267,37 @@ def _frames(data: bytes) -> Iterator[bytes]:
 
 
 def _serve(frames: Iterable[bytes]) -> None:
-    """Carry requests out until one is no request; each is answered by an answer, if not at once then in a day."""
+    """Serve requests until a frame is no valid request. Each must get a valid response within a day.
+
+    Requests that the broker may hold for longer are excepted (`_HELD_LONG`).
+    """
     kit = ApiKit({"orders": 2})
-    left: list[ReceivedRequest] = []
+    pending: list[ReceivedRequest] = []
 
-    def ask(asked: ReceivedRequest) -> None:
-        def reply(got: Any) -> None:
-            left.remove(asked)
-            message = answer_class(asked.api, 0)
-            version = asked.version if asked.body is not None else 0
-            message[version].decode(bytes(encode_answer(asked, got)), header=True, framed=True)
+    def serve(received: ReceivedRequest) -> None:
+        def reply(response: Any) -> None:
+            pending.remove(received)
+            message = answer_class(received.api, 0)
+            version = received.version if received.body is not None else 0
+            message[version].decode(bytes(encode_answer(received, response)), header=True, framed=True)
 
-        left.append(asked)
+        pending.append(received)
         try:
-            dispatch(Call(kit.cluster, 0, asked, "/fuzz", kit.now, reply))
-        except ProtocolError:  # the broker hangs up
-            left.remove(asked)
+            dispatch(Call(kit.cluster, 0, received, "/fuzz", kit.now, reply))
+        except ProtocolError:  # the broker closes the connection
+            pending.remove(received)
             raise
 
     with suppress(ProtocolError):
         for frame in frames:
-            ask(decode_request(frame, MESSAGES, SERVED_VERSIONS))
+            serve(decode_request(frame, MESSAGES, SERVED_VERSIONS))
             kit.sleep(5)
     kit.sleep(24 * 3600)
-    assert all(held.api is Api.FETCH or held.api in _HELD_BY_GROUPS for held in left)
+    assert all(held.api in _HELD_LONG for held in pending)
 
 
-_HELD_BY_GROUPS = (Api.JOIN_GROUP, Api.SYNC_GROUP)
-"""A group may wait for weeks, if a member says so."""
+_HELD_LONG = (Api.FETCH, Api.JOIN_GROUP, Api.SYNC_GROUP)
+"""Requests that a broker may hold for weeks, if their own timeout or that of a member is so long."""
 
 
 TARGETS: dict[str, Target] = {

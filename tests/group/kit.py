@@ -1,4 +1,4 @@
-"""Shared by the group's tests: a recording handler, and a member that runs in a nursery."""
+"""Helpers of the group's tests: a recording handler, a member that runs in a nursery, and faulty transports."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OnMessage = Callable[[Session, Claim, Message], Awaitable[None]]
 
 
 class Recorder(ConsumerGroupHandler):
-    """Marks and keeps every message, and what was called when; `on_message` may do more."""
+    """A handler that marks and keeps every message, and records its calls. `on_message` may do more with a message."""
 
     def __init__(self, on_message: OnMessage | None = None) -> None:
         self.calls: list[str] = []
@@ -72,7 +72,7 @@ class Recorder(ConsumerGroupHandler):
         self._changed = trio.Event()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until something this handler records makes `condition` true."""
+        """Wait until `condition` is true. It is checked after each call and each message."""
         while not condition():
             await self._changed.wait()
 
@@ -87,24 +87,24 @@ class Recorder(ConsumerGroupHandler):
 
 
 class OwnAssignor(RangeAssignor):
-    """Deals as `range` does, under a name of its own; sends `user_data` along, and keeps what came with assignments."""
+    """A user's assignor that assigns as `range` does, and sends `user_data`. `received` has its assignments."""
 
     name = "own"
 
     def __init__(self, user_data: bytes | None = None) -> None:
-        self.told: list[tuple[Assignment, bytes | None, int]] = []
+        self.received: list[tuple[Assignment, bytes | None, int]] = []
         self._user_data = user_data
 
     def assignment_user_data(self, member_id: str, assignment: Assignment) -> bytes | None:
         return self._user_data
 
     def on_assignment(self, assignment: Assignment, user_data: bytes | None, generation: int) -> None:
-        self.told.append((assignment, user_data, generation))
+        self.received.append((assignment, user_data, generation))
 
 
 @attrs.define(slots=True, eq=False)
 class Running:
-    """A member at work. `error` is what its `consume` raised."""
+    """A member that runs in a task. `error` is the exception that its `consume` raised."""
 
     group: ConsumerGroup
     scope: trio.CancelScope
@@ -121,7 +121,7 @@ class Running:
 
 
 def failure(member: Running) -> Exception:
-    """The one failure that the member's `consume` raised."""
+    """Return the only exception in the group that the member's `consume` raised."""
     assert isinstance(member.error, ExceptionGroup)
     (error,) = member.error.exceptions
     return error
@@ -142,8 +142,8 @@ def budget_of(group: ConsumerGroup) -> ByteBudget:
 
 
 def assert_given_back(budget: ByteBudget) -> None:
-    """Assert that no bytes are held or reserved: so it must be wherever reading has ended, for any reason."""
-    assert (budget.held, budget.reserved, len(budget._shares)) == (0, 0, 0), "held, reserved, shares that are open"
+    """Assert that no bytes are held or reserved, as it must be after reading has ended for any reason."""
+    assert (budget.held, budget.reserved, len(budget._shares)) == (0, 0, 0), "held, reserved, open shares"
 
 
 DEFAULTS = {"offset_initial": "oldest"}
@@ -164,9 +164,9 @@ async def start_member(
     topic_configs: Mapping[str, TopicConfig] | None = None,
     **options: Any,
 ) -> Running:
-    """Start a member of `group`; it runs until it is closed, its scope is cancelled, or it fails.
+    """Start a member of `group`, which runs until it is closed, its scope is cancelled, or it fails.
 
-    Whatever the end, it must have given back all of its byte budget by then; else the nursery fails.
+    At its end it must have given back all bytes of its budget; otherwise the nursery fails.
     """
     events: list[Event] = []
     config = Config(**{**DEFAULTS, **options}, topics=topic_configs or {})
@@ -205,10 +205,10 @@ async def start_member(
 async def start_leaving(
     nursery: trio.Nursery, cluster: EmbeddedCluster, *, answered_after: float, **options: Any
 ) -> Running:
-    """A member in a session that has just unsubscribed, and whose leave is answered so many seconds late."""
-    one = Recorder()
-    member = await start_member(nursery, cluster, one, **options)
-    await one.until(lambda: bool(one.sessions))
+    """Start a member that unsubscribes in its first session. Its leave is answered after `answered_after` seconds."""
+    handler = Recorder()
+    member = await start_member(nursery, cluster, handler, **options)
+    await handler.until(lambda: bool(handler.sessions))
     cluster.delay_next(Api.LEAVE_GROUP, answered_after)
     member.group.unsubscribe()
     return member
@@ -216,7 +216,7 @@ async def start_leaving(
 
 @asynccontextmanager
 async def deadline(seconds: float = 600.0) -> AsyncIterator[trio.Nursery]:
-    """A nursery that is done within `seconds` of virtual time, and cancelled at its end."""
+    """Open a nursery that is cancelled at the end of the block, which must end within `seconds` of virtual time."""
     with trio.fail_after(seconds):
         async with trio.open_nursery() as nursery:
             yield nursery
@@ -233,7 +233,7 @@ def fill(cluster: EmbeddedCluster, count: int, partition: int = 0, topic: str = 
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
-    """Wait, in virtual time, until `condition` holds; for what nobody announces."""
+    """Poll in virtual time until `condition` is true, for conditions that no event announces."""
     while not condition():
         await trio.sleep(0.1)
 
@@ -244,7 +244,7 @@ def committed(cluster: EmbeddedCluster, group: str = "g") -> dict[str, int]:
 
 
 class CutOff:
-    """A transport that can go dead: until it is `alive` again, streams neither deliver nor fail."""
+    """A transport that can be cut off: while it is not `alive`, its streams neither transfer data nor fail."""
 
     def __init__(self, transport: Any) -> None:
         self._transport = transport
@@ -263,16 +263,16 @@ class CutOff:
             self._revived = trio.Event()
 
     async def connect(self, host: str, port: int) -> trio.abc.Stream:
-        await self._passable()
-        return _Cuttable(self, await self._transport.connect(host, port))
+        await self._until_alive()
+        return _CutOffStream(self, await self._transport.connect(host, port))
 
-    async def _passable(self) -> None:
+    async def _until_alive(self) -> None:
         while not self.alive:
             await self._revived.wait()
 
 
 class Through(trio.abc.Stream):
-    """A stream through which another one's data goes as they are; for what does something to them, or looks on."""
+    """A stream that forwards everything to another stream. Subclasses observe, delay or change the data."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self._stream = stream
@@ -290,18 +290,18 @@ class Through(trio.abc.Stream):
         await self._stream.aclose()
 
 
-class _Cuttable(Through):
+class _CutOffStream(Through):
     def __init__(self, owner: CutOff, stream: trio.abc.Stream) -> None:
         super().__init__(stream)
         self._owner = owner
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        await self._owner._passable()
+        await self._owner._until_alive()
         await super().send_all(data)
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
         data = await super().receive_some(max_bytes)
-        await self._owner._passable()
+        await self._owner._until_alive()
         return data
 
 

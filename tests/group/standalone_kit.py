@@ -1,4 +1,4 @@
-"""Shared by the tests of consumers without a group protocol: one over a cluster in memory, and its events."""
+"""Helpers of the tests of `Consumer`, which has no group protocol: a consumer that keeps its events, and transports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ORDERS = [TopicPartition("orders", number) for number in range(4)]
 
 
 class Watched(Consumer):
-    """A consumer that keeps its events. When it is closed, it must have given back all of its byte budget."""
+    """A consumer that keeps its events. After it is closed, it must have given back all bytes of its budget."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Watched(Consumer):
 
 
 async def take(claim: Claim, count: int) -> list[Message]:
-    """The next `count` messages."""
+    """Return the next `count` messages."""
     messages: list[Message] = []
     while len(messages) < count:
         messages.append(await anext(aiter(claim)))
@@ -66,8 +66,8 @@ async def offsets_of(claim: Claim, count: int) -> list[int]:
     return [message.offset for message in await take(claim, count)]
 
 
-class Counting:
-    """A transport that knows the streams which are open."""
+class CountingTransport:
+    """A transport that knows its open streams."""
 
     def __init__(self, transport: Any) -> None:
         self._transport = transport
@@ -80,7 +80,7 @@ class Counting:
 
 
 class _Counted(Through):
-    def __init__(self, owner: Counting, stream: trio.abc.Stream) -> None:
+    def __init__(self, owner: CountingTransport, stream: trio.abc.Stream) -> None:
         super().__init__(stream)
         self._owner = owner
 

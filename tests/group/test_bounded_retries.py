@@ -24,7 +24,7 @@ from tests.group.kit import (
     orders,
     start_member,
 )
-from tests.group.traffic import Asked, of, watch
+from tests.group.traffic import ReceivedRequest, of, watch
 
 TRIED = [
     (Api.FIND_COORDINATOR, "find_coordinator of group g"),
@@ -49,7 +49,7 @@ class Commits(Recorder):
 
 
 async def fail_for_good(
-    nursery: trio.Nursery, cluster: EmbeddedCluster, asked: list[Asked], api: Api, **options: Any
+    nursery: trio.Nursery, cluster: EmbeddedCluster, asked: list[ReceivedRequest], api: Api, **options: Any
 ) -> Running:
     """A member that meets no other answer of `api` than a refusal that may pass, from a commit of its own on."""
     if api is not Api.OFFSET_COMMIT:

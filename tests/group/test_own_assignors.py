@@ -53,7 +53,7 @@ class Watched(CooperativeStickyAssignor):
         self.says = says
         self.members: Mapping[str, Subscription] = {}
         self.topics: Mapping[str, TopicLayout] = {}
-        self.told: list[tuple[Assignment, bytes | None, int]] = []
+        self.received: list[tuple[Assignment, bytes | None, int]] = []
 
     def assign(self, members: Mapping[str, Subscription], topics: Mapping[str, TopicLayout]) -> dict[str, Assignment]:
         self.members, self.topics = members, topics
@@ -66,7 +66,7 @@ class Watched(CooperativeStickyAssignor):
         return b"to " + member_id.encode()
 
     def on_assignment(self, assignment: Assignment, user_data: bytes | None, generation: int) -> None:
-        self.told.append((assignment, user_data, generation))
+        self.received.append((assignment, user_data, generation))
 
 
 class Failing(Watched):
@@ -102,7 +102,7 @@ def assignor_error(member: Running) -> AssignorError:
     return member.error
 
 
-# -- what it is told ----------------------------------------------------------------------------------
+# -- the user data and assignments that it receives --------------------------------------------------
 
 
 @pytest.mark.parametrize("protocol", RebalanceProtocol)
@@ -117,11 +117,11 @@ async def test_members_get_each_assignment_with_its_user_data(
         await eventually(lambda: all(sum(map(len, h.sessions[-1].claims.values())) == 2 for h in handlers))
         for handler, assignor in zip(handlers, assignors, strict=True):
             session = handler.sessions[-1]
-            assert assignor.told[-1] == (session.claims, b"to " + session.member_id.encode(), session.generation)
-            generations = [generation for _, _, generation in assignor.told]
+            assert assignor.received[-1] == (session.claims, b"to " + session.member_id.encode(), session.generation)
+            generations = [generation for _, _, generation in assignor.received]
             assert generations == sorted(set(generations)), "once in each"
         first = handlers[0].sessions[0]
-        assert assignors[0].told[0] == ({"orders": (0, 1, 2, 3)}, b"to " + first.member_id.encode(), 1)
+        assert assignors[0].received[0] == ({"orders": (0, 1, 2, 3)}, b"to " + first.member_id.encode(), 1)
 
 
 async def test_leader_gets_user_data_and_rack_of_each_member(autojump_clock: MockClock) -> None:
@@ -147,7 +147,7 @@ async def test_assignment_user_data_is_the_assignors(autojump_clock: MockClock, 
         await one.until(lambda: bool(one.sessions))
         cluster.add_partitions("orders", 2)
         await eventually(lambda: one.sessions[-1].claims == {"orders": (0, 1)})
-        assert [user_data for _, user_data, _ in assignor.told] == [says, says]
+        assert [user_data for _, user_data, _ in assignor.received] == [says, says]
 
 
 # -- how it fails -------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from sarameya.observe import ClaimStarted, Retrying, SessionEnding
 from sarameya.protocol.reactions import Reaction, Request
 from sarameya.protocol.versions import Api
 from tests.group.kit import Recorder, Running, deadline, eventually, failure, fill, orders, start_member
-from tests.group.traffic import OF_GROUPS, Asked, watch
+from tests.group.traffic import OF_GROUPS, ReceivedRequest, watch
 from tests.reactions import REACTIONS
 
 APIS = {
@@ -107,7 +107,7 @@ async def ask(request: Request, member: Running, handler: Recorder, cluster: Emb
     return None
 
 
-def story(requests: list[Asked], member_id: str) -> str:
+def story(requests: list[ReceivedRequest], member_id: str) -> str:
     """The requests as they stand in `Met`, for a member that was `member_id`."""
     told = []
     for request in requests:

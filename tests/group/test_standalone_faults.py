@@ -24,7 +24,7 @@ from sarameya.observe import LeaderChanged, Retrying
 from sarameya.protocol.versions import Api
 from tests.consumer.kit import edit_answers, on_request
 from tests.group.kit import committed, deadline, fill, orders
-from tests.group.standalone_kit import ORDERS, Counting, Watched, offsets_of, take
+from tests.group.standalone_kit import ORDERS, CountingTransport, Watched, offsets_of, take
 from tests.group.test_cancellation import CancelAtStep
 
 
@@ -238,7 +238,9 @@ async def test_partition_ended_during_a_leader_look_up_is_not_read(
 # -- cancellation -------------------------------------------------------------------------------------
 
 
-async def live_once(cluster: EmbeddedCluster, transport: Counting, canceller: CancelAtStep, read: list[int]) -> None:
+async def live_once(
+    cluster: EmbeddedCluster, transport: CountingTransport, canceller: CancelAtStep, read: list[int]
+) -> None:
     """A consumer that reads and marks ten messages of each of two partitions, under the canceller's scope."""
     with trio.CancelScope() as canceller.scope:
         async with Watched(cluster, "g", transport=transport, offset_initial="oldest") as consumer:
@@ -261,7 +263,7 @@ def run(step: float) -> tuple[int, list[int], dict[str, int]]:
         async with orders(2) as cluster:
             fill(cluster, 10, 0)
             fill(cluster, 10, 1)
-            transport = Counting(cluster.transport)
+            transport = CountingTransport(cluster.transport)
             began, nurseries = trio.current_time(), list(trio.lowlevel.current_task().child_nurseries)
             with trio.fail_after(100):
                 await live_once(cluster, transport, canceller, read)

@@ -1,4 +1,4 @@
-"""The requests that a cluster's brokers get, for tests of what a member sends."""
+"""The requests that a cluster's brokers receive, for tests of what a member sends."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ OF_GROUPS = frozenset(
 
 
 @attrs.frozen(slots=True)
-class Asked:
-    """A request that a broker has received, whatever its response. `at` is the cluster's time, in seconds."""
+class ReceivedRequest:
+    """A request that a broker has received, answered or refused. `at` is the cluster's time, in seconds."""
 
     api: Api
     body: Any
@@ -44,18 +44,19 @@ class Asked:
         return str(getattr(self.body, "member_id", None) or "")
 
 
-def watch(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
-    """Everything that any broker is asked from now on, in order; requests that are lost on their way are not in it."""
-    asked: list[Asked] = []
+def watch(monkeypatch: pytest.MonkeyPatch) -> list[ReceivedRequest]:
+    """Return a list to which every request that a broker receives from now on is appended, without lost requests."""
+    received: list[ReceivedRequest] = []
 
     def dispatch(call: Call, refusal: ErrorCode | None = None) -> None:
-        asked.append(Asked(call.request.api, call.body, call.now, call.request.client_id, refusal is not None))
+        client_id, is_refused = call.request.client_id, refusal is not None
+        received.append(ReceivedRequest(call.request.api, call.body, call.now, client_id, is_refused))
         apis.dispatch(call, refusal)
 
     monkeypatch.setattr(server, "dispatch", dispatch)
-    return asked
+    return received
 
 
-def of(asked: list[Asked], api: Api) -> list[Asked]:
-    """The requests of one API."""
-    return [request for request in asked if request.api is api]
+def of(received: list[ReceivedRequest], api: Api) -> list[ReceivedRequest]:
+    """Return the requests of one API."""
+    return [request for request in received if request.api is api]

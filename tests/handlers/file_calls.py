@@ -1,4 +1,4 @@
-"""Counts of what code asks of the file system, for tests of how its cost grows with a table."""
+"""Counts of file system calls, for tests of how the cost of code grows with the table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 
 class FileCalls:
-    """Counts files opened and looked up, and directory entries listed, from `clear` on."""
+    """Counts calls of open and stat, and listed directory entries."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._counts: Counter[str] = Counter()
@@ -23,11 +23,11 @@ class FileCalls:
 
     @property
     def total(self) -> int:
-        """Calls, and entries listed, together."""
+        """Number of calls and of listed entries together."""
         return self._counts.total()
 
     def of(self, work: Callable[[], object]) -> int:
-        """Return what `work` needs."""
+        """Return the total for one call of `work`."""
         self._counts.clear()
         work()
         assert self.total, "nothing was counted: does Python call the file system in another way?"
@@ -55,7 +55,7 @@ class FileCalls:
 
 
 class _Entries:
-    """Entries of a directory, counted while they are taken."""
+    """An iterator over a directory's entries that counts them."""
 
     def __init__(self, entries: Any, counts: Counter[str]) -> None:
         self._entries = entries

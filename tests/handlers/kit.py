@@ -1,4 +1,4 @@
-"""Fakes of what a handler is given: a session that remembers marks, a claim fed by the test."""
+"""Fakes of a handler's arguments: a session that records marks, and a claim whose batches come from the test."""
 
 from __future__ import annotations
 
@@ -25,7 +25,16 @@ def batch(
     value: bytes = b"v",
     from_offset: int | None = None,
 ) -> MessageBatch:
-    """`count` messages from offset `first` on; `from_offset` may lie before them, `next_offset` further behind."""
+    """Return a batch of `count` messages from offset `first` on.
+
+    Args:
+        first: the offset of the first message.
+        count: the number of messages, with consecutive offsets.
+        next_offset: the batch's end; None for the offset after the last message.
+        partition: the partition.
+        value: the value of all messages.
+        from_offset: the batch's start, at or before `first`; None for `first`.
+    """
     messages = [message(first + n, value=value, partition=partition) for n in range(count)]
     return MessageBatch(
         "orders",
@@ -37,7 +46,7 @@ def batch(
 
 
 class FakeSession:
-    """Remembers what is marked: `marks` in order, `(topic, partition, next offset)` each; and the last metadata."""
+    """A session that records `marks` in order, as `(topic, partition, next offset)`, and the last metadata of each."""
 
     def __init__(self, *, group: str = "flights", log: tuple[int, int] = (0, 10**9)) -> None:
         self.group = group
@@ -73,7 +82,7 @@ class FakeSession:
 
 
 class FakeClaim:
-    """A claim of partition `partition`; its batches are sent by the test, and end when the test says so."""
+    """A claim whose batches the test sends by `send`, and stops by `end`."""
 
     def __init__(self, initial_offset: int = 0, *, partition: int = 0, budget: int = 2**40) -> None:
         self.topic = "orders"
@@ -92,7 +101,7 @@ class FakeClaim:
 
     @property
     def waiting(self) -> int:
-        """Batches that have been sent and not been read."""
+        """Number of batches that were sent and not yet read."""
         return self._receive.statistics().current_buffer_used
 
     @property
@@ -117,9 +126,9 @@ class FakeClaim:
         self.held -= size
 
     def send(self, *sent: MessageBatch) -> None:
-        for one in sent:
-            self._send.send_nowait(one)
-            self.position = self.from_offset = one.next_offset
+        for each in sent:
+            self._send.send_nowait(each)
+            self.position = self.from_offset = each.next_offset
 
     def end(self) -> None:
         self._is_closed = True
@@ -130,7 +139,7 @@ class FakeClaim:
 
 
 def claim_of(batches: Iterable[MessageBatch], *, initial_offset: int = 0, partition: int = 0) -> FakeClaim:
-    """A claim that gives these batches and ends."""
+    """Return a claim that yields these batches and stops."""
     claim = FakeClaim(initial_offset, partition=partition)
     claim.send(*batches)
     claim.end()

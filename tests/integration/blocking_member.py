@@ -1,6 +1,6 @@
-"""A member whose handler blocks the event loop; a test runs it beside a broker in another process.
+"""A member whose handler blocks the event loop. The broker runs in the process of the test.
 
-It consumes for a while, and prints what it has seen as one line of JSON.
+The member consumes for a while, and prints its counts as one line of JSON.
 """
 
 from __future__ import annotations
@@ -28,9 +28,14 @@ from sarameya.observe import Committed, Event, MembershipChanged
 
 
 class Blocking(ConsumerGroupHandler):
-    """Blocks for `seconds` at each message, after `quick` messages of all partitions together.
+    """A handler that blocks the event loop at each message.
 
-    With `at_start` also once before each `start_offset` and each first message, as one that opens connections does.
+    Args:
+        seconds: the time that it blocks.
+        quick: the number of messages, of all partitions together, before it starts to block.
+        awaits: whether it also awaits before each time that it blocks.
+        at_start: whether it also blocks in `start_offset` and before a claim's first message, as a handler would that
+            opens connections.
     """
 
     def __init__(self, seconds: float, quick: int, awaits: bool, at_start: bool) -> None:
@@ -58,7 +63,7 @@ class Blocking(ConsumerGroupHandler):
 
 
 class BlockingStreams(StreamHandler, Blocking):
-    """The same, with several partitions a task."""
+    """The same handler with several partitions in a task."""
 
     streams = 4
 
@@ -68,7 +73,7 @@ class BlockingStreams(StreamHandler, Blocking):
 
 
 class Watch:
-    """Observer: memberships lost, and the offsets committed last."""
+    """An observer that counts lost memberships, and keeps the last committed offset of each partition."""
 
     def __init__(self) -> None:
         self.lost = 0
@@ -95,7 +100,7 @@ async def main() -> None:
     arguments = parser.parse_args()
     make = BlockingStreams if arguments.streams else Blocking
     handler, watch = make(arguments.block, arguments.quick, arguments.awaits, arguments.at_start), Watch()
-    config = Config(offset_initial="oldest")  # session_timeout 10 s, heartbeat_interval 3 s, as users have it
+    config = Config(offset_initial="oldest")  # the default timeouts: session_timeout 10 s, heartbeat_interval 3 s
     async with ConsumerGroup([arguments.server], f"group-{arguments.topic}", config, observers=[watch]) as group:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(group.consume, [arguments.topic], handler)

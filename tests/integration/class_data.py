@@ -1,9 +1,9 @@
-"""Archives of class data: a JVM finds the classes it needs laid out as an earlier one had them.
+"""Archives of class data, from which a JVM maps loaded classes instead of loading them (JDK 17: dynamic CDS).
 
-Half of a test run was JVMs that read, checked and linked the same thousands of classes; with an archive (JDK 17:
-dynamic class data sharing) they start in a third of the time. It serves only the very jars it was made with, so it lies
-in the checkout, as the virtual environment with Spark's does. A JVM that cannot use it starts as if there were none.
-`make_class_data` makes them.
+Half the time of a test run was spent on JVMs that read, checked and linked the same thousands of classes; with an
+archive they start in a third of the time. An archive is valid only for the jars that it was made with, so it is kept in
+the checkout, like the virtual environment with Spark's jars. A JVM that cannot use its archive starts without it.
+`make_class_data` creates the archives.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from pathlib import Path
 
 DIRECTORY = Path(__file__).parents[2] / "build" / "class-data"
 _QUICK = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC", "-Xshare:auto")
-"""A quick start matters more to tests than the speed of a warm JVM. With the one compiler that starts quickly a JVM has
-a fifth of the room for code, which Spark with Delta fills in minutes: it then goes on throwing away and compiling anew.
+"""Options for a quick start, which matters more to tests than the speed of a warm JVM.
+
+With the quick compiler alone, a JVM's code cache has a fifth of its usual size. Spark with Delta fills that in minutes,
+and the JVM then evicts and compiles the same code again and again: so the size is set.
 """
 
 
@@ -23,13 +25,13 @@ def archive_of(program: str) -> Path:
 
 
 def quick(program: str) -> tuple[str, ...]:
-    """The options of a JVM that a test starts, with the archive of its `program` if there is one."""
+    """Return the options of a JVM that a test starts, with the archive of `program` if it exists."""
     archive = archive_of(program)
-    # Without a word where the archive is of other jars, or of another Java.
+    # -Xlog:disable: no warning if the archive is of other jars or of another Java.
     return (*_QUICK, "-Xlog:disable", f"-XX:SharedArchiveFile={archive}") if archive.exists() else _QUICK
 
 
 def quick_spark() -> dict[str, str]:
     """Return the environment in which Spark starts quickly."""
-    # Of the JVM itself, and of the one before it, which puts together its command.
+    # SPARK_LAUNCHER_OPTS is for the short-lived JVM that builds the command line of Spark's JVM.
     return {"SPARK_SUBMIT_OPTS": " ".join(quick("spark")), "SPARK_LAUNCHER_OPTS": " ".join(_QUICK)}

@@ -1,6 +1,6 @@
-"""Shared by integration tests: servers for the whole run, and their logs beside a failure.
+"""Fixtures of the integration tests: servers that all tests share. The report of a failed test has their logs.
 
-There are a real Kafka of each line, a schema registry, a Spark Connect server and a browser.
+The servers are a real Kafka of each major version, a schema registry, a Spark Connect server and a browser.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.transcripts.stage import FEW, RACKS
 
 @pytest.fixture(scope="session")
 def real_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
-    """Apache Kafka, one broker. Tests share it: each has topics and groups of its own."""
+    """Apache Kafka with one broker. Tests share it: each has its own topics and groups."""
     _need(java_program(), "mvn")
     with RealKafka(tmp_path_factory.mktemp("kafka")) as kafka:
         yield kafka
@@ -33,7 +33,7 @@ def real_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
 
 @pytest.fixture(scope="session")
 def real_kafka_3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
-    """Apache Kafka of the line before, one broker, shared as `real_kafka` is."""
+    """Apache Kafka of the previous major version with one broker, shared like `real_kafka`."""
     _need(java_program(), "mvn")
     with RealKafka(tmp_path_factory.mktemp("kafka-3"), version=KAFKA_3_VERSION) as kafka:
         yield kafka
@@ -41,7 +41,7 @@ def real_kafka_3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka
 
 @pytest.fixture(scope="session")
 def real_kafka_secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
-    """Apache Kafka, one broker, with TLS listeners and authentication. Tests share it."""
+    """Apache Kafka with one broker, TLS listeners and authentication. Tests share it."""
     _need(java_program(), "mvn", "krb5kdc", "kadmin.local")
     directory = tmp_path_factory.mktemp("kafka-secured")
     with running(directory / "realm", *free_ports(1)) as realm:
@@ -51,7 +51,7 @@ def real_kafka_secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rea
 
 @pytest.fixture(scope="session")
 def real_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealRegistry]:
-    """A schema registry. Tests share it: each has subjects of its own."""
+    """A schema registry. Tests share it: each has its own subjects."""
     _need(java_program(), "mvn")
     with RealRegistry(tmp_path_factory.mktemp("registry")) as registry:
         yield registry
@@ -73,15 +73,17 @@ def _three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKaf
 
 @pytest.fixture
 def real_kafka_of_three(_three_brokers: RealKafka) -> RealKafka:
-    """Apache Kafka, three brokers, each in a rack of its own, for tests that hurt them, one after the other: whatever
-    the last one has done, all run, are in step, and lead what they are to lead."""
+    """Apache Kafka with three brokers, each in its own rack, for tests that stop or disturb brokers.
+
+    Tests share it. Before each test all brokers run, replicas are in sync, and each partition has its preferred leader.
+    """
     mend(_three_brokers)
     return _three_brokers
 
 
 @pytest.fixture
 def real_kafka_of_small_groups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
-    """Apache Kafka, three brokers, each in a rack of its own, on which a group may have few members."""
+    """Apache Kafka with three brokers, each in its own rack, and with a low `group.max.size`."""
     _need(java_program(), "mvn")
     properties = {"group.max.size": str(FEW)}
     with RealKafka(tmp_path_factory.mktemp("kafka-few"), brokers=3, properties=properties, racks=RACKS) as kafka:
@@ -90,7 +92,7 @@ def real_kafka_of_small_groups(tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture(scope="session")
 def lake_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
-    """A Spark Connect server with Delta Lake and Iceberg. Tests share it, each with tables of its own; none ends it."""
+    """A Spark Connect server with Delta Lake and Iceberg. Tests share it, each with its own tables; none stops it."""
     _need(java_program(), "mvn")
     directory = tmp_path_factory.mktemp("spark-connect")
     with ConnectServer(directory, lake_properties(directory)) as server:
@@ -99,18 +101,18 @@ def lake_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectSer
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """A headless Chromium. Each page of it has a profile of its own."""
+    """A headless Chromium. Each page has its own profile."""
     _need("chromium")
     with chromium(str(shutil.which("chromium"))) as browser:
         yield browser
 
 
 def _need(*programs: str) -> None:
-    # Servers' programs are in directories that are not on everybody's path.
+    # Programs of servers are in /usr/sbin, which is not on every user's PATH.
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
     missing = [program for program in programs if shutil.which(program, path=path) is None]
     if missing:
-        pytest.skip(f"needs {' and '.join(missing)} (make test says how to get them)")
+        pytest.skip(f"needs {' and '.join(missing)} (`make test` prints how to install them)")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,10 +1,10 @@
-"""A real Spark Connect server in a process of its own, with whatever jars and properties a test needs.
+"""A real Spark Connect server in its own process, with the jars and properties that a test needs.
 
     with ConnectServer(tmp_path, lake_properties(tmp_path)) as server:
         SparkOptions(master=server.url)              # for a sink
-        with server.session() as spark: ...          # for a test that speaks to it itself
+        with server.session() as spark: ...          # for the test itself
 
-Its port stays the same from start to start, so that a test can kill it and start it again under its clients.
+The port stays the same after a restart, so that a test can kill and restart the server while clients use it.
 """
 
 from __future__ import annotations
@@ -30,19 +30,22 @@ if TYPE_CHECKING:
 _START_SECONDS = 90.0
 _STOP_SECONDS = 15.0
 
-# The shell becomes the server. A child watches its standard input, which ends with the tests, however they end.
-_WATCHED = 'exec 3<&0; (cat <&3 >/dev/null; kill -9 $$) & exec "$0" "$@" 3<&- </dev/null'
+# The shell becomes the server. A child process kills it when standard input ends, so it never outlives the tests.
+_KILLED_WITH_TESTS = 'exec 3<&0; (cat <&3 >/dev/null; kill -9 $$) & exec "$0" "$@" 3<&- </dev/null'
 
 
 class ConnectServerError(Exception):
-    """The server did not start; the text ends with the last lines of its log."""
+    """The server did not start. The text ends with the last lines of its log."""
 
 
 class ConnectServer:
-    """A Spark Connect server, which has started when the block is entered; it lives in `directory`.
+    """A Spark Connect server, which runs while the `with` block does.
 
-    `properties` are Spark's (see `lake_properties`), and win over what a small server needs. With a `token` only
-    clients that know it are served.
+    Args:
+        directory: the directory of its files and its log.
+        properties: Spark properties (see `lake_properties`); they override the defaults for a small server.
+        master: Spark's master.
+        token: the token that clients must send; None for no authentication.
     """
 
     def __init__(
@@ -81,7 +84,7 @@ class ConnectServer:
 
     @property
     def url(self) -> str:
-        # "localhost", since a token is given away in plain text to no other host.
+        # "localhost", since Spark's client sends a token without TLS to no other host.
         return f"sc://localhost:{self._port}" + (f"/;token={self._token}" if self._token else "")
 
     @property
@@ -97,7 +100,7 @@ class ConnectServer:
 
     @contextmanager
     def session(self, conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-        """A session of its own, with these settings, released at the end."""
+        """Open a new session with these settings, and release it at the end of the block."""
         session = new_session(self.url)
         try:
             for key, value in (conf or {}).items():
@@ -107,11 +110,15 @@ class ConnectServer:
             session.stop()
 
     def start(self) -> None:
-        """Start the process and wait until it answers. Raises ConnectServerError."""
+        """Start the process and wait until it accepts connections.
+
+        Raises:
+            ConnectServerError: The server has ended, or does not listen in time.
+        """
         assert self._process is None
         self._directory.mkdir(parents=True, exist_ok=True)
         with self.log_file.open("ab") as log:
-            # A session of its own: Ctrl-C reaches the tests, and they end the server.
+            # In a new session, so that Ctrl-C reaches only the tests, which then stop the server.
             self._process = subprocess.Popen(
                 self._command(),
                 cwd=self._directory,
@@ -122,13 +129,13 @@ class ConnectServer:
                 start_new_session=True,
             )
         try:
-            self._wait_until_it_listens()
+            self._wait_until_listening()
         except BaseException:
             self.kill()
             raise
 
     def stop(self) -> None:
-        """End the process in order; after fifteen seconds by force."""
+        """Stop the process by SIGTERM, and after fifteen seconds by SIGKILL."""
         if self._process is not None:
             self._process.terminate()
             with suppress(subprocess.TimeoutExpired):
@@ -136,14 +143,14 @@ class ConnectServer:
             self.kill()
 
     def kill(self) -> None:
-        """End the process at once, as a crash would."""
+        """Kill the process, as a crash would end it."""
         if self._process is not None:
-            os.killpg(self._process.pid, signal.SIGKILL)  # who watches is left even where the server has ended
+            os.killpg(self._process.pid, signal.SIGKILL)  # the watching child lives on after the server has ended
             with self._process:
                 self._process = None
 
     def freeze(self) -> None:
-        """Let the process stand still, with its connections open, until `thaw` (or its end)."""
+        """Stop the process by SIGSTOP, with its connections open, until `thaw` or `kill`."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
@@ -161,17 +168,17 @@ class ConnectServer:
         import pyspark
 
         submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-        conf = [word for key, value in self._properties.items() for word in ("--conf", f"{key}={value}")]
+        conf = [argument for key, value in self._properties.items() for argument in ("--conf", f"{key}={value}")]
         server = "org.apache.spark.sql.connect.service.SparkConnectServer"
-        return ["bash", "-c", _WATCHED, str(submit), *conf, "--class", server, "spark-internal"]
+        return ["bash", "-c", _KILLED_WITH_TESTS, str(submit), *conf, "--class", server, "spark-internal"]
 
     def _environment(self) -> dict[str, Any]:
         environment = {key: value for key, value in os.environ.items() if not key.startswith("SPARK_")}
         environment |= quick_spark()
-        environment.setdefault("PYSPARK_PYTHON", sys.executable)  # of its Python workers
+        environment.setdefault("PYSPARK_PYTHON", sys.executable)  # for the server's Python workers
         return environment if self._token is None else {**environment, "SPARK_CONNECT_AUTHENTICATE_TOKEN": self._token}
 
-    def _wait_until_it_listens(self) -> None:
+    def _wait_until_listening(self) -> None:
         assert self._process is not None
         end = time.monotonic() + _START_SECONDS
         while time.monotonic() < end and self._process.poll() is None:

@@ -1,4 +1,4 @@
-"""Shared by tests of Delta tables: a Spark to land with, links, staged records."""
+"""Helpers of the tests of Delta tables: links, and landings of them."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def land(
     days: int = 1,
     checkpoint: Callable[[Phase, Sequence[Landing]], None] = lambda phase, landings: None,
 ) -> None:
-    """Land links one after the other; the table's head is read before each."""
-    for one in links:
-        table.heads(spark, [one.key])
-        attempt(spark, table, one, shape=shape, days=days, checkpoint=checkpoint)
+    """Land links one after the other. The table's head is read before each."""
+    for each in links:
+        table.heads(spark, [each.key])
+        attempt(spark, table, each, shape=shape, days=days, checkpoint=checkpoint)
 
 
 def attempt(
@@ -53,7 +53,7 @@ def attempt(
     days: int = 1,
     checkpoint: Callable[[Phase, Sequence[Landing]], None] = lambda phase, landings: None,
 ) -> None:
-    """Attempt a link with the table object's own knowledge of the chain."""
+    """Attempt a link with the chain as the table object has read it last."""
     landing = landing_of(table, of, days=days)
     try:
         table.land(spark, [landing], shape or Shaping(), checkpoint)

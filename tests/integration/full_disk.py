@@ -1,6 +1,6 @@
-"""A member that lands, through Spark, in tables whose disk is full for a while. Run in a mount namespace of its own.
+"""A program that lands through Spark in Delta and Iceberg tables whose disk is full for a while.
 
-python -m tests.integration.full_disk DIRECTORY
+`python -m tests.integration.full_disk DIRECTORY` must run in its own mount namespace (see `test_full_disk.py`).
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from sarameya_handlers.spark.tables.table import Table
 
 RECORDS = 10
-LEFT = (0, 8192, 24576, 40960, 57344, 73728)
-"""Bytes that the full disk has left: for nothing; for the rows, and not for all that a commit writes of them; at last
-for that, too, and then it lands."""
+FREE_BYTES = (0, 8192, 24576, 40960, 57344, 73728)
+"""Free bytes of the full disk in each round.
+
+At first nothing fits, then the rows but not all files of their commit, and at last the commit, too, so that it lands.
+"""
 
 
 def shaped(frame: DataFrame) -> DataFrame:
@@ -37,54 +39,56 @@ def shaped(frame: DataFrame) -> DataFrame:
     return frame.selectExpr("topic", "partition", "offset", "value")
 
 
-class Tries(logging.Handler):
-    """Counts the waits that were logged."""
+class RetryLog(logging.Handler):
+    """A log handler that keeps the messages about retries."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.told: list[str] = []
+        self.messages: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         if "the next try is in" in (text := record.getMessage()):
-            self.told.append(text)
+            self.messages.append(text)
 
 
-def fill(ballast: Path, left: int) -> None:
+def fill(ballast: Path, free_bytes: int) -> None:
+    """Create a file that leaves only this many bytes free on its disk."""
     with ballast.open("wb") as file:
-        free = os.statvfs(ballast)
-        os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize - left)
+        status = os.statvfs(ballast)
+        os.posix_fallocate(file.fileno(), 0, status.f_bavail * status.f_frsize - free_bytes)
 
 
 async def land_in_a_full_disk(spark: SparkSession, table: Table, directory: Path) -> None:
+    """Land with enough space, then with each of FREE_BYTES until a retry is logged, then with enough space again."""
     session, letters = FakeSession(), directory / "dead-letters"
-    for turn, left in enumerate((None, *LEFT)):
-        first = turn * RECORDS
+    for number, free_bytes in enumerate((None, *FREE_BYTES)):
+        first = number * RECORDS
         claim = FakeClaim(first)
         messages = [message(first + n, value=b"%d" % n) for n in range(RECORDS)]
         claim.send(MessageBatch("orders", 0, messages, first + RECORDS, from_offset=first))
-        tries = Tries()
-        logging.getLogger("sarameya.spark").addHandler(tries)
+        retries = RetryLog()
+        logging.getLogger("sarameya.spark").addHandler(retries)
         sink = SparkSink(table, transform=shaped, spark=spark, dead_letters=FileDeadLetters(letters), max_rows=RECORDS)
         async with sink, trio.open_nursery() as nursery:
-            if left is not None:
-                fill(directory / "disk" / "ballast", left)
+            if free_bytes is not None:
+                fill(directory / "disk" / "ballast", free_bytes)
             nursery.start_soon(consume_in, sink, session, claim)
             landed = [("orders", 0, first + RECORDS)]
             with trio.fail_after(240):
-                while left is not None and not tries.told and session.marks[-1:] != landed:
+                while free_bytes is not None and not retries.messages and session.marks[-1:] != landed:
                     await trio.sleep(0.1)
-                print(table.name, left, "bytes left:", *tries.told, flush=True)
-                if tries.told:
-                    assert session.marks[-1:] == [("orders", 0, first)], "nothing more is marked"
-                assert tries.told or left != 0
+                print(table.name, free_bytes, "bytes free:", *retries.messages, flush=True)
+                if retries.messages:
+                    assert session.marks[-1:] == [("orders", 0, first)], "a failed flush marks nothing"
+                assert retries.messages or free_bytes != 0
                 (directory / "disk" / "ballast").unlink(missing_ok=True)
                 while session.marks[-1:] != landed:
                     await trio.sleep(0.1)
             claim.end()
-        logging.getLogger("sarameya.spark").removeHandler(tries)
-    assert not letters.exists() or not list(letters.iterdir()), "a full disk is no record's fault"
+        logging.getLogger("sarameya.spark").removeHandler(retries)
+    assert not letters.exists() or not list(letters.iterdir()), "a full disk makes no record a dead letter"
     offsets = sorted(row[0] for row in table.read(spark).select("offset").collect())
-    assert offsets == list(range((1 + len(LEFT)) * RECORDS))
+    assert offsets == list(range((1 + len(FREE_BYTES)) * RECORDS))
 
 
 def main(directory: Path) -> None:

@@ -1,6 +1,6 @@
-"""A Parquet directory whose disk is really full, at each size of what is left, over its links 15 to 18.
+"""A program that lands links 15 to 18 of a Parquet table on a full disk, with each number of free pages.
 
-In a mount namespace of its own: python -m tests.integration.full_disk_chain DIRECTORY
+`python -m tests.integration.full_disk_chain DIRECTORY` must run in its own mount namespace (see `test_full_disk.py`).
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from tests.integration.full_disk import fill
 FIRST, LAST = 15, 40
 RECORDS = 3
 PAGE = 4096
-MOST_PAGES = 12
-"""More than all files of a landing take on a tmpfs."""
+MAX_PAGES = 12
+"""The largest number of free pages: more than all files of a landing need on a tmpfs."""
 
 
 def land(owner: Owner) -> None:
     assert owner.append(RECORDS).outcome is Outcome.LANDED, owner.error
 
 
-def land_with(left: int, disk: Path, owner: Owner, root: Path) -> int:
-    """Land while so many bytes are left, then while there is room. Return how many of five tries were in vain."""
+def land_with(free_bytes: int, disk: Path, owner: Owner, root: Path) -> int:
+    """Try to land a link with this free space up to five times, then with enough space. Return the failed attempts."""
     ballast, number = disk / "ballast", owner.chain.next_number
-    fill(ballast, left)
+    fill(ballast, free_bytes)
     failed = 0
     while failed < 5 and owner.append(RECORDS).outcome is Outcome.ABSENT:
         failed += 1
@@ -44,13 +44,14 @@ def land_with(left: int, disk: Path, owner: Owner, root: Path) -> int:
     for manifest in Manifests(root / "_sarameya").since(KEY, 1):
         for file in manifest.files:
             places = (root / file.name, root / "_sarameya" / "landing" / manifest.link.attempt / file.name)
-            assert any(map(is_there, places)), f"{manifest.link}: {file.name} is gone"
+            assert any(map(is_there, places)), f"{manifest.link}: {file.name} is missing"
     while owner.chain.next_number <= number:
         land(owner)
     return failed
 
 
-def proves(table: ParquetTable) -> None:
+def prove(table: ParquetTable) -> None:
+    """Check that the table has all links, and each record once."""
     links = chain_of(table, None, KEY)
     rows = ds.dataset(table.path, format="parquet").to_table(columns=["offset"])
     assert Counter(rows["offset"].to_pylist()) == dict.fromkeys(range(len(links) * RECORDS), 1)
@@ -61,7 +62,7 @@ def main(directory: Path) -> None:
     disk = directory / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(disk)], check=True)
-    for pages in range(MOST_PAGES + 1):
+    for pages in range(MAX_PAGES + 1):
         root = disk / "table"
         table = ParquetTable(root)
         table.open(None)  # type: ignore[arg-type]
@@ -69,12 +70,12 @@ def main(directory: Path) -> None:
         while owner.chain.next_number < FIRST:
             land(owner)
         failed = [land_with(pages * PAGE, disk, owner, root) for _ in range(4)]
-        print(pages, "pages left, tries in vain:", failed, flush=True)
-        assert any(failed) == (failed[0] == 5), "room for one link is room for each"
+        print(pages, "pages free, failed attempts:", failed, flush=True)
+        assert any(failed) == (failed[0] == 5), "enough space for one link is enough for each"
         assert pages or failed == [5, 5, 5, 5]
         while owner.chain.next_number <= LAST:
             land(owner)
-        proves(table)
+        prove(table)
         shutil.rmtree(root)
     assert not any(failed)
     print("goes on", flush=True)

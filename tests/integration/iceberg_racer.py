@@ -1,8 +1,8 @@
-"""A process that races another one for the links of an Iceberg chain: `python -m tests.integration.iceberg_racer`.
+"""A process that races another process for the links of an Iceberg chain: `python -m tests.integration.iceberg_racer`.
 
-    (parent) n ─► "staged": its rows are staged, unpublished ─► (parent) go ─► a line of JSON: who it found has won
+    (parent) number of a link ─► "staged": its rows are staged, unpublished ─► (parent) go ─► a line of JSON: the winner
 
-Both go on at once, so both look, see that it is their turn, and publish.
+The parent releases both processes at the same time, so both see that the link is free, and publish it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 ROWS = 10
 
 
-def say(text: str) -> None:
+def send(text: str) -> None:
     print(text, flush=True)
 
 
-def hear() -> str:
+def receive() -> str:
     line = sys.stdin.readline()
     if not line:
-        raise SystemExit("nobody asks any more")
+        raise SystemExit("the parent process has ended")
     return line.strip()
 
 
@@ -39,27 +39,28 @@ def main(directory: str, name: str) -> None:
     with classic(Path(directory), iceberg="jdbc") as spark:
         table = IcebergTable(name)
         table.open(spark)
-        say("open")
-        while (number := int(hear())) > 0:
-            say(json.dumps(race(spark, table, number)))
+        send("open")
+        while (number := int(receive())) > 0:
+            send(json.dumps(race(spark, table, number)))
 
 
 def race(spark: SparkSession, table: IcebergTable, number: int) -> dict[str, object]:
+    """Race for one link. Return the own attempt, the winner, the number of links found, and the errors so far."""
     mine = link(number, (number - 1) * ROWS, number * ROWS)
     errors: list[str] = []
     has_started = False
 
-    def together(phase: Phase, landings: Sequence[Landing]) -> None:
+    def await_start(phase: Phase, landings: Sequence[Landing]) -> None:
         nonlocal has_started
         if not has_started:
             has_started = True
-            say("staged")
-            assert hear() == "go"
+            send("staged")
+            assert receive() == "go"
 
     links = []
     while not links:
         try:
-            land(spark, table, mine, checkpoint=together)
+            land(spark, table, mine, checkpoint=await_start)
         except Exception as error:
             errors.append(str(error)[:2000])
         links = list(table.links(spark, mine.key, number))

@@ -1,4 +1,4 @@
-"""Shared by tests of Iceberg tables: a Spark to land with, links, staged records."""
+"""Helpers of the tests of Iceberg tables: links, landings of them, names of tables, expired snapshots."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def land(
     days: int = 1,
     checkpoint: Callable[[Phase, Sequence[Landing]], None] = lambda phase, landings: None,
 ) -> None:
-    landings = [landing_of(table, one, days=days) for one in links]
+    """Land links together, in one call of the table."""
+    landings = [landing_of(table, each, days=days) for each in links]
     try:
         table.land(spark, landings, shape or Shaping(), checkpoint)
     finally:
@@ -59,16 +60,16 @@ _numbers = count(1)
 
 
 def new_name() -> str:
-    """Return the name of a new table: all tests share a catalog."""
+    """Return a new name for a table. All tests share a catalog."""
     return f"ice.db.t{next(_numbers)}"
 
 
 def age(spark: SparkSession, name: str, snapshots: int) -> None:
-    """Expire all but the newest so many of main, and what else is older than these."""
-    told = spark.sql(
+    """Expire all snapshots that are older than the newest `snapshots` of branch main."""
+    times = spark.sql(
         f"SELECT unix_millis(committed_at) FROM {name}.snapshots s JOIN {name}.history h "
         "ON s.snapshot_id = h.snapshot_id ORDER BY made_current_at DESC"
     ).collect()
     catalog, _, rest = name.partition(".")
-    older_than = f"timestamp_millis({told[snapshots - 1][0]})"
+    older_than = f"timestamp_millis({times[snapshots - 1][0]})"
     spark.sql(f"CALL {catalog}.system.expire_snapshots(table => '{rest}', older_than => {older_than})")

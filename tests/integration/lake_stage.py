@@ -1,4 +1,4 @@
-"""Shared by tests of Delta and Iceberg tables: a Spark to land with, staged records, reads of a table."""
+"""Helpers of the tests of Delta and Iceberg tables: Spark sessions, staged records, reads of a table."""
 
 from __future__ import annotations
 
@@ -34,9 +34,11 @@ def classic(directory: Path, *, iceberg: str = "hadoop") -> Iterator[SparkSessio
 
 @contextmanager
 def either(request: pytest.FixtureRequest, *, compiles: bool = False) -> Iterator[SparkSession]:
-    """Yield the session of a fixture's parameter: a classic one, or one of the server that all tests share.
+    """Yield the session that a fixture's parameter selects: "classic", or else a session of the shared Connect server.
 
-    It `compiles` expressions if a test is about them, as Spark does for users.
+    Args:
+        request: the request of the fixture.
+        compiles: whether Spark compiles expressions as it does for users. `lake_properties` switches that off.
     """
     with ExitStack() as stack:
         if request.param == "classic":
@@ -50,7 +52,13 @@ def either(request: pytest.FixtureRequest, *, compiles: bool = False) -> Iterato
 
 
 def landing_of(table: Table, of: Link, *, days: int = 1) -> Landing:
-    """Its records, staged: a second apart, or spread over so many days. Their values are the attempt's name."""
+    """Stage the records of a link, and return its landing. The value of each record is the attempt's id.
+
+    Args:
+        table: the table to stage for.
+        of: the link.
+        days: the number of days over which the timestamps are spread; with one day they are a second apart.
+    """
     count = of.to_offset - of.from_offset
     if of.kind is not Kind.RECORDS or not count:
         return Landing(link=of, staged=None)
@@ -71,14 +79,20 @@ def landing_of(table: Table, of: Link, *, days: int = 1) -> Landing:
 
 
 def found(spark: SparkSession, table: Table, key: ChainKey = KEY) -> list[tuple[int, str]]:
-    return [(one.number, one.attempt) for one in table.links(spark, key, 1)]
+    """Return number and attempt of each link that the table has."""
+    return [(link.number, link.attempt) for link in table.links(spark, key, 1)]
 
 
 def rows(frame: DataFrame) -> list[tuple[int, int, str]]:
-    """Partition, offset, and whose attempt each row is."""
-    told = frame.selectExpr("partition", "offset", "cast(value AS string)").collect()
-    return sorted((row[0], row[1], row[2]) for row in told)
+    """Return partition, offset and attempt of each row."""
+    collected = frame.selectExpr("partition", "offset", "cast(value AS string)").collect()
+    return sorted((row[0], row[1], row[2]) for row in collected)
 
 
 def rows_of(*links: Link) -> list[tuple[int, int, str]]:
-    return sorted((one.key.partition, at, one.attempt) for one in links for at in range(one.from_offset, one.to_offset))
+    """Return the rows that these links must have, as `rows` returns them."""
+    return sorted(
+        (link.key.partition, offset, link.attempt)
+        for link in links
+        for offset in range(link.from_offset, link.to_offset)
+    )

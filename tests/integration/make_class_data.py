@@ -1,4 +1,4 @@
-"""Makes the archives of class data that the tests' JVMs start with: `python -m tests.integration.make_class_data`."""
+"""Create the archives of class data for the tests' JVMs: `python -m tests.integration.make_class_data`."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _RECORD = "-XX:+RecordDynamicDumpInfo"
 
 def main() -> None:
     if shutil.which("jcmd") is None:
-        print("no jcmd here (a JDK has it): the tests' JVMs start without an archive of class data, and slowly")
+        print("jcmd is missing (a JDK has it): the tests' JVMs start without archives of class data, and slowly")
         return
-    shutil.rmtree(DIRECTORY, ignore_errors=True)  # else it would be used, and no other could be made
+    shutil.rmtree(DIRECTORY, ignore_errors=True)  # a JVM that uses an archive cannot create another one
     DIRECTORY.mkdir(parents=True)
     with tempfile.TemporaryDirectory(prefix="class-data-") as directory:
         _archive_spark(Path(directory, "spark"))
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def _archive_spark(directory: Path) -> None:
-    """A Connect server that has done what most tests do."""
+    """Archive the classes of a Connect server after the operations that most tests need."""
     plain = str(directory / "plain")
     properties = lake_properties(directory) | {"spark.driver.extraJavaOptions": _RECORD}
     with ConnectServer(directory, properties) as server:
@@ -47,17 +47,17 @@ def _archive_spark(directory: Path) -> None:
             for table in (table_named(f"delta:{directory / 'delta'}"), table_named("iceberg:ice.a.b")):
                 table.open(spark)
                 chain = [link(1, 0, 5), link(2, 5, 8)]
-                for one in chain:
+                for each in chain:
                     table.heads(spark, [KEY])
-                    table.land(spark, [landing_of(table, one)], Shaping(), lambda phase, landings: None)
-                assert found(spark, table) == [(one.number, one.attempt) for one in chain]
+                    table.land(spark, [landing_of(table, each)], Shaping(), lambda phase, landings: None)
+                assert found(spark, table) == [(each.number, each.attempt) for each in chain]
                 assert rows(table.read(spark)) == rows_of(*chain)
                 table.leftovers(spark)
         _archive(server.pid, "spark")
 
 
 def _archive_kafka(directory: Path) -> None:
-    """A broker that has been written to, and whose groups were listed."""
+    """Archive the classes of a broker after a produce request and a listing of its groups."""
     os.environ["JDK_JAVA_OPTIONS"] = _RECORD
     with RealKafka(directory) as kafka:
         produce(kafka, kafka.create_topic("rows"), [b"row"])
@@ -71,7 +71,7 @@ def _archive(pid: int, program: str) -> None:
     command = ["jcmd", str(pid), "VM.cds", "dynamic_dump", str(archive)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_DUMP_SECONDS, check=False)
     if not archive.exists():
-        sys.exit(f"no archive of class data was made of {program}:\n{done.stdout}{done.stderr}")
+        sys.exit(f"jcmd created no archive of class data for {program}:\n{done.stdout}{done.stderr}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Jars that Maven collects by a pom, once, into the user's cache.
+"""Jars that Maven downloads once, as listed in a pom, into the user's cache.
 
-A directory of jars is either complete or absent: Maven fills a directory beside it, which then takes its name.
+A directory of jars is either complete or absent: Maven fills a temporary directory, which is then renamed.
 """
 
 from __future__ import annotations
@@ -17,22 +17,30 @@ _MAVEN_SECONDS = 600
 
 
 class JarsError(Exception):
-    """The jars could not be collected; the text has what Maven said."""
+    """The jars could not be downloaded. The text has Maven's output."""
 
 
 def maven_jars(what: str, pom: Path, version: str, cache: Path | None = None) -> Path:
-    """The directory with the jars of `what`, and nothing else. Raises JarsError.
+    """Return a directory that has exactly the jars of `what`.
 
-    `version` is the property `wanted.version` of the pom. The first call for it downloads (at most ten minutes); later
-    ones find the directory in `cache` (default: `$XDG_CACHE_HOME/sarameya`).
+    The first call downloads them, in at most ten minutes. Later calls find the directory in the cache.
+
+    Args:
+        what: a name for the jars, part of the directory's name.
+        pom: the pom that lists them.
+        version: the value of the pom's property `wanted.version`.
+        cache: the cache (default: `$XDG_CACHE_HOME/sarameya`).
+
+    Raises:
+        JarsError: Maven is missing, fails or takes too long.
     """
     cache = cache or _user_cache()
-    # The pom is part of the name, so that a change to it is a new directory.
+    # The directory's name has a hash of the pom, so that a changed pom gets a new directory.
     jars = cache / f"{what}-{version}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:8]}"
     if jars.is_dir():
         return jars
     cache.mkdir(parents=True, exist_ok=True)
-    # Two concurrent Mavens would disturb each other; after the wait the jars may be there.
+    # Only one Maven at a time: two would interfere. After the wait another process may have downloaded the jars.
     with (cache / "maven.lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not jars.is_dir():
@@ -65,5 +73,5 @@ def _publish(filled: Path, jars: Path) -> None:
     try:
         filled.rename(jars)
     except OSError:
-        if not jars.is_dir():  # else another run has published the same jars meanwhile
+        if not jars.is_dir():  # if it exists, another run has published the same jars meanwhile
             raise

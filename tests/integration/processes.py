@@ -1,4 +1,4 @@
-"""Processes of this machine, and one on a terminal (Linux)."""
+"""Processes of this machine, and a process on a terminal of its own (Linux)."""
 
 from __future__ import annotations
 
@@ -20,39 +20,41 @@ _TAKE_TERMINAL = (
 
 @attrs.define
 class OnTerminal:
-    """A process that has a terminal to itself, with all that it starts."""
+    """A process on a terminal of its own, which its children share."""
 
     process: trio.Process
     _terminal: trio.lowlevel.FdStream
     shown: str = ""
-    """What the terminal has shown so far."""
-    _is_free: trio.Event = attrs.field(factory=trio.Event, init=False)
+    """The output of the terminal so far."""
+    _is_closed: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     async def ctrl_c(self) -> None:
-        """Type it: the terminal makes a SIGINT of it, for all that stand in its foreground, if any still does."""
+        """Type Ctrl-C: the terminal sends SIGINT to all processes of its foreground, if any still runs."""
         with suppress(trio.BrokenResourceError):
             await self._terminal.send_all(b"\x03")
 
     async def ended(self) -> int:
-        """Return the exit code once the terminal is closed; `shown` is complete then."""
+        """Wait until the terminal is closed, and return the exit code; `shown` is complete then."""
         code = await self.process.wait()
-        await self._is_free.wait()
+        await self._is_closed.wait()
         return code
 
     async def read(self) -> None:
-        with suppress(trio.BrokenResourceError):  # how Linux says that nobody holds it any more
+        with suppress(trio.BrokenResourceError):  # raised on Linux once no process has the terminal open
             async for chunk in self._terminal:
                 self.shown += chunk.decode(errors="replace")
-        self._is_free.set()
+        self._is_closed.set()
 
 
 @asynccontextmanager
 async def on_terminal(directory: Path, *command: str, before: Sequence[str] = ()) -> AsyncIterator[OnTerminal]:
-    """`command`, started in `directory` on a terminal of its own, by way of what stands `before` it, and killed at the
-    end if it still runs."""
+    """Run `command` in `directory` on a terminal of its own; kill it at the end if it still runs.
+
+    `before` is put in front of the command line, as a wrapper such as `unshare` needs it.
+    """
     ours, theirs = os.openpty()
     modes = termios.tcgetattr(theirs)
-    modes[3] |= termios.NOFLSH  # else a Ctrl-C takes away what is on its way to be shown
+    modes[3] |= termios.NOFLSH  # otherwise Ctrl-C discards output that the terminal has not shown yet
     termios.tcsetattr(theirs, termios.TCSANOW, modes)
     async with trio.lowlevel.FdStream(ours) as terminal, trio.open_nursery() as nursery:
         process = await trio.lowlevel.open_process(
@@ -78,12 +80,12 @@ def is_running(pid: int) -> bool:
     """Return whether the process exists and is no zombie."""
     try:
         return _stat(pid)[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the latter if it is reaped meanwhile
         return False
 
 
 def children(name: str, of: int | None = None) -> list[int]:
-    """The ids of the processes called `name`, zombies included, that process `of` (default: this one) has started."""
+    """Return the ids of the child processes named `name`, zombies included, of process `of` (default: this one)."""
     found = []
     for directory in Path("/proc").glob("[0-9]*"):
         try:
@@ -117,5 +119,5 @@ def _bytes(file: Path) -> bytes:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields behind the program's name: the state, the parent ..."""
+    """Return the fields of `stat` that follow the program's name: the state, the parent ..."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

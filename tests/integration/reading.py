@@ -1,7 +1,7 @@
-"""A group of ours at work on what a trickle produces, under watch: what was read, when, in which membership.
+"""A sarameya group that reads what a `Trickle` produces: which messages it read, when, and in which membership.
 
-For tests that do something to the brokers meanwhile. What was acknowledged is told by the trickle, so that the broker's
-share of a wait (until it acknowledges) and ours (until it is read then) are known apart.
+For tests that disturb the brokers meanwhile. The trickle records when each message was acknowledged. So a test can tell
+the broker's delay (until the acknowledgement) from ours (from there until the message is read).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tests.integration.peers.stage import Trickle
 from tests.integration.real_kafka import RealKafka
 
 SETTLE_SECONDS = 20.0
-"""What a group may take to agree, and to read what there is while nothing happens."""
+"""The longest time for an undisturbed group to become stable and to read everything."""
 
 
 @attrs.define
 class Reading:
-    """The members, and what they have come to."""
+    """The members of the group, the messages that they have read, and their events."""
 
     partitions: int
     trickle: Trickle
@@ -38,7 +38,7 @@ class Reading:
         self.read_at[message.partition, message.offset] = time.time()
 
     def offsets(self) -> dict[int, list[int]]:
-        """Each partition's offsets, as they were read."""
+        """Return the offsets of each partition, in the order in which they were read."""
         messages = [message for member in self.members for message in member.messages]
         return {number: [m.offset for m in messages if m.partition == number] for number in range(self.partitions)}
 
@@ -46,13 +46,14 @@ class Reading:
         """Return member id, generation and number of the session of each member."""
         return [(m.sessions[-1].member_id, m.sessions[-1].generation, len(m.sessions)) for m in self.members]
 
-    def is_dealt(self) -> bool:
+    def is_balanced(self) -> bool:
+        """Return whether every member owns the same number of partitions."""
         claims = [member.sessions[-1].claims for member in self.members if member.sessions]
-        dealt = [len(numbers) for claimed in claims for numbers in claimed.values()]
-        return dealt == [self.partitions // len(self.members)] * len(self.members)
+        owned = [len(numbers) for claimed in claims for numbers in claimed.values()]
+        return owned == [self.partitions // len(self.members)] * len(self.members)
 
     async def has_read_on(self, seconds: float) -> None:
-        """Wait until something acknowledged from now on has been read of each partition."""
+        """Wait until each partition has a message that was acknowledged, and read, after this call."""
         seen = len(self.trickle.delivered)
         await self.until(
             lambda: len({n for n, _ in self.trickle.delivered_after(seen) & self.read_at.keys()}) == self.partitions,
@@ -60,9 +61,12 @@ class Reading:
         )
 
     async def slowest_since(self, moment: float, seconds: float, partitions: Collection[int] | None = None) -> float:
-        """The longest time from the acknowledgement of a message to its being read, of all acknowledged until now.
+        """Return the longest time from a message's acknowledgement until it was read.
 
-        Waits at most so many seconds for what has not been read.
+        Args:
+            moment: only messages acknowledged after this time (in seconds since 1970), and before the call, count.
+            seconds: the longest wait for messages that have not been read yet.
+            partitions: the partitions that count; all by default.
         """
         chosen = range(self.partitions) if partitions is None else partitions
         delivered = {p: at for p, at in self.trickle.delivered.items() if at > moment and p[0] in chosen}
@@ -70,7 +74,7 @@ class Reading:
         return max(self.read_at[place] - at for place, at in delivered.items())
 
     def silences(self, since: float, until: float) -> dict[int, float]:
-        """Return the longest time between two reads of each partition, between two moments."""
+        """Return the longest time between two reads of each partition, from `since` until `until`."""
         times: dict[int, list[float]] = {number: [] for number in range(self.partitions)}
         for (number, _), at in self.read_at.items():
             if since < at < until:
@@ -81,7 +85,7 @@ class Reading:
         }
 
     async def until(self, condition: Callable[[], bool], seconds: float) -> None:
-        """Wait for something; raises AssertionError, with what was delivered and read, when it takes too long."""
+        """Wait for a condition. Raises AssertionError, with the latest deliveries and reads, after `seconds`."""
         with trio.move_on_after(seconds):
             while not condition():
                 await trio.sleep(0.02)
@@ -90,7 +94,10 @@ class Reading:
         for partition in range(self.partitions):
             delivered = [(at, offset) for (number, offset), at in self.trickle.delivered.items() if number == partition]
             read = [(at, offset) for (number, offset), at in self.read_at.items() if number == partition]
-            latest = [f"{offset} {now - at:.1f} s ago" for at, offset in (max(delivered), max(read))]
+            latest = [
+                f"{each[1]} {now - each[0]:.1f} s ago" if (each := max(found, default=None)) else "nothing"
+                for found in (delivered, read)
+            ]
             shown.append(f"partition {partition}: delivered {latest[0]}, read {latest[1]}")
         raise AssertionError("\n".join([*shown, "at last:", *map(str, self.events[-40:])]))
 
@@ -99,7 +106,10 @@ class Reading:
 async def open_reading(
     kafka: RealKafka, topic: str, partitions: int, strategies: Sequence[str], members: int, producers: int = 1
 ) -> AsyncIterator[Reading]:
-    """A trickle, and members of one group (named as the topic), which has settled; they leave in order at the end."""
+    """Run members of one group (named as the topic), wait until it is balanced, and produce a trickle.
+
+    The members leave in order at the end of the block.
+    """
     options = {"offset_initial": "oldest", "session_timeout": 10.0, "heartbeat_interval": 0.5}
     config = Config.from_mapping({**options, "rebalance_strategies": strategies})
     bootstrap = ",".join(kafka.bootstrap_servers)
@@ -115,7 +125,7 @@ async def open_reading(
         for _ in range(members):
             reading.members.append(Recorder(reading.note))
             nursery.start_soon(member, reading.members[-1])
-        await reading.until(reading.is_dealt, SETTLE_SECONDS)
+        await reading.until(reading.is_balanced, SETTLE_SECONDS)
         async with trio.open_nursery() as producing:
             producing.start_soon(reading.trickle.run)
             yield reading

@@ -1,7 +1,8 @@
-"""`sarameya run` with a Spark sink as a real process, whose Spark, disk or server a test takes away for a while."""
+"""`sarameya run` with a Spark sink as a real process, for tests that take its Spark, disk or server away."""
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import shutil
@@ -13,7 +14,7 @@ import urllib.request
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import attrs
@@ -32,17 +33,18 @@ ROOT = Path(__file__).parents[2]
 
 @attrs.frozen(kw_only=True)
 class Service:
-    """A service that runs, its cluster, and its table."""
+    """A running service, its cluster and its table."""
 
     running: Running
     cluster: EmbeddedCluster
     table: Path
     mark: str
+    """A text in the environment of the service's processes, by which `processes` finds them."""
     port: int
 
     @property
     def log(self) -> str:
-        """All that it has logged."""
+        """The whole log of the service so far."""
         return self.running.stderr
 
     @property
@@ -50,23 +52,23 @@ class Service:
         return self.running.process.returncode
 
     def jvms(self) -> list[int]:
-        """Process ids of its JVMs in which Spark starts or runs."""
+        """Return the process ids of its JVMs in which Spark starts or runs."""
         commands = {pid: _read(pid, "cmdline") for pid in self.processes("java")}
-        # The launcher's, which only prints a command, has it among its arguments.
+        # Without the launcher, which only prints a command: SparkSubmit is among its arguments too.
         return [pid for pid, line in commands.items() if b"SparkSubmit" in line and b"launcher.Main" not in line]
 
     def processes(self, name: str = "") -> list[int]:
-        """Return the ids of all processes it has started, or of those called `name`."""
+        """Return the ids of its processes, or of those named `name`."""
         everything = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
         ours = [pid for pid in everything if self.mark.encode() in _read(pid, "environ")]
         return [pid for pid in ours if not name or _read(pid, "comm").strip() == name.encode()]
 
     def workers(self) -> list[int]:
-        """Process ids of the workers that run now."""
+        """Return the process ids of the workers that run now."""
         return [pid for pid in self.processes() if b"--worker\0" in _read(pid, "cmdline")]
 
     async def disk(self, place: Path) -> Path:
-        """Wait until the service has a small disk of its own at `place`; return its path from here."""
+        """Wait until the service has a small disk of its own at `place`; return its path for the test's process."""
         seen = Path(f"/proc/{self.running.process.pid}/root{place}")
         await self.until(lambda: os.path.ismount(seen))
         return seen
@@ -82,7 +84,10 @@ class Service:
             raise AssertionError(self.log) from None
 
     async def produce_and_land(self, count: int) -> None:
-        """Produce so many records more, and wait until all that there are have landed, each once."""
+        """Produce `count` more records, wait until the offsets of all records are committed, and check the table.
+
+        Every record must be in the table exactly once.
+        """
         for number in range(count):
             self.cluster.produce("orders", number % 2, b"value-%d" % number)
         total = sum(end for end in ends(self.cluster).values())
@@ -94,16 +99,15 @@ class Service:
         assert landed == {(p, offset): 1 for p, end in ends(self.cluster).items() for offset in range(end)}
 
     async def not_ready(self) -> str:
-        """Return the text of `/readyz`; empty if the service is ready, or does not respond yet."""
+        """Return the text of `/readyz`: empty if the service is ready, or does not respond yet."""
         return await trio.to_thread.run_sync(_not_ready, self.port)
 
     async def until_not_ready(self, part: str) -> None:
         """Wait until `/readyz` names a reason that has `part` in it."""
         with trio.fail_after(DEADLINE):
-            while part not in (said := await self.not_ready()):
+            while part not in await self.not_ready():
                 assert self.exit_code is None, self.log
                 await trio.sleep(0.1)
-                del said
 
 
 def ends(cluster: EmbeddedCluster) -> dict[int, int]:
@@ -122,7 +126,9 @@ def _not_ready(port: int) -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10):
             return ""
     except urllib.error.HTTPError as answer:
-        return answer.read().decode()
+        with suppress(OSError, http.client.HTTPException):  # the service may end meanwhile
+            return answer.read().decode()
+        return ""
     except OSError:
         return ""
 
@@ -140,8 +146,19 @@ async def spark_service(
     environment: dict[str, str] | None = None,
     options: str = "",
 ) -> AsyncIterator[Service]:
-    """A service that lands in `table`, with Spark's options as lines of TOML, started by what stands `before` it, and
-    killed at the end, with its workers."""
+    """Run a service that lands in `table`; kill it, with its workers, at the end of the block.
+
+    Args:
+        directory: the directory of its app file and its output.
+        table: the Parquet table.
+        spark: lines of TOML for `[handler.options.spark]`.
+        conf: Spark's `conf`, as entries of a TOML inline table.
+        workers: the number of worker processes.
+        on_failure: the option of the same name.
+        before: the start of the command line, such as `with_small_disks` returns.
+        environment: further environment variables.
+        options: further lines of TOML for `[handler.options]`.
+    """
     table, mark, (port,) = table or directory / "landed", uuid.uuid4().hex, free_ports(1)
     app = directory / "app.toml"
     async with EmbeddedCluster(topics={"orders": 2}) as cluster:
@@ -196,7 +213,7 @@ async def spark_service(
 
 @contextmanager
 def outside_tmp() -> Iterator[Path]:
-    """A directory that stays in sight where something else is mounted at /tmp."""
+    """Create a directory outside of /tmp, so that a mount at /tmp does not hide it."""
     (ROOT / "build").mkdir(exist_ok=True)
     directory = Path(tempfile.mkdtemp(dir=ROOT / "build"))
     try:
@@ -206,19 +223,25 @@ def outside_tmp() -> Iterator[Path]:
 
 
 def with_small_disks(*places: Path, options: str = "", go: Path | None = None, cwd: Path | None = None) -> list[str]:
-    """The command before another, which is to have small disks of its own at these places; it starts once `go` is
-    there, in the directory `cwd`."""
-    apart = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
-    if subprocess.run([*apart, "true"], capture_output=True, check=False).returncode:
+    """Return a command prefix that gives the command after it small disks of its own.
+
+    Args:
+        places: the mount points.
+        options: further mount options, each after a comma.
+        go: the command starts once this file exists.
+        cwd: the directory in which the command starts.
+    """
+    unshare = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
+    if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
         pytest.skip("needs a mount namespace, for disks that are small")
     steps = [f"mount -t tmpfs -o size=64m{options} tmpfs {place}" for place in places]
     steps += [f"while [ ! -e {go} ]; do sleep 0.1; done"] if go else []
     steps += [f"cd {cwd}"] if cwd else []
-    return [*apart, "sh", "-c", " && ".join([*steps, 'exec "$0" "$@"'])]
+    return [*unshare, "sh", "-c", " && ".join([*steps, 'exec "$0" "$@"'])]
 
 
 def fill(directory: Path, left: int = 0) -> Path:
-    """Fill the disk of `directory` but for so many bytes; return the file to be removed."""
+    """Fill the disk of `directory` except for `left` bytes; return the file whose removal frees it again."""
     ballast = directory / "ballast"
     with ballast.open("wb") as file:
         free = os.statvfs(directory)

@@ -24,7 +24,7 @@ ORDERS_0 = TopicPartition("orders", 0)
 
 @asynccontextmanager
 async def few_descriptors(
-    directory: Path, cluster: EmbeddedCluster, handler: str = "told:Told"
+    directory: Path, cluster: EmbeddedCluster, handler: str = "commanded:Commanded"
 ) -> AsyncIterator[Service]:
     """A service whose process may have 256 of them, and that ends in order."""
     async with running(directory, cluster, handler=handler) as service:

@@ -61,7 +61,7 @@ async def test_range_group_grows_and_shrinks_whoever_leads(real_kafka: RealKafka
         for kind in kinds:  # who is there first leads
             members[kind] = await stage.start(kind)
             await stage.settled()
-        assert bool(members["sarameya"].told("led")) == (kinds[0] == "sarameya")
+        assert bool(members["sarameya"].reports("led")) == (kinds[0] == "sarameya")
 
         await members[kinds[2]].stop()
         owned = await stage.settled()
@@ -103,7 +103,7 @@ async def grow_and_shrink_cooperatively(kafka: RealKafka, kinds: Sequence[str]) 
             members.append(await stage.start(kind, "cooperative-sticky"))
             await keeping.settled()
         ours = next(member for member in members if member.kind == "sarameya")
-        assert bool(ours.told("led")) == (ours is members[0])
+        assert bool(ours.reports("led")) == (ours is members[0])
 
         await members[2].stop()
         owned = await keeping.settled()

@@ -19,7 +19,7 @@ from tests.integration.reading import SETTLE_SECONDS, Reading, open_reading
 from tests.integration.real_kafka import RealKafka
 from tests.integration.real_kafka.producing import send
 from tests.integration.real_kafka.replicas import (
-    await_all_in_step,
+    await_all_in_sync,
     elect_preferred,
     leaders,
     partitions_of,
@@ -132,7 +132,7 @@ async def kill_coordinator(kafka: RealKafka, topic: str, reading: Reading, usual
 
     back = time.time()
     victim.start()
-    await trio.to_thread.run_sync(await_all_in_step, kafka)
+    await trio.to_thread.run_sync(await_all_in_sync, kafka)
     await trio.to_thread.run_sync(elect_preferred, kafka)
     await reading.has_read_on(SETTLE_SECONDS)
     silent = longest(reading.silences(back, time.time()), led, followed, apart)

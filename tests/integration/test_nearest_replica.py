@@ -15,7 +15,7 @@ from sarameya.observe import ReadReplicaChanged
 from tests.group.kit import Recorder, Through
 from tests.integration.real_kafka import Node, RealKafka
 from tests.integration.real_kafka.producing import send
-from tests.integration.real_kafka.replicas import await_all_in_step, group_coordinated_by
+from tests.integration.real_kafka.replicas import await_all_in_sync, group_coordinated_by
 from tests.transcripts.stage import RACKS
 
 pytestmark = pytest.mark.integration
@@ -94,7 +94,7 @@ async def test_member_reads_from_its_rack_or_else_the_leader(
             assert changes() == [near.node_id, None]
 
             near.start()
-            await trio.to_thread.run_sync(await_all_in_step, kafka)
+            await trio.to_thread.run_sync(await_all_in_sync, kafka)
             while changes() != [near.node_id, None, near.node_id]:
                 await trio.sleep(0.02)
             await read_more(near)

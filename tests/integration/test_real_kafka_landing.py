@@ -56,7 +56,7 @@ async def test_two_workers_land_every_record_once(real_kafka: RealKafka, tmp_pat
 
     async with running(app_file, workers=2) as service:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(service.must_run)
+            nursery.start_soon(service.fail_if_ended)
             await in_thread(real_kafka.await_members, GROUP, 2, START_SECONDS)
             produced = await in_thread(send, real_kafka, "flights", records)
             await real_kafka.until_committed(GROUP, ROWS, LAND_SECONDS)

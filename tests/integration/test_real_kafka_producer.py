@@ -29,7 +29,7 @@ from tests.group.kit import Through
 from tests.integration.real_kafka import RealKafka
 from tests.integration.real_kafka.node import Node
 from tests.integration.real_kafka.producing import Record, send
-from tests.integration.real_kafka.replicas import await_all_in_step
+from tests.integration.real_kafka.replicas import await_all_in_sync
 from tests.integration.whole_logs import UNCOMMITTED, LogEnds, by_librdkafka
 
 pytestmark = pytest.mark.integration
@@ -246,7 +246,7 @@ async def test_rolling_restart_loses_and_repeats_no_sent_record(
             await senders.have_sent_on(ENDED_SECONDS)
             senders.pause = 0.05  # while one starts it has the machine mostly to itself
             await trio.to_thread.run_sync(node.start)
-            await trio.to_thread.run_sync(await_all_in_step, kafka)
+            await trio.to_thread.run_sync(await_all_in_sync, kafka)
         senders.is_done = True
 
     found = await read(kafka, topic, 6)

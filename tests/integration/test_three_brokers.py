@@ -14,7 +14,7 @@ import trio
 from sarameya.observe import MembershipChanged
 from tests.integration.reading import SETTLE_SECONDS, open_reading
 from tests.integration.real_kafka import Node, RealKafka
-from tests.integration.real_kafka.replicas import await_all_in_step
+from tests.integration.real_kafka.replicas import await_all_in_sync
 
 pytestmark = pytest.mark.integration
 
@@ -46,7 +46,7 @@ async def test_rolling_restart_loses_no_generation_and_no_message(
     topic = kafka.create_topic(f"hurt-{how}", PARTITIONS)
     async with open_reading(kafka, topic, PARTITIONS, [strategy], MEMBERS) as reading:
         await reading.has_read_on(SETTLE_SECONDS)
-        await trio.to_thread.run_sync(await_all_in_step, kafka)
+        await trio.to_thread.run_sync(await_all_in_sync, kafka)
         settled, events = reading.memberships(), len(reading.events)
 
         for node in kafka.nodes:
@@ -56,7 +56,7 @@ async def test_rolling_restart_loses_no_generation_and_no_message(
             await reading.has_read_on(began + SECONDS[how] - gone)
             took = time.time() - began
             node.start()
-            await trio.to_thread.run_sync(await_all_in_step, kafka)
+            await trio.to_thread.run_sync(await_all_in_sync, kafka)
             await reading.has_read_on(SETTLE_SECONDS)
             slowest = await reading.slowest_since(gone + LAST_WORDS_SECONDS, OUR_SECONDS)
             print(f"broker {node.node_id} {how}: read on after {took:.1f} s, of which ours {slowest:.1f} s at the most")

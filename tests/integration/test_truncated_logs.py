@@ -15,7 +15,7 @@ from sarameya import Claim, Config, Consumer, Event, LogTruncatedError, TopicPar
 from sarameya.observe import LeaderChanged, OffsetReset
 from tests.integration.real_kafka import RealKafka
 from tests.integration.real_kafka.producing import send
-from tests.integration.real_kafka.replicas import await_in_step, await_leader, controller, group_coordinated_by
+from tests.integration.real_kafka.replicas import await_in_sync, await_leader, controller, group_coordinated_by
 
 pytestmark = pytest.mark.integration
 
@@ -54,7 +54,7 @@ async def test_records_lost_by_an_unclean_election_are_reported(
     )
     cut, whole = TopicPartition(topic, 0), TopicPartition(topic, 1)
     put(kafka, topic, "kept", len(KEPT))
-    await_in_step(kafka, topic, 0, [one, two])
+    await_in_sync(kafka, topic, 0, [one, two])
     group = group_coordinated_by(kafka, three, "truncated")
     events: list[Event] = []
     going_on = Config(offset_out_of_range="newest")
@@ -70,7 +70,7 @@ async def test_records_lost_by_an_unclean_election_are_reported(
                 assert await read(fails[partition], len(KEPT), failing) == numbered("kept", KEPT)
                 assert await read(follows[partition], len(KEPT)) == numbered("kept", KEPT)
             second.freeze()
-            await trio.to_thread.run_sync(await_in_step, kafka, topic, 0, [one])
+            await trio.to_thread.run_sync(await_in_sync, kafka, topic, 0, [one])
             await trio.to_thread.run_sync(put, kafka, topic, "lost", len(LOST))
             for partition in (cut, whole):
                 assert await read(fails[partition], len(LOST), failing) == numbered("lost", LOST)

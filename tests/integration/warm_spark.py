@@ -1,5 +1,7 @@
-"""Classic Spark for tests, in one JVM for each process of the run: a context of its own for each, and a JVM that stays
-warm. What a cold one has to learn takes it several times as long as the tests themselves."""
+"""Classic Spark for tests: each test has a context of its own, all tests of a process share one warm JVM.
+
+The warm-up of a cold JVM takes several times as long as the tests themselves.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,10 @@ _warm: list[Jvm] = []
 
 @contextmanager
 def warm_spark(conf: Mapping[str, str] | None = None, *, master: str = "local[2]") -> Iterator[SparkSession]:
-    """A session of a new context, which is stopped at the end. All tests' jars are there."""
+    """Offer a session of a new context with the jars of all tests; stop the context at the end."""
     jars = {"spark.jars": ",".join(map(str, spark_jars()))}
     if not _warm:
-        # Properties that a JVM is started with are of all its contexts: of the first one it has those of all.
+        # The properties of a JVM's start apply to all its contexts. So start it with those that every test needs.
         _warm.append(spark_jvm.start(SparkOptions(master="local[1]", conf=jars)))
         _warm[0].session.stop()
     running = spark_jvm.start(SparkOptions(master=master, conf={**(conf or {}), **jars}))
@@ -34,6 +36,6 @@ def warm_spark(conf: Mapping[str, str] | None = None, *, master: str = "local[2]
 
 
 def end_warm_spark() -> None:
-    """Stop the shared Spark, for a test of how a JVM is started, or of the processes that this one has."""
+    """Stop the shared JVM, for a test of the start of a JVM or of the child processes."""
     while _warm:
         _warm.pop().stop()

@@ -1,4 +1,4 @@
-"""Whole logs as ours reads them, in each of its ways, held to what librdkafka reads of them: all, and to their ends."""
+"""Whole logs, read by sarameya in each of its ways and by librdkafka: the records and log ends must be equal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class End:
 
 @attrs.frozen
 class WasRead:
-    """Records that were read, by partition."""
+    """Records that a client has read, by partition, and where it stands in each."""
 
     records: Records
     ends: dict[int, End]
@@ -42,7 +42,7 @@ class WasRead:
 
 @attrs.frozen
 class LogEnds:
-    """Log ends for consumers of either isolation level."""
+    """Log ends by partition: `stable` for committed records only, `high` for all records."""
 
     stable: dict[int, int]
     high: dict[int, int]
@@ -50,14 +50,14 @@ class LogEnds:
     @classmethod
     def of(cls, kafka: RealKafka, topic: str, partitions: int) -> Self:
         admin = kafka.admin()
-        asked = {LibrdkafkaPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
+        requests = {LibrdkafkaPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
         levels = (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
-        found = (admin.list_offsets(asked, isolation_level=level) for level in levels)
+        found = (admin.list_offsets(requests, isolation_level=level) for level in levels)
         return cls(*({p.partition: f.result(_SECONDS).offset for p, f in ends.items()} for ends in found))
 
 
 def by_librdkafka(kafka: RealKafka, topic: str, level: str, ends: LogEnds) -> WasRead:
-    """All that another client reads, until it says of each partition that this was all."""
+    """Read a topic with librdkafka until it reports the end of each partition."""
     settings = {"group.id": "none", "isolation.level": level, "enable.partition.eof": True, "log_level": 0}
     consumer = LibrdkafkaConsumer({"bootstrap.servers": ",".join(kafka.bootstrap_servers), **settings})
     consumer.assign([LibrdkafkaPartition(topic, number, 0) for number in ends.high])
@@ -81,7 +81,7 @@ Read = Callable[[Claim, list[Record]], Awaitable[None]]
 
 async def messages(claim: Claim, records: list[Record]) -> None:
     async for message in claim:
-        records.append(recorded(message))  # noqa: PERF401  (what was read until this is cancelled)
+        records.append(recorded(message))  # noqa: PERF401  (a cancelled comprehension would lose the messages)
 
 
 async def batches(claim: Claim, records: list[Record]) -> None:
@@ -98,7 +98,7 @@ def recorded(message: Message) -> Record:
 
 
 async def by_claims(kafka: RealKafka, topic: str, config: Config, read: Read) -> WasRead:
-    """All that we read of single partitions, until no lag is left."""
+    """Read a topic with a claim for each partition, until no claim lags."""
     async with Consumer(kafka.bootstrap_servers, config) as consumer:
         partitions = await consumer.topic_partitions(topic)
         records: Records = {partition.partition: [] for partition in partitions}
@@ -111,14 +111,14 @@ async def by_claims(kafka: RealKafka, topic: str, config: Config, read: Read) ->
 
 
 async def ends_reached(claims: Collection[Claim]) -> dict[int, End]:
-    """Wait until none of these lags, and say where they are."""
+    """Wait until no claim lags, and return their positions and log ends."""
     while any(claim.lag != 0 for claim in claims):
         await trio.sleep(0.01)
     return {c.partition: End(c.position, c.last_stable_offset, c.high_water_mark) for c in claims}
 
 
-class Merging(StreamHandler):
-    """Keeps what its one stream brings."""
+class StreamRecorder(StreamHandler):
+    """Keeps the messages of its one stream."""
 
     def __init__(self) -> None:
         self.records: Records = {}
@@ -131,8 +131,8 @@ class Merging(StreamHandler):
 
 
 async def by_a_stream(kafka: RealKafka, topic: str, config: Config, partitions: int) -> WasRead:
-    """All that a member reads as one feed, until no lag is left."""
-    handler = Merging()
+    """Read a topic with a group's member as one stream, until no claim lags."""
+    handler = StreamRecorder()
     group = ConsumerGroup(kafka.bootstrap_servers, f"{topic}-{config.isolation_level}", config)
     async with group, trio.open_nursery() as nursery:
         nursery.start_soon(group.consume, [topic], handler)
@@ -144,11 +144,11 @@ async def by_a_stream(kafka: RealKafka, topic: str, config: Config, partitions: 
 
 
 async def check_all_read(kafka: RealKafka, topic: str, expected: Mapping[str, WasRead]) -> None:
-    """Read all there is in every way, and compare it with what was read under each isolation level."""
+    """Read the topic in every way under each isolation level, and compare the results with `expected`."""
     with trio.fail_after(_SECONDS):
         for level, theirs in expected.items():
             config = Config(offset_initial="oldest", isolation_level=level, fetch_max_wait=0.05)
-            # So small that what belongs together begins in one answer and ends in another.
+            # So small that a response ends within a record batch or a transaction.
             small = attrs.evolve(config, fetch_max_partition_bytes=1000)
             assert await by_claims(kafka, topic, config, messages) == theirs
             assert await by_claims(kafka, topic, small, messages) == theirs

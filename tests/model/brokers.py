@@ -1,4 +1,4 @@
-"""The brokers' side: the real coordinator machine on every node, a group that lives on one of them, and its faults."""
+"""Two brokers, each with the real coordinator machine. One of them coordinates the group; both may fail."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from tests.model.scheduler import Scheduler
 GROUP = "orders"
 
 ALIVE = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
-"""What a heartbeat is answered that keeps its member alive."""
+"""Response codes of a heartbeat that keeps its member alive."""
 
 Reply = Callable[[Any], None]
-CommitTaken = Callable[[CommitRequest, ClassicGroup], None]
+OnCommit = Callable[[CommitRequest, ClassicGroup], None]
 
 
 @attrs.frozen(slots=True)
 class FindRequest:
-    """FindCoordinator; any broker answers it."""
+    """FindCoordinator; any broker responds to it."""
 
 
 @attrs.frozen(slots=True)
@@ -64,7 +64,10 @@ Body = FindRequest | JoinRequest | SyncRequest | HeartbeatRequest | LeaveRequest
 
 @attrs.frozen(slots=True)
 class FakedCode:
-    """The next such request is answered with `code`; `carried_out`: after it was done, else instead of it."""
+    """A faked response: the next request of this kind is answered with `code`.
+
+    The coordinator handles the request first if `carried_out`, and never otherwise.
+    """
 
     kind: type
     code: int
@@ -79,7 +82,7 @@ class Node:
 
 
 class Brokers:
-    """A cluster as far as one group goes. `home` is the node that coordinates it, None while nobody does."""
+    """The brokers of one group. `coordinator_id` is the node that coordinates it; None while no node does."""
 
     def __init__(
         self,
@@ -87,18 +90,18 @@ class Brokers:
         rng: random.Random,
         config: CoordinatorConfig,
         topics: dict[str, int],
-        commit_taken: CommitTaken,
+        on_commit: OnCommit,
     ) -> None:
         self.topics = topics
-        self.home: int | None = 0
+        self.coordinator_id: int | None = 0
         self.moved_at = -math.inf
         self.faked: deque[FakedCode] = deque()
         self.fatal: set[int] = set()
-        """Codes that were faked, of those that a client may take for the end."""
-        self.heard: dict[str, float] = {}
-        """Member id -> when the coordinator last took a heartbeat of it."""
+        """The codes of faked responses. A client may fail with a permanent one."""
+        self.heartbeats: dict[str, float] = {}
+        """Member id -> the time of the last heartbeat that the coordinator accepted."""
         self._scheduler = scheduler
-        self._commit_taken = commit_taken
+        self._on_commit = on_commit
         self._is_loading = False
         self._image: GroupImage | None = None
         self.nodes = [
@@ -111,14 +114,14 @@ class Brokers:
         for node in self.nodes:
             self._watch_failures(node.coordinator)
 
-    # -- a look inside -------------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------------
 
     @property
     def group(self) -> ClassicGroup | None:
-        """The group as its coordinator has it; None while there is none, or nobody has it."""
-        if self.home is None or self._is_loading:
+        """The group in its coordinator's memory; None while there is no group or no coordinator."""
+        if self.coordinator_id is None or self._is_loading:
             return None
-        return self.nodes[self.home].coordinator._groups.get(GROUP)
+        return self.nodes[self.coordinator_id].coordinator._groups.get(GROUP)
 
     def layouts(self) -> dict[str, TopicLayout]:
         return {topic: TopicLayout(count) for topic, count in self.topics.items()}
@@ -127,13 +130,13 @@ class Brokers:
         return {TopicPartition(topic, n) for topic in topics for n in range(self.topics[topic])}
 
     def _watch_failures(self, coordinator: GroupCoordinator) -> None:
-        """Nobody may be taken for dead who is heard."""
+        """Check that the coordinator never removes a member whose heartbeats arrive."""
         sessions = coordinator._rebalancer.sessions
         failed = sessions._member_failed
 
         def member_failed(group: ClassicGroup, member: ClassicGroupMember, now: float) -> None:
-            silent = now - self.heard.get(member.member_id, -math.inf)
-            assert silent > member.session_timeout - 0.001, f"{member.member_id} is heard and yet taken for dead"
+            silent = now - self.heartbeats.get(member.member_id, -math.inf)
+            assert silent > member.session_timeout - 0.001, f"{member.member_id} is removed in spite of its heartbeats"
             failed(group, member, now)
 
         sessions._member_failed = member_failed
@@ -163,8 +166,8 @@ class Brokers:
             case FindRequest():
                 reply(
                     FindAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-                    if self.home is None
-                    else FindAnswer(ErrorCode.NONE, self.home)
+                    if self.coordinator_id is None
+                    else FindAnswer(ErrorCode.NONE, self.coordinator_id)
                 )
             case JoinRequest():
                 coordinator.join(body, now, reply)
@@ -173,7 +176,7 @@ class Brokers:
             case HeartbeatRequest():
                 code = coordinator.heartbeat(body, now)
                 if self._serves(node.id) is ErrorCode.NONE and code in ALIVE:
-                    self.heard[body.member_id] = now
+                    self.heartbeats[body.member_id] = now
                 reply(code)
             case LeaveRequest():
                 reply(coordinator.leave(body, now))
@@ -182,31 +185,34 @@ class Brokers:
                 answer = coordinator.commit(body, now)
                 if not any(answer.errors.values()):
                     assert all(body.offsets[tp].offset >= before.offsets[tp].offset for tp in body.offsets), (
-                        f"{body.member_id} commits what lies behind the group's {before.offsets}: {body.offsets}"
+                        f"{body.member_id} commits {body.offsets}, before the group's committed {before.offsets}"
                     )
-                    self._commit_taken(body, coordinator._groups[GROUP])
+                    self._on_commit(body, coordinator._groups[GROUP])
                 reply(answer)
             case FetchRequest(partitions=partitions):
                 reply(coordinator.fetch_offsets(GROUP, partitions))
 
     def _serves(self, node_id: int) -> ErrorCode:
-        if node_id != self.home:
+        if node_id != self.coordinator_id:
             return ErrorCode.NOT_COORDINATOR
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self._is_loading else ErrorCode.NONE
 
-    # -- what may befall them ------------------------------------------------------------------------
+    # -- faults --------------------------------------------------------------------------------------
 
     def move(self, gap: float, loading: float) -> None:
-        """The other node takes over: nobody coordinates for `gap` seconds, then the log is read for `loading`."""
-        target = 1 - self.home if self.home is not None else 0
-        self._give_up_group()
+        """Move the group to the other node.
+
+        No node coordinates it for `gap` seconds; then the other node loads it for `loading` seconds.
+        """
+        target = 1 - self.coordinator_id if self.coordinator_id is not None else 0
+        self._unload_group()
         self._scheduler.after(gap, lambda: self._take_over(target, loading))
 
     def stop(self, node_id: int, seconds: float) -> None:
-        """A node is killed; it is back after so many seconds. If the group was there, the other one takes over."""
+        """Kill a node, and start it again after `seconds`. If it coordinated the group, the other node takes over."""
         node = self.nodes[node_id]
         node.is_up = False
-        if self.home == node_id:
+        if self.coordinator_id == node_id:
             self.move(gap=1.0, loading=0.5)
 
         def start() -> None:
@@ -214,25 +220,25 @@ class Brokers:
 
         self._scheduler.after(seconds, start)
 
-    def _give_up_group(self) -> None:
+    def _unload_group(self) -> None:
         self.moved_at = self._scheduler.now
-        if self.home is not None and not self._is_loading:
-            node, self.home = self.nodes[self.home], None
+        if self.coordinator_id is not None and not self._is_loading:
+            node, self.coordinator_id = self.nodes[self.coordinator_id], None
             self._image = node.coordinator.unload(GROUP, self._scheduler.now)
-        self.home = None
+        self.coordinator_id = None
 
     def _take_over(self, node_id: int, loading: float) -> None:
-        if self.home is not None:
-            return  # an earlier move has come to its end meanwhile
+        if self.coordinator_id is not None:
+            return  # an earlier move has ended meanwhile
         if not self.nodes[node_id].is_up:
             self._scheduler.after(0.5, lambda: self._take_over(1 - node_id, loading))
             return
-        self.home, self._is_loading = node_id, True
+        self.coordinator_id, self._is_loading = node_id, True
         self._scheduler.after(loading, lambda: self._loaded(node_id))
 
     def _loaded(self, node_id: int) -> None:
-        if self.home != node_id or not self._is_loading:
-            return  # it has moved on while it was read
+        if self.coordinator_id != node_id or not self._is_loading:
+            return  # the group has moved again while it was loaded
         self._is_loading = False
         if self._image is not None:
             image, self._image = self._image, None
@@ -250,12 +256,12 @@ class Brokers:
 
 
 def _refusal(body: Body, code: int) -> Any:
-    error: Any = code  # codes that no ErrorCode has are what is to be met, too
+    error: Any = code  # may be a code that ErrorCode does not have
     match body:
         case FindRequest():
             return FindAnswer(code)
         case JoinRequest():
-            # A coordinator that has moved names the id it was about to give, which the new one has never stored.
+            # A coordinator that has moved names the member id it was about to give; the new one has never stored it.
             return JoinGroupResult(error, body.member_id or "never-stored")
         case SyncRequest():
             return SyncGroupResult(error)

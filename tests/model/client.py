@@ -1,7 +1,7 @@
 """A client: the real membership machine, and a pure stand-in for the shell around it (`group/`).
 
-It does what the shell does, without tasks: sends the machine's requests, assigns with the real assignors and the real
-bytes, reads its partitions, takes its time to revoke, commits, and reports to the machine.
+Like the shell, but without tasks, it sends the machine's requests, assigns with the real assignors and encodings, reads
+its partitions, commits, revokes after some time, and reports to the machine.
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ from sarameya.protocol.membership.messages import (
 )
 from sarameya.protocol.membership.states import State
 from tests.model.brokers import GROUP, Body, FindAnswer, FindRequest
-from tests.model.holdings import Holdings
-from tests.model.leading import Leading
+from tests.model.client_session import ClientSession
+from tests.model.leader import Leader
 from tests.model.network import NO_ANSWER
 from tests.model.offsets import Offsets
 from tests.model.surroundings import Surroundings
 from tests.model.wire import Exchange, Wire, event_of, request_of, supported
 
 _MANY, _SHORT = 60, 5.0
-"""So many things asked for in so few seconds are a storm."""
+"""A client that starts _MANY commands within _SHORT seconds fails the test."""
 
-_ON_ITS_WAY = frozenset({State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE})
-"""States in which the wish to join changes nothing: what was claimed then is claimed still."""
+_JOINING = frozenset({State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE})
+"""States in which JoinWanted changes nothing: the join under way keeps its owned partitions."""
 
 Action = Callable[[], None]
 
 
 class Client:
-    """A process with one member. `name` tells it apart; a process that restarts is another client."""
+    """A process with one member, identified by `name`. A process that restarts is another client."""
 
     def __init__(
         self,
@@ -77,8 +77,18 @@ class Client:
         assigning: float = 0.0,
         lag: float = 0.0,
     ) -> None:
-        """`drain`: seconds its claims take to finish; `assigning`: seconds its assignors take; `lag`: seconds until
-        what the machine has to say is taken note of."""
+        """Create a client; `start` joins the group.
+
+        Args:
+            world: the scheduler, the timing, the connections and the topics.
+            name: its client id.
+            topics: the topics that it subscribes to.
+            assignors: its assignors, in the order of its preference.
+            instance_id: makes it a static member.
+            drain: seconds that its claims take to drain.
+            assigning: seconds that its assignors take.
+            lag: seconds until it handles a notice of the machine.
+        """
         self.name = name
         self.topics = tuple(sorted(topics))
         self.assignors = tuple(assignors)
@@ -91,22 +101,22 @@ class Client:
         self.error: Exception | None = None
         self.failed_as = ""
         self.notices = 0
-        """What the machine has said and nobody has taken note of yet."""
+        """The number of the machine's notices that are not handled yet."""
         self.outstanding: set[int] = set()
-        """The tokens of what is being carried out."""
+        """The tokens of the commands under way."""
         self.ids: set[str] = set()
-        """The member ids under which it was let in."""
+        """The member ids under which it has joined."""
         self.past: deque[Event] = deque(maxlen=12)
-        """The last answers; any may come again."""
+        """The last responses; any of them may be repeated."""
         self._scheduler = world.scheduler
         self._timing = timing = world.timing
         self._tokens: set[int] = set()
-        self._asked_at: deque[float] = deque(maxlen=_MANY)
+        self._command_times: deque[float] = deque(maxlen=_MANY)
         self._inbox: deque[Event | Action] = deque()
         self._is_pumping = False
         self._waiting: set[Action] = set()
         self._joined_with = self.topics
-        self._said: frozenset[TopicPartition] = frozenset()
+        self._kept: frozenset[TopicPartition] = frozenset()
         options = MembershipOptions(
             group=GROUP,
             heartbeat_interval=timing.heartbeat_interval,
@@ -116,45 +126,45 @@ class Client:
         )
         self.machine = Membership(options, Backoff(0.1, 1.0, rng=random.Random(name)))
         self.wire = Wire(world, name, self.do)
-        self.leading = Leading(assignors, world.layouts)
+        self.leader = Leader(assignors, world.layouts)
         self.offsets = Offsets(self.machine, instance_id, self._ask_offsets, self.post, self._later)
         is_cooperative = all(RebalanceProtocol.COOPERATIVE in assignor.protocols for assignor in assignors)
-        self.holdings = Holdings(world, self.offsets, self.leading, drain, is_cooperative, self.post, self.do)
+        self.session = ClientSession(world, self.offsets, self.leader, drain, is_cooperative, self.post, self.do)
 
     def __repr__(self) -> str:
         return f"{self.name}({self.machine.state.name}, {self.machine.generation}, owns {sorted(self.owned)})"
 
     @property
     def owned(self) -> dict[TopicPartition, int | None]:
-        """Partitions that are read, and may be committed."""
+        """The position of each owned partition."""
         return self.offsets.positions
 
     @property
     def generation(self) -> Generation | None:
-        """The generation in which all that is owned was assigned, or confirmed."""
+        """The generation in which the owned partitions were assigned or confirmed."""
         return self.offsets.generation
 
-    # -- what the world does with it -----------------------------------------------------------------
+    # -- calls of the world --------------------------------------------------------------------------
 
     def start(self) -> None:
         self.post(JoinWanted("starts"))
-        self._regularly(self._timing.autocommit_interval, self.holdings.work)
+        self._regularly(self._timing.autocommit_interval, self.session.work)
         self._regularly(self._timing.watch_interval, self._watch)
 
     def do(self, action: Action) -> None:
-        """Run something in this process: not while it is frozen, and never again once it is over."""
+        """Run an action in this process: once it is not frozen, and never after its end."""
         self._inbox.append(action)
         self._pump()
 
     def post(self, event: Event) -> None:
-        """Tell the machine something."""
+        """Pass an event to the machine."""
         if isinstance(event, LeaveWanted):
             self._scheduler.after(self._timing.close_timeout, lambda: self.do(self._stop))
         self._inbox.append(event)
         self._pump()
 
     def freeze(self) -> None:
-        """The process stands still: what comes meanwhile waits."""
+        """Suspend the process: events and actions wait until `thaw`."""
         self.is_frozen = True
 
     def thaw(self) -> None:
@@ -162,16 +172,16 @@ class Client:
         self._pump()
 
     def crash(self) -> None:
-        """The process is gone, without a word."""
+        """End the process at once, without a LeaveGroup request."""
         self._stop()
 
     def close(self) -> None:
         """End in order: drain, commit, leave."""
-        self.holdings.close()
+        self.session.close()
 
     def claim_returns(self) -> None:
-        """A handler has ended its session by itself; the group is rejoined."""
-        self.holdings.end()
+        """End the session as if a handler's claim had returned; the client rejoins the group."""
+        self.session.end()
 
     def subscribe(self, topics: Iterable[str]) -> None:
         self.topics = tuple(sorted(topics))
@@ -181,7 +191,7 @@ class Client:
         return None if self.is_over or self.is_frozen else self.machine.next_deadline()
 
     def handle_timer(self) -> None:
-        """Let the machine know that its time has come."""
+        """Handle the machine's deadline, which has passed."""
         self.do(self._on_timer)
 
     # -- the machine's task --------------------------------------------------------------------------
@@ -195,8 +205,8 @@ class Client:
             if callable(item):
                 item()
                 continue
-            if isinstance(item, JoinWanted) and self.machine.state not in _ON_ITS_WAY:
-                self._said = frozenset(topic_partitions(item.owned))
+            if isinstance(item, JoinWanted) and self.machine.state not in _JOINING:
+                self._kept = frozenset(topic_partitions(item.owned))
             for command in self.machine.receive(item, self._scheduler.now):
                 self._carry_out(command)
         self._is_pumping = False
@@ -205,7 +215,7 @@ class Client:
         for command in self.machine.handle_timer(self._scheduler.now):
             self._carry_out(command)
         deadline = self.machine.next_deadline()
-        assert deadline is None or deadline > self._scheduler.now, f"{self} spins"
+        assert deadline is None or deadline > self._scheduler.now, f"{self} has a deadline in the past again"
 
     def _carry_out(self, command: Command) -> None:
         if (token := getattr(command, "token", None)) is not None:
@@ -220,29 +230,29 @@ class Client:
             case Assign():
                 self._scheduler.after(self.assigning, lambda: self.do(lambda: self._assign(command)))
             case Supervise(members=members):
-                self.leading.supervise(members)
+                self.leader.supervise(members)
             case Assigned() | PrepareRebalance() | MembershipLost():
                 self.notices += 1
-                self._scheduler.after(self.lag, lambda: self.do(lambda: self._take_note(command)))
+                self._scheduler.after(self.lag, lambda: self.do(lambda: self._handle_notice(command)))
             case Left():
                 self.has_left = True
                 self._stop()
             case Fail() if self.error is not None:
-                self._stop()  # the good-bye has failed, too
+                self._stop()  # the leave has failed too
             case Fail(error=error):
                 self.error, self.failed_as = error, self.machine.member_id
-                self.holdings.fail()
+                self.session.fail()
 
     def _begin(self, token: int) -> None:
-        assert token not in self._tokens, f"{self} uses token {token} for the second time"
+        assert token not in self._tokens, f"{self} uses token {token} twice"
         self._tokens.add(token)
         self.outstanding.add(token)
         now = self._scheduler.now
-        self._asked_at.append(now)
-        assert len(self._asked_at) < _MANY or now - self._asked_at[0] > _SHORT, f"{self} storms"
+        self._command_times.append(now)
+        assert len(self._command_times) < _MANY or now - self._command_times[0] > _SHORT, f"{self} floods the broker"
 
     def _finish(self, event: Any) -> None:
-        """The one event in which a command ends."""
+        """Report the response to a command; each command has exactly one."""
         self.outstanding.discard(event.token)
         self.past.append(event)
         if isinstance(event, JoinAnswered) and event.code == ErrorCode.NONE:
@@ -255,7 +265,7 @@ class Client:
         self._inbox.clear()
         self.wire.close()
 
-    # -- carrying out --------------------------------------------------------------------------------
+    # -- commands ------------------------------------------------------------------------------------
 
     def _find(self, token: int) -> None:
         def answered(answer: FindAnswer) -> None:
@@ -267,8 +277,8 @@ class Client:
         def failed(cause: str) -> None:
             self._finish(FindFailed(token, 0, cause))
 
-        anyone = token % 2
-        self.wire.ask(anyone, "find", FindRequest(), self._timing.request_timeout, answered, failed)
+        node_id = token % 2
+        self.wire.ask(node_id, "find", FindRequest(), self._timing.request_timeout, answered, failed)
 
     def _exchange(self, command: Exchange) -> None:
         assert self.machine.coordinator is not None
@@ -288,10 +298,10 @@ class Client:
         )
 
     def _protocols(self, command: SendJoin) -> tuple[SupportedProtocol, ...]:
-        self.holdings.claimed = claimed = frozenset(topic_partitions(command.owned))
+        self.session.claimed = claimed = frozenset(topic_partitions(command.owned))
         since = self.generation.id if self.generation is not None else None
-        assert claimed <= self._said, f"{self} claims {sorted(claimed)}"
-        assert not claimed or command.owned_since == since, f"{self} claims what it owns since {command.owned_since}"
+        assert claimed <= self._kept, f"{self} joins with {sorted(claimed)}, and keeps {sorted(self._kept)}"
+        assert not claimed or command.owned_since == since, f"{self} joins with generation {command.owned_since}"
         self._joined_with = self.topics
         return supported(command, self.topics, self.assignors)
 
@@ -299,19 +309,19 @@ class Client:
         if self.assignor_fails:
             self._finish(AssignmentFailed(command.token, RuntimeError("the assignor fails")))
         else:
-            self._finish(AssignmentMade(command.token, self.leading.assign(command)))
+            self._finish(AssignmentMade(command.token, self.leader.assign(command)))
 
     def _ask_offsets(
         self, node_id: int, body: Body, answered: Callable[[Any], None], failed: Callable[[str], None]
     ) -> None:
         self.wire.ask(node_id, "offsets", body, self._timing.request_timeout, answered, failed)
 
-    # -- what the machine says -----------------------------------------------------------------------
+    # -- notices of the machine ----------------------------------------------------------------------
 
-    def _take_note(self, notice: Assigned | PrepareRebalance | MembershipLost) -> None:
+    def _handle_notice(self, notice: Assigned | PrepareRebalance | MembershipLost) -> None:
         self.notices -= 1
         if self.error is None:
-            self.holdings.take_note(notice, self.topics)
+            self.session.handle_notice(notice, self.topics)
         self._watch()
 
     def _watch(self) -> None:
@@ -321,7 +331,7 @@ class Client:
             return
         if self.topics != self._joined_with:
             self.post(RebalanceWanted("the subscription has changed"))
-        elif generation.is_leader and self.leading.topics_have_changed():
+        elif generation.is_leader and self.leader.topics_have_changed():
             self.post(RebalanceWanted("partition counts have changed"))
 
     # -- time ----------------------------------------------------------------------------------------
@@ -335,7 +345,7 @@ class Client:
         self._scheduler.after(seconds, act)
 
     def _later(self, action: Action) -> None:
-        """Call something in a moment; once, however often it is asked for until then."""
+        """Call an action after 0.3 seconds; only once, even if it is scheduled again until then."""
 
         def act() -> None:
             self._waiting.discard(action)

@@ -1,8 +1,8 @@
-"""A world for chains: partitions' logs, a table, the group's commits, members that share the partitions, and zombies.
+"""The landing model: partitions' logs, a table with its chains, the group's commits, its members, and zombies.
 
-An owner reads, tries, settles and commits as a sink does, out of the pure core alone; everything that can come between
-is a step of its own, so that a schedule decides it: a write that arrives late or never, an answer or a commit that is
-lost, a member that wakes when others have long taken over, a table that forgets what nobody has stated anew.
+An owner reads, proposes, settles and commits as a sink does, with the pure core alone. Everything that may happen
+between is a step of its own, so that a schedule decides it: a write arrives late or never; a response or a commit is
+lost; a member wakes up long after others own its partitions; a table forgets a head that no owner has restated.
 """
 
 from __future__ import annotations
@@ -30,51 +30,53 @@ class LandedTwiceError(AssertionError):
 
 
 class NotLandedError(AssertionError):
-    """Records are behind the end of what has landed, and not in the table."""
+    """Records before the end of a chain are not in the table."""
 
 
 class CommittedUnlandedError(AssertionError):
-    """The group has committed past records that are not in the table, and nobody has asked for that."""
+    """The group has committed past records that are not in the table, without a reset."""
 
 
 class ForgottenError(AssertionError):
-    """A table has forgotten a chain that somebody looked after."""
+    """A table has forgotten a chain although its owner was there to restate it."""
 
 
 @attrs.define
 class Records:
-    """A partition's log: some of its numbers are records that readers are shown. The others are those of control
-    records, of aborted transactions, or of records that compaction has removed."""
+    """A partition's log. Only some of its offsets are visible records.
 
-    shown: list[int] = attrs.field(factory=list)
-    ever: set[int] = attrs.field(factory=set)
-    """All that were ever shown: some member may have read them in time."""
+    The others belong to control records, to aborted transactions, or to records that compaction has removed.
+    """
+
+    visible: list[int] = attrs.field(factory=list)
+    ever_visible: set[int] = attrs.field(factory=set)
+    """All offsets that were ever visible: a member may have read them before compaction."""
     end: int = 0
 
-    def write(self, records: int, *, are_shown: bool) -> None:
-        if are_shown:
-            self.shown += range(self.end, self.end + records)
-            self.ever |= {*range(self.end, self.end + records)}
+    def write(self, records: int, *, are_visible: bool) -> None:
+        if are_visible:
+            self.visible += range(self.end, self.end + records)
+            self.ever_visible |= {*range(self.end, self.end + records)}
         self.end += records
 
     def compact(self, which: int) -> None:
-        if self.shown:
-            del self.shown[which % len(self.shown)]
+        if self.visible:
+            del self.visible[which % len(self.visible)]
 
 
 @attrs.define(eq=False)
 class Claim:
-    """A partition, as a member has it that owns it, or thinks that it does."""
+    """A partition as its owner has it, or a zombie that was its owner."""
 
     member: Member
     key: ChainKey
     chain: Chain
     position: int
     start: int
-    """Where it has begun to read."""
+    """The offset of the first read."""
     buffer: list[int] = attrs.field(factory=list)
-    told: bool | None = None
-    """What the table's answer to the last try said, where one came."""
+    response: bool | None = None
+    """Success or failure of the last attempt, as the table's response reported it; None without a response."""
     _mark: int = attrs.field(default=attrs.Factory(lambda claim: claim.position, takes_self=True))
 
     @property
@@ -84,24 +86,24 @@ class Claim:
     def read(self, most: int) -> None:
         log = self.world.logs[self.key]
         upto = min(self.position + most, log.end)
-        self.buffer += [offset for offset in log.shown if self.position <= offset < upto]
+        self.buffer += [offset for offset in log.visible if self.position <= offset < upto]
         self.position = max(upto, self.position)
 
     def propose(self, records: int) -> None:
-        """Try to land the first so many of what is buffered, or all."""
+        """Attempt to append a link with the first `records` of the buffer, or all."""
         if self.chain.state is not AttemptState.READY or not self.buffer:
             return
         rows = tuple(self.buffer[: max(records, 1)])
         is_all = len(rows) == len(self.buffer)
-        self._try(self.world.end_of(self, rows, self.position if is_all else self.buffer[len(rows)]), rows)
+        self._attempt(self.world.end_of(self, rows, self.position if is_all else self.buffer[len(rows)]), rows)
 
-    def stay(self) -> None:
-        """Restate the head, since nothing has come for a while and the table may forget the end of the chain."""
+    def restate(self) -> None:
+        """Restate an idle chain's head before the table may forget it."""
         head = self.chain.head
         if head is None or self.buffer or self.chain.state is not AttemptState.READY or not self.world.restates:
             return
         if self.world.now - head.tried_at > RESTATE_AFTER:
-            self._try(head.to_offset, (), Kind.RESTATED)
+            self._attempt(head.to_offset, (), Kind.RESTATED)
 
     def settle(self) -> None:
         """Settle the last attempt. End the member if the table no longer shows the outcome."""
@@ -124,9 +126,9 @@ class Claim:
             return
         if settled is not Outcome.ABSENT:
             assert self.chain.head is not None
-            behind = self.chain.head.to_offset
-            self.buffer = [offset for offset in self.buffer if offset >= behind]
-            self.position = max(self.position, behind)
+            end = self.chain.head.to_offset
+            self.buffer = [offset for offset in self.buffer if offset >= end]
+            self.position = max(self.position, end)
 
     def marked(self) -> CommittedOffset | None:
         """Return the offset that may be committed. Marks only move forward.
@@ -138,7 +140,7 @@ class Claim:
         self._mark = max(self._mark, head.to_offset if self.buffer else self.position)
         return CommittedOffset(self._mark, CommitNote.of(head).to_metadata())
 
-    def _try(self, to_offset: int, rows: tuple[int, ...], kind: Kind = Kind.RECORDS) -> None:
+    def _attempt(self, to_offset: int, rows: tuple[int, ...], kind: Kind = Kind.RECORDS) -> None:
         link = self.chain.propose(
             self.start,
             to_offset,
@@ -147,19 +149,19 @@ class Claim:
             kind=kind,
             tried_at=self.world.now,
         )
-        self.told = None
+        self.response = None
         self.world.pending.append(Pending(link, rows, self))
 
 
 @attrs.define(eq=False)
 class Member:
-    """A process of the group. One that was taken for dead has its claims still, and commits nothing."""
+    """A process of the group. A fenced one (a zombie) still has its claims, and can commit nothing."""
 
     world: World
     claims: dict[ChainKey, Claim] = attrs.field(factory=dict)
 
     def flush(self, records: int) -> None:
-        """Try all of its partitions at once."""
+        """Attempt a link for each of its partitions."""
         for claim in self.claims.values():
             claim.propose(records)
 
@@ -176,12 +178,12 @@ class Member:
 
 @attrs.define
 class Pending:
-    """A write that is on its way to the table. `looked_at`: when it saw that it was its turn."""
+    """A write on its way to the table. `checked_at` is the time when it saw that its link is the next; None before."""
 
     link: Link
     rows: tuple[int, ...]
     claim: Claim
-    looked_at: int | None = None
+    checked_at: int | None = None
 
 
 def by_reading_back(claim: Claim, found: list[Link]) -> Outcome:
@@ -189,27 +191,27 @@ def by_reading_back(claim: Claim, found: list[Link]) -> Outcome:
     return claim.chain.settle(found).outcome
 
 
-def by_what_was_told(claim: Claim, found: list[Link]) -> Outcome:
-    """The bug of taking a call that did not raise for a landing."""
-    if claim.told is None:
+def by_response(claim: Claim, found: list[Link]) -> Outcome:
+    """Show the bug of a sink that trusts the response to an attempt."""
+    if claim.response is None:
         return by_reading_back(claim, found)
     link = next(iter(claim.chain._tried.values()))
     claim.chain.settle([*([claim.chain.head] if claim.chain.head else []), link])
     return Outcome.LANDED
 
 
-def by_position(claim: Claim, rows: tuple[int, ...], behind: int) -> int:
-    """Return the end of a link with these rows: the position."""
-    return behind
+def by_position(claim: Claim, rows: tuple[int, ...], end: int) -> int:
+    """Return the end of a link with these rows: the offset of the next record in the buffer, or the position."""
+    return end
 
 
-def by_count(claim: Claim, rows: tuple[int, ...], behind: int) -> int:
-    """The bug of counting records, where the log has gaps."""
+def by_count(claim: Claim, rows: tuple[int, ...], end: int) -> int:
+    """Show the bug of a sink that counts records although the log has gaps."""
     return (claim.chain.head.to_offset if claim.chain.head else claim.start) + len(rows)
 
 
 def by_adopting(claim: Claim, found: list[Link]) -> Outcome:
-    """The bug of taking any first link of the chain for one's own group's, and for one that begins where one has."""
+    """Show the bug of a sink that adopts a first link without a comparison of its group and its start."""
     chain = claim.chain
     if chain.head is None and found and found[0].attempt not in chain._tried:
         chain.head, chain._tried, chain.state = found[-1], {}, AttemptState.READY
@@ -220,7 +222,7 @@ def by_adopting(claim: Claim, found: list[Link]) -> Outcome:
 def without_begin(
     key: ChainKey, origin: Origin, head: Link | None, committed: CommittedOffset | None, log: Log
 ) -> Begin:
-    """The bug of a start that does not ask whether the group stands before the chain's first link."""
+    """Show the bug of a start that accepts a group whose committed offset is before the chain's first link."""
     if head is not None:
         head = attrs.evolve(head, origin=attrs.evolve(head.origin, begin=UNKNOWN_BEGIN))
     return begin(key, origin, head, committed, log)
@@ -228,6 +230,8 @@ def without_begin(
 
 @attrs.define(eq=False)
 class World:
+    """A table, the logs of its partitions, and a group. `find`, `end_of` and `begin` may be replaced by a bug."""
+
     table: Table = attrs.field(factory=Table)
     partitions: int = 1
     find: Callable[[Claim, list[Link]], Outcome] = by_reading_back
@@ -239,14 +243,14 @@ class World:
     logs: dict[ChainKey, Records] = attrs.field(init=False)
     committed: dict[ChainKey, CommittedOffset] = attrs.field(factory=dict)
     members: list[Member] = attrs.field(factory=list)
-    """Who is in the group."""
+    """The members of the group."""
     zombies: list[Member] = attrs.field(factory=list)
     pending: list[Pending] = attrs.field(factory=list)
     attempts: count[int] = attrs.field(factory=lambda: count(1))
     is_rewound: bool = False
-    """Whether the table was restored, and the group was not brought to match."""
+    """True if the table was restored, and the group's offsets were not rewound to match."""
     was_reset: bool = False
-    """Whether somebody has reset the group's offsets."""
+    """True if the group's offsets were reset."""
 
     def __attrs_post_init__(self) -> None:
         self.logs = {ChainKey("sink", "orders", number): Records() for number in range(self.partitions)}
@@ -262,23 +266,26 @@ class World:
             self.members.append(Member(self))
 
     def fence(self, which: int) -> None:
-        """A member is thought dead: it goes on, and does not know it."""
+        """Remove a member from the group without its knowledge; it continues as a zombie."""
         if self.members:
             self.zombies.append(self.members.pop(which % len(self.members)))
 
     def crash(self, member: Member) -> None:
-        """Remove a member. Its requests are still under way."""
+        """End a member. Its writes are still on their way."""
         for group in (self.members, self.zombies):
             if member in group:
                 group.remove(member)
 
-    def rebalance(self, turn: int, *, is_eager: bool) -> None:
-        """Deal the partitions out. Who keeps one, under a cooperative assignor, goes on with it; who loses one drops
-        what it has of it. Raises ChainError."""
+    def rebalance(self, first: int, *, is_eager: bool) -> None:
+        """Assign the partitions, starting with member `first`.
+
+        Under a cooperative assignor a claim that stays with its member continues. Other members drop their claims of
+        the partition. Raises ChainError.
+        """
         if not self.members:
             self.join()
         for number, key in enumerate(self.logs):
-            owner = self.members[(number + turn) % len(self.members)]
+            owner = self.members[(number + first) % len(self.members)]
             if is_eager or key not in owner.claims:
                 for member in self.members:
                     member.claims.pop(key, None)
@@ -299,15 +306,14 @@ class World:
             if not self.was_reset:
                 raise
             assert head is not None
-            # A person does what the error says.
+            # An operator follows the advice of the error.
             self.committed[key] = CommittedOffset(head.to_offset)
             found = self.begin(key, self.origin, head, self.committed[key], log)
         start = found.offset or 0
         return Claim(member, key, Chain(key, self.origin, head), start, start)
 
     def reset(self, key: ChainKey, offset: int) -> None:
-        """Before the chain has begun, a person resets the group's offset, whose members Kafka takes for dead, and
-        starts the service anew."""
+        """Reset the group's offset before the chain has a link: fence all members, and start a new one."""
         if self.table.commits.get(key):
             return
         while self.members:
@@ -319,30 +325,34 @@ class World:
     # -- the table -----------------------------------------------------------------------------------
 
     def arrive(self, which: int, *, goes_through: bool, is_answered: bool) -> None:
-        """A write that is on its way looks whether it is its turn, or lands; or both at once. Whoever sent it may hear
-        nothing of it."""
+        """Let a write check that its link is the next, append it, or both.
+
+        Args:
+            which: chooses a write.
+            goes_through: append directly after the check.
+            is_answered: the owner receives the response.
+        """
         if not self.pending:
             return
         write = self.pending[which % len(self.pending)]
-        if write.looked_at is None:
+        if write.checked_at is None:
             if not self.table.is_next(write.link):
                 self._answer(write, False, is_answered)
                 return
-            write.looked_at = self.now
+            write.checked_at = self.now
             if not goes_through:
                 return
-        won = self.table.append(write.link, write.rows, now=self.now, looked_at=write.looked_at)
+        won = self.table.append(write.link, write.rows, now=self.now, checked_at=write.checked_at)
         self._answer(write, won, is_answered)
         self.check(write.link.key)
 
     def _answer(self, write: Pending, won: bool, is_answered: bool) -> None:
         self.pending.remove(write)
         if is_answered and write.link.attempt in write.claim.chain._tried:
-            write.claim.told = won
+            write.claim.response = won
 
     def restore(self, version: int, *, rewinds: bool) -> None:
-        """All members are stopped, and the table is put back to an older version; the group is brought to match, too,
-        or not."""
+        """Stop all members, and restore the table to an older version. `rewinds`: rewind the group's offsets too."""
         self.members, self.zombies, self.pending = [], [], []
         self.table.restore(version)
         self.is_rewound = not rewinds
@@ -356,7 +366,7 @@ class World:
     # -- the end -------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Let a last member land what is left, with nobody in its way, and stay for long after. Raises ChainError."""
+        """Let a last member land the rest undisturbed, and stay idle for a long time. Raises ChainError."""
         self.pending.clear()
         while self.members:
             self.fence(0)
@@ -373,13 +383,13 @@ class World:
         for _ in range(2 * RETENTION // RESTATE_AFTER):
             self.now += RESTATE_AFTER + 1
             for claim in member.claims.values():
-                claim.stay()
+                claim.restate()
             self._land_all()
             self.table.forget(self.now)
         try:
             self.rebalance(0, is_eager=True)
         except ForgottenChainError as error:
-            raise ForgottenError(f"{error}, though its owner has stayed") from error
+            raise ForgottenError(f"{error}, though its owner has restated it") from error
 
     def _land_all(self) -> None:
         while self.pending:
@@ -388,7 +398,7 @@ class World:
             claim.settle()
 
     def check(self, key: ChainKey, *, is_over: bool = False) -> None:
-        """Each record that is behind the end of a chain is in the table once, whatever has happened."""
+        """Check that each visible record before the end of a chain is in the table exactly once."""
         commits, log = self._landed(key), self.logs[key]
         landed = Counter(offset for commit in commits for offset in commit.rows)
         if twice := sorted(offset for offset, times in landed.items() if times > 1):
@@ -396,17 +406,17 @@ class World:
         end = log.end if is_over else max((commit.link.to_offset for commit in commits), default=0)
         reset = self.committed.get(key, CommittedOffset(0)) if self.was_reset else CommittedOffset(0)
         first = commits[0].link.from_offset if commits else reset.offset
-        if missing := [offset for offset in log.shown if first <= offset < end and offset not in landed]:
+        if missing := [offset for offset in log.visible if first <= offset < end and offset not in landed]:
             raise NotLandedError(f"{key}: {missing}")
-        if is_over and any(offset >= first for offset in log.shown):
+        if is_over and any(offset >= first for offset in log.visible):
             committed = self.committed.get(key)
             assert committed is not None, f"{key}: nothing was committed"
             assert committed.offset == log.end, f"{key}: {committed} of {log.end}"
 
     def check_commit(self, key: ChainKey, since: int, offset: int) -> None:
-        """A commit moves past records of ours only, and past those that have landed only."""
+        """Check that a commit passes only records that this group has landed."""
         landed = {one for commit in self._landed(key) for one in commit.rows}
-        if missing := [one for one in self.logs[key].shown if since <= one < offset and one not in landed]:
+        if missing := [one for one in self.logs[key].visible if since <= one < offset and one not in landed]:
             raise CommittedUnlandedError(f"{key}: committed {offset}, without {missing}")
 
     def _landed(self, key: ChainKey) -> list[Commit]:
@@ -419,4 +429,4 @@ class World:
         for commit in self.table.commits.get(key, []):
             link = commit.link
             assert all(link.from_offset <= offset < link.to_offset for offset in commit.rows), f"{link}: {commit.rows}"
-            assert self.logs[key].ever.issuperset(commit.rows), f"{link}: nobody has written {commit.rows}"
+            assert self.logs[key].ever_visible.issuperset(commit.rows), f"{link}: {commit.rows} are no records"

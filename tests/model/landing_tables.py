@@ -1,8 +1,8 @@
-"""Tables for the model of landing: as many chains as there are partitions, and how each kind of table keeps them.
+"""Tables of the landing model: a chain for each partition, as each kind of table stores it.
 
-Appending is a look and a swap, between which anything may happen. The kinds differ in what they remember of it: a
-directory of manifests all; Delta the number of the last link, and of the links themselves those of its log; Iceberg
-those of its snapshots alone, and that there has been a chain.
+A write checks that its link is the next one, and then appends it atomically; anything may happen between. The kinds
+differ in how much they remember. A directory of manifests keeps all links. Delta keeps the number of the last link, and
+the links in its log. Iceberg keeps the links of its snapshots, and the existence of the chain.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from sarameya_handlers.landing.errors import ForgottenChainError
 from sarameya_handlers.landing.links import ChainKey, Link
 
 RETENTION = 20
-"""For so long a table that forgets keeps a link."""
+"""The time for which a table that forgets keeps a link."""
 
 
 @attrs.frozen
 class Commit:
-    """A link that was appended, the offsets of its rows, and when that was. `version` numbers the commits of all."""
+    """An appended link, the offsets of its rows, and its time. `version` numbers the commits of all chains."""
 
     link: Link
     rows: tuple[int, ...]
@@ -30,18 +30,18 @@ class Commit:
 
 @attrs.define
 class Table:
-    """Forgets nothing: links are manifests, each put only if there is none of its number."""
+    """A directory of manifests, which forgets nothing: a manifest is written only if its number is free."""
 
     commits: dict[ChainKey, list[Commit]] = attrs.field(factory=dict)
-    """All, of each chain in order, also those that are forgotten."""
+    """All commits of each chain in order, including the forgotten ones."""
     _forgotten: dict[ChainKey, int] = attrs.field(factory=dict)
-    """How many of them, the oldest."""
+    """The number of forgotten commits of each chain: its oldest ones."""
     _versions: count[int] = attrs.field(factory=count)
 
-    # -- what an owner is told -----------------------------------------------------------------------
+    # -- what an owner reads -------------------------------------------------------------------------
 
     def head(self, key: ChainKey) -> Link | None:
-        """Raises ForgottenChainError."""
+        """Return the last link; None for an empty chain. Raises ForgottenChainError."""
         if remembered := self._remembered(key):
             return remembered[-1].link
         if self.commits.get(key):
@@ -51,18 +51,18 @@ class Table:
     def links(self, key: ChainKey, since: int) -> list[Link]:
         return [commit.link for commit in self._remembered(key) if commit.link.number >= since]
 
-    # -- what it does --------------------------------------------------------------------------------
+    # -- writes --------------------------------------------------------------------------------------
 
     def is_next(self, link: Link) -> bool:
-        """The look: whether it is that link's turn, as far as that can be seen."""
+        """Return whether the link is the next one, as far as a writer can see before it appends."""
         return True
 
     def may_append(self, link: Link, waited: int) -> bool:
-        """The swap, so long after the look: whether nobody has appended a link of that number."""
+        """Return whether the table accepts the link, `waited` after `is_next`: no other link has its number."""
         return all(commit.link.number != link.number for commit in self.commits.get(link.key, ()))
 
-    def append(self, link: Link, rows: tuple[int, ...], *, now: int, looked_at: int) -> bool:
-        if not self.may_append(link, now - looked_at):
+    def append(self, link: Link, rows: tuple[int, ...], *, now: int, checked_at: int) -> bool:
+        if not self.may_append(link, now - checked_at):
             return False
         self.commits.setdefault(link.key, []).append(Commit(link, rows, now, next(self._versions)))
         return True
@@ -71,12 +71,12 @@ class Table:
         """Forget commits that are older than RETENTION."""
 
     def restore(self, version: int) -> None:
-        """Restore the table to the version before this one."""
+        """Restore the table to the state before `version`."""
         for key, commits in self.commits.items():
             del commits[sum(commit.version < version for commit in commits) :]
             self._forgotten[key] = min(self._forgotten.get(key, 0), len(commits))
 
-    # -- what only the model asks --------------------------------------------------------------------
+    # -- for the model alone -------------------------------------------------------------------------
 
     def has_forgotten(self, key: ChainKey, since: int) -> bool:
         """Return whether the table has forgotten a link with at least this number."""
@@ -86,8 +86,8 @@ class Table:
         return self.commits.get(key, [])[self._forgotten.get(key, 0) :]
 
 
-class Forgetting(Table):
-    """Its history is cleaned up by age."""
+class ExpiringTable(Table):
+    """A table that forgets commits by age."""
 
     def forget(self, now: int) -> None:
         for key, commits in self.commits.items():
@@ -98,16 +98,16 @@ class Forgetting(Table):
         return link.number == (remembered[-1].link.number + 1 if remembered else 1)
 
 
-class Counted(Forgetting):
-    """A table like Delta: the number of the last link is an application transaction, which stays, and only rises."""
+class DeltaTable(ExpiringTable):
+    """A table like Delta: it keeps the last link's number as an application transaction, which never decreases."""
 
     def may_append(self, link: Link, waited: int) -> bool:
         commits = self.commits.get(link.key)
         return not commits or link.number > commits[-1].link.number
 
 
-class Published(Forgetting):
-    """A table like Iceberg: a link's number is known to be taken as long as its snapshot exists.
+class IcebergTable(ExpiringTable):
+    """A table like Iceberg: it knows that a link's number is taken while the link's snapshot exists.
 
     The existence of a chain is a property of the table, and stays. The protocol relies on one assumption: no process
     sleeps between looking and appending for longer than snapshots are kept.

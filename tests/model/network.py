@@ -1,7 +1,7 @@
-"""Connections between clients and brokers, and what may befall them. Bytes are left out, order and loss are not.
+"""Connections between clients and brokers, and their faults. The model has order and loss, but no bytes.
 
-As in Kafka, a broker takes one connection's requests one at a time, the next when the last is answered. As in
-`net/connection.py`, a request that is not answered in time closes its connection, and whoever waits on it is told.
+As in Kafka, a broker handles the requests of a connection one at a time: the next after the response to the last. As in
+`net/connection.py`, a request without a response in time closes its connection, and fails all requests that wait on it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.model.scheduler import Scheduler, Timer
 T = TypeVar("T")
 
 NO_ANSWER = "no answer in time"
-"""Why a connection ends on which a request has waited for as long as it may."""
+"""The cause with which a connection closes after a request's timeout."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -34,7 +34,7 @@ class Request:
 
 
 class Pipe(Generic[T]):
-    """A direction of a connection: delivers in order, after a latency, unless it is stalled or cut."""
+    """One direction of a connection: it delivers in order, after a latency, unless it is stalled or cut."""
 
     def __init__(self, scheduler: Scheduler, latency: float, deliver: Callable[[T], None]) -> None:
         self._scheduler = scheduler
@@ -51,17 +51,17 @@ class Pipe(Generic[T]):
             self._scheduler.at(max(ready, self._stalled_until), self._pump)
 
     def stall(self, seconds: float) -> None:
-        """Let nothing through for so long; what is on its way comes later."""
+        """Deliver nothing for `seconds`; items on their way arrive later."""
         self._stalled_until = self._scheduler.now + seconds
         self._scheduler.at(self._stalled_until, self._pump)
 
     def cut(self) -> None:
-        """Swallow everything from now on, what is on its way included."""
+        """Drop everything from now on, including the items on their way."""
         self._is_cut = True
         self._items.clear()
 
     @property
-    def is_hurt(self) -> bool:
+    def is_faulty(self) -> bool:
         return self._is_cut or self._stalled_until > self._scheduler.now
 
     def _pump(self) -> None:
@@ -71,9 +71,10 @@ class Pipe(Generic[T]):
 
 
 class Connection:
-    """A connection of one client to one node, `latency` seconds away.
+    """A connection of one client to one node. Each direction takes `latency` seconds.
 
-    `serve` is the broker's: it takes a request and replies, once. `run_on_client` runs something in the client.
+    `serve` belongs to the broker: it takes a request, and calls its second argument once with the response.
+    `run_on_client` runs an action in the client's process.
     """
 
     def __init__(
@@ -87,8 +88,8 @@ class Connection:
         self._scheduler = scheduler
         self._serve = serve
         self._run_on_client = run_on_client
-        self._requests: Pipe[Request] = Pipe(scheduler, latency, self._arrived)
-        self._answers: Pipe[tuple[Request, Any]] = Pipe(scheduler, latency, self._came_back)
+        self._requests: Pipe[Request] = Pipe(scheduler, latency, self._receive_request)
+        self._answers: Pipe[tuple[Request, Any]] = Pipe(scheduler, latency, self._receive_answer)
         self._waiting: dict[Request, Timer] = {}
         self._queue: deque[Request] = deque()
         self._served: Request | None = None
@@ -101,7 +102,7 @@ class Connection:
         self._requests.put(request)
 
     def close(self, cause: str) -> None:
-        """Both ends are done with it. What the broker has begun to do is done all the same."""
+        """Close both ends, and fail the waiting requests. The broker still completes a request that it has begun."""
         self.is_open = False
         self._queue.clear()
         waiting, self._waiting = self._waiting, {}
@@ -109,7 +110,7 @@ class Connection:
             timer.cancel()
             self._run_on_client(lambda request=request: request.failed(cause))  # type: ignore[misc]
 
-    # -- what may befall it --------------------------------------------------------------------------
+    # -- faults --------------------------------------------------------------------------------------
 
     def stall_requests(self, seconds: float) -> None:
         self._requests.stall(seconds)
@@ -118,17 +119,17 @@ class Connection:
         self._answers.stall(seconds)
 
     def cut(self) -> None:
-        """No packet comes through any more, and neither end is told."""
+        """Drop all packets from now on, without an error at either end."""
         self._requests.cut()
         self._answers.cut()
 
     @property
-    def is_hurt(self) -> bool:
-        return self._requests.is_hurt or self._answers.is_hurt
+    def is_faulty(self) -> bool:
+        return self._requests.is_faulty or self._answers.is_faulty
 
     # -- the broker's end ----------------------------------------------------------------------------
 
-    def _arrived(self, request: Request) -> None:
+    def _receive_request(self, request: Request) -> None:
         if self.is_open:
             self._queue.append(request)
             self._serve_next()
@@ -147,10 +148,10 @@ class Connection:
 
     # -- the client's end ----------------------------------------------------------------------------
 
-    def _came_back(self, answered: tuple[Request, Any]) -> None:
-        self._run_on_client(lambda: self._take(*answered))
+    def _receive_answer(self, answered: tuple[Request, Any]) -> None:
+        self._run_on_client(lambda: self._complete(*answered))
 
-    def _take(self, request: Request, answer: Any) -> None:
+    def _complete(self, request: Request, answer: Any) -> None:
         timer = self._waiting.pop(request, None)
         if timer is not None:
             timer.cancel()

@@ -1,4 +1,4 @@
-"""A client's positions and commits: what `group/offsets/offset_manager.py` is to a member, without tasks."""
+"""A client's positions and commits: a stand-in for `group/offsets/offset_manager.py`, without tasks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.model.brokers import GROUP, Body, FetchRequest
 _ENDS_MEMBERSHIP = frozenset({Reaction.FORGET_MEMBER, Reaction.DROP_GENERATION, Reaction.FATAL})
 
 Ask = Callable[[int, Body, Callable[[Any], None], Callable[[str], None]], None]
-"""(node, request, what to do with the answer, what to do where none comes)"""
+"""Sends a request: (node id, request, callback for the response, callback for a failure)."""
 
 
 class Offsets:
@@ -31,39 +31,47 @@ class Offsets:
         post: Callable[[Event], None],
         later: Callable[[Callable[[], None]], None],
     ) -> None:
-        """`post` tells the machine something; `later` calls something in a moment, however often asked but once."""
+        """Create the offsets of a client without partitions.
+
+        Args:
+            machine: the client's membership machine.
+            instance_id: that of a static member.
+            ask: sends a request.
+            post: passes an event to the machine.
+            later: calls an action after a short time; only once, even if it is scheduled again until then.
+        """
         self.positions: dict[TopicPartition, int | None] = {}
-        """What is owned -> the next offset to read; None until it is known where to begin."""
+        """Owned partition -> the next offset to read; None until its start offset is known."""
         self.generation: Generation | None = None
-        """The generation in which all of that was assigned, or confirmed."""
+        """The generation in which the owned partitions were assigned or confirmed."""
         self._machine = machine
         self._instance_id = instance_id
         self._ask = ask
         self._post = post
         self._later = later
         self.committed: Callable[[], None] = lambda: None
-        """Called when a commit was taken."""
+        """Called after each successful commit."""
         self.is_urgent: Callable[[], bool] = lambda: False
-        """Whether somebody waits for the commit."""
+        """Returns True while a revocation waits for the commit."""
         self._committed: dict[TopicPartition, int] = {}
         self._is_committing = self._is_fetching = False
 
     def dirty(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the positions of those partitions that were read beyond their committed offset."""
+        """Return the positions of those partitions whose position differs from their committed offset."""
         positions = {tp: position for tp in partitions if (position := self.positions.get(tp)) is not None}
         return {tp: position for tp, position in positions.items() if position != self._committed[tp]}
 
     def read_on(self, but: Iterable[TopicPartition] = ()) -> None:
-        """Read one message more of everything, but of these."""
+        """Read one more message of each owned partition, except for `but`."""
         drained = set(but)
         for partition, position in self.positions.items():
             if position is not None and partition not in drained:
                 self.positions[partition] = position + 1
 
-    # -- where to begin ------------------------------------------------------------------------------
+    # -- start offsets -------------------------------------------------------------------------------
 
     def fetch(self) -> None:
-        """Find out where to begin what has just been assigned."""
+        """Fetch the committed offsets of the partitions that have no position yet."""
         wanted = tuple(tp for tp, position in self.positions.items() if position is None)
         node_id, generation = self._machine.coordinator, self.generation
         if not wanted or self._is_fetching:
@@ -79,7 +87,7 @@ class Offsets:
                     self._post(CoordinatorLost(node_id, ErrorCode.describe(answer.error)))
                 self._later(self.fetch)
                 return
-            # An answer of an earlier generation may be older than the commits of who owned it in between.
+            # A response from an earlier generation may be older than the commits of another owner since then.
             for partition in wanted if generation == self.generation else ():
                 if partition in self.positions:
                     position = max(answer.offsets[partition].offset, 0)
@@ -97,13 +105,13 @@ class Offsets:
     # -- commits -------------------------------------------------------------------------------------
 
     def commit(self) -> None:
-        """Commit all that is dirty; what cannot be had is tried again at once only while something is given up."""
+        """Commit all dirty positions. A failed commit is retried soon only while a revocation waits for it."""
         machine, dirty = self._machine, self.dirty(self.positions)
         generation, node_id = machine.generation, machine.coordinator
         if self._is_committing or not dirty:
             return
         if generation is None or node_id is None or machine.state not in COMMITTING:
-            self._try_again()
+            self._retry_if_urgent()
             return
 
         def answered(answer: OffsetCommitResult) -> None:
@@ -114,26 +122,26 @@ class Offsets:
                 self.committed()
             for code in codes:
                 self._refused(code, generation, node_id)
-            self._try_again()
+            self._retry_if_urgent()
 
         def failed(cause: str) -> None:
             self._is_committing = False
             self._post(CoordinatorLost(node_id, cause))
-            self._try_again()
+            self._retry_if_urgent()
 
         self._is_committing = True
         offsets = {tp: CommittedOffset(position) for tp, position in dirty.items()}
         body = CommitRequest(GROUP, offsets, generation.id, generation.member_id, self._instance_id)
         self._ask(node_id, body, answered, failed)
 
-    def _try_again(self) -> None:
+    def _retry_if_urgent(self) -> None:
         if self.is_urgent():
             self._later(self.commit)
 
     def _refused(self, code: int, generation: Generation, node_id: int) -> None:
         machine, reaction = self._machine, reaction_to(Request.COMMIT, code)
         if reaction in _ENDS_MEMBERSHIP:
-            # Else it has crossed the group's next generation, under which it is sent again.
+            # Otherwise a new generation has begun meanwhile, and the commit is sent again in it.
             if machine.generation == generation and machine.state is not State.PREPARING_REBALANCE:
                 self._post(CommitRefused(generation.id, code))
         elif reaction is Reaction.FIND_COORDINATOR:

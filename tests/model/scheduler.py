@@ -1,4 +1,4 @@
-"""Virtual time: what is to happen, and when. One clock for the whole world; it jumps from one thing to the next."""
+"""Virtual time: actions and their times. The whole world has one clock; it jumps from one action to the next."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import attrs
 
 @attrs.define(slots=True, eq=False)
 class Timer:
-    """Something that will happen, unless it is cancelled."""
+    """An action that will run at its time, unless it is cancelled."""
 
     when: float
     action: Callable[[], None] | None
@@ -21,7 +21,7 @@ class Timer:
 
 
 class Scheduler:
-    """The clock and what waits for it. `now` is in seconds, and never goes back."""
+    """The clock and its timers. `now` is in seconds, and never goes back."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -29,7 +29,7 @@ class Scheduler:
         self._order = count()
 
     def after(self, seconds: float, action: Callable[[], None]) -> Timer:
-        """Call `action` in so many seconds; what is due at one time happens in the order in which it was asked for."""
+        """Call `action` in `seconds` seconds. Actions of the same time run in the order of their calls."""
         return self.at(self.now + seconds, action)
 
     def at(self, when: float, action: Callable[[], None]) -> Timer:
@@ -44,7 +44,7 @@ class Scheduler:
         return self._heap[0][0] if self._heap else None
 
     def take(self) -> None:
-        """Let the next thing happen, which must be due."""
+        """Run the next action, which must be due."""
         when, _, timer = heapq.heappop(self._heap)
         assert when <= self.now
         action, timer.action = timer.action, None

@@ -1,7 +1,7 @@
-"""A session's state machine, and a pure stand-in for the shell around it: it does jobs, reads, marks, stops and fails.
+"""A random walk of a session's state machine, with a pure stand-in for the shell around it.
 
-`SessionWalk.step` does one thing that may happen; the checks that follow are what must hold after each. See
-`test_session_model.py`.
+The stand-in runs jobs, reads, marks, stops and fails. `SessionWalk.step` makes one event happen; its invariants are
+checked after each. See `test_session_model.py`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ GRACE, REBALANCE_TIMEOUT, MARGIN, CLOSE_TIMEOUT = 2.0, 10.0, 0.5, 4.0
 
 
 class SessionWalk:
-    """A session, and everything that is known of it from outside."""
+    """A session, and its state as the shell around it knows it."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -80,13 +80,14 @@ class SessionWalk:
         self.machine = SessionMachine(options, self._generation(), ("t", "u"))
         self.job: Job | None = None
         self.reading: dict[TopicPartition, float] = {}
-        """Partitions that are read -> when their task is cancelled."""
+        """Partition with a running reader -> the time when the reader is cancelled."""
         self.starting: set[TopicPartition] = set()
         self.dirty: set[TopicPartition] = set()
         """Partitions with marks that are not committed."""
-        self.given_up_commits = False
-        """True once a commit has failed, and that was reported."""
-        self.told: set[TopicPartition] = set()
+        self.has_failed_commits = False
+        """True after a failed commit that was reported, until the next mark."""
+        self.notified: set[TopicPartition] = set()
+        """Partitions whose assignment was reported to the handler, and whose end was not."""
         self.calls: list[str] = []
         self.posts: list[JoinWanted | LeaveWanted] = []
         self.joined_since_assignment = False
@@ -100,37 +101,37 @@ class SessionWalk:
         self.shown: frozenset[TopicPartition] = frozenset()
         self._receive(self._assignment())
 
-    # -- what may happen ------------------------------------------------------------------------------
+    # -- events ---------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Let one thing happen."""
-        goes_on: list[Callable[[], None]] = []
+        """Make one random event happen: progress of the shell, time or a mark, a rebalance, or an end."""
+        progress: list[Callable[[], None]] = []
         if self.job is not None:
-            goes_on.append(self._job_ends)
+            progress.append(self._job_ends)
         elif self.machine.job is not None:
-            goes_on.append(self._begin_job)
+            progress.append(self._begin_job)
         if self.starting and not self.starts_cancelled:
-            goes_on.append(self._start_one)
+            progress.append(self._start_one)
         if any(by < math.inf for by in self.reading.values()):
-            goes_on.append(self._reader_stops)
+            progress.append(self._reader_stops)
         if self.machine.is_ending and not (self.job or self.reading or self.starting or self.tasks_ended):
-            goes_on.append(self._tasks_end)
+            progress.append(self._tasks_end)
         draw = self.rng.random()
-        if goes_on and draw < 0.65:
-            self.rng.choice(goes_on)()
+        if progress and draw < 0.65:
+            self.rng.choice(progress)()
         elif draw < 0.8:
             self.rng.choice((self._time_passes, self._mark))()
         elif draw < 0.97:
-            news: list[Callable[[], None]] = [self._rebalance, self._subscribe]
+            group_events: list[Callable[[], None]] = [self._rebalance, self._subscribe]
             if self.is_cooperative or self.machine.is_ending:  # an eager session ends before the next assignment
-                news += [self._assign, self._assign]
-            self.rng.choice(news)()
+                group_events += [self._assign, self._assign]
+            self.rng.choice(group_events)()
         else:
             ends = (self._lose, self._close, self._fail, self._end, self._cancel, self._reader_fails)
             self.rng.choice(ends)()
 
     def finish(self) -> None:
-        """End the session, and let everything that is under way come to its end."""
+        """End the session, complete everything under way, and check the end."""
         self._cancel()
         for _ in range(200):
             if self.machine.state is State.ENDED:
@@ -149,16 +150,16 @@ class SessionWalk:
         assert self.calls.count("setup") <= 1
         if not self.is_cut_off:
             assert self.calls.count("cleanup") == self.calls.count("setup"), self.calls
-        assert not self.told, f"never told that they are gone: {self.told}"
+        assert not self.notified, f"their end was not reported to the handler: {self.notified}"
         assert self.observed_end == 1
         assert self.machine.next_deadline() is None
-        if not (self.machine.outcome.lost or self.given_up_commits):
-            assert not self.dirty, "marked, and not committed at the end"
+        if not (self.machine.outcome.lost or self.has_failed_commits):
+            assert not self.dirty, "marks are not committed at the end"
 
     def _time_passes(self) -> None:
         self.now += self.rng.choice((0.01, 0.3, 1.0, 2.5, 6.0))
         for partition, by in list(self.reading.items()):
-            if by <= self.now and self.rng.random() < 0.95:  # else it swallows its cancellation
+            if by <= self.now and self.rng.random() < 0.95:  # otherwise the reader swallows its cancellation
                 del self.reading[partition]
         if self.machine.is_ending:
             self.starting.clear()
@@ -174,7 +175,7 @@ class SessionWalk:
     def _mark(self) -> None:
         if self.reading:
             self.dirty.add(self.rng.choice(sorted(self.reading)))
-            self.given_up_commits = False
+            self.has_failed_commits = False
 
     def _assign(self) -> None:
         self._receive(self._assignment())
@@ -273,13 +274,13 @@ class SessionWalk:
                 event = CommitEnded(in_time)
         self.job, self.is_awake = None, True
         if self.machine.state in CUT_OFF and rng.random() < 0.1:
-            self.given_up_commits = self.is_cut_off = True
+            self.has_failed_commits = self.is_cut_off = True
             event = ShutdownCutOff()
         self._receive(event)
         self.is_awake = False
 
     def _begin_job(self) -> None:
-        """Begin a job as the runner does: one at a time, and none between the end and `TasksEnded`."""
+        """Begin the next job as the runner does: one at a time, and none between the end and `TasksEnded`."""
         machine = self.machine
         if self.job is not None or (machine.is_ending and not self.tasks_ended):
             return
@@ -296,24 +297,24 @@ class SessionWalk:
                 assert not self.calls, "set up again"
             case CallHandler(name="partitions_assigned", partitions=partitions):
                 assert not machine.is_ending
-                assert not self.told & set(partitions), "told twice"
-                self.told |= set(partitions)
+                assert not self.notified & set(partitions), "assigned twice"
+                self.notified |= set(partitions)
             case CallHandler(name="partitions_revoked" | "partitions_lost" as name, partitions=partitions):
                 assert partitions, "called for nothing"
-                assert self.told >= set(partitions), "was never told of them"
+                assert self.notified >= set(partitions), "their assignment was never reported"
                 assert not set(partitions) & (self.reading.keys() | self.starting), "still read"
                 assert (name == "partitions_lost") == (machine.outcome.lost and machine.is_ending)
-                self.told -= set(partitions)
+                self.notified -= set(partitions)
             case CallHandler(name="cleanup"):
                 assert "setup" in self.calls
-                assert not self.told | self.reading.keys(), "cleans up before the rest"
+                assert not self.notified | self.reading.keys(), "cleans up before the rest"
             case Commit(is_last=is_last):
                 assert not machine.outcome.lost, "a lost session commits"
                 assert is_last == machine.is_ending
         if isinstance(job, CallHandler):
             self.calls.append(job.name)
 
-    # -- events, commands, and what must hold -------------------------------------------------------------
+    # -- commands and invariants --------------------------------------------------------------------------
 
     def _receive(self, event: Event) -> None:
         self._note(str(event))
@@ -333,7 +334,7 @@ class SessionWalk:
                 case Observe(event=SessionEnded()):
                     self.observed_end += 1
                 case Observe(event=CommitFailed()):
-                    self.given_up_commits = True
+                    self.has_failed_commits = True
                 case Post(event=JoinWanted() as join):
                     self._check_join(join)
                 case Post(event=LeaveWanted()):
@@ -343,7 +344,7 @@ class SessionWalk:
                     assert not self.machine.is_ending, "starts partitions though it ends"
                     assert not committed.keys() & (self.reading.keys() | self.starting), "starts twice"
                     assert self.calls[:1] == ["setup"], "starts before it is set up"
-                    assert self.told >= committed.keys(), "starts what the handler does not know"
+                    assert self.notified >= committed.keys(), "starts partitions before their assignment is reported"
                     self.starting |= committed.keys()
                 case StopReaders(partitions=partitions, grace_ends=grace_ends):
                     self.starts_cancelled |= bool(partitions and self.starting & partitions)
@@ -353,7 +354,7 @@ class SessionWalk:
                         if partition in self.reading:
                             self.reading[partition] = min(self.reading[partition], grace_ends)
                 case BreakOffFetch():
-                    assert isinstance(self.job, FetchOffsets), "breaks off what is not under way"
+                    assert isinstance(self.job, FetchOffsets), "breaks off a fetch that is not under way"
                     self.broken_off = True
                 case StopStarting():
                     self.starting.clear()
@@ -369,7 +370,7 @@ class SessionWalk:
                     self.shown = owned
                 case LimitTime() | Observe():
                     pass
-        if self.is_awake or self.rng.random() < 0.7:  # else the runner is about to wake up
+        if self.is_awake or self.rng.random() < 0.7:  # otherwise the runner wakes up later
             self._begin_job()
         self._check()
 
@@ -378,35 +379,35 @@ class SessionWalk:
         owned = set(topic_partitions(join.owned))
         assert self.is_cooperative, "an eager session ends before its member joins again"
         assert not self.machine.is_ending, "joins though it ends"
-        held = self.reading.keys() | self.starting | self.told
-        assert owned >= held, f"joins without {held - owned}, which it still has"
-        if not self.given_up_commits:
-            assert not self.dirty - owned, "joins before what is revoked has been committed"
+        held = self.reading.keys() | self.starting | self.notified
+        assert owned >= held, f"joins without {held - owned}, which it still holds"
+        if not self.has_failed_commits:
+            assert not self.dirty - owned, "joins before revoked partitions are committed"
         self.posts.append(join)
 
     def _check_dropped(self, partitions: frozenset[TopicPartition]) -> None:
-        assert not partitions & (self.reading.keys() | self.starting), "dropped though it is read"
-        assert not partitions & self.told, "dropped, and the handler does not know"
-        if not self.given_up_commits:
-            assert not partitions & self.dirty, "dropped before it was committed"
+        assert not partitions & (self.reading.keys() | self.starting), "dropped though a reader runs"
+        assert not partitions & self.notified, "dropped before the revocation is reported"
+        if not self.has_failed_commits:
+            assert not partitions & self.dirty, "dropped before the commit"
         self.dirty -= partitions
 
     def _check(self) -> None:
         machine = self.machine
-        assert not (self.was_lost and not machine.outcome.lost), "found again"
+        assert not (self.was_lost and not machine.outcome.lost), "a lost membership is no longer lost"
         self.was_lost = machine.outcome.lost
-        assert self.shown == machine.owned, "the handler's session shows something else"
+        assert self.shown == machine.owned, "the handler's session shows other partitions"
         deadline = machine.deadline
         if machine.is_ending:
             assert machine.outcome.reason
             later = LEAST_SECONDS if self.tasks_ended else 0.0
-            assert deadline.session_ends <= max(self.session_ends, self.now + later), "ends later than it had to"
+            assert deadline.session_ends <= max(self.session_ends, self.now + later), "the session's end moves later"
             assert deadline.session_ends <= self.now + REBALANCE_TIMEOUT
             self.session_ends = deadline.session_ends
             assert machine.outcome.deadline == deadline.session_ends
         elif machine.revoking:
             if self.revocation is not None and self.revocation[0] == machine.revoking:
-                assert deadline.at <= self.revocation[1], "has more time than before"
+                assert deadline.at <= self.revocation[1], "the revocation's deadline moves later"
             assert deadline.at < math.inf, "revokes without a deadline"
             self.revocation = machine.revoking, deadline.at
         else:
@@ -415,9 +416,9 @@ class SessionWalk:
                 self._check_at_rest()
 
     def _check_at_rest(self) -> None:
-        assert self.machine.deadline.at == math.inf, "nothing is revoked, and there is a deadline"
+        assert self.machine.deadline.at == math.inf, "nothing is revoked, and a deadline is set"
         assert self.machine._assignment is None
         assert self.machine._rebalance is None
         if not self.joined_since_assignment:
             read = self.reading.keys() | self.starting
-            assert read == self.machine.owned == self.assigned, "assigned, and not read"
+            assert read == self.machine.owned == self.assigned, "the readers do not match the assignment"

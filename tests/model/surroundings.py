@@ -1,4 +1,4 @@
-"""The world around a client, as the client knows it, and its timing in seconds."""
+"""The interface of the world that a client uses, and its timing in seconds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.model.scheduler import Scheduler
 
 @attrs.frozen(slots=True, kw_only=True)
 class Timing:
-    """Seconds, the same for all clients of a world. What `Config` has is named as there."""
+    """Times in seconds, the same for all clients of a world. Options of `Config` have the same names as there."""
 
     session_timeout: float = 6.0
     heartbeat_interval: float = 2.0
@@ -24,15 +24,15 @@ class Timing:
     close_timeout: float = 6.0
     autocommit_interval: float = 2.5
     join_margin: float = 5.0
-    """Beyond the rebalance timeout, before a held join counts as unanswered."""
+    """The time after the rebalance timeout until a held join counts as unanswered."""
     watch_interval: float = 5.0
-    """Between two looks at the topics."""
+    """The time between two checks of the topics."""
     least: float = 1.0
-    """What a session has to end in order, whatever its deadline."""
+    """The least time of a session to end in order, whatever its deadline."""
 
 
 class Surroundings(Protocol):
-    """The world, as a client sees it."""
+    """The part of the world that a client uses."""
 
     scheduler: Scheduler
     timing: Timing
@@ -40,7 +40,7 @@ class Surroundings(Protocol):
     def connect(
         self, name: str, number: int, node_id: int, do: Callable[[Callable[[], None]], None]
     ) -> Connection | None:
-        """A client's `number`th connection, or None where the node is down. `do` runs something in the client."""
+        """Return a client's `number`th connection, or None if the node is down. `do` runs an action in the client."""
 
     def layouts(self) -> Mapping[str, TopicLayout]:
-        """The topics, as their metadata tell."""
+        """Return the topics with their partitions, as their metadata has them."""

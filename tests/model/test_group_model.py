@@ -212,7 +212,7 @@ class GroupModel(RuleBasedStateMachine):
     @step(who=Who)
     def commit(self, who: int) -> None:
         if (client := self.client(who)) is not None:
-            client.do(client.holdings.work)
+            client.do(client.session.work)
 
     @step(topic=st.sampled_from(["t", "u"]))
     def add_a_partition(self, topic: str) -> None:
@@ -294,10 +294,10 @@ class GroupModel(RuleBasedStateMachine):
         """An ordinary rebalance: nobody is lost, and what a cooperative member keeps it never lets go."""
         world = self.world
         before = {client: set(client.owned) for client in world.clients}
-        losses = {client: client.holdings.losses for client in before}
+        losses = {client: client.session.losses for client in before}
         for client in before:
             # Longer than a member may be silent, and no commit tells that it lives.
-            client.holdings.drain, client.holdings.is_idle = 1.5 * world.timing.session_timeout, True
+            client.session.drain, client.session.is_idle = 1.5 * world.timing.session_timeout, True
         never_let_go = {client: set(owned) for client, owned in before.items()}
         world.start(topics=("t",), assignors=[assignor() for assignor in self.style[0]])
         # Three rounds at the most: one as ever, one for what moves, and one more where eager members are among them.
@@ -307,15 +307,15 @@ class GroupModel(RuleBasedStateMachine):
             for client, owned in never_let_go.items():
                 owned &= client.owned.keys()
         assert world.is_settled(), f"one has joined: {world.clients}, {describe(world)}"
-        assert losses == {client: client.holdings.losses for client in before}
+        assert losses == {client: client.session.losses for client in before}
         for client, owned in before.items():
-            assert not client.holdings.is_cooperative or owned & client.owned.keys() <= never_let_go[client]
+            assert not client.session.is_cooperative or owned & client.owned.keys() <= never_let_go[client]
 
     def _all_leave(self) -> None:
         world = self.world
         clients = world.clients
         for client in clients:
-            client.holdings.drain = 0.0
+            client.session.drain = 0.0
             client.close()
         world.run(LEAVING_TIME)
         assert [client for client in clients if not client.has_left] == []

@@ -34,10 +34,10 @@ from tests.model.landing import (
     by_adopting,
     by_count,
     by_reading_back,
-    by_what_was_told,
+    by_response,
     without_begin,
 )
-from tests.model.landing_tables import Counted, Forgetting, Published, Table
+from tests.model.landing_tables import DeltaTable, ExpiringTable, IcebergTable, Table
 
 SOAK = int(os.environ.get("SARAMEYA_SOAK", "1"))
 SCHEDULES = 10_000
@@ -118,8 +118,8 @@ def _pass(world: World, who: int, how: int) -> None:
 
 
 STEPS: dict[str, Act] = {
-    "write": _log(lambda world, key, how: world.logs[key].write(how + 1, are_shown=True)),
-    "hide": _log(lambda world, key, how: world.logs[key].write(how + 1, are_shown=False)),
+    "write": _log(lambda world, key, how: world.logs[key].write(how + 1, are_visible=True)),
+    "hide": _log(lambda world, key, how: world.logs[key].write(how + 1, are_visible=False)),
     "compact": _log(lambda world, key, how: world.logs[key].compact(how)),
     "rebalance": _rebalance,
     "crash": _member(lambda member, _: member.world.crash(member)),
@@ -127,7 +127,7 @@ STEPS: dict[str, Act] = {
     "read": _claim(Claim.read),
     "propose": _claim(Claim.propose),
     "flush": _member(Member.flush),
-    "stay": _claim(lambda claim, _: claim.stay()),
+    "restate": _claim(lambda claim, _: claim.restate()),
     "arrive": lambda world, which, how: world.arrive(which, goes_through=how % 3 > 0, is_answered=how % 2 > 0),
     "lose": _lose,
     "settle": _claim(lambda claim, _: claim.settle()),
@@ -179,7 +179,7 @@ def live(world: World, schedule: list[Step]) -> None:
         world.check_links(key)
 
 
-@given(st.sampled_from([Table, Counted, Published]), PARTITIONS, SCHEDULE)
+@given(st.sampled_from([Table, DeltaTable, IcebergTable]), PARTITIONS, SCHEDULE)
 @settings(
     max_examples=SCHEDULES * SOAK,
     deadline=None,
@@ -276,14 +276,14 @@ class ByOffset(Table):
         return not commits or link.to_offset > commits[-1].link.to_offset
 
 
-class Unlooked(Published):
+class Unlooked(IcebergTable):
     """Nobody looks whether the link before is there: the number may have been taken, and forgotten."""
 
     def is_next(self, link: Link) -> bool:
         return True
 
 
-class Forgetful(Published):
+class Forgetful(IcebergTable):
     """A table that forgets a chain with its links: the chain then looks as if it did not exist yet."""
 
     def head(self, key: ChainKey) -> Link | None:
@@ -291,7 +291,7 @@ class Forgetful(Published):
         return remembered[-1].link if remembered else None
 
     def is_next(self, link: Link) -> bool:
-        return Forgetting.is_next(self, link)
+        return ExpiringTable.is_next(self, link)
 
 
 def _does(damage: type[AssertionError], world: Callable[[], World]) -> Callable[[list[Step]], bool]:
@@ -313,14 +313,14 @@ def _does(damage: type[AssertionError], world: Callable[[], World]) -> Callable[
     ("world", "damage"),
     [
         pytest.param(lambda: World(ByOffset()), LandedTwiceError, id="offset as version"),
-        pytest.param(lambda: World(find=by_what_was_told), NotLandedError, id="success believed, lost"),
-        pytest.param(lambda: World(find=by_what_was_told), LandedTwiceError, id="success believed, repeated"),
+        pytest.param(lambda: World(find=by_response), NotLandedError, id="success believed, lost"),
+        pytest.param(lambda: World(find=by_response), LandedTwiceError, id="success believed, repeated"),
         pytest.param(lambda: World(find=by_adopting), CommittedUnlandedError, id="first link adopted unseen"),
         pytest.param(lambda: World(begin=without_begin), CommittedUnlandedError, id="begin not compared at the start"),
         pytest.param(lambda: World(end_of=by_count), LandedTwiceError, id="records counted"),
         pytest.param(lambda: World(Unlooked()), LandedTwiceError, id="published without a look"),
         pytest.param(lambda: World(Forgetful()), LandedTwiceError, id="forgotten taken for not begun"),
-        pytest.param(lambda: World(Counted(), restates=False), ForgottenError, id="idle heads not stated anew"),
+        pytest.param(lambda: World(DeltaTable(), restates=False), ForgottenError, id="idle heads not stated anew"),
     ],
 )
 def test_known_bug_is_found_by_the_damage_that_it_does(

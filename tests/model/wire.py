@@ -1,4 +1,4 @@
-"""A client's requests: over which connection, in which form, and what their answers are to the machine."""
+"""A client's requests: their connections, their encoding, and the machine's events for their responses."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Exchange = SendJoin | SendSync | SendHeartbeat | SendLeave
 
 
 class Wire:
-    """The connections of one client, one for each node and purpose. `do` runs something in the client."""
+    """The connections of one client, one for each node and purpose. `do` runs an action in the client's process."""
 
     def __init__(self, world: Surroundings, name: str, do: Callable[[Callable[[], None]], None]) -> None:
         self._world = world
@@ -57,7 +57,7 @@ class Wire:
         answered: Callable[[Any], None],
         failed: Callable[[str], None],
     ) -> None:
-        """Send a request; one of the two is called, later."""
+        """Send a request. Later either `answered` is called with the response, or `failed` with the cause."""
         connection = self._connections.get((node_id, purpose))
         if connection is None or not connection.is_open:
             self._made += 1
@@ -78,16 +78,16 @@ class Wire:
         ]
 
     def break_off(self, connection: Connection, cause: str) -> None:
-        """The connection is gone; the client is told."""
+        """Break a connection; its requests fail in the client."""
         connection.cut()
         self._do(lambda: connection.close(cause))
 
     def close(self) -> None:
         for connection in self.connections():
-            connection.close("the client is gone")
+            connection.close("the client has ended")
 
 
-def _patience(silences: int, timing: Timing) -> float:
+def _held_timeout(silences: int, timing: Timing) -> float:
     return timing.session_timeout * (0.5, 0.5, 1.0, 2.0)[min(silences, 3)]
 
 
@@ -98,14 +98,14 @@ def request_of(
     protocols: Callable[[SendJoin], tuple[SupportedProtocol, ...]],
     timing: Timing,
 ) -> tuple[Body, str, float]:
-    """(request, purpose of the connection, timeout) as `net/coordinator.py` has them."""
-    in_session, held = timing.session_timeout / 2, timing.rebalance_timeout + timing.join_margin
+    """Return (request, purpose of the connection, timeout), as in `net/coordinator.py`."""
+    in_session, join_timeout = timing.session_timeout / 2, timing.rebalance_timeout + timing.join_margin
     match command:
         case SendJoin(silences=silences):
-            patience = _patience(silences, timing) if command.owned else held
-            return _join(command, instance_id, client_id, protocols(command), timing), "coordinator", patience
+            timeout = _held_timeout(silences, timing) if command.owned else join_timeout
+            return _join(command, instance_id, client_id, protocols(command), timing), "coordinator", timeout
         case SendSync(generation=generation, assignments=assignments, silences=silences):
-            return _sync(generation, instance_id, assignments), "coordinator", _patience(silences, timing)
+            return _sync(generation, instance_id, assignments), "coordinator", _held_timeout(silences, timing)
         case SendHeartbeat(generation=generation):
             body = HeartbeatRequest(GROUP, generation.id, generation.member_id, instance_id)
             return body, "coordinator", in_session
@@ -117,7 +117,7 @@ def request_of(
 def supported(
     command: SendJoin, topics: tuple[str, ...], assignors: Iterable[Assignor]
 ) -> tuple[SupportedProtocol, ...]:
-    """Return the member's metadata under each of its assignors."""
+    """Return the name of each assignor with the member's subscription, encoded for it."""
     return tuple(
         SupportedProtocol(
             assignor.name,
@@ -161,7 +161,7 @@ def _sync(generation: Generation, instance_id: str | None, assignments: Mapping[
 
 
 def event_of(token: int, answer: Any) -> Event:
-    """A broker's answer as the machine is told of it."""
+    """Return the machine's event for a broker's response."""
     match answer:
         case JoinGroupResult():
             return JoinAnswered(

@@ -1,4 +1,4 @@
-"""The whole: clients, brokers, the network between them, one clock, and what must hold whatever happens."""
+"""The whole model: clients, brokers, the network between them, one clock, and the invariants of the group."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.model.surroundings import Timing
 
 
 class World:
-    """A group and all its participants. `clients` are those that have neither left nor failed."""
+    """A group and all its participants. `clients` are the processes that have not ended."""
 
     def __init__(
         self,
@@ -53,12 +53,12 @@ class World:
     def clients(self) -> list[Client]:
         return [client for client in self.started if not client.is_over]
 
-    # -- what clients know of it ---------------------------------------------------------------------
+    # -- what clients see (`Surroundings`) -----------------------------------------------------------
 
     def connect(self, name: str, number: int, node_id: int, do: Callable[[Action], None]) -> Connection | None:
         if not self.brokers.nodes[node_id].is_up:
             return None
-        # Not from one source for all: then a step that is left out would change everything behind it.
+        # A random source for each connection: with one for all, a step that Hypothesis leaves out changes later ones.
         latency = random.Random(f"{self._seed} {name} {number} {node_id}").uniform(0.001, 0.02)
         serve = functools.partial(self.brokers.serve, node_id)
         return Connection(self.scheduler, latency, serve, do)
@@ -66,7 +66,7 @@ class World:
     def layouts(self) -> Mapping[str, TopicLayout]:
         return self.brokers.layouts()
 
-    # -- what may happen -----------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------------
 
     def start(self, **options: Any) -> Client:
         client = Client(self, f"c{len(self.started)}", **options)
@@ -75,7 +75,7 @@ class World:
         return client
 
     def start_again(self, client: Client, seconds: float) -> None:
-        """Start a process like that one in `seconds` seconds."""
+        """Start a process with the options of `client` in `seconds` seconds."""
         self.returning += 1
 
         def start() -> None:
@@ -84,7 +84,7 @@ class World:
                 topics=client.topics,
                 assignors=[type(assignor)() for assignor in client.assignors],
                 instance_id=client.instance_id,
-                drain=client.holdings.drain,
+                drain=client.session.drain,
                 assigning=client.assigning,
                 lag=client.lag,
             )
@@ -92,21 +92,21 @@ class World:
         self.scheduler.after(seconds, start)
 
     def stop_node(self, node_id: int, seconds: float) -> None:
-        """A broker is killed: its connections break, and it is back after so many seconds."""
+        """Kill a broker: its connections break, and it starts again after `seconds`."""
         for client in self.clients:
             for connection in client.wire.connections(node_id):
-                client.wire.break_off(connection, "the broker is gone")
+                client.wire.break_off(connection, "the broker has ended")
         self.brokers.stop(node_id, seconds)
 
     def run(self, seconds: float) -> None:
-        """Let time pass, from one thing to the next."""
+        """Run all actions that are due within `seconds`, and set the clock to the end of that time."""
         until = self.now + seconds
         while (deadline := self._next_deadline()) is not None and deadline <= until:
             self.step(deadline)
         self.scheduler.now = until
 
     def step(self, deadline: float) -> None:
-        """Let the next thing happen, due at `deadline`."""
+        """Run the next action, which is due at `deadline`, and check the invariants."""
         self.steps += 1
         now = self.scheduler.now = max(self.now, deadline)
         if (first := self.scheduler.next_deadline()) is not None and first <= now:
@@ -120,7 +120,7 @@ class World:
         self.check()
 
     def take_steps(self, number: int) -> None:
-        """Let so many things happen."""
+        """Run the next `number` actions."""
         for _ in range(number):
             if (deadline := self._next_deadline()) is not None:
                 self.step(deadline)
@@ -130,7 +130,7 @@ class World:
         deadlines += [client.next_deadline() for client in self.clients]
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
-    # -- what must always hold -----------------------------------------------------------------------
+    # -- invariants ----------------------------------------------------------------------------------
 
     def check(self) -> None:
         self._check_owners()
@@ -138,7 +138,7 @@ class World:
         self._check_failures()
 
     def _check_owners(self) -> None:
-        """No partition has two owners in one generation, nor two that the coordinator counts as its members."""
+        """Check that no partition has two owners in one generation, or two that the coordinator counts as members."""
         group = self.brokers.group
         for one, other in itertools.combinations(self.clients, 2):
             if one.owned and other.owned and (both := owns(one) & owns(other)):
@@ -146,10 +146,10 @@ class World:
                 same_generation = _id(one) == _id(other) and not same_instance
                 assert not same_generation, f"{one} and {other} own {sorted(both)} in one generation"
                 both_count = group is not None and counts(group, one) and counts(group, other)
-                assert not both_count, f"{one} and {other} own {sorted(both)}, and the group has both"
+                assert not both_count, f"{one} and {other} own {sorted(both)}, and both are members"
 
     def _check_commit(self, request: CommitRequest, group: ClassicGroup) -> None:
-        """Check that an accepted commit is of the current generation, and from the assigned member."""
+        """Check that an accepted commit is from the current generation and from the assigned member."""
         self.commits += 1
         assert request.generation == group.generation
         assert request.member_id in group.members
@@ -160,27 +160,28 @@ class World:
             )
 
     def _check_deadlines(self) -> None:
-        """Whoever lives waits for something that will come."""
+        """Check that every live client, and the coordinator, waits for an event that will happen."""
         for client in self.clients:
             if client.is_frozen:
                 continue
             machine = client.machine
             if machine.state in (State.UNJOINED, State.LOST, State.FENCED):
-                assert machine.generation is None, f"{client} still speaks for a generation"
+                assert machine.generation is None, f"{client} still has a generation"
             if machine.state in SILENT:
-                assert client.holdings.ending is not None or client.notices, (
-                    f"{client} is silent, and nobody will wake it"
+                assert client.session.revocation is not None or client.notices, (
+                    f"{client} sends nothing, and no event will wake it"
                 )
             elif machine.next_deadline() is None:
                 assert machine._exchanges.awaited & client.outstanding, f"{client} waits for nothing"
             if machine.state is State.REVOKING:
-                assert client.holdings.ending is not None or client.notices, f"{client} was to give up and does not"
+                is_revoking = client.session.revocation is not None or client.notices
+                assert is_revoking, f"{client} has to revoke partitions, and does not"
         group = self.brokers.group
         if group is not None and group.members:
             assert self.brokers.next_deadline() is not None, "the coordinator waits for nothing"
 
     def _check_failures(self) -> None:
-        """Nobody gives up but for a reason."""
+        """Check that each failed client has a reason to fail."""
         for client in self.started:
             if client.error is not None and client not in self._excused:
                 assert self._is_excused(client), f"{client} has failed: {client.error!r}"
@@ -192,22 +193,22 @@ class World:
                 others = [c for c in self.started if c is not client and c.instance_id == client.instance_id]
                 if any(other.over_at > client.started_at for other in others):
                     return True
-                # A static member that returned during a round is not in the log yet: a coordinator that takes over then
-                # finds the id of the process before it (in Kafka, too).
+                # A static member that returned during a rebalance is not in the log yet. A coordinator that takes over
+                # then finds the member id of its previous process (in Kafka too).
                 return client.failed_as in client.ids and self.brokers.moved_at > client.started_at
             case KafkaError(code=code):
                 return code in self.brokers.fatal
         return client.assignor_fails
 
-    # -- when all is well again ----------------------------------------------------------------------
+    # -- after the faults ----------------------------------------------------------------------------
 
     def heal(self) -> None:
-        """No more faults. What they have done already runs its course."""
+        """End all faults. Their consequences continue."""
         self.brokers.faked.clear()
         for client in self.clients:
             client.assignor_fails = False
             for connection in client.wire.connections():
-                if connection.is_hurt:
+                if connection.is_faulty:
                     client.wire.break_off(connection, "reset by peer")
             client.thaw()
 
@@ -220,7 +221,7 @@ class World:
             return group is None or not group.members
         if group is None or group.state is not GroupState.STABLE:
             return False
-        if any(c.machine.state is not State.STABLE or c.holdings.ending is not None or c.notices for c in clients):
+        if any(c.machine.state is not State.STABLE or c.session.revocation is not None or c.notices for c in clients):
             return False
         if {c.machine.member_id for c in clients} != set(group.members):
             return False
@@ -229,14 +230,14 @@ class World:
         if any(sorted(c.owned) != assigned(group.members[c.machine.member_id]) for c in clients):
             return False
         owned = sorted(tp for client in clients for tp in client.owned)
-        if any(c.leading.supervises_only for c in clients if c.machine.member_id == group.leader):
+        if any(c.leader.supervises_only for c in clients if c.machine.member_id == group.leader):
             return True
         return owned == sorted(self.brokers.partitions({t for c in clients for t in c.topics}))
 
     def settle(self, within: float) -> float:
-        """Let the group come to rest; how long that took. Fails if it does not, or not in time.
+        """Run until the group is settled, and return how long that took. Fails if it takes longer than `within`.
 
-        It rests once a session timeout has brought nothing new: whoever was not heard of would have been missed.
+        It is settled if it stays so for a session timeout: by then the coordinator has removed silent members.
         """
         began = self.now
         while True:
@@ -259,14 +260,15 @@ def _id(client: Client) -> int | None:
 
 
 def assigned(member: ClassicGroupMember) -> list[TopicPartition]:
-    """Return the member's assignment, as the coordinator keeps it."""
+    """Return the member's assignment, as the coordinator stores it."""
     return topic_partitions(decode_assignment(member.assignment)[0])
 
 
 def counts(group: ClassicGroup, client: Client) -> bool:
-    """Return whether the coordinator counts on this very process, and it is up to date.
+    """Return whether this process is a member for the coordinator, and knows the current generation.
 
-    A static member may be late for a round (its session decides, KIP-345); meanwhile others may have what it owns.
+    A static member may miss a rebalance (only its session timeout counts, KIP-345). Meanwhile others may own its
+    partitions.
     """
     if client.machine.member_id not in group.members:
         return False
@@ -276,15 +278,15 @@ def counts(group: ClassicGroup, client: Client) -> bool:
 def owns(client: Client) -> Set[TopicPartition]:
     """Return the partitions that others may not own.
 
-    A static member may have been late, so its revoked ones do not count.
+    Those that a static member revokes do not count, since it may have missed the rebalance.
     """
-    late = client.holdings.ending if client.instance_id is not None else None
-    return client.owned.keys() - (late.partitions if late is not None else set())
+    revocation = client.session.revocation if client.instance_id is not None else None
+    return client.owned.keys() - (revocation.partitions if revocation is not None else set())
 
 
 def describe(world: World) -> str:
     group = world.brokers.group
     if group is None:
-        return f"no group (home {world.brokers.home})"
+        return f"no group (coordinator {world.brokers.coordinator_id})"
     members: Collection[str] = group.members
     return f"{group.state.name} {group.generation}, members {list(members)}, pending {sorted(group.pending_members)}"

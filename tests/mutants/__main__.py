@@ -1,6 +1,6 @@
-"""`python -m tests.mutants [NAME ...]`: put each bug of the lists into the code, and run the tests that must fail.
+"""`python -m tests.mutants [NAME ...]`: put each listed bug into a copy of the code, and run the tests that must fail.
 
-Exit code 1 if one survived. `--jobs N` tries N at once.
+The exit code is 1 if a bug was not caught. `--jobs N` runs N mutants at once.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from tests.mutants.mutants import Mutant, Outcome, read_mutants, run_tests
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("names", metavar="NAME", nargs="*", help="beginnings of the names to try (default: all)")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="tried at once (default: one for each core)")
-    parser.add_argument("--timeout", type=float, default=900.0, help="seconds for the tests of one (default: 900)")
+    parser.add_argument("names", metavar="NAME", nargs="*", help="beginnings of names of mutants (default: all)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="mutants at once (default: one for each core)")
+    parser.add_argument("--timeout", type=float, default=900.0, help="seconds for the tests of a mutant (default: 900)")
     arguments = parser.parse_args()
     chosen = [each for each in read_mutants() if each.name.startswith(tuple(arguments.names or [""]))]
     with (

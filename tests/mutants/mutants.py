@@ -36,10 +36,10 @@ class Mutant:
 
     Attributes:
         name: Unique name.
-        about: What the bug is, in a sentence.
+        about: A sentence that describes the bug.
         file: The file, from the root of the repository.
         old: Text that occurs in the file exactly once.
-        new: The text in its place.
+        new: The replacement, with the bug.
         tests: pytest's arguments for the tests that must catch it.
     """
 
@@ -59,7 +59,7 @@ class Mutant:
         path = root / self.file
         text = path.read_text(encoding="utf-8")
         if (count := text.count(self.old)) != 1:
-            raise ValueError(f"{self.name}: {self.file} has its old text {count} times, and must have it once")
+            raise ValueError(f"{self.name}: {self.file} has the old text {count} times, and must have it once")
         path.write_text(text.replace(self.old, self.new), encoding="utf-8")
 
 
@@ -68,10 +68,10 @@ def read_mutants(lists: Path = LISTS) -> list[Mutant]:
     mutants = []
     for path in sorted(lists.glob("*.toml")):
         listed = tomllib.loads(path.read_text(encoding="utf-8"))
-        usual = listed["tests"]
+        default_tests = listed["tests"]
         for entry in listed["mutant"]:
-            named = {**entry, "name": f"{path.stem}-{entry['name']}", "tests": entry.get("tests", usual)}
-            mutants.append(Mutant(**named))
+            fields = {**entry, "name": f"{path.stem}-{entry['name']}", "tests": entry.get("tests", default_tests)}
+            mutants.append(Mutant(**fields))
     return mutants
 
 
@@ -95,7 +95,7 @@ def run_tests(mutant: Mutant, copy: Path, *, timeout: float) -> tuple[Outcome, s
             else:
                 shutil.copy(source, copy / name)
         mutant.apply(copy)
-        # Before the installed packages, which are the code without the bug.
+        # These come before the installed packages, which have the code without the bug.
         paths = os.pathsep.join(str(copy / name) for name in ("runtime", "handlers"))
         ran = subprocess.run(
             [sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-p", "no:cacheprovider", *mutant.tests],
@@ -109,7 +109,7 @@ def run_tests(mutant: Mutant, copy: Path, *, timeout: float) -> tuple[Outcome, s
     except subprocess.TimeoutExpired:
         return Outcome.HUNG, ""
     finally:
-        shutil.rmtree(copy)
+        shutil.rmtree(copy, ignore_errors=True)  # a child of tests that were killed may still write
     failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", ran.stdout, re.MULTILINE)
     if ran.returncode == _TESTS_FAILED:
         return Outcome.CAUGHT, failed[0] if failed else ""

@@ -1,4 +1,4 @@
-"""A transport whose connections hang, drip or reset at a chosen byte of a chosen frame."""
+"""A transport that breaks one connection at a chosen byte of a chosen frame: it hangs, drips or is reset."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Half = Literal["request", "answer"]
 
 
 class Breaking:
-    """Breaks one connection: at byte `at` of the first request of `api`, or of the answer to it.
+    """A transport that breaks one connection, at byte `at` of the first request of `api` or of its response.
 
-    `hang`: what follows never comes. `drip`: it comes a byte every `pause` seconds. `reset`: the connection is lost.
-    All other connections, and what comes before, go through as they are.
+    `hang`: the other bytes never arrive. `drip`: one arrives every `pause` seconds. `reset`: the connection is lost.
+    Earlier frames and all other connections are not changed.
     """
 
     def __init__(
@@ -38,9 +38,9 @@ class Breaking:
         self.pause = pause
         self.has_broken = False
         self.sizes: dict[Half, int] = {}
-        """Sizes of the first frames of `api`, size field included, once they were seen."""
+        """The sizes of the first request and response of `api`, size field included, once they were seen."""
         self.open = 0
-        """Connections made and not yet closed."""
+        """The number of open connections."""
         self._transport = transport
 
     async def connect(self, host: str, port: int) -> trio.abc.Stream:
@@ -48,8 +48,8 @@ class Breaking:
         self.open += 1
         return stream
 
-    def doom(self, half: Half, frame: bytes) -> bool:
-        """Return whether this frame of the chosen API is the one to break."""
+    def must_break(self, half: Half, frame: bytes) -> bool:
+        """Return whether to break this frame of the chosen API; True only once."""
         self.sizes.setdefault(half, len(frame))
         if self.has_broken or half != self.half or self.at >= len(frame):
             return False
@@ -63,7 +63,7 @@ class _Breakable(Through):
         self._owner = owner
         self._outgoing, self._incoming, self._ready = bytearray(), bytearray(), bytearray()
         self._awaited: list[int] = []
-        """API keys of the requests not yet answered."""
+        """The API keys of the requests without a response yet, in order."""
         self._rest: bytearray | None = None
         """The bytes after the break in the response, once they have arrived."""
         self._is_closed = False
@@ -76,10 +76,10 @@ class _Breakable(Through):
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         self._outgoing += data
-        while frame := taken(self._outgoing):
+        while frame := take_frame(self._outgoing):
             (key,) = struct.unpack_from(">h", frame, 4)
             self._awaited.append(key)
-            if key == self._owner.api and self._owner.doom("request", frame):
+            if key == self._owner.api and self._owner.must_break("request", frame):
                 await super().send_all(frame[: self._owner.at])
                 await self._break()
                 for at in range(self._owner.at, len(frame)):
@@ -101,15 +101,15 @@ class _Breakable(Through):
             if not data:
                 return b""
             self._incoming += data
-            while self._rest is None and (frame := taken(self._incoming)):
-                if self._awaited.pop(0) == self._owner.api and self._owner.doom("answer", frame):
+            while self._rest is None and (frame := take_frame(self._incoming)):
+                if self._awaited.pop(0) == self._owner.api and self._owner.must_break("answer", frame):
                     self._ready += frame[: self._owner.at]
                     self._rest = bytearray(frame[self._owner.at :])
                 else:
                     self._ready += frame
-        given = bytes(self._ready[:max_bytes])
-        del self._ready[: len(given)]
-        return given
+        data = bytes(self._ready[:max_bytes])
+        del self._ready[: len(data)]
+        return data
 
     async def _break(self) -> None:
         match self._owner.how:
@@ -122,8 +122,8 @@ class _Breakable(Through):
                 pass
 
 
-def taken(buffer: bytearray) -> bytes:
-    """The first frame, taken out of the buffer; nothing while it is not whole."""
+def take_frame(buffer: bytearray) -> bytes:
+    """Remove the first frame from the buffer and return it; return nothing if it is not complete."""
     if len(buffer) < 4:
         return b""
     end = 4 + struct.unpack_from(">i", buffer)[0]

@@ -1,4 +1,4 @@
-"""A transport through which one broker's answers come as something else."""
+"""A transport that garbles the responses of one broker."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 import trio
 
 from tests.group.kit import Through
-from tests.net.breaking import taken
+from tests.net.breaking import take_frame
 
 Garble = Callable[[Random, bytes], bytes]
-"""An answer's frame, its size included -> what comes in its place."""
+"""Returns the frame that replaces a response's frame; both include the size field."""
 
 
 class Garbling:
-    """While it is `on`, `garble` is done to each answer of `host` (of every host, if that is None)."""
+    """A transport that applies `garble`, while `on`, to each response of `host`, or of every host if that is None."""
 
     def __init__(self, transport: Any, garble: Garble, host: str | None = None, seed: int = 0) -> None:
         self.on = False
         self.garbled = 0
-        """Answers that came as something else."""
+        """The number of garbled responses."""
         self._transport = transport
         self._garble = garble
         self._host = host
@@ -50,8 +50,8 @@ class _Garbled(Through):
             if not data:
                 return b""
             self._incoming += data
-            while frame := taken(self._incoming):
+            while frame := take_frame(self._incoming):
                 self._ready += self._owner.answer(frame)
-        given = bytes(self._ready[:max_bytes])
-        del self._ready[: len(given)]
-        return given
+        data = bytes(self._ready[:max_bytes])
+        del self._ready[: len(data)]
+        return data

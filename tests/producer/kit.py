@@ -19,8 +19,8 @@ E = TypeVar("E")
 
 
 @attrs.define
-class Sent:
-    """A producer, its events, and what came of what it was told to send."""
+class RecordedProducer:
+    """A producer, its events, and the outcome of each record that it sent, by value."""
 
     producer: Producer
     cluster: EmbeddedCluster
@@ -32,7 +32,7 @@ class Sent:
         return [event for event in self.events if isinstance(event, kind)]
 
     async def send(self, value: bytes, partition: int = 0, topic: str = "orders") -> None:
-        """Send a record, and keep what came of it."""
+        """Send a record, and keep its metadata or its error."""
         try:
             self.places[value] = await self.producer.send(topic, value, partition=partition)
         except Exception as error:
@@ -40,7 +40,7 @@ class Sent:
 
 
 @asynccontextmanager
-async def producing(cluster: EmbeddedCluster, **options: Any) -> AsyncIterator[Sent]:
+async def producing(cluster: EmbeddedCluster, **options: Any) -> AsyncIterator[RecordedProducer]:
     events: list[Event] = []
     async with Producer(
         cluster.bootstrap_servers,
@@ -50,7 +50,7 @@ async def producing(cluster: EmbeddedCluster, **options: Any) -> AsyncIterator[S
         rng=random.Random(1),
         wall_clock=virtual_wall_clock,
     ) as producer:
-        yield Sent(producer, cluster, events)
+        yield RecordedProducer(producer, cluster, events)
 
 
 def log(cluster: EmbeddedCluster, partition: int = 0, topic: str = "orders") -> list[Message]:
@@ -67,7 +67,7 @@ def values(cluster: EmbeddedCluster, partition: int = 0, topic: str = "orders") 
     return [message.value for message in log(cluster, partition, topic)]
 
 
-async def cancelled_after(seconds: float, sent: Sent, value: bytes) -> None:
-    """Send a record, and wait so long for it."""
+async def cancelled_after(seconds: float, sent: RecordedProducer, value: bytes) -> None:
+    """Send a record, and cancel the call after `seconds`."""
     with trio.move_on_after(seconds):
         await sent.send(value)

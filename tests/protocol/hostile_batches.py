@@ -1,6 +1,7 @@
-"""Run by test_records.py in a process of its own: thousands of batches made to mislead the record decoder.
+"""Thousands of batches that try to mislead the record decoder. test_records.py runs this file as a process.
 
-Each is laid right before a page that may not be read, so that one byte too far ends the process by a signal.
+Each batch is placed directly before a page without read access. So a read of one byte too many ends the process with a
+signal.
 """
 
 import ctypes
@@ -25,12 +26,15 @@ if ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(address + ROOM), m
 
 
 def at_the_edge(plain: memoryview) -> object:
-    """The decoder on a copy of what it was given and of what it may read behind it, at the edge of the readable."""
+    """Return a decoder of a copy of `plain`, placed so that the readable memory ends right after it.
+
+    The copy includes the bytes after `plain` that the decoder may read (`_READ_BEYOND`).
+    """
     log = bytes(plain.obj)
     start = log.index(plain)
-    behind = start + len(plain) + records._READ_BEYOND
-    assert len(log) >= behind
-    region[ROOM - len(plain) - records._READ_BEYOND : ROOM] = log[start:behind]
+    end = start + len(plain) + records._READ_BEYOND
+    assert len(log) >= end
+    region[ROOM - len(plain) - records._READ_BEYOND : ROOM] = log[start:end]
     return decoder(memoryview(region)[ROOM - len(plain) - records._READ_BEYOND : ROOM - records._READ_BEYOND])
 
 
@@ -49,7 +53,7 @@ def mutations(rng: random.Random, good: bytes) -> bytes:
             case 0:
                 body[at] = rng.randrange(256)
             case 1:
-                body[at] |= 0x80  # a varint that goes on
+                body[at] |= 0x80  # a varint that does not end here
             case 2:
                 del body[at:]  # cut off
                 body.append(rng.choice((0x80, 0xFF, 0x01)))
@@ -61,7 +65,7 @@ def mutations(rng: random.Random, good: bytes) -> bytes:
 
 
 def outcome(log: bytes) -> list[Message] | None:
-    """The messages of the first batch, None where it is refused."""
+    """Return the messages of the first batch; None if the decoder refuses it."""
     try:
         return decode(next(split(log, PARTITION, 0)), PARTITION)
     except RecordError:
@@ -81,7 +85,7 @@ def main() -> None:
     for round_ in range(60_000 if "_crecords" in decoder.__module__ else 6_000):
         data = mutations(rng, goods[round_ % len(goods)])
         alone = outcome(data)
-        # What stands behind a batch may be anything: a batch that is cut off by the fetch's size.
+        # Any bytes may follow a batch: a fetch ends with a batch that its size limit cuts off.
         assert outcome(data + bytes(rng.choices((0x80, 0xFF, 0x00, 0x01, 0x7F), k=40))) == alone
         assert outcome(data + bytes([0xFF]) * 40) == alone
         if alone is None:
@@ -91,7 +95,7 @@ def main() -> None:
     kind = "compiled" if "_crecords" in decoder.__module__ else "pure"
     print(f"{kind}: {decoded} decoded, {refused} refused")
     if not (decoded and refused):
-        sys.exit("the mutations tell nothing")
+        sys.exit("the mutations prove nothing: all were decoded, or all refused")
 
 
 main()

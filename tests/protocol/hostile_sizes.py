@@ -1,4 +1,4 @@
-"""Run by test_memory.py in a process of its own: what a batch made to fill memory takes at the most, in megabytes."""
+"""The peak memory, in megabytes, for a batch that tries to fill memory. test_memory.py runs this file as a process."""
 
 import struct
 import sys
@@ -20,7 +20,7 @@ CHUNK, CHUNKS = bytes(2**20), 256
 
 
 def bomb(codec: Codec) -> bytes:
-    """A quarter of a gigabyte of zeros, compressed without ever being held."""
+    """Return a quarter of a gigabyte of zeros, compressed in chunks and never in memory as a whole."""
     match codec:
         case Codec.GZIP:
             packer = zlib.compressobj(wbits=31)
@@ -41,7 +41,7 @@ def batch(codec: Codec, body: bytes, count: int = 1) -> bytes:
 
 
 def most_resident() -> int:
-    """The most megabytes that this process has had in memory since this was forgotten."""
+    """Return the peak resident memory of this process in megabytes, since the last reset by `clear_refs`."""
     (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) >> 10
 
@@ -49,7 +49,7 @@ def most_resident() -> int:
 def main() -> None:
     codec, limit = Codec[sys.argv[1]], int(sys.argv[2])
     (raw,) = split(batch(codec, bomb(codec)), PARTITION, 0)
-    Path("/proc/self/clear_refs").write_text("5")  # forgets
+    Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
     before = most_resident()
     try:
         decode(raw, PARTITION, limit=limit)

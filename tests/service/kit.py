@@ -1,4 +1,4 @@
-"""A command run in this process, beside the cluster that it asks."""
+"""Commands of `sarameya`, run in the test's process next to an embedded cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Outcome:
 
 
 async def called(capsys: pytest.CaptureFixture[str], *argv: str) -> Outcome:
-    """The command run in a thread."""
+    """Run the command in a thread, and return its exit code and output."""
     capsys.readouterr()
     with trio.fail_after(30):
         code = await trio.to_thread.run_sync(main, argv)

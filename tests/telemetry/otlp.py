@@ -26,7 +26,7 @@ class Received:
 
 @contextmanager
 def collector_listening() -> Iterator[Received]:
-    """Run a collector for the length of the block."""
+    """Run a collector while the block runs."""
     received = Received()
 
     class Handler(BaseHTTPRequestHandler):

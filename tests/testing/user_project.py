@@ -12,13 +12,13 @@ PROJECT = Path(__file__).parents[2]
 
 
 class Project:
-    """A user's project, with Sarameya installed."""
+    """A project in `directory` whose tests run in a process of their own."""
 
     def __init__(self, directory: Path) -> None:
         self.tests = directory / "tests"
         self.tests.mkdir()
         (self.tests / "pytest.ini").write_text("[pytest]\ntrio_mode = true\nfilterwarnings = error\n")
-        # What an installer makes of the project file; the environment's own is of when it was made.
+        # The metadata that an installer derives from pyproject.toml. The environment's own may be out of date.
         plugins = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]
         installed = directory / "site" / "sarameya-0.dist-info"
         installed.mkdir(parents=True)
@@ -29,7 +29,7 @@ class Project:
         self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path), "PYTHONDONTWRITEBYTECODE": "1"}
 
     def run(self, test: str, *options: str) -> subprocess.CompletedProcess[str]:
-        """Run pytest on a module with this text."""
+        """Run pytest on a test module with this text."""
         (self.tests / "test_it.py").write_text(test)
         return self.pytest(*options)
 

@@ -1,8 +1,9 @@
-"""Answers made comparable: what differs from one play to the next gets a name, what says nothing is left out.
+"""Responses made comparable: ids that differ between plays become names, and default values are left out.
 
-Member ids are called after the connection they were given to (`<a>`, then `<a 2>`), as are the ids of producers and
-fetch sessions; groups, topics and brokers after their part in the play; error codes have their names; arrays of
-structures are sorted, since brokers keep them in hash maps; records are told batch by batch (`batches`).
+The names of ids: a member id is named after the connection that received it (`<a>`, then `<a 2>`); so are ids of
+producers and of fetch sessions. Groups, topics and brokers are named after their role in the play. Error codes have
+their names. Arrays of structures are sorted, since brokers keep them in hash maps. Records are recorded batch by batch
+(`batches`).
 """
 
 from __future__ import annotations
@@ -20,22 +21,22 @@ from tests.transcripts.batches import described
 from tests.transcripts.verbs import READS_ORDERS
 
 Plain = Any
-"""None, a bool, int or str, or a list or dict of such: what JSON can say."""
+"""A JSON value: None, a bool, int or str, or a list or dict of JSON values."""
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
-# Says how long a client is to be quiet, never what was answered.
-_LEFT_OUT = frozenset({"throttle_time_ms"})
+# How long a client has to wait; it depends on the load.
+_OMITTED = frozenset({"throttle_time_ms"})
 
 
-# What elements of arrays are told apart by.
+# Fields that identify the elements of arrays.
 _IDENTITY = (
     *("group_id", "key", "name", "partition_index", "member_id", "group_instance_id"),
     *("topic", "topic_id", "partition", "index", "node_id", "batch_index", "producer_id", "first_offset"),
 )
 
-# What an answer about logs need not say, and what it says then. (Versions that lack the field say nothing either.)
-_UNSAID: Mapping[str, Any] = {
+# Fields of responses about logs that are omitted if they have the default value, as in versions without the field.
+_DEFAULTS: Mapping[str, Any] = {
     "log_append_time_ms": -1,
     "record_errors": [],
     "diverging_epoch": None,
@@ -45,8 +46,8 @@ _UNSAID: Mapping[str, Any] = {
     "node_endpoints": [],
 }
 
-_BY_THE_CLOCK = 1_650_000_000_000
-"""Milliseconds. Records of transcripts are older; what brokers write themselves is of their day."""
+_FIRST_REAL_TIME = 1_650_000_000_000
+"""In milliseconds. Records of transcripts have older timestamps; brokers write their own with the current time."""
 
 _BROKER_IDS = ("node_id", "leader_id", "preferred_read_replica")
 
@@ -54,7 +55,7 @@ _BYTES = {READS_ORDERS: "<reads orders>"}
 
 
 class Names:
-    """Names for the ids of one play. Ids are learnt all through the play, so use them after its end."""
+    """Names for the ids of one play. Use them after its end, since ids are added during the whole play."""
 
     def __init__(self, group: str) -> None:
         self._group = group
@@ -62,12 +63,12 @@ class Names:
         self._producers: dict[int, str] = {}
         self._sessions: dict[int, str] = {}
         self._brokers: dict[int, tuple[int, str, int]] = {}
-        """Node id -> place among the brokers, host, port."""
+        """Node id -> index among the brokers, host, port."""
 
     def learn_member(self, member_id: str, by: str, instance: str | None, nth: int) -> None:
-        """A member id that a connection was given. It should be the client's or instance's id, a hyphen, and a UUID."""
+        """Name the `nth` member id that connection `by` received. Its usual form: client or instance id, "-", UUID."""
         if member_id in self._names:
-            return  # somebody else's, who was given it first
+            return  # another connection received it first
         name = by if nth == 0 else f"{by} {nth + 1}"
         form = re.sub(_UUID, "uuid", member_id)
         is_usual = form == f"{by if instance is None else instance}-uuid"
@@ -94,36 +95,36 @@ class Names:
         return self._producers.get(producer_id, f"producer {producer_id}")
 
     def field(self, key: str, value: int) -> Plain:
-        """A number of an answer: an id is called after whose it is."""
+        """Return a number of a response as it is recorded: an id as the name of its owner."""
         if key == "producer_id" and value >= 0:
             return self.producer(value)
         if key == "session_id" and value:
             return self._sessions[value]
-        if key == "timestamp" and value >= _BY_THE_CLOCK:
+        if key == "timestamp" and value >= _FIRST_REAL_TIME:
             return "<the time of day>"
         if key in _BROKER_IDS and value in self._brokers:
             return f"<broker {self._brokers[value][0]}>"
         return value
 
-    def endpoint(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A structure that names a broker and where it is; where that is right it is said so."""
-        _, host, port = self._brokers.get(said["node_id"], (-1, None, None))
-        is_right = (said["host"], said["port"]) == (host, port)
-        return {**said, "host": "<its host>", "port": "<its port>"} if is_right else said
+    def endpoint(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Replace host and port in a structure about a broker by a name, if they are that broker's."""
+        _, host, port = self._brokers.get(fields["node_id"], (-1, None, None))
+        is_right = (fields["host"], fields["port"]) == (host, port)
+        return {**fields, "host": "<its host>", "port": "<its port>"} if is_right else fields
 
     def is_group(self, text: str) -> bool:
         """Return whether it is the id of one of the play's groups."""
         return text == self._group or text.startswith(f"{self._group}-")
 
     def of(self, text: str) -> str:
-        """A string of an answer, as it is recorded."""
+        """Return a string of a response as it is recorded."""
         if text in self._names:
             return self._names[text]
         if text.startswith(f"{self._group}."):
             return f"<{text.removeprefix(f'{self._group}.')}>"
         if self.is_group(text):
             return f"<group{text.removeprefix(self._group).replace('-', ' ')}>"
-        # A member whose join was held to the end: nobody was told its id.
+        # A member whose join was held until the end: no connection received its id.
         return re.sub(f"^(.*)-{_UUID}$", r"<a member of \1>", text)
 
 
@@ -133,11 +134,11 @@ def _next(what: str, by: str, known: Mapping[int, str]) -> str:
 
 
 def plain(answer: Any, names: Names) -> Plain:
-    """An answer (kafka-python's) as it is recorded."""
-    said = answer.to_dict(json=False)
+    """Return a response of kafka-python as it is recorded."""
+    fields = answer.to_dict(json=False)
     if isinstance(answer, ListGroupsResponse):
-        said["groups"] = [group for group in said["groups"] if names.is_group(group["group_id"])]
-    return _plain(said, names)
+        fields["groups"] = [group for group in fields["groups"] if names.is_group(group["group_id"])]
+    return _plain(fields, names)
 
 
 def _plain(value: Any, names: Names) -> Plain:
@@ -145,10 +146,10 @@ def _plain(value: Any, names: Names) -> Plain:
         if value.keys() >= {"node_id", "host", "port"}:
             value = names.endpoint(value)
         if names.knows(value.get("topic_id")):
-            # Named by id, and by the right one: the same as by name.
+            # The right topic id is recorded like the topic's name.
             key = "topic" if "partitions" in value else "name"
             value = {key if name == "topic_id" else name: item for name, item in value.items()}
-        return {key: _field(key, item, names) for key, item in value.items() if not _says_nothing(key, item)}
+        return {key: _field(key, item, names) for key, item in value.items() if not _is_omitted(key, item)}
     if isinstance(value, (bytes, bytearray, memoryview)):
         return _BYTES.get(bytes(value)) or repr(bytes(value))[2:-1]
     if isinstance(value, (list, tuple, set)):
@@ -160,8 +161,8 @@ def _plain(value: Any, names: Names) -> Plain:
     return value
 
 
-def _says_nothing(key: str, item: Any) -> bool:
-    return key in _LEFT_OUT or (key in _UNSAID and item == _UNSAID[key])
+def _is_omitted(key: str, item: Any) -> bool:
+    return key in _OMITTED or (key in _DEFAULTS and item == _DEFAULTS[key])
 
 
 def _field(key: str, value: Any, names: Names) -> Plain:
@@ -174,7 +175,7 @@ def _field(key: str, value: Any, names: Names) -> Plain:
     if type(value) is int:
         return names.field(key, value)
     if key == "client_host" and isinstance(value, str):
-        return re.sub(r"^/[\w.:]+$", "/<host>", value)  # as java.net.InetAddress writes it
+        return re.sub(r"^/[\w.:]+$", "/<host>", value)  # the format of java.net.InetAddress
     return _plain(value, names)
 
 
@@ -197,13 +198,13 @@ ABSENT = "absent"
 
 
 def compare(expected: Plain, actual: Plain) -> list[tuple[str, Plain, Plain]]:
-    """Return the differences of two answers: (dotted path, expected, actual) for each field, ABSENT if one has none.
+    """Return the differences of two responses: (dotted path, expected, actual) of each field, ABSENT for a missing one.
 
-    Elements of arrays are found by their name, so that a missing one shifts no others. Of an answer and none ("held")
-    it is said at the path "" only that they differ, and by the answer's error code.
+    Elements of arrays are matched by their identity, so that a missing one does not shift the others. If one side has
+    no response (such as "held"), the only difference is at the path "", with the error code of the other.
     """
     if not (isinstance(expected, dict) and isinstance(actual, dict)):
-        expected, actual = _word(expected), _word(actual)
+        expected, actual = _summary(expected), _summary(actual)
         return [] if expected == actual else [("", expected, actual)]
     wanted, found = _fields(expected), _fields(actual)
     return [
@@ -213,7 +214,7 @@ def compare(expected: Plain, actual: Plain) -> list[tuple[str, Plain, Plain]]:
     ]
 
 
-def _word(answer: Plain) -> Plain:
+def _summary(answer: Plain) -> Plain:
     return f"answered {answer.get('error_code', '')}".strip() if isinstance(answer, dict) else answer
 
 
@@ -228,12 +229,12 @@ def _collect(value: Plain, path: tuple[str, ...], found: dict[str, Plain]) -> No
     if isinstance(value, dict):
         children = list(value.items())
     elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
-        children = [(_place(n, item), item) for n, item in enumerate(value)]
+        children = [(_element_name(n, item), item) for n, item in enumerate(value)]
     if not children:
         found[".".join(path)] = value
     for name, child in children:
         _collect(child, (*path, name), found)
 
 
-def _place(n: int, item: Plain) -> str:
+def _element_name(n: int, item: Plain) -> str:
     return next((str(item[key]) for key in _IDENTITY if key in item), str(n))

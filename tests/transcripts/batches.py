@@ -1,4 +1,4 @@
-"""Record batches of transcripts: what a producer sends, right or wrong, and how those that are fetched are recorded."""
+"""Record batches of transcripts: valid and corrupted ones to produce, and the recorded form of fetched ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sarameya.protocol.records.batch_codec import RawBatch, build, crc32c, crc_m
 from sarameya.protocol.records.compression import Codec
 
 NOON = 1_600_000_000_000
-"""Milliseconds: when records were made that nobody says more of."""
+"""The default timestamp of records, in milliseconds."""
 
 _LENGTH_AT, _MAGIC_AT, _CRC_AT, _ATTRIBUTES_AT, _LAST_DELTA_AT, _COUNT_AT = 8, 16, 17, 21, 23, 57
 _TRANSACTIONAL, _CONTROL = 0x10, 0x20
@@ -24,19 +24,19 @@ _LONG = 20
 
 @attrs.frozen
 class Batch:
-    """A v2 batch, encoded once the play knows its producer."""
+    """A v2 batch. It is encoded during the play, when its producer id is known."""
 
     values: tuple[bytes, ...]
     times: tuple[int, ...]
     codec: Codec = Codec.NONE
     producer: Any = -1
-    """A producer id, or a placeholder for one; so for `epoch`."""
+    """A producer id, or a placeholder of it; `epoch` likewise."""
     epoch: Any = -1
     sequence: int = -1
     base_offset: int = 0
     transactional: bool = False
-    spoilt: Callable[[bytes], bytes] | None = None
-    """What is done to its bytes in the end."""
+    corrupted: Callable[[bytes], bytes] | None = None
+    """Returns the encoded batch with a fault."""
 
     def encoded(self, producer: int, epoch: int) -> bytes:
         whole = build(
@@ -48,29 +48,29 @@ class Batch:
             base_sequence=self.sequence,
             transactional=self.transactional,
         )
-        return self.spoilt(whole) if self.spoilt else whole
+        return self.corrupted(whole) if self.corrupted else whole
 
 
 def batch(*values: str | bytes, times: int | Sequence[int] = NOON, **fields: Any) -> Batch:
-    """A batch of records without keys, made at `times`: all at one, or each at its own."""
+    """Return a batch of records without keys. `times`: one timestamp for all records, or one for each."""
     encoded = tuple(value.encode() if isinstance(value, str) else value for value in values)
     return Batch(encoded, (times,) * len(values) if isinstance(times, int) else tuple(times), **fields)
 
 
-# Ways to spoil a batch
+# Faults of a batch
 
 
 def _set(form: str, at: int, value: int, *, signed: bool = True) -> Callable[[bytes], bytes]:
-    """Another value in a header's field, and the CRC to fit it if `signed`."""
+    """Return a function that sets a field of the header, and the CRC to match if `signed`."""
 
-    def spoil(whole: bytes) -> bytes:
-        spoilt = bytearray(whole)
-        struct.pack_into(form, spoilt, at, value)
+    def corrupt(whole: bytes) -> bytes:
+        changed = bytearray(whole)
+        struct.pack_into(form, changed, at, value)
         if signed:
-            struct.pack_into(">I", spoilt, _CRC_AT, crc32c(bytes(spoilt[_ATTRIBUTES_AT:])))
-        return bytes(spoilt)
+            struct.pack_into(">I", changed, _CRC_AT, crc32c(bytes(changed[_ATTRIBUTES_AT:])))
+        return bytes(changed)
 
-    return spoil
+    return corrupt
 
 
 def wrong_crc(whole: bytes) -> bytes:
@@ -94,12 +94,12 @@ def length(number: int) -> Callable[[bytes], bytes]:
 
 
 def attributes(number: int) -> Callable[[bytes], bytes]:
-    """The lowest three bits: the codec that it says it is compressed with."""
+    """Set the attributes; the lowest three bits name the codec."""
     return _set(">h", _ATTRIBUTES_AT, number)
 
 
 def last_delta(number: int) -> Callable[[bytes], bytes]:
-    """The offset of the last record, seen from the first."""
+    """Set the offset of the last record relative to the first."""
     return _set(">i", _LAST_DELTA_AT, number)
 
 
@@ -109,25 +109,25 @@ def record_count(number: int) -> Callable[[bytes], bytes]:
 
 control = attributes(_CONTROL)
 without_transaction = attributes(_TRANSACTIONAL)
-"""A batch that says it is of a transaction."""
+"""Marks a batch as transactional, although no transaction was begun."""
 
 
-# How fetched batches are recorded
+# The recorded form of fetched batches
 
 
 def described(records: bytes, producer: Callable[[int], str]) -> str:
-    """Batch by batch: offsets, the epoch it was written under, how it is compressed, whose it is, what it says.
+    """Describe each batch: offsets, leader epoch, codec, producer, and values.
 
-    `producer` has names for producer ids.
+    `producer` returns the name of a producer id.
     """
-    told, size = [], 0
+    texts, size = [], 0
     try:
         for raw in split(records, _ANYWHERE, 0):
-            told.append(_described(raw, producer))
+            texts.append(_described(raw, producer))
             size += len(raw.data)
     except RecordError as error:
-        return " | ".join([*told, f"<{error}>"])
-    return " | ".join([*told, "<cut off>"] if size < len(records) else told)
+        return " | ".join([*texts, f"<{error}>"])
+    return " | ".join([*texts, "<cut off>"] if size < len(records) else texts)
 
 
 def _described(raw: RawBatch, producer: Callable[[int], str]) -> str:
@@ -143,10 +143,10 @@ def _described(raw: RawBatch, producer: Callable[[int], str]) -> str:
         facts.append("wrong CRC")
     messages = decode(raw, _ANYWHERE, check_crc=False)
     if raw.is_control:
-        said = ["commit" if (message.key or b"")[-1:] == b"\x01" else "abort" for message in messages]
+        values = ["commit" if (message.key or b"")[-1:] == b"\x01" else "abort" for message in messages]
     else:
-        said = [_shortened(message.value) for message in messages]
-    return f"{offsets} ({', '.join(facts)}): {' '.join(said)}"
+        values = [_shortened(message.value) for message in messages]
+    return f"{offsets} ({', '.join(facts)}): {' '.join(values)}"
 
 
 def _shortened(value: bytes | None) -> str:

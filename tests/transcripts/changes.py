@@ -1,6 +1,7 @@
-"""Changes of a cluster in the middle of a play: leaders move, log starts rise, transactions end. Trio.
+"""Changes of a cluster during a play: leaders move, log starts rise, transactions end.
 
-There are two `Changes`: one for any Kafka, over the wire, and one for the embedded broker, by its controls.
+`Changes` has two implementations: `LiveChanges` for any Kafka, by requests, and `EmbeddedChanges`, by the methods of
+`EmbeddedCluster`.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from tests.embedded.api_kit import request
 from tests.transcripts.batches import Batch
 
 AskAt = Callable[[int, Any], Awaitable[Any]]
-"""Sends a request to the broker of a node id, and returns the answer."""
+"""Sends a request to the broker with a node id, and returns the response."""
 
 _RETRY_SECONDS = 0.05
 _TIMEOUT_MS = 20_000
 _LATEST = -1
-_EXCUSES = frozenset(
+_RETRIABLE = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -40,22 +41,22 @@ _EXCUSES = frozenset(
         ErrorCode.CONCURRENT_TRANSACTIONS,
     }
 )
-"""What a coordinator says that is not ready yet: the last transaction is being written, or its topic being made."""
+"""Error codes of a coordinator that is not ready yet: it still writes the last transaction, or creates its topic."""
 _FIRST_PRODUCER = 1 << 40
-"""No client is given such ids."""
+"""Higher than the producer ids that clients receive."""
 _OLD = "v3_and_below_"
-"""What the fields of AddPartitionsToTxn are called that brokers no longer send each other."""
+"""The prefix of AddPartitionsToTxn's fields for clients; the fields without it are for brokers."""
 
 
 class Changes(Protocol):
-    """Each returns when it is done and every broker knows."""
+    """Changes of a cluster. Each method returns once every broker knows of the change."""
 
     async def move_leader(self, topic: str, partition: int, node_id: int) -> None: ...
 
     async def delete_records(self, topic: str, partition: int, before: int) -> None: ...
 
     async def append_in_transaction(self, producer: str, topic: str, partition: int, batch: Batch) -> int:
-        """The producer's id. `producer` is its transactional id."""
+        """Append a batch in a transaction of `producer` (a transactional id), and return its producer id."""
         ...
 
     async def end_transaction(self, producer: str, *, commits: bool) -> None: ...
@@ -65,7 +66,7 @@ class Changes(Protocol):
 class EmbeddedChanges:
     cluster: EmbeddedCluster
     _producers: dict[str, int] = attrs.field(factory=dict, init=False)
-    """Producer ids by transactional ids: nobody coordinates these transactions."""
+    """The producer id of each transactional id; no coordinator has these transactions."""
 
     async def move_leader(self, topic: str, partition: int, node_id: int) -> None:
         self.cluster.move_leader(topic, partition, node_id)
@@ -91,9 +92,9 @@ class _Transaction:
     producer_id: int
     epoch: int
     sequences: dict[tuple[str, int], int] = attrs.field(factory=dict)
-    """The next one of each partition it has ever written to."""
+    """The next sequence number of each partition that it has ever written to."""
     partitions: dict[tuple[str, int], int] = attrs.field(factory=dict)
-    """Of the transaction it is in, each with the node id of its leader."""
+    """The partitions of the current transaction, each with the node id of its leader."""
 
 
 @attrs.frozen
@@ -103,7 +104,7 @@ class LiveChanges:
     _transactions: dict[str, _Transaction] = attrs.field(factory=dict, init=False)
 
     async def move_leader(self, topic: str, partition: int, node_id: int) -> None:
-        """Make it the first of the partition's replicas, which is all that reassigning changes, and elect that one."""
+        """Make the node the partition's preferred leader by a reassignment, and elect the preferred leader."""
         replicas = [node_id, *(other for other in self.node_ids if other != node_id)]
         reassigned = {"partition_index": partition, "replicas": replicas}
         topics = [{"name": topic, "partitions": [reassigned]}]
@@ -116,8 +117,8 @@ class LiveChanges:
 
     async def _is_led(self, topic: str, partition: int, leader: int) -> bool:
         """Return whether each broker knows its role: the leader responds, all others refuse."""
-        told = {node_id: await self._latest(topic, partition, node_id) for node_id in self.node_ids}
-        codes = {node_id: latest.error_code for node_id, latest in told.items()}
+        answers = {node_id: await self._latest(topic, partition, node_id) for node_id in self.node_ids}
+        codes = {node_id: answer.error_code for node_id, answer in answers.items()}
         return codes.pop(leader) == ErrorCode.NONE and set(codes.values()) <= {ErrorCode.NOT_LEADER_OR_FOLLOWER}
 
     async def delete_records(self, topic: str, partition: int, before: int) -> None:
@@ -126,7 +127,7 @@ class LiveChanges:
         answer = await self.ask(leader, request(DeleteRecordsRequest, 1, topics=topics, timeout_ms=_TIMEOUT_MS))
         assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
 
-    # Transactions, as a client of Kafka 2.4 does them
+    # Transactions, with the requests of a client of Kafka 2.4
 
     async def append_in_transaction(self, producer: str, topic: str, partition: int, batch: Batch) -> int:
         if producer not in self._transactions:
@@ -154,12 +155,12 @@ class LiveChanges:
         who = {"producer_id": known.producer_id, "producer_epoch": known.epoch}
         await self._coordinated(producer, EndTxnRequest, 1, **who, committed=commits)
         for at, node_id in known.partitions.items():
-            while (await self._latest(*at, node_id)).offset == ends[at]:  # answered before the markers are there
+            while (await self._latest(*at, node_id)).offset == ends[at]:  # EndTxn returns before the markers exist
                 await trio.sleep(_RETRY_SECONDS)
         known.partitions.clear()
 
     async def _coordinated(self, producer: str, message: Any, version: int, prefix: str = "", **fields: Any) -> Any:
-        """Ask the producer's coordinator, until it has no excuse. `prefix`: of the fields' names."""
+        """Send a request to the producer's coordinator until it succeeds. `prefix` begins the fields' names."""
         named = {f"{prefix}{name}": value for name, value in {"transactional_id": producer, **fields}.items()}
         while True:
             found = await self.ask(self.node_ids[0], request(FindCoordinatorRequest, 2, key=producer, key_type=1))
@@ -168,7 +169,7 @@ class LiveChanges:
                 codes = _codes(answer)
                 if codes <= {ErrorCode.NONE}:
                     return answer
-                assert codes <= _EXCUSES, codes
+                assert codes <= _RETRIABLE, codes
             await trio.sleep(_RETRY_SECONDS)
 
     # Partitions

@@ -1,6 +1,6 @@
-"""The connections of one play: opened when they first ask something, each read by a task. Trio.
+"""The connections of one play. Each is opened by its first request, and read by a task of its own.
 
-So it is seen when an answer comes late, or the broker hangs up.
+So the play notices a late response, and a connection that the broker closes.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class Connection:
     name: str
     client: WireClient
     waits_for: str | None = None
-    """The step whose answer has not been recorded."""
+    """The label of the step whose response has not been recorded yet."""
     answered: trio.Event = attrs.field(factory=trio.Event)
     answer: Any = None
 
     async def send(self, ask: Any) -> None:
         self.answered = trio.Event()
-        with suppress(trio.BrokenResourceError):  # that the broker has hung up is seen where its answer is read
+        with suppress(trio.BrokenResourceError):  # `read` notices that the broker has closed the connection
             await self.client.send(ask)
 
     async def read(self) -> None:
-        """Take answers in until the broker hangs up."""
+        """Receive responses until the broker closes the connection."""
         while self.answer is not HUNG_UP:
             try:
                 self.answer = await self.client.receive()
@@ -58,14 +58,14 @@ class Connections:
     async def to(self, broker: Broker, name: str) -> Connection:
         at = name, broker
         if at not in self._open:
-            self._open[at] = await self._nursery.start(self._converse, name, broker)
+            self._open[at] = await self._nursery.start(self._run, name, broker)
         return self._open[at]
 
     def forget(self, connection: Connection) -> None:
-        """The broker has hung up: who asks again does so by a new one."""
+        """Drop a connection that the broker has closed; the client's next request opens a new one."""
         self._open = {at: c for at, c in self._open.items() if c is not connection}
 
-    async def _converse(self, name: str, broker: Broker, *, task_status: trio.TaskStatus[Connection]) -> None:
+    async def _run(self, name: str, broker: Broker, *, task_status: trio.TaskStatus[Connection]) -> None:
         async with self._stage.client(broker.host, broker.port, client_id=name) as client:
             connection = Connection(name, client)
             task_status.started(connection)

@@ -1,7 +1,7 @@
-"""Responses that differ from Apache Kafka 4.1's, on purpose or by a broker's age: each with its reason.
+"""Responses that differ from Apache Kafka 4.1's, on purpose or since a broker is older: each with its reason.
 
-The patterns are those of `fnmatch`. A row that matches no difference any more is an error as well, and
-so is a transcript that was to be played and was not.
+The patterns are those of `fnmatch`. A row that matches no difference any more is an error too, and so is a missing
+play.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ KNOWN: Mapping[str, tuple[Known, ...]] = {
 
 NOT_PLAYED: Mapping[str, str] = {
     "preparing, the follower has joined again: the leader leaves": (
-        "of the two that have joined one is made the leader, and which is for Kafka's hash map of random ids to say: "
-        "no record of it holds for the next run (tests/embedded has ours: the first of them that joined the group)"
+        "one of the two that have joined becomes the leader; which one depends on Kafka's hash map of random ids, so "
+        "the next run may differ (tests/embedded tests ours: the one that joined the group first)"
     ),
 }
-"""Cells of the tables in `suite.states` that are no transcripts, each with its reason."""
+"""Combinations of `suite.states` without a transcript, each with its reason."""
 
 
 def find(kafka: Plays, here: Plays) -> Iterator[Found]:
-    """All differences of plays that both have."""
+    """Yield all differences between the recorded plays and those of this broker."""
     for (transcript, profile), answers in here.items():
         expected = kafka[transcript, profile]
         for step in dict.fromkeys([*expected, *answers]):
@@ -42,16 +42,16 @@ def find(kafka: Plays, here: Plays) -> Iterator[Found]:
 
 
 def assert_as_recorded(broker: str, kafka: Plays, here: Plays) -> None:
-    """Raises AssertionError with whatever is wrong with a broker's answers."""
+    """Raise AssertionError with all complaints about a broker's responses."""
     wrong = complaints(broker, kafka, here)
     if wrong:
         raise AssertionError("\n".join([f"{broker}: {len(wrong)} complaints", *wrong]))
 
 
 def complaints(broker: str, kafka: Plays, here: Plays) -> list[str]:
-    """Return the faults of a broker's answers: unknown differences, and known ones that do not occur.
+    """Return the faults of a broker's responses: missing plays, unknown differences, and known ones that do not occur.
 
-    `kafka` has the plays that were to be played, `here` those that were.
+    `kafka` has the expected plays, `here` the actual ones.
     """
     known = KNOWN[broker]
     met: set[Known] = set()
@@ -62,4 +62,4 @@ def complaints(broker: str, kafka: Plays, here: Plays) -> list[str]:
         if not covering:
             wrong.append(str(found))
     stale = [row for row in known if row not in met and not row.by_chance]
-    return wrong + [f"no longer a difference, take it out: {row}" for row in stale]
+    return wrong + [f"no longer a difference, remove it: {row}" for row in stale]

@@ -1,6 +1,6 @@
-"""The answers of Apache Kafka that are committed: `golden/<theme>.json`, one line a step.
+"""The recorded responses of Apache Kafka: `golden/<theme>.json`, one line for each step.
 
-{transcript: {profiles with the same answers: {step: answer}}}
+{transcript: {profiles with the same responses: {step: response}}}
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from pathlib import Path
 from tests.transcripts.answers import Plain
 
 Answers = Mapping[str, Plain]
-"""Step -> answer, of one play."""
+"""The responses of one play, by step."""
 Plays = Mapping[tuple[str, str], Answers]
-"""(transcript, profile) -> its answers."""
+"""The responses of each play, by (transcript, profile)."""
 
 _DIRECTORY = Path(__file__).with_name("golden")
-_BETWEEN = ", "
+_SEPARATOR = ", "
 
 
 def load(theme: str) -> dict[tuple[str, str], Answers]:
@@ -26,7 +26,7 @@ def load(theme: str) -> dict[tuple[str, str], Answers]:
         (transcript, profile): answers
         for transcript, by_profiles in written.items()
         for profiles, answers in by_profiles.items()
-        for profile in profiles.split(_BETWEEN)
+        for profile in profiles.split(_SEPARATOR)
     }
 
 
@@ -39,19 +39,19 @@ def _file(theme: str) -> Path:
 
 
 def _shared(plays: Plays) -> dict[str, dict[str, Answers]]:
-    """Profiles that have the same answers stand together."""
+    """Group the plays by transcript, and join the names of profiles with the same responses."""
     shared: dict[str, dict[str, Answers]] = {}
     for (transcript, profile), answers in plays.items():
         by_profiles = shared.setdefault(transcript, {})
         same = next((profiles for profiles, others in by_profiles.items() if others == answers), None)
         if same is not None:
             del by_profiles[same]
-        by_profiles[profile if same is None else f"{same}{_BETWEEN}{profile}"] = answers
+        by_profiles[profile if same is None else f"{same}{_SEPARATOR}{profile}"] = answers
     return shared
 
 
 def _text(shared: Mapping[str, Mapping[str, Answers]]) -> str:
-    """JSON in which a step is a line."""
+    """Return JSON with one line for each step."""
 
     def named(name: str, content: str) -> str:
         return f"{json.dumps(name, ensure_ascii=False)}: {content}"

@@ -11,18 +11,18 @@ from tests.transcripts.answers import Plain
 
 @attrs.frozen
 class Known:
-    """A difference that is known: which steps of which transcripts it concerns, what is answered there, and why."""
+    """A known difference: its reason, the steps it occurs in, and both responses. All but `why` are patterns."""
 
     why: str
     transcript: str
     step: str
     field: str
     kafka: str
-    """What Kafka 4.1 answers."""
+    """The value in Kafka 4.1's response."""
     here: str
-    """What this broker answers."""
+    """The value in this broker's response."""
     by_chance: bool = False
-    """Not met in every run: which of two equals leads is for Kafka's hash map of random ids to say."""
+    """True if it does not occur in every run: which of two equal members leads depends on Kafka's random ids."""
 
     def covers(self, found: Found) -> bool:
         pairs = [
@@ -37,7 +37,7 @@ class Known:
 
 @attrs.frozen
 class Found:
-    """A field of one answer that differs."""
+    """A field of a response that differs."""
 
     transcript: str
     profile: str
@@ -54,5 +54,5 @@ class Found:
 
 
 def fields(why: str, transcript: str, step: str, *fields: tuple[str, str, str], by_chance: bool = False) -> list[Known]:
-    """Fields of one answer that differ for one reason: (field, what Kafka 4.1 answers, what this broker does)."""
+    """Return a row for each field of a response that differs: (field, Kafka 4.1's value, this broker's value)."""
     return [Known(why, transcript, step, *field, by_chance=by_chance) for field in fields]

@@ -1,4 +1,7 @@
-"""Responses to group requests that differ from Apache Kafka 4.1's, on purpose or by a broker's age, with the reason."""
+"""Responses to group requests that differ from Apache Kafka 4.1's, on purpose or since a broker is older.
+
+Each row has its reason.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from tests.transcripts.known import Known, fields
 
 
 def _forgotten(transcript: str, step: str, here: str) -> Known:
-    why = "Kafka drops this request's answer, and its client waits until it gives up; here it is told why"
+    why = "Kafka never responds to this request, and its client waits for its timeout; here it gets an error"
     return Known(why, transcript, step, "", kafka="held", here=here)
 
 
@@ -20,9 +23,9 @@ EMBEDDED_BROKER = (
     _forgotten("a member that syncs twice in a round*", "b SYNC_GROUP, looked at #2", ABSENT),
     *(
         Known(
-            "that all who are left have joined is overlooked by Kafka when the last was turned away, until the "
-            "rebalance timeout; here the round goes on",
-            "ids are given out beyond the limit, places are not",
+            "Kafka does not notice that all remaining members have joined if the last join was refused, and waits for "
+            "the rebalance timeout; here the rebalance continues",
+            "more clients get member ids than the limit lets join",
             step,
             field,
             kafka,
@@ -35,9 +38,9 @@ EMBEDDED_BROKER = (
     ),
     *(
         Known(
-            "a fault within Kafka (an IllegalStateException), told as such; here it is what it is in all other cases "
-            "of an id that does not belong to the instance",
-            "one that was told its id comes back as an instance",
+            "an internal error of Kafka (an IllegalStateException); here the error is the same as for every other id "
+            "that does not belong to the instance",
+            "a pending member joins as an instance",
             "a JOIN_GROUP #2",
             field,
             kafka,
@@ -50,17 +53,17 @@ EMBEDDED_BROKER = (
     ),
 )
 
-_SIGN_OF_LIFE = "Kafka 3 takes a sync in a Stable group for a sign of life, Kafka 4 does not"
+_SIGN_OF_LIFE = "in a Stable group a sync extends the session in Kafka 3, but not in Kafka 4"
 _ONE_BY_ONE = (
-    "of several that leave at once Kafka 3 lets one go after the other: the first begins a round, or ends one, "
-    "together with those that are about to go"
+    "Kafka 3 removes several leaving members one after the other: the first removal begins or ends a rebalance with "
+    "those that have not been removed yet"
 )
-_NEVER_A_MEMBER = "Kafka 4 begins a round when one leaves that never was a member; Kafka 3 did not"
+_NEVER_A_MEMBER = "Kafka 4 begins a rebalance when a client leaves that never was a member; Kafka 3 did not"
 _ENDS_THE_ROUND = "preparing, the follower has joined again: both leave at once"
 
 
 def _listed(member: str) -> list[tuple[str, str, str]]:
-    """A member that is told to a leader, where Kafka 4.1 tells of none."""
+    """Return the fields of a member that a leader receives, and does not receive from Kafka 4.1."""
     where = f"members.<{member}>"
     return [
         (f"{where}.member_id", ABSENT, f"<{member}>"),
@@ -71,7 +74,7 @@ def _listed(member: str) -> list[tuple[str, str, str]]:
 
 KAFKA_3_9 = (
     Known(
-        "groups have configurations, to be seen and changed, in Kafka 4 only",
+        "only Kafka 4 has configurations of groups, with operations to describe and alter them",
         "*",
         "* DESCRIBE_GROUPS*",
         "groups.*.authorized_operations",
@@ -87,8 +90,8 @@ KAFKA_3_9 = (
         "",
     ),
     Known(
-        "commits with a generation to a group that does not exist: told as such by the new coordinator, since a group "
-        "may be of another type (KIP-848)",
+        "commits with a generation to a group that does not exist: only the new coordinator has an error for that, "
+        "since a group may be of another type (KIP-848)",
         "*",
         "? OFFSET_COMMIT*",
         "topics.orders.partitions.0.error_code",
@@ -116,7 +119,7 @@ KAFKA_3_9 = (
         ("error_code", "UNKNOWN_MEMBER_ID", "NONE"),
     ),
     Known(
-        "Kafka 3 deletes an empty group with its last offset, Kafka 4 when it next looks for what has expired",
+        "Kafka 3 deletes an empty group with its last offset, Kafka 4 at its next check for expired offsets",
         "empty, *: offsets are deleted",
         "the group",
         "",
@@ -131,13 +134,13 @@ KAFKA_3_9 = (
     ),
     *fields(
         _NEVER_A_MEMBER,
-        "one that was told its id leaves while the others sync",
+        "a pending member leaves while the others sync",
         "b SYNC_GROUP, looked at",
         ("", "answered REBALANCE_IN_PROGRESS", "held"),
     ),
     *fields(
         _NEVER_A_MEMBER,
-        "one that was told its id leaves while the others sync",
+        "a pending member leaves while the others sync",
         "the group",
         ("", "PreparingRebalance <a> <b>", "CompletingRebalance <a> <b>"),
     ),
@@ -165,7 +168,7 @@ KAFKA_3_9 = (
         ("leader", "", "<[bc]>"),
         ("member_id", "", "<b>"),
     ),
-    # The round that the first has ended is led by the other that is about to go,
+    # The removal of the first ends the rebalance. The group's leader is then the other leaving member,
     *fields(
         _ONE_BY_ONE,
         _ENDS_THE_ROUND,
@@ -186,6 +189,6 @@ KAFKA_3_9 = (
         ("members.<c>.metadata", "<reads orders>", ABSENT),
         by_chance=True,
     ),
-    # or by the one that stays.
+    # or the one that stays.
     *fields(_ONE_BY_ONE, _ENDS_THE_ROUND, "c JOIN_GROUP #2, looked at", *_listed("b"), by_chance=True),
 )

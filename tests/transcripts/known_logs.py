@@ -1,4 +1,4 @@
-"""Responses to requests about logs that differ from Apache Kafka 4.1's, on purpose or by a broker's age.
+"""Responses to requests about logs that differ from Apache Kafka 4.1's, on purpose or since a broker is older.
 
 Each row has its reason.
 """
@@ -13,7 +13,7 @@ _LISTED = "topics.*.partitions.0"
 
 EMBEDDED_BROKER = (
     Known(
-        "whatever is wrong with a batch is told; Kafka tells what is wrong with its records only",
+        "here every fault of a batch has an error message; Kafka has one only for faults of its records",
         "*",
         "* PRODUCE*",
         "responses.*.partition_responses.*.error_message",
@@ -21,8 +21,8 @@ EMBEDDED_BROKER = (
         "<text>",
     ),
     Known(
-        "of a duplicate Kafka tells when the first was made, as if it had been appended then; here there is a log "
-        "append time only where the log has one",
+        "for a duplicate Kafka returns the timestamp of the first batch as its log append time; here there is a log "
+        "append time only if the log has one",
         "*",
         "* PRODUCE*",
         f"{_PRODUCED}.log_append_time_ms",
@@ -30,22 +30,21 @@ EMBEDDED_BROKER = (
         ABSENT,
     ),
     *fields(
-        "what cannot be decompressed is an unforeseen fault within Kafka, told as such; here it is what it is, corrupt",
-        "produce: a batch that is not compressed as it says",
+        "a batch that cannot be decompressed is an internal error of Kafka; here it is a corrupt batch",
+        "produce: a batch with the wrong codec",
         "* PRODUCE",
         (f"{_PRODUCED}.error_code", "UNKNOWN_SERVER_ERROR", "CORRUPT_MESSAGE"),
         (f"{_PRODUCED}.log_start_offset", "0", "-1"),
     ),
     *fields(
-        "an offset before the batch's first is found when its header is read, where all else is called corrupt",
+        "here the check of the header finds a last offset before the first, and all its faults are a corrupt batch",
         "produce: a batch that is broken",
         "k PRODUCE",
         (f"{_PRODUCED}.error_code", "INVALID_RECORD", "CORRUPT_MESSAGE"),
         (f"{_PRODUCED}.log_start_offset", "0", "-1"),
     ),
     *fields(
-        "of records that were deleted Kafka remembers the highest timestamp while their file is there; here they are "
-        "gone",
+        "Kafka remembers the highest timestamp of deleted records while their file exists; here it forgets them",
         "list offsets: a log that begins later",
         "a LIST_OFFSETS #8",
         (f"{_LISTED}.timestamp", "1600000000009", "-1"),
@@ -54,8 +53,8 @@ EMBEDDED_BROKER = (
     ),
 )
 
-_OLD_FORMATS = "Kafka 3 takes records in the formats before v2 (KIP-98)"
-_FUTURE = "Kafka 3 takes records of any time unless it is told otherwise (KIP-937)"
+_OLD_FORMATS = "Kafka 3 accepts records in the formats before v2 (KIP-98)"
+_FUTURE = "Kafka 3 accepts records of any time unless it is configured otherwise (KIP-937)"
 
 KAFKA_3_9 = (
     Known(_OLD_FORMATS, "produce: before there were record batches", "a PRODUCE", "", "hung up", "answered"),

@@ -1,7 +1,7 @@
-"""The steps of transcripts about logs: one function an API, with what a well-behaved client would send as defaults.
+"""The steps of transcripts about logs: a function for each API, with the values of a correct client as defaults.
 
-Partitions are (name of one of the play's topics, number); `ORDERS` is the one that most transcripts are about. Fields
-are given in the shape of every version; a play leaves out what its version lacks. Times are milliseconds.
+A partition is (name of a topic of the play, number); most transcripts use `ORDERS`. Requests have the fields of all
+versions; a play omits those that its version lacks. Times are in milliseconds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MIB = 1 << 20
 
 
 def produce(by: str, *values: str, to: Mapping[Partition, Any] | None = None, **fields: Any) -> Ask:
-    """Produce one batch of `values` to `ORDERS`, or what `to` has for each partition: bytes, a batch or several."""
+    """Produce one batch of `values` to `ORDERS`, or the contents of `to` for each partition: bytes, or batches."""
     where = {name: fields.pop(name) for name in ("broker", "version") if name in fields}
     wanted = {ORDERS: batch(*values)} if to is None else to
     topics = _by_topic(
@@ -35,7 +35,7 @@ def produce(by: str, *values: str, to: Mapping[Partition, Any] | None = None, **
 
 
 def store(*values: str, to: Mapping[Partition, Any] | None = None, **where: Any) -> Ask:
-    """Records are there, whoever has sent them: a Produce of any version, whose answer is not recorded."""
+    """Put records into the log, by a Produce request whose response is not recorded."""
     return attrs.evolve(produce("somebody", *values, to=to, version=9, **where), recorded=False)
 
 
@@ -52,7 +52,7 @@ def list_offsets(
     isolation: int = 0,
     **where: Any,
 ) -> Ask:
-    """ListOffsets of each partition at a time, or of `ORDERS`. `also`: once more in the same request."""
+    """Send a ListOffsets request for each partition and its time, or `ORDERS`. `also`: more entries in that request."""
     if isinstance(wanted, int):
         wanted = {ORDERS: wanted}
     topics = []
@@ -67,7 +67,7 @@ def list_offsets(
 
 
 def epoch_end(by: str, *epochs: int, of: Iterable[Partition] = (ORDERS,), current: int = -1, **where: Any) -> Ask:
-    """OffsetForLeaderEpoch: where the records of each of the epochs end, in each of the partitions."""
+    """Send an OffsetForLeaderEpoch request for the end of each epoch in each partition."""
     topics = _by_topic(
         {
             (*at, epoch): {"partition": at[1], "current_leader_epoch": current, "leader_epoch": epoch}
@@ -87,9 +87,9 @@ class At:
 
     offset: int
     epoch: int = -1
-    """The leader's, as the reader knows it (KIP-320)."""
+    """The leader epoch that the reader knows (KIP-320)."""
     last_epoch: int = -1
-    """That of the last record read (KIP-595)."""
+    """The leader epoch of the last record that it has read (KIP-595)."""
     max_bytes: int = MIB
 
 
@@ -105,13 +105,13 @@ def fetch(
     isolation: int = 0,
     session: tuple[Any, int] = (0, -1),
     rack: str = "",
-    later: bool = False,
+    recreated: bool = False,
     held: bool = False,
     **where: Any,
 ) -> Ask:
-    """Fetch of partitions from their positions, or of `ORDERS`. `session`: id and epoch.
+    """Send a Fetch request for partitions from their positions, or for `ORDERS`.
 
-    `also`: once more in the same request. `later`: topics have the ids of those that were made in their place.
+    `session`: id and epoch. `also`: more entries in the same request. `recreated`: use the ids of the recreated topics.
     """
     if isinstance(wanted, At | int):
         wanted = {ORDERS: wanted}
@@ -119,7 +119,7 @@ def fetch(
         topic
         for part in (wanted or {}, also or {})
         for topic in _by_topic(
-            {at: _fetched(at, place) for at, place in part.items()}, "topic", "partitions", later=later
+            {at: _fetched(at, place) for at, place in part.items()}, "topic", "partitions", recreated=recreated
         )
     ]
     fields = {
@@ -131,31 +131,31 @@ def fetch(
         "session_id": session[0],
         "session_epoch": session[1],
         "topics": topics,
-        "forgotten_topics_data": _by_topic({at: at[1] for at in forgotten}, "topic", "partitions", later=later),
+        "forgotten_topics_data": _by_topic({at: at[1] for at in forgotten}, "topic", "partitions", recreated=recreated),
         "rack_id": rack,
     }
     return Ask(by, Api.FETCH, fields, may_be_held=held, **where)
 
 
 def _fetched(at: Partition, place: At | int) -> Mapping[str, Any]:
-    said = At(place) if isinstance(place, int) else place
+    position = At(place) if isinstance(place, int) else place
     return {
         "partition": at[1],
-        "current_leader_epoch": said.epoch,
-        "fetch_offset": said.offset,
-        "last_fetched_epoch": said.last_epoch,
+        "current_leader_epoch": position.epoch,
+        "fetch_offset": position.offset,
+        "last_fetched_epoch": position.last_epoch,
         "log_start_offset": -1,
-        "partition_max_bytes": said.max_bytes,
+        "partition_max_bytes": position.max_bytes,
     }
 
 
 def open_session(by: str, wanted: Mapping[Partition, At | int] | None = None, **fields: Any) -> Ask:
-    """A fetch that makes a session (KIP-227)."""
+    """Fetch in a new session (KIP-227)."""
     return fetch(by, wanted, session=(0, 0), **fields)
 
 
 def go_on(by: str, epoch: int, wanted: Mapping[Partition, At | int] | None = None, **fields: Any) -> Ask:
-    """An incremental fetch in the session that `by` was given last."""
+    """Fetch incrementally in the last session of `by`."""
     return fetch(by, wanted, session=(FetchSession(by), epoch), **fields)
 
 
@@ -165,13 +165,13 @@ def init_producer(by: str, transactional_id: Any = None, **fields: Any) -> Ask:
 
 
 def _by_topic(
-    partitions: Mapping[Any, Any], name: str, inner: str, *, with_id: bool = True, later: bool = False
+    partitions: Mapping[Any, Any], name: str, inner: str, *, with_id: bool = True, recreated: bool = False
 ) -> list[Mapping[str, Any]]:
-    """(topic, number, ...) -> entry as the wire has it, topic by topic."""
+    """Group entries, by (topic, number, ...), into the request's structure for each topic."""
     topics: dict[str, list[Any]] = {}
     for at, entry in partitions.items():
         topics.setdefault(at[0], []).append(entry)
     return [
-        {name: Topic(topic), **({"topic_id": TopicId(topic, later)} if with_id else {}), inner: entries}
+        {name: Topic(topic), **({"topic_id": TopicId(topic, recreated)} if with_id else {}), inner: entries}
         for topic, entries in topics.items()
     ]

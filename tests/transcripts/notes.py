@@ -1,4 +1,4 @@
-"""Notes of a play's clients: ids, generations, epochs. They fill in the placeholders of requests."""
+"""The ids, generations and epochs that a play's clients have received. They replace the placeholders in requests."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from tests.transcripts.script import (
     TopicId,
 )
 
-_NOBODY = uuid.UUID("00000000-0000-4000-8000-00000000dead")
-"""The id of no topic."""
+_UNKNOWN_ID = uuid.UUID("00000000-0000-4000-8000-00000000dead")
+"""An id that no topic has."""
 
 
 @attrs.define(slots=True)
@@ -44,7 +44,7 @@ class _Client:
 
 
 class Notes:
-    """Notes of the play `name`, after which its groups and topics are called."""
+    """Notes of the play `name`, the prefix of its groups and topics."""
 
     def __init__(self, name: str) -> None:
         self.group = name
@@ -56,25 +56,25 @@ class Notes:
         return f"{self.group}.{name}"
 
     def producer(self, by: str) -> str:
-        """A transactional id."""
+        """Return the transactional id of a client."""
         return f"{self.group}.{by}"
 
-    def learn_topic(self, name: str, topic_id: uuid.UUID, *, later: bool = False) -> None:
-        """The id of the play's topic `name`; `later`, of the one made in its place."""
-        self._topic_ids[name, later] = topic_id
-        self.names.learn_topic(topic_id, f"{name}, made anew" if later else name)
+    def learn_topic(self, name: str, topic_id: uuid.UUID, *, recreated: bool = False) -> None:
+        """Note the id of the play's topic `name`, or of the topic that was recreated in its place."""
+        self._topic_ids[name, recreated] = topic_id
+        self.names.learn_topic(topic_id, f"{name}, made anew" if recreated else name)
 
     # Requests
 
     def fill(self, value: Any) -> Any:
-        """A request's fields with the placeholders replaced by what they stand for."""
+        """Return a request's fields with all placeholders replaced."""
         match value:
             case Group(name):
                 return f"{self.group}-{name}" if name else self.group
             case Topic(name):
                 return self.topic(name)
-            case TopicId(name, later):
-                return self._topic_ids.get((name, later), _NOBODY)
+            case TopicId(name, recreated):
+                return self._topic_ids.get((name, recreated), _UNKNOWN_ID)
             case Batch():
                 return value.encoded(self.fill(value.producer), self.fill(value.epoch))
             case Mapping():
@@ -105,13 +105,13 @@ class Notes:
                 return client.session
 
     def joins(self, by: str, instance: str | None) -> None:
-        """The client joins under this instance id."""
+        """Note the instance id with which the client joins."""
         self._client(by).instance = instance
 
     # Answers
 
     def learn(self, by: str, answer: Any) -> None:
-        """Note the facts that a response tells the client."""
+        """Note the ids, generation and epochs in a response to the client."""
         if isinstance(answer, JoinGroupResponse):
             self._learn_join(by, answer)
         elif isinstance(answer, InitProducerIdResponse) and answer.error_code == ErrorCode.NONE:

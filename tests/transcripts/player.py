@@ -1,7 +1,7 @@
-"""Plays transcripts on a stage, by raw requests, and records the answers. Trio.
+"""The player: it plays transcripts on a stage, by raw requests, and records the responses.
 
-`play` is one transcript in one profile of versions. A play has groups and topics of its own; what its clients are told
-is kept in `notes`, and how they are connected is the matter of `connections`.
+`play` plays one transcript in one profile of versions. Each play has groups and topics of its own. `notes` keeps the
+ids that its clients receive, `connections` their connections.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ NOT_DUE = "no answer is due"
 _UNRECORDED = "not recorded"
 NOT_ASKED = "not asked: its last request is held"
 
-_PATIENCE = 20.0
-"""Seconds for an answer that has to come."""
-_MOMENT = 0.25
-"""Seconds for one that may be held."""
-_UNTIL_SEEN = 0.1
-"""Seconds. Kafka 4 shows what is in its log for good, which is a moment after it was answered."""
+_ANSWER_SECONDS = 20.0
+"""The timeout of a response that has to arrive."""
+_HELD_SECONDS = 0.25
+"""The wait for a response that may be held."""
+_VISIBLE_SECONDS = 0.1
+"""The wait before a request that reads groups: Kafka 4 shows a change only some time after its response."""
 _OBSERVING = (Api.DESCRIBE_GROUPS, Api.LIST_GROUPS)
-_AT_A_TIME = 60
+_MAX_PLAYS = 60
 
 _plays = count(1)
 
 Chosen = Callable[[Transcript, str], bool]
-"""Whether a transcript is played in a profile."""
+"""Returns whether a transcript is played in a profile."""
 
 
 def everything(_transcript: Transcript, _profile: str) -> bool:
@@ -70,15 +70,15 @@ def everything(_transcript: Transcript, _profile: str) -> bool:
 async def play_all(
     stage: Stage, transcripts: Iterable[Transcript], chosen: Chosen = everything
 ) -> dict[tuple[str, str], Answers]:
-    """The answers of all plays, many at a time: (transcript, profile) -> answers; of those that are `chosen`.
+    """Play all `chosen` transcripts, many at once, and return the responses by (transcript, profile).
 
-    Groups come first, while the topics are made, since Kafka 3 looks for empty groups to delete whenever a topic goes.
-    Those that depend on time come then, when nothing else keeps the machine from being in time; then logs.
+    Transcripts about groups come first, while the topics are created: whenever a topic is deleted, Kafka 3 deletes
+    empty groups. Those that depend on time come next, so that no other play delays them. Those about logs come last.
     """
     plays = [(t, profile) for t in transcripts for profile in t.profiles if chosen(t, profile)]
     notes = [Notes(f"{stage.run}-play-{next(_plays)}") for _ in plays]
     done: dict[tuple[str, str], Answers] = {}
-    limit = trio.CapacityLimiter(_AT_A_TIME)
+    limit = trio.CapacityLimiter(_MAX_PLAYS)
 
     async def run(transcript: Transcript, profile: str, notes: Notes) -> None:
         async with limit:
@@ -99,7 +99,7 @@ async def play_all(
 
 
 async def _create_topics(stage: Stage, plays: Iterable[tuple[Notes, Transcript]]) -> None:
-    """The topics of all plays at once, which takes a hundredth of the time."""
+    """Create the topics of all plays at once: one by one would take a hundred times as long."""
     wanted = {
         notes.topic(name): (notes, name, partitions)
         for notes, transcript in plays
@@ -111,22 +111,25 @@ async def _create_topics(stage: Stage, plays: Iterable[tuple[Notes, Transcript]]
 
 
 async def play(stage: Stage, transcript: Transcript, profile: str, notes: Notes) -> Answers:
-    """The answers of one play, by step; a step is called by who asks what, from the second time on with a number."""
+    """Play one transcript, and return the responses by step.
+
+    A step's label is its client and API, with a number from the second one on.
+    """
     async with trio.open_nursery() as nursery:
         connections = Connections(stage, nursery)
         run = _Play(stage, PROFILES[profile], notes, connections, is_about_groups=not transcript.topics)
         await run.find_coordinator()
-        for step in transcript.way:
-            await run.take(step)
+        for step in transcript.setup:
+            await run.perform(step)
         run.forget_answers()
         for step in transcript.steps:
-            await run.take(step)
+            await run.perform(step)
         nursery.cancel_scope.cancel()
     return run.recorded()
 
 
-class _Sight(NamedTuple):
-    """A group at a glance."""
+class _GroupState(NamedTuple):
+    """The state of a group and its member ids."""
 
     state: str
     members: list[str]
@@ -160,7 +163,7 @@ class _Play:
             self._other = next(broker for broker in brokers if broker != self._coordinator)
 
     def forget_answers(self) -> None:
-        """Drop the answers so far: the transcript is about those that follow."""
+        """Drop the responses to the setup; only later ones are recorded."""
         self._answers.clear()
         self._labels.clear()
 
@@ -171,27 +174,27 @@ class _Play:
         match answer:
             case str():
                 return answer
-            case _Sight(state, members):
+            case _GroupState(state, members):
                 return " ".join([state, *sorted(map(self._notes.names.of, members))])
             case _:
                 return plain(answer, self._notes.names)
 
     # Steps
 
-    async def take(self, step: Step) -> None:
+    async def perform(self, step: Step) -> None:
         match step:
             case Ask():
                 await self._ask(step)
             case Await(by):
                 for connection in [c for c in self._connections if c.name == by and c.waits_for]:
-                    await self._receive(connection, _PATIENCE, ", then")
+                    await self._receive(connection, _ANSWER_SECONDS, ", then")
             case Look():
-                await trio.sleep(_MOMENT)
-                sight = await self._look_at_group()
+                await trio.sleep(_HELD_SECONDS)
+                group_state = await self._describe_group()
                 for connection in [c for c in self._connections if c.waits_for]:
                     await self._receive(connection, 0, ", looked at")
                 if self._is_about_groups:
-                    self._answers[self._numbered("the group")] = sight
+                    self._answers[self._numbered("the group")] = group_state
             case Sleep(seconds):
                 await trio.sleep(seconds)
             case _:
@@ -205,11 +208,11 @@ class _Play:
                 await cluster.move_leader(topic(name), partition, self._stage.brokers[place].node_id)
             case DeleteRecords(name, partition, before):
                 await cluster.delete_records(topic(name), partition, before)
-            case DeleteTopic(name, made_anew):
+            case DeleteTopic(name, recreate):
                 await self._stage.delete(topic(name))
-                if made_anew:
+                if recreate:
                     ids = await self._stage.create({topic(name): 1})
-                    self._notes.learn_topic(name, ids[topic(name)], later=True)
+                    self._notes.learn_topic(name, ids[topic(name)], recreated=True)
             case InTransaction(by, name, partition, values):
                 producer = self._notes.producer(by)
                 names.learn_producer(
@@ -228,32 +231,35 @@ class _Play:
         if step.api is Api.JOIN_GROUP:
             self._notes.joins(step.by, fields["group_instance_id"])
         if step.api in _OBSERVING:
-            await trio.sleep(_UNTIL_SEEN)
+            await trio.sleep(_VISIBLE_SECONDS)
         version = self._versions[step.api] if step.version is None else step.version
         ask = request(MESSAGES[step.api], version, **fields)
         await connection.send(ask)
         connection.waits_for = label
         if not ask.expect_response():
-            await self._see_whether_hung_up(connection)
+            await self._record_hang_up(connection)
             return
-        answer = await self._receive(connection, _MOMENT if step.may_be_held else _PATIENCE)
+        answer = await self._receive(connection, _HELD_SECONDS if step.may_be_held else _ANSWER_SECONDS)
         if not step.recorded:
             del self._answers[label]
         if isinstance(answer, FindCoordinatorResponse):
             await self._name_coordinators(answer, fields["coordinator_keys"])
-        if step.comes_back and getattr(answer, "error_code", 0) == ErrorCode.MEMBER_ID_REQUIRED:
+        if step.retry_with_id and getattr(answer, "error_code", 0) == ErrorCode.MEMBER_ID_REQUIRED:
             self._answers[f"{label}, id"] = self._answers.pop(label)
-            await self._ask(attrs.evolve(step, comes_back=False))
+            await self._ask(attrs.evolve(step, retry_with_id=False))
 
-    async def _receive(self, connection: Connection, patience: float, when: str = "") -> Any:
-        """Record the answer that the connection waits for; HELD if it may come later, and has not in `patience`."""
-        with trio.move_on_after(patience):
+    async def _receive(self, connection: Connection, timeout: float, when: str = "") -> Any:
+        """Record the response that the connection waits for.
+
+        Without one in time record SILENT if it had to arrive (`timeout` is _ANSWER_SECONDS), and HELD otherwise.
+        """
+        with trio.move_on_after(timeout):
             await connection.answered.wait()
-        if patience == _MOMENT and not connection.answered.is_set():
-            # On a busy machine a moment may be too short. But a coordinator does one thing after the other: when this
-            # is answered, it has been at the request.
-            await self._look_at_group()
-        answer = connection.answer if connection.answered.is_set() else SILENT if patience == _PATIENCE else HELD
+        if timeout == _HELD_SECONDS and not connection.answered.is_set():
+            # On a busy machine that may be too short. But a coordinator handles one request after the other: once it
+            # responds to this one, it has handled the earlier one.
+            await self._describe_group()
+        answer = connection.answer if connection.answered.is_set() else SILENT if timeout == _ANSWER_SECONDS else HELD
         label = f"{connection.waits_for}"
         self._answers[self._numbered(f"{label}{when}") if when else label] = answer
         if answer is not HELD:
@@ -263,24 +269,24 @@ class _Play:
         self._notes.learn(connection.name, answer)
         return answer
 
-    async def _see_whether_hung_up(self, connection: Connection) -> None:
-        """A request without an answer was wrong where the broker hangs up, soon or before it answers the next."""
-        with trio.move_on_after(_MOMENT):
+    async def _record_hang_up(self, connection: Connection) -> None:
+        """Record whether the broker closes the connection after a request without a response; that means an error."""
+        with trio.move_on_after(_HELD_SECONDS):
             await connection.answered.wait()
         self._answers[f"{connection.waits_for}"] = HUNG_UP if connection.answered.is_set() else NOT_DUE
         connection.waits_for = None
         if connection.answered.is_set():
             self._connections.forget(connection)
 
-    async def _look_at_group(self) -> _Sight:
+    async def _describe_group(self) -> _GroupState:
         observer = await self._connections.to(self._coordinator, "observer")
         await observer.send(request(DescribeGroupsRequest, 0, groups=[self._notes.group]))
         await observer.answered.wait()
         [group] = observer.answer.groups
-        return _Sight(group.group_state, [member.member_id for member in group.members])
+        return _GroupState(group.group_state, [member.member_id for member in group.members])
 
     async def _name_coordinators(self, answer: Any, groups: list[str]) -> None:
-        """Replace ids and addresses by a word, if the answer names the right broker."""
+        """Replace node ids and addresses in a response by names, if it has the right broker."""
         for found in answer.coordinators or [answer]:
             leader = await self._stage.offsets_leader(found.key if answer.coordinators else groups[0])
             if (found.node_id, found.host, found.port) == leader:

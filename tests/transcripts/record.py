@@ -1,7 +1,7 @@
-"""`python -m tests.transcripts.record [THEME ...]`: write down what Apache Kafka 4.1 answers, all themes or some.
+"""`python -m tests.transcripts.record [THEME ...]`: record the responses of Apache Kafka 4.1, for all themes or some.
 
-Starts brokers of its own, which takes Java and Maven. What the golden files say then is what the unit tests hold the
-embedded broker to: read the difference before committing it.
+It starts brokers of its own, and so needs Java and Maven. The unit tests compare the embedded broker with the golden
+files that it writes: read their differences before you commit them.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from tests.transcripts.suite import THEMES
 def main(themes: list[str]) -> None:
     unknown = set(themes) - THEMES.keys()
     if unknown:
-        sys.exit(f"no such theme: {', '.join(sorted(unknown))} (there are: {', '.join(THEMES)})")
+        sys.exit(f"no such theme: {', '.join(sorted(unknown))} (themes: {', '.join(THEMES)})")
     with tempfile.TemporaryDirectory() as directory:
         with RealKafka(Path(directory, "one")) as kafka:
             played = trio.run(_play, kafka.bootstrap_servers[0], themes or list(THEMES), 1)
         limits = {"group.max.size": str(FEW)}
         with RealKafka(Path(directory, "three"), brokers=3, properties=limits, racks=RACKS) as kafka:
-            of_three = trio.run(_play, kafka.bootstrap_servers[0], themes or list(THEMES), 3)
+            played_by_three = trio.run(_play, kafka.bootstrap_servers[0], themes or list(THEMES), 3)
     for theme in themes or THEMES:
-        golden.save(theme, {**played[theme], **of_three[theme]})
+        golden.save(theme, {**played[theme], **played_by_three[theme]})
 
 
 async def _play(bootstrap: str, themes: list[str], brokers: int) -> Mapping[str, Mapping[tuple[str, str], Answers]]:

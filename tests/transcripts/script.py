@@ -1,8 +1,8 @@
 """The parts of a transcript: steps, and the placeholders in their fields. Data only; `player` plays it.
 
-A transcript's connections have names ("a", "b"), which are their client ids too. A step asks something by one of them,
-or changes the cluster; fields may hold placeholders for what only the play knows: member ids, generations, ids of
-producers and fetch sessions, the play's own group and topics.
+A transcript's connections have names ("a", "b"), which are their client ids too. A step sends a request on one of them,
+or changes the cluster. Fields may have placeholders for values that only the play knows: member ids, generations, ids
+of producers and fetch sessions, the play's own group and topics.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from sarameya.protocol.versions import Api
 from tests.transcripts.versions import TYPICAL
 
 SIZES = (1, 3)
-"""The clusters that transcripts are played on, by the number of their brokers: on each of these, and on no other."""
+"""The numbers of brokers of the clusters on which transcripts are played."""
 
 
 @attrs.frozen
 class Id:
-    """The latest member id the connection was given (`nth` counts from 0), "" before the first."""
+    """The latest member id of the connection, or its `nth` one (from 0); "" before the first."""
 
     by: str
     nth: int = -1
@@ -29,7 +29,7 @@ class Id:
 
 @attrs.frozen
 class Generation:
-    """The generation the connection last joined, -1 before, plus `plus`."""
+    """The generation that the connection last joined (-1 before), plus `plus`."""
 
     by: str
     plus: int = 0
@@ -37,7 +37,7 @@ class Generation:
 
 @attrs.frozen
 class Protocol:
-    """The protocol name ("type": the protocol type) the connection was told when it last joined."""
+    """The protocol name (`field` "type": the protocol type) in the connection's last join response."""
 
     by: str
     field: str = "name"
@@ -45,39 +45,39 @@ class Protocol:
 
 @attrs.frozen
 class Instance:
-    """The instance id the connection last joined with; None if without."""
+    """The instance id with which the connection last joined; None without one."""
 
     by: str
 
 
 @attrs.frozen
 class Group:
-    """A group of this play alone; `name` tells several apart."""
+    """A group of this play alone; `name` distinguishes several."""
 
     name: str = ""
 
 
 @attrs.frozen
 class Topic:
-    """A topic of this play alone. One that the transcript does not list in its `topics` does not exist."""
+    """A topic of this play alone. It exists only if the transcript lists it in its `topics`."""
 
     name: str
 
 
 @attrs.frozen
 class TopicId:
-    """The id of a `Topic` (KIP-516), as it was when the play began; of one that does not exist, an id that nobody has.
+    """The id of a `Topic` (KIP-516) at the start of the play; an unused id if the topic does not exist.
 
-    `later`: that of the topic that has been made in its place since.
+    `recreated`: the id of the topic that was created in its place during the play.
     """
 
     name: str
-    later: bool = False
+    recreated: bool = False
 
 
 @attrs.frozen
 class Producer:
-    """The producer id the connection was given last (-1 before), or with it (`field` "epoch") the epoch."""
+    """The last producer id of the connection (-1 before), or its producer epoch (`field` "epoch")."""
 
     by: str
     field: str = "id"
@@ -85,42 +85,42 @@ class Producer:
 
 @attrs.frozen
 class FetchSession:
-    """The id of the fetch session that the connection was given last, 0 before."""
+    """The id of the connection's last fetch session; 0 before."""
 
     by: str
 
 
 @attrs.frozen
 class Ask:
-    """Send a request and record its answer, or that it is held for now."""
+    """Send a request, and record its response, or that it is held."""
 
     by: str
     api: Api
     fields: Mapping[str, Any]
     may_be_held: bool = False
-    """Look for the answer for a moment only. Otherwise it has to come."""
-    comes_back: bool = False
-    """A join that is answered MEMBER_ID_REQUIRED is asked again with the id, as a client does (KIP-394)."""
+    """True: wait only a short time for the response. False: the response has to arrive."""
+    retry_with_id: bool = False
+    """True: retry a join that fails with MEMBER_ID_REQUIRED with the new id, as a client does (KIP-394)."""
     at_coordinator: bool = True
-    """False: at a broker that does not coordinate the play's group."""
+    """False: send it to a broker that does not coordinate the play's group."""
     broker: int | None = None
-    """At which broker instead, by its place among the cluster's."""
+    """The index of the broker to send it to, in place of the coordinator."""
     version: int | None = None
-    """In place of the profile's."""
+    """The version of the API, in place of the profile's."""
     recorded: bool = True
-    """False: what is answered is another transcript's matter."""
+    """False: do not record the response; another transcript does."""
 
 
 @attrs.frozen
 class Await:
-    """Record the answer to what was held; it has to come. Nothing to do where it was not held."""
+    """Record the response to a held request, which has to arrive. Does nothing if no request was held."""
 
     by: str
 
 
 @attrs.frozen
 class Look:
-    """Record, of all connections that wait for an answer, whether it has come."""
+    """Record, for each connection that waits, whether its response has arrived; and the state of the group."""
 
 
 @attrs.frozen
@@ -132,7 +132,7 @@ class Sleep:
 
 @attrs.frozen
 class MoveLeader:
-    """Let the broker at a place lead a partition, and wait until all brokers know."""
+    """Let the broker with this index lead a partition, and wait until all brokers know."""
 
     topic: str
     partition: int
@@ -141,7 +141,7 @@ class MoveLeader:
 
 @attrs.frozen
 class DeleteRecords:
-    """Let a partition begin at an offset."""
+    """Delete a partition's records before an offset."""
 
     topic: str
     partition: int
@@ -150,15 +150,15 @@ class DeleteRecords:
 
 @attrs.frozen
 class DeleteTopic:
-    """Take a topic away, and make one of the same name in its place if it is `made_anew`."""
+    """Delete a topic, and create one with the same name if `recreate`."""
 
     topic: str
-    made_anew: bool = False
+    recreate: bool = False
 
 
 @attrs.frozen
 class InTransaction:
-    """Let a producer append a batch of values to a partition, in its transaction: the one it is in, or the next."""
+    """Let a producer append a batch of values to a partition, in its current transaction or a new one."""
 
     by: str
     topic: str
@@ -168,31 +168,30 @@ class InTransaction:
 
 @attrs.frozen
 class EndTransaction:
-    """Let a producer commit or abort, and wait until the logs say so."""
+    """Let a producer commit or abort, and wait until the logs have the markers."""
 
     by: str
     commits: bool
 
 
 Change = MoveLeader | DeleteRecords | DeleteTopic | InTransaction | EndTransaction
-"""What happens to the cluster; nothing is recorded."""
+"""A change of the cluster; it records nothing."""
 Step = Ask | Await | Look | Sleep | Change
 
 
 @attrs.frozen
 class Transcript:
-    """A conversation with a cluster, about a group, or some groups, or topics that nobody else uses."""
+    """A conversation with a cluster about groups or topics that no other play uses."""
 
     name: str
     steps: tuple[Step, ...]
-    way: tuple[Step, ...] = ()
-    """What leads there; another transcript records its answers."""
+    setup: tuple[Step, ...] = ()
+    """Steps before the others, whose responses another transcript records."""
     profiles: tuple[str, ...] = TYPICAL
     brokers: int = attrs.field(default=1, validator=attrs.validators.in_(SIZES))
-    """3: needs brokers that do not coordinate the group or lead the partition, or a limit of three members a group."""
+    """3 if it needs brokers that are neither coordinator nor leader, or a limit of three members for a group."""
     topics: Mapping[str, int] = attrs.field(factory=dict)
-    """What is there of its own: name -> number of partitions. Partition n is led by the broker at place n, round and
-    round, and all brokers have it."""
+    """The partition count of each of its topics. Broker n (modulo their number) leads partition n; all replicate it."""
 
     @property
     def sleeps(self) -> bool:

@@ -1,6 +1,7 @@
-"""The clusters that plays take place on: made ready, and where their brokers are. Trio.
+"""The clusters on which transcripts are played, and the addresses of their brokers.
 
-A stage is any cluster that speaks Kafka's protocol. `embedded_stage` and `live_stage` are the two kinds there are.
+A stage is any cluster with Kafka's protocol. `embedded_stage` starts the embedded broker, `live_stage` uses a real
+cluster. Both return once the cluster is ready.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ from tests.transcripts.changes import Changes, EmbeddedChanges, LiveChanges
 Connect = Callable[[str, int], Awaitable[trio.abc.Stream]]
 
 TOPICS = {"orders": 2, "returns": 1}
-"""What is there in every play."""
+"""The topics of every play, with their partition counts."""
 SHORTEST_SESSION = 0.5
-"""Seconds; `tests.integration.real_kafka` sets the same as group.min.session.timeout.ms."""
+"""In seconds; `tests.integration.real_kafka` sets the same as group.min.session.timeout.ms."""
 FEW = 3
 """group.max.size of the clusters of three brokers."""
 
 RACKS = ("rack-0", "rack-1", "rack-2")
-"""Of those brokers."""
+"""The racks of those brokers."""
 
 _CONFIGS = {
-    # The records of transcripts are older than any that are kept, and than what stands in one file with new ones (a
-    # fetch reads from one).
+    # The records of transcripts are older than Kafka's default retention. And without segment.ms a new record would
+    # begin a new segment (a fetch reads from one segment).
     "retention.ms": "-1",
     "segment.ms": str(2**63 - 1),
     # There are thousands of files.
@@ -50,7 +51,7 @@ _READY_SECONDS = 60.0
 _TOPICS_AT_ONCE = 100
 _RETRY_SECONDS = 0.1
 _PROBES = 40
-"""Groups enough to meet each partition of the offsets topic."""
+"""Enough groups to use every partition of the offsets topic."""
 
 
 class NotReadyError(Exception):
@@ -65,18 +66,18 @@ class Broker(NamedTuple):
 
 @attrs.frozen
 class Stage:
-    """A cluster made ready: topics are there, and every group's coordinator serves."""
+    """A cluster that is ready: the topics exist, and the coordinators of all groups respond."""
 
     connect: Connect
     bootstrap: tuple[str, int]
     run: str
-    """Part of each group's and topic's name: a cluster may have seen plays before."""
+    """A part of each group's and topic's name, since earlier runs may have used the cluster."""
     brokers: tuple[Broker, ...] = ()
-    """By node id."""
+    """Ordered by node id."""
     changes: Changes | None = None
 
     async def coordinator(self, group: str) -> Broker:
-        """The broker that FindCoordinator names. Raises NotReadyError."""
+        """Return the broker that FindCoordinator names. Raises NotReadyError."""
         async with self.client(*self.bootstrap) as client:
             found = await client.ask(request(FindCoordinatorRequest, 2, key=group, key_type=0))
         if found.error_code:
@@ -84,7 +85,7 @@ class Stage:
         return Broker(found.node_id, found.host, found.port)
 
     async def offsets_leader(self, group: str) -> Broker:
-        """The broker that leads the group's partition of the offsets topic, which is to coordinate it."""
+        """Return the leader of the group's partition of the offsets topic, which has to be its coordinator."""
         leaders = await self.leaders("__consumer_offsets")
         return self.broker(leaders[partition_for(group, len(leaders))])
 
@@ -92,9 +93,9 @@ class Stage:
         return next(broker for broker in self.brokers if broker.node_id == node_id)
 
     async def create(self, topics: Mapping[str, int]) -> dict[str, uuid.UUID]:
-        """Make topics, name -> number of partitions, and wait until all brokers know. Their ids.
+        """Create topics with these partition counts, wait until all brokers know them, and return their ids.
 
-        Partition n is led by the broker at place n, round and round; all brokers have it. Nothing in it expires.
+        Broker n (modulo their number) leads partition n; all brokers have a replica. Records never expire.
         """
         ids = [broker.node_id for broker in self.brokers]
         wanted = [_topic(name, partitions, ids) for name, partitions in topics.items()]
@@ -106,7 +107,7 @@ class Stage:
         return found
 
     async def delete(self, topic: str) -> None:
-        """Take a topic away, and wait until all brokers know."""
+        """Delete a topic, and wait until all brokers know."""
         names = {"topic_names": [topic]}
         await self.ask(self.brokers[0].node_id, request(DeleteTopicsRequest, 4, **names, timeout_ms=20_000))
         for broker in self.brokers:
@@ -119,15 +120,15 @@ class Stage:
             return await client.ask(ask)
 
     async def _known(self, node_id: int, topics: Mapping[str, int]) -> dict[str, uuid.UUID]:
-        """The ids of the topics where the broker knows them all and leads its partitions of them; else nothing."""
+        """Return the ids of the topics if the broker knows them all and leads its partitions; otherwise nothing."""
         names = [{"name": name} for name in topics]
-        told = (await self.ask(node_id, request(MetadataRequest, 10, topics=names))).topics
-        led = {t.name: [p.partition_index for p in t.partitions if p.leader_id == node_id] for t in told}
-        if any(t.error_code or len(t.partitions) != topics[t.name] for t in told) or not await self._serves(
+        found = (await self.ask(node_id, request(MetadataRequest, 10, topics=names))).topics
+        led = {t.name: [p.partition_index for p in t.partitions if p.leader_id == node_id] for t in found}
+        if any(t.error_code or len(t.partitions) != topics[t.name] for t in found) or not await self._serves(
             node_id, led
         ):
             return {}
-        return {t.name: t.topic_id for t in told}
+        return {t.name: t.topic_id for t in found}
 
     async def _serves(self, node_id: int, led: Mapping[str, Sequence[int]]) -> bool:
         """Return whether the broker responds as the leader of these partitions. A broker learns that with a delay."""
@@ -139,7 +140,7 @@ class Stage:
         return not any(partition.error_code for topic in answer.topics for partition in topic.partitions)
 
     async def leaders(self, topic: str) -> dict[int, int]:
-        """Partition -> node id of its leader; empty if there is no such topic."""
+        """Return the node id of each partition's leader; nothing if the topic does not exist."""
         [found] = (await self._metadata([{"name": topic}])).topics
         return {p.partition_index: p.leader_id for p in found.partitions}
 
@@ -160,7 +161,7 @@ class Stage:
 
 @asynccontextmanager
 async def embedded_stage(brokers: int = 1) -> AsyncIterator[Stage]:
-    """The embedded broker, in memory; meant for virtual time."""
+    """Run the embedded broker in memory, for tests in virtual time."""
     limits = CoordinatorConfig(min_session_timeout=SHORTEST_SESSION)
     racks = {}
     if brokers > 1:
@@ -175,21 +176,21 @@ async def embedded_stage(brokers: int = 1) -> AsyncIterator[Stage]:
         wall_clock=virtual_wall_clock,
         seed=0,
     ) as cluster:
-        stage = await _made_ready(cluster.transport.connect, cluster.bootstrap_servers[0], "")
+        stage = await _ready_stage(cluster.transport.connect, cluster.bootstrap_servers[0], "")
         yield attrs.evolve(stage, changes=EmbeddedChanges(cluster))
 
 
 async def live_stage(bootstrap: str, run: str) -> Stage:
-    """A cluster over TCP. `run` keeps its groups and topics apart from those of earlier runs."""
-    stage = await _made_ready(trio.open_tcp_stream, bootstrap, run)
+    """Return a stage on a cluster over TCP. `run` distinguishes its groups and topics from those of earlier runs."""
+    stage = await _ready_stage(trio.open_tcp_stream, bootstrap, run)
     with trio.fail_after(_READY_SECONDS):
         while not await _coordinates_transactions(stage):
             await trio.sleep(_RETRY_SECONDS)
     return attrs.evolve(stage, changes=LiveChanges(stage.ask, [broker.node_id for broker in stage.brokers]))
 
 
-async def _made_ready(connect: Connect, bootstrap: str, run: str) -> Stage:
-    """A real cluster's offsets topic is made, elected and loaded when it is first asked for."""
+async def _ready_stage(connect: Connect, bootstrap: str, run: str) -> Stage:
+    """Wait until a cluster is ready. A real one creates and loads its offsets topic upon the first request for it."""
     host, _, port = bootstrap.rpartition(":")
     stage = Stage(connect, (host, int(port)), run)
     with trio.fail_after(_READY_SECONDS):
@@ -205,7 +206,7 @@ async def _made_ready(connect: Connect, bootstrap: str, run: str) -> Stage:
 
 
 async def _create_topics(stage: Stage) -> None:
-    """Topics that are there already, of earlier plays, are as good."""
+    """Create the topics of every play; use those of earlier runs if they exist."""
     topics = [
         {"name": name, "num_partitions": partitions, "replication_factor": 1, "assignments": [], "configs": []}
         for name, partitions in TOPICS.items()
@@ -215,7 +216,7 @@ async def _create_topics(stage: Stage) -> None:
     for name, partitions in TOPICS.items():
         while -1 in (leaders := await stage.leaders(name)).values() or not leaders:
             await trio.sleep(_RETRY_SECONDS)
-        assert len(leaders) == partitions, f"{name} is somebody else's: it has {len(leaders)} partitions"
+        assert len(leaders) == partitions, f"another program has created {name}: it has {len(leaders)} partitions"
 
 
 async def _coordinates(stage: Stage, group: str) -> bool:
@@ -229,13 +230,13 @@ async def _coordinates(stage: Stage, group: str) -> bool:
 
 
 async def _gives_producer_ids(stage: Stage, node_id: int) -> bool:
-    """A broker has its first ones a moment after it is first asked."""
+    """Request a producer id. A broker has its first ones only some time after the first request."""
     ask = request(InitProducerIdRequest, 0, transactional_id=None, transaction_timeout_ms=60_000)
     return bool((await stage.ask(node_id, ask)).error_code == ErrorCode.NONE)
 
 
 async def _coordinates_transactions(stage: Stage) -> bool:
-    """The topic of transactions is made when somebody first asks for one."""
+    """Request transactional producers: the first request creates the topic of transactions."""
     ids = [f"probe-{n}" for n in range(_PROBES)]
     first = stage.brokers[0].node_id
     found = await stage.ask(first, request(FindCoordinatorRequest, 4, key_type=1, coordinator_keys=ids))

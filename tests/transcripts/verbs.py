@@ -1,6 +1,6 @@
-"""The steps a transcript is written in: one function an API, with what a well-behaved client would send as defaults.
+"""The steps of transcripts about groups: a function for each API, with the values of a correct client as defaults.
 
-Fields are given in the shape of every version; a play leaves out what its version lacks. Times are milliseconds.
+Requests have the fields of all versions; a play omits those that its version lacks. Times are in milliseconds.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ SESSION = 30_000
 REBALANCE = 30_000
 
 SIMPLE: Mapping[str, Any] = {"member": "", "generation": -1}
-"""What a consumer without a group protocol commits with."""
+"""The fields of a commit from a consumer that is not a member of the group."""
 
 Protocols = Mapping[str, bytes] | Sequence[str]
 
 
 def subscription(*topics: str) -> bytes:
-    """A consumer's subscription (version 0), as brokers read it too."""
+    """Encode a consumer's subscription (version 0), which brokers parse too."""
     names = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
     return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
 
@@ -69,10 +69,10 @@ def join(
     session: int = SESSION,
     rebalance: int = REBALANCE,
     held: bool = False,
-    comes_back: bool = False,
+    retry_with_id: bool = False,
     **where: bool,
 ) -> Ask:
-    """Send a JoinGroup, with the latest member id of the connection. Protocols without bytes read the topic orders."""
+    """Send a JoinGroup, with the connection's latest member id. Protocols without metadata subscribe to `orders`."""
     if not isinstance(protocols, Mapping):
         protocols = dict.fromkeys(protocols, READS_ORDERS)
     fields = {
@@ -85,12 +85,12 @@ def join(
         "protocols": [{"name": name, "metadata": metadata} for name, metadata in protocols.items()],
         "reason": "transcript",
     }
-    return Ask(by, Api.JOIN_GROUP, fields, may_be_held=held, comes_back=comes_back, **where)
+    return Ask(by, Api.JOIN_GROUP, fields, may_be_held=held, retry_with_id=retry_with_id, **where)
 
 
 def enter(by: str, **fields: Any) -> Ask:
-    """A client's way in: a join, and once more with the id if the broker wants it known."""
-    return join(by, comes_back=True, **fields)
+    """Join as a client does: retry with the new member id if the broker requires one."""
+    return join(by, retry_with_id=True, **fields)
 
 
 def sync(
@@ -106,7 +106,7 @@ def sync(
     held: bool = False,
     **where: bool,
 ) -> Ask:
-    """SyncGroup. `gives`: connection -> assignment, of a leader."""
+    """Send a SyncGroup. `gives`: a leader's assignment of each connection."""
     fields = {
         "group_id": group,
         "generation_id": Generation(by) if generation is None else generation,
@@ -132,7 +132,7 @@ def heartbeat(
 
 
 def leaver(member: Any = "", instance: str | None = None) -> Mapping[str, Any]:
-    """Return a member to remove, as LeaveGroup names it from version 3 on."""
+    """Return the structure for a member to remove, as in LeaveGroup from version 3 on."""
     return {"member_id": member, "group_instance_id": instance, "reason": "transcript"}
 
 
@@ -145,7 +145,7 @@ def leave(
     instance: Any = None,
     **where: bool,
 ) -> Ask:
-    """LeaveGroup: the connection's own member, `leavers`, or `none` (a version that names one takes `member`)."""
+    """Send a LeaveGroup for `leavers`, or `none`, or the connection's own member (versions before 3: for `member`)."""
     own = {
         "member_id": Id(by) if member is None else member,
         "group_instance_id": Instance(by) if instance is None else instance,
@@ -167,7 +167,7 @@ def commit(
     epoch: int = -1,
     **where: bool,
 ) -> Ask:
-    """OffsetCommit of (topic, partition) -> offset."""
+    """Send an OffsetCommit of an offset for each (topic, partition)."""
     topics: dict[str, list[Mapping[str, Any]]] = {}
     for (topic, number), offset in ({("orders", 0): 7} if offsets is None else offsets).items():
         entry = {
@@ -194,7 +194,7 @@ ORDERS: Mapping[str, Sequence[int]] = {"orders": (0, 1)}
 def fetch_offsets(
     by: str, topics: Mapping[str, Sequence[int]] | None = ORDERS, *, groups: Iterable[Any] = (GROUP,), **where: bool
 ) -> Ask:
-    """OffsetFetch; `topics` None: of all that have a commit. Before version 8 of the first group only."""
+    """Send an OffsetFetch. `topics` None: all with a commit. Versions before 8 request the first group only."""
     groups = list(groups)
     wanted = None
     if topics is not None:
@@ -219,7 +219,7 @@ def describe(by: str = "admin", *groups: Any, operations: bool = False, **where:
 
 
 def list_groups(by: str = "admin", *states: str, **where: bool) -> Ask:
-    """ListGroups; only the play's own groups are recorded."""
+    """Send a ListGroups. Only the play's own groups are recorded."""
     return Ask(by, Api.LIST_GROUPS, {"states_filter": list(states)}, **where)
 
 
@@ -241,16 +241,16 @@ def delete_offsets(
     return Ask(by, Api.OFFSET_DELETE, fields, **where)
 
 
-# What many transcripts begin with
+# The first steps of many transcripts
 
 
 def single(by: str = "a", **fields: Any) -> tuple[Step, ...]:
-    """A Stable group of one."""
+    """Return the steps to a Stable group of one member."""
     return enter(by, **fields), sync(by, {by: b"all"})
 
 
 def pair(a: Mapping[str, Any] | None = None, b: Mapping[str, Any] | None = None) -> tuple[Step, ...]:
-    """A Stable group of a, which leads, and b, in generation 2; both know their assignment."""
+    """Return the steps to a Stable group of a (the leader) and b, in generation 2; both have their assignment."""
     a, b = a or {}, b or {}
     return (
         *single("a", **a),

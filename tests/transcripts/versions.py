@@ -1,8 +1,7 @@
-"""API versions of a play: those of a client of some age, one version for each API.
+"""Profiles: the API versions of a play, one version for each API, as a client of some age sends them.
 
-Every step of a play speaks its API in the profile's version, as a real client does. The profiles are where the group
-protocol changes its meaning or its shape (between two of them only fields were renumbered), and each version of what
-reads and writes logs.
+All steps of a play use the versions of its profile. A profile about groups exists for each version in which the group
+protocol changes its meaning or its fields. Profiles about logs cover each version of the APIs that read and write logs.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ _OF_LOGS = (
 NEWEST = "4.1"
 
 _GROUPS: Mapping[str, tuple[int, ...]] = {
-    # The lowest that Kafka 4.1 and the embedded broker share. No rebalance timeout, no throttle times, offsets by name
-    # only.
+    # The lowest versions that Kafka 4.1 and the embedded broker share. No rebalance timeout, no throttle times, offsets
+    # by name only.
     "lowest": (0, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0),
     # The last before a member must know its id (KIP-394).
     "2.1": (3, 2, 2, 2, 6, 5, 2, 2, 2, 1, 0),
@@ -50,19 +49,19 @@ _GROUPS: Mapping[str, tuple[int, ...]] = {
     # Many groups at once (KIP-699, KIP-709), reasons (KIP-800), skipped assignments (KIP-814), states in listings
     # (KIP-518).
     "3.9": (9, 5, 4, 5, 9, 8, 4, 5, 4, 2, 0),
-    # The highest that Kafka 4.1 and the embedded broker share. Groups that do not exist are errors; groups have types
+    # The highest versions that Kafka 4.1 and the embedded broker share. A missing group is an error; groups have types
     # (KIP-848, KIP-1043).
     NEWEST: (9, 5, 4, 5, 9, 8, 4, 6, 5, 2, 0),
 }
 
 _LOGS: Mapping[str, tuple[int, ...]] = {
-    # Produce as it was before record batches (KIP-98): named by brokers, and nothing more.
+    # Produce before record batches (KIP-98): Kafka 4.1 lists these versions, but closes the connection.
     "0.8": (0, 4, 1, 2, 0),
     "0.9": (1, 4, 1, 2, 0),
     "0.10": (2, 4, 1, 2, 0),
-    # The lowest that Kafka 4.1 and the embedded broker share.
+    # The lowest versions that Kafka 4.1 and the embedded broker share.
     "lowest": (3, 4, 1, 2, 0),
-    # Log start offsets; whether transactions are heeded.
+    # Log start offsets; isolation levels.
     "0.11": (4, 5, 2, 2, 0),
     "1.0": (5, 6, 2, 2, 0),
     # Fetch sessions (KIP-227).
@@ -73,7 +72,7 @@ _LOGS: Mapping[str, tuple[int, ...]] = {
     "2.2": (7, 10, 5, 2, 1),
     # Racks (KIP-392); replicas in OffsetForLeaderEpoch.
     "2.3": (7, 11, 5, 3, 1),
-    # Which records of a batch are wrong (KIP-467).
+    # Errors of single records (KIP-467).
     "2.4": (8, 11, 5, 3, 2),
     # Compact encoding (KIP-482); logs that diverge (KIP-595).
     "2.7": (8, 12, 5, 3, 4),
@@ -83,11 +82,11 @@ _LOGS: Mapping[str, tuple[int, ...]] = {
     # Tiered storage (KIP-405).
     "3.4": (9, 14, 8, 4, 4),
     "3.5": (9, 15, 8, 4, 4),
-    # Who leads instead (KIP-951).
+    # The current leader in an error response (KIP-951).
     "3.7": (10, 16, 8, 4, 4),
     "3.9": (11, 17, 9, 4, 4),
     "4.0": (12, 17, 10, 4, 4),
-    # The highest that Kafka 4.1 and the embedded broker share. Topic ids in Produce.
+    # The highest versions that Kafka 4.1 and the embedded broker share. Topic ids in Produce.
     NEWEST: (13, 18, 10, 4, 4),
 }
 
@@ -102,11 +101,11 @@ PROFILES: Mapping[str, Mapping[Api, int]] = {
 }
 
 ALL = tuple(_GROUPS)[:-1]
-"""Of groups, from the eldest to the youngest that every broker here speaks."""
+"""The group profiles that every tested broker supports, from the oldest to the newest."""
 
 
 TYPICAL = ("lowest", "2.1", "3.9")
-"""Without ids that must be known, the first without a rebalance timeout; and with all that came later."""
+"""The oldest (no rebalance timeout), the last without required member ids, and the newest of `ALL`."""
 
 
 def since(name: str) -> tuple[str, ...]:
@@ -122,4 +121,4 @@ def every(api: Api, first: int = 0, last: int = 99) -> tuple[str, ...]:
 
 
 NOT_BEFORE_4 = ("4.0", NEWEST)
-"""Profiles that Kafka 3.9 does not speak."""
+"""Profiles that Kafka 3.9 does not support."""

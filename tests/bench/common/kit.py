@@ -1,4 +1,4 @@
-"""Made-up tables and documents."""
+"""Builders of sample results, tables and documents for the tests of `bench.common`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,17 @@ def result(name: str, *rates: float, failures: tuple[str, ...] = (), is_ours: bo
 
 
 def table(*results: Result, goal: Goal | None = None, bound: Goal | None = None) -> Table:
-    """Return a table with ratios of rates; `goal` is for ours / theirs, `bound` for our seconds."""
+    """Return a table with the ratios of rates.
+
+    Args:
+        results: one row each.
+        goal: the goal of the ratio ours / theirs.
+        bound: the goal of the seconds of "ours".
+    """
     return Table(
         title="200 B",
         columns=COLUMNS,
-        rows=[Row.of(one, COLUMNS) for one in results],
+        rows=[Row.of(each, COLUMNS) for each in results],
         ratios=ratios(results, "rate", {} if goal is None else {("ours", "theirs"): goal}),
         ratio_means="ours is faster",
         checks=checks(results, {} if bound is None else {("ours", "seconds"): bound}),

@@ -1,4 +1,4 @@
-"""Made-up runs of contenders."""
+"""Builders of sample outcomes and results for the tests of `bench.consume`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def contender(name: str) -> Contender:
 
 
 def outcome(seconds: float = 1.0, combination: Combination = COMBINATION, **changes: object) -> Outcome:
-    """A run that read all there is."""
-    whole = Outcome(
+    """Return the outcome of a run that read all messages of `combination`, with `changes` to its attributes."""
+    complete = Outcome(
         messages=combination.messages,
         bytes=combination.messages * (combination.size + KEY_BYTES),
         seconds=seconds,
@@ -32,7 +32,7 @@ def outcome(seconds: float = 1.0, combination: Combination = COMBINATION, **chan
         peak_rss_bytes=50_000_000,
         version="1.2.3",
     )
-    return attrs.evolve(whole, **changes)
+    return attrs.evolve(complete, **changes)
 
 
 def result(name: str, *seconds: float, failures: tuple[str, ...] = ()) -> Result:

@@ -1,4 +1,4 @@
-"""A table in memory: chains of links, rows, versions, leftovers. What a test wants to be wrong is put there."""
+"""A table in memory: chains of links, rows, versions, leftovers. A test changes them to simulate damage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ORIGIN = Origin(group="billing")
 
 
 def links_of(key: ChainKey, *ends: int, start: int = 0, origin: Origin = ORIGIN) -> list[Link]:
-    """A chain whose links end at these offsets, with a row for each offset."""
+    """Return a chain whose links end at these offsets, each with a row for each offset."""
     starts = [start, *ends]
     return [
         Link(
@@ -40,20 +40,26 @@ def rows_of(links: Iterable[Link]) -> list[tuple[str, int, int]]:
 
 @attrs.define(eq=False)
 class FakeTable(Table):
-    """`before_call` is told the name of each method before it does anything: to change the table under an audit."""
+    """A table in memory for audits.
+
+    `before_call` is called with the name of each method before the method runs, so that a test can change the table
+    during an audit.
+    """
 
     chains: dict[ChainKey, list[Link]] = attrs.field(factory=dict)
     rows: list[tuple[Any, Any, Any]] = attrs.field(factory=list)
     columns: Sequence[str] = ("topic", "partition", "offset")
     versions: dict[str, dict[ChainKey, Link]] = attrs.field(factory=dict)
     waste: list[Leftover] = attrs.field(factory=list)
+    """The leftovers."""
     unprovable: dict[ChainKey, str] = attrs.field(factory=dict)
+    """Chains whose head cannot be read, with the text of the BrokenChainError."""
     before_call: Callable[[str], None] = lambda method: None
     read_error: Exception | None = None
     remove_error: Exception | None = None
     may_land: bool = True
     lock: Path | None = None
-    """Of drivers, where the table takes one."""
+    """The lock file of drivers, for a table that has one."""
     landings_per_job = 2
     needs_spark = False
 

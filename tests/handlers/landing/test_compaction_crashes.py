@@ -63,9 +63,9 @@ def killed_at_each_step(landed: Path, tmp_path: Path) -> Iterator[tuple[str, Pat
             root = tmp_path / f"killed-{call}-{after}"
             shutil.copytree(landed, root)
             disk = Disk()
-            disk.dies(call, after=after)
+            disk.die_at(call, after=after)
             with pytest.MonkeyPatch.context() as patched:
-                disk.put_in_place(patched)
+                disk.install(patched)
                 try:
                     compact(root, 10**6)
                 except Died:
@@ -128,9 +128,9 @@ def test_fault_65_repair_that_is_killed_is_repaired_in_turn(landed: Path, tmp_pa
     for step, root in killed_at_each_step(landed, tmp_path):
         for call in range(1, MOST_CALLS):
             disk = Disk()
-            disk.dies(call, after=False)
+            disk.die_at(call, after=False)
             with pytest.MonkeyPatch.context() as patched:
-                disk.put_in_place(patched)
+                disk.install(patched)
                 try:
                     DataFiles(root).publish_all()
                 except Died:

@@ -69,7 +69,7 @@ def hurt(landed: Path, tmp_path: Path, trouble: Callable[[Disk, int], None]) -> 
         trouble(disk, call)
         compacted = None
         with pytest.MonkeyPatch.context() as patched:
-            disk.put_in_place_of_all(patched)
+            disk.install_all(patched)
             with suppress(OSError):
                 compacted = compact(root, 10**6)
         if len(disk.calls) < call:
@@ -96,7 +96,7 @@ def check_and_repair(call: int, name: str, root: Path) -> None:
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EACCES], ids=errno.errorcode.get)
 def test_fault_52_any_failing_call_of_a_compaction_costs_no_row(code: int, landed: Path, tmp_path: Path) -> None:
     failed = set()
-    for call, name, root in hurt(landed, tmp_path, lambda disk, call: disk.fails(call, code)):
+    for call, name, root in hurt(landed, tmp_path, lambda disk, call: disk.fail_at(call, code)):
         check_and_repair(call, name, root)
         failed.add(name)
     assert failed >= {
@@ -115,5 +115,5 @@ def test_fault_52_any_failing_call_of_a_compaction_costs_no_row(code: int, lande
 
 
 def test_fault_52_full_disk_in_a_compaction_costs_no_row(landed: Path, tmp_path: Path) -> None:
-    for call, name, root in hurt(landed, tmp_path, lambda disk, call: disk.is_full(call, until=lambda: False)):
+    for call, name, root in hurt(landed, tmp_path, lambda disk, call: disk.fill_at(call, until=lambda: False)):
         check_and_repair(call, name, root)

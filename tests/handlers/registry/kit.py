@@ -18,10 +18,11 @@ def at(url: str, timeout: float = 5.0) -> RegistryOptions:
 
 
 class SmallRegistry:
-    """`with SmallRegistry() as registry`: what `register` is given is found under `registry.url`, until the block ends.
+    """A registry that serves the schemas of `register` at `url` while a `with` block runs.
 
-    `fault` may answer in its place: it is given each request, and what it returns is (status, body), or None; a
-    redirection leads to `/elsewhere`. `requests` are the paths asked for so far, `headers` those of the last request.
+    `fault` is called with each request. It returns the status and body to respond with, or None for the correct
+    response. A redirection leads to `/elsewhere`. `requests` has the paths of all requests so far, `headers` the
+    headers of the last request.
     """
 
     def __init__(self) -> None:
@@ -40,7 +41,7 @@ class SmallRegistry:
         return at(self.url)
 
     def register(self, subject: str, text: str, kind: str = "AVRO", references: list[Any] | None = None) -> int:
-        """The schema's id: the same for the same schema, whatever the subject."""
+        """Add a schema to a subject. Return the schema's id, which is the same in all subjects."""
         schema = {"schema": text, "schemaType": kind, "references": references or []}
         if schema not in self._schemas:
             self._schemas.append(schema)
@@ -51,6 +52,7 @@ class SmallRegistry:
         return number
 
     def answer(self, path: str) -> tuple[int, dict[str, Any]]:
+        """Return the status and the document of the correct response to a GET."""
         match [unquote(part) for part in path.strip("/").split("/")]:
             case ["schemas", "ids", number]:
                 if 0 < int(number) <= len(self._schemas):
@@ -60,11 +62,11 @@ class SmallRegistry:
                 versions = self._subjects.get(subject)
                 if versions is None:
                     return 404, {"error_code": 40401, "message": f"Subject {subject!r} not found"}
-                place = len(versions) if version == "latest" else int(version)
-                if not 0 < place <= len(versions):
+                found = len(versions) if version == "latest" else int(version)
+                if not 0 < found <= len(versions):
                     return 404, {"error_code": 40402, "message": f"Version {version} not found"}
-                number = versions[place - 1]
-                return 200, {"subject": subject, "version": place, "id": number, **self._schemas[number - 1]}
+                number = versions[found - 1]
+                return 200, {"subject": subject, "version": found, "id": number, **self._schemas[number - 1]}
         return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
 
     def __enter__(self) -> Self:
@@ -74,16 +76,16 @@ class SmallRegistry:
             def do_GET(self) -> None:
                 registry.requests.append(self.path)
                 registry.headers = dict(self.headers.items())
-                faulty = registry.fault(self) if registry.fault else None
-                if faulty is None:
-                    status, told = registry.answer(urlsplit(self.path).path)
-                    faulty = status, json.dumps(told).encode()
-                self.send_response(faulty[0])
-                self.send_header("Content-Length", str(len(faulty[1])))
-                if 300 <= faulty[0] < 400:
+                response = registry.fault(self) if registry.fault else None
+                if response is None:
+                    status, document = registry.answer(urlsplit(self.path).path)
+                    response = status, json.dumps(document).encode()
+                self.send_response(response[0])
+                self.send_header("Content-Length", str(len(response[1])))
+                if 300 <= response[0] < 400:
                     self.send_header("Location", f"{registry.url}/elsewhere")
                 self.end_headers()
-                self.wfile.write(faulty[1])
+                self.wfile.write(response[1])
 
             def log_message(self, *_: object) -> None:
                 return

@@ -1,4 +1,4 @@
-"""Tests here have no Spark: counts of what it reads are of the fakes' own rows."""
+"""Fixtures for tests without Spark: the count of the rows that a job reads comes from the fake frame."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fakes on Spark's side: an engine that runs work inline after virtual seconds, a session, frames, a table."""
+"""Fakes of Spark: an engine that runs work inline after a virtual delay, a session, frames, a table."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ async def consume(sink: SparkSink, session: FakeSession, claim: FakeClaim) -> No
 async def consume_in(
     sink: SparkSink, session: FakeSession, claim: FakeClaim, committed: CommittedOffset | None = None
 ) -> None:
+    """Consume one claim with a sink that is open."""
     await sink.partitions_assigned(session, [claim.topic_partition])
     start = await sink.start_offset(claim.topic_partition, committed)
     if start is not None:
@@ -43,7 +44,7 @@ async def consume_in(
 
 
 class FakeFrame:
-    """A DataFrame of an Arrow table; as a writer it writes what Spark writes."""
+    """A DataFrame of an Arrow table, which is its own DataFrameWriter and writes the files that Spark would write."""
 
     def __init__(self, table: pa.Table, files: list[str] | None = None) -> None:
         self.table = table
@@ -87,7 +88,7 @@ class FakeFrame:
 
 
 class FakeSpark:
-    """A SparkSession of this machine that can read one Parquet file."""
+    """A local SparkSession that can read one Parquet file. Without `sees_files` it finds no file, as a remote one."""
 
     sparkContext = SimpleNamespace(master="local[1]")
 
@@ -110,8 +111,10 @@ class FakeSpark:
 
 
 class FakeEngine(Engine):
-    """Runs work on the loop, `seconds` of trio's clock later where it lands something. `cancelled` are the tags of what
-    was cancelled before."""
+    """An engine that runs work in the event loop.
+
+    A flush first waits for `seconds` of trio's clock. `cancelled` has the tags of flushes that were cancelled.
+    """
 
     def __init__(self, seconds: float = 0.0, *, max_jobs: int = 2) -> None:
         self.seconds = seconds
@@ -149,7 +152,11 @@ class FakeEngine(Engine):
 
 
 class FakeTable(Table):
-    """Keeps chains in memory: `chains`; `landings` that were tried, the `offsets` of each that won and its `times`."""
+    """A table that keeps its chains in memory.
+
+    `landings` has all attempts, `jobs` the number of landings in each call. `offsets` and `times` have the offsets and
+    the time of each attempt that won.
+    """
 
     def __init__(self, directory: Path, *, landings_per_job: int = 1) -> None:
         self._directory = directory
@@ -160,19 +167,20 @@ class FakeTable(Table):
         self.offsets: list[list[int]] = []
         self.times: list[float] = []
         self.error: Exception | None = None
-        """Raised instead of landing, and by `open`."""
+        """Raised by `open`, and by `land` before any landing."""
         self.states_heads = True
         self.resting: list[Link] = []
+        """The heads passed to `rest`."""
         self.resting_error: Exception | None = None
         """Raised by `rest`."""
         self.late_error: Exception | None = None
-        """Raised once, after a landing: its answer is lost."""
+        """Raised once by `land` after its work: the landing succeeds, but its answer is lost."""
         self.unreadable: list[Exception] = []
-        """Raised by as many calls of `links`."""
+        """Raised by the next calls of `links`, the last exception first."""
         self.unknown_heads: list[Exception] = []
-        """Raised by as many calls of `heads`, the last one first."""
+        """Raised by the next calls of `heads`, the last exception first."""
         self.before: Callable[[Sequence[Landing]], None] | None = None
-        """Called before a landing, once: what somebody else does meanwhile."""
+        """Called once before the next landing, to simulate another writer."""
 
     @property
     def name(self) -> str:
@@ -213,7 +221,7 @@ class FakeTable(Table):
             raise late
 
     def append(self, link: Link, offsets: list[int]) -> None:
-        """The compare-and-swap."""
+        """Append a link if its number is the chain's next one: the compare-and-swap of the table."""
         chain = self.chains.setdefault(link.key, [])
         if link.number == len(chain) + 1:
             chain.append(attrs.evolve(link, rows=len(offsets)))
@@ -229,7 +237,7 @@ class FakeTable(Table):
         return list(self.chains)
 
     def read(self, spark: Any, version: str | None = None) -> Any:
-        raise HandlerError("a fake has no rows to be read")
+        raise HandlerError("a fake table has no rows")
 
     def heads_at(self, spark: Any, version: str) -> dict[ChainKey, Link]:
         raise HandlerError("a fake keeps no versions")
@@ -243,7 +251,7 @@ class FakeTable(Table):
 
 @attrs.frozen
 class FakeRowCount:
-    """The rows that a job of a fake frame has read: all of them."""
+    """A row count that returns the number of rows in a fake frame."""
 
     frame: FakeFrame
 
@@ -253,7 +261,7 @@ class FakeRowCount:
 
 
 def count_fakes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Count the rows that a fake Spark reads by its own tables."""
+    """Replace row counts by those of fake frames, and accept every staged file as readable."""
 
     def readable(spark: Any, landing: Any) -> None: ...
 

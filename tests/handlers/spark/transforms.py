@@ -1,4 +1,4 @@
-"""Transforms as a user writes them, for the tests to name."""
+"""A transform as users write it, for tests that refer to one by name."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from pyspark.sql.functions import col, udf
 
 
 def values(frame: DataFrame) -> DataFrame:
-    """The values as text, doubled by a Python function, where the offset is even."""
+    """Select the rows with even offsets, and repeat the text of each value twice by a Python function."""
     double = udf(lambda text: text * 2)
     return frame.where(col("offset") % 2 == 0).select("offset", double(col("value").cast("string")).alias("text"))

@@ -1,4 +1,4 @@
-"""A headless Chromium for tests on trio. Playwright's calls block and belong to one thread, which is the browser's."""
+"""A headless Chromium for tests on trio. Playwright's calls block, so they run in the browser's own thread."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ROWS = """id => {
 
 
 class Browser:
-    """Opens pages; one is enough for all tests."""
+    """A browser, which all tests share."""
 
     def __init__(self, executor: ThreadPoolExecutor, chromium: sync_api.Browser) -> None:
         self._executor = executor
@@ -36,14 +36,14 @@ class Browser:
         errors: list[str] = []
 
         def route(route: sync_api.Route) -> None:
-            asked = urlsplit(route.request.url)
-            if asked.scheme != "data" and asked.netloc != urlsplit(url).netloc:
+            requested = urlsplit(route.request.url)
+            if requested.scheme != "data" and requested.netloc != urlsplit(url).netloc:
                 foreign.append(route.request.url)
                 route.abort()
             else:
                 route.continue_()
 
-        def begin() -> sync_api.Page:
+        def open_page() -> sync_api.Page:
             page = self._chromium.new_context(**context).new_page()
             page.set_default_timeout(10_000)
             page.context.route("**/*", route)
@@ -51,7 +51,7 @@ class Browser:
             page.goto(url)
             return page
 
-        opened = await self._do(begin)
+        opened = await self._do(open_page)
         try:
             yield Page(opened, self._do)
         finally:
@@ -71,7 +71,7 @@ class Page:
     _do: Callable[[Callable[[], Any]], Any]
 
     async def do(self, call: Callable[[sync_api.Page], R]) -> R:
-        """Something with Playwright's page, on the browser's thread."""
+        """Call a function with Playwright's page in the browser's thread, and return its result."""
         done: R = await self._do(lambda: call(self.page))
         return done
 
@@ -79,7 +79,7 @@ class Page:
         return await self.do(lambda page: page.evaluate(script, argument))
 
     async def rows(self, table: str) -> list[dict[str, str]]:
-        """Return the body of a table, each row's cells by their columns' headings."""
+        """Return the rows of a table's body: column heading -> text of the cell."""
         found: list[dict[str, str]] = await self.evaluate(_ROWS, table)
         return found
 
@@ -87,19 +87,19 @@ class Page:
         return await self.do(lambda page: page.locator(selector).inner_text())
 
     async def until_text(self, selector: str, text: str, seconds: float = 15.0) -> None:
-        """Until it is shown there."""
-        located = sync_api.expect
-        await self.do(lambda page: located(page.locator(selector)).to_contain_text(text, timeout=seconds * 1000))
+        """Wait until the element contains the text."""
+        expect = sync_api.expect
+        await self.do(lambda page: expect(page.locator(selector)).to_contain_text(text, timeout=seconds * 1000))
 
     async def until_ready(self, seconds: float = 15.0) -> None:
-        """Until the service is said to be ready, and not "not ready"."""
-        located = sync_api.expect
-        await self.do(lambda page: located(page.locator("#ready")).to_have_text("ready", timeout=seconds * 1000))
+        """Wait until the page shows exactly "ready"; "not ready" does not count."""
+        expect = sync_api.expect
+        await self.do(lambda page: expect(page.locator("#ready")).to_have_text("ready", timeout=seconds * 1000))
 
     async def until_rows(
         self, table: str, condition: Callable[[list[dict[str, str]]], bool], seconds: float = 15.0
     ) -> list[dict[str, str]]:
-        """The table's rows as soon as they are so, which they are not while one that is looked at is missing."""
+        """Wait until `condition(rows)` is true, and return the rows. An IndexError in it counts as false."""
         rows: list[dict[str, str]] = []
         with trio.move_on_after(seconds):
             while True:
@@ -108,7 +108,7 @@ class Page:
                     if condition(rows):
                         return rows
                 await trio.sleep(0.1)
-        raise AssertionError(f"{table} is not so after {seconds:.0f} s: {rows}")
+        raise AssertionError(f"the condition on {table} is still false after {seconds:.0f} s: {rows}")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Stands between a browser and a service, as a proxy does: what it lets through can be changed, and is counted."""
+"""A proxy between a browser and a service. It records requests, and can refuse them or close connections."""
 
 from __future__ import annotations
 
@@ -14,57 +14,60 @@ _REFUSED = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\
 
 @attrs.define(eq=False)
 class Relay:
-    """Connections, each of which asks once."""
+    """A proxy with one request for each connection."""
 
     target: str
+    """URL of the service."""
     url: str = ""
+    """URL of the proxy."""
     refused: frozenset[str] = frozenset()
-    """Paths for which it answers 502 by itself."""
-    asked: list[str] = attrs.field(factory=list)
-    """The paths, in order."""
+    """Paths that the proxy itself answers with 502."""
+    requested: list[str] = attrs.field(factory=list)
+    """Paths of all requests, in order."""
     _open: dict[trio.CancelScope, str] = attrs.field(factory=dict)
+    """Scope of each forwarded connection -> its path."""
 
     def open_for(self, path: str) -> int:
         """Return the number of open connections that request `path`."""
         return list(self._open.values()).count(path)
 
     def cut(self) -> None:
-        """All connections that are open."""
+        """Close all connections that are open."""
         for scope in self._open:
             scope.cancel()
 
     async def serve(self, client: trio.SocketStream) -> None:
-        """A connection from the browser."""
+        """Serve one connection of the browser."""
         with trio.CancelScope() as scope:
             try:
                 async with client:
                     request = await client.receive_some()
                     if not request:
-                        return  # opened in case it would be needed
+                        return  # the browser had opened the connection in advance
                     path = request.split(b" ")[1].decode()
-                    self.asked.append(path)
+                    self.requested.append(path)
                     if path in self.refused:
                         await client.send_all(_REFUSED)
                         return
                     self._open[scope] = path
                     await self._forward(client, request.replace(b"keep-alive", b"close"))
             except (OSError, trio.BrokenResourceError):
-                pass  # either side has gone
+                pass  # the browser or the service has closed the connection
             finally:
                 self._open.pop(scope, None)
 
     async def _forward(self, client: trio.SocketStream, request: bytes) -> None:
-        there = urlsplit(self.target)
-        async with await trio.open_tcp_stream(str(there.hostname), there.port or 80) as service:
+        address = urlsplit(self.target)
+        async with await trio.open_tcp_stream(str(address.hostname), address.port or 80) as service:
             await service.send_all(request)
             async with trio.open_nursery() as nursery:
 
-                async def until_client_goes() -> None:
+                async def stop_when_client_closes() -> None:
                     while await client.receive_some():
                         pass
                     nursery.cancel_scope.cancel()
 
-                nursery.start_soon(until_client_goes)
+                nursery.start_soon(stop_when_client_closes)
                 async for chunk in service:
                     await client.send_all(chunk)
                 nursery.cancel_scope.cancel()
@@ -72,11 +75,11 @@ class Relay:
 
 @asynccontextmanager
 async def relay(target: str) -> AsyncIterator[Relay]:
-    """At a loopback port, before this URL."""
-    made = Relay(target)
+    """Run a proxy for the URL `target` at a free loopback port."""
+    proxy = Relay(target)
     async with trio.open_nursery() as nursery:
         (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        made.url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
-        nursery.start_soon(trio.serve_listeners, made.serve, [listener])
-        yield made
+        proxy.url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
+        nursery.start_soon(trio.serve_listeners, proxy.serve, [listener])
+        yield proxy
         nursery.cancel_scope.cancel()

@@ -1,4 +1,4 @@
-"""A service at work with its pages, for a browser to look at: `sarameya run` as a process, on an embedded cluster."""
+"""A running service with status pages for browser tests: `sarameya run` as a process, on an embedded cluster."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ from sarameya import Activity, ConsumerGroupHandler, Landed, LandingFailed, Topi
 FAILED = set()
 
 
-class Told(ConsumerGroupHandler):
-    """Does with each message what that says; what fails does so once."""
+class Commanded(ConsumerGroupHandler):
+    """Executes the command in each message's value. A "fail" fails only the first time."""
 
     async def consume_claim(self, session, claim):
-        here = TopicPartition(claim.topic, claim.partition)
+        tp = TopicPartition(claim.topic, claim.partition)
         async for message in claim:
-            what, _, rest = (message.value or b"").decode().partition(" ")
-            if what == "slow":
-                await trio.sleep(float(rest))
-            elif what == "until":
-                while not Path(rest).exists():
+            command, _, argument = (message.value or b"").decode().partition(" ")
+            if command == "slow":
+                await trio.sleep(float(argument))
+            elif command == "until":
+                while not Path(argument).exists():
                     await trio.sleep(0.05)
-            elif what == "pause":
-                session.pause([here])
-            elif what == "hold":
-                claim.hold(int(rest))
-            elif what == "land":
+            elif command == "pause":
+                session.pause([tp])
+            elif command == "hold":
+                claim.hold(int(argument))
+            elif command == "land":
                 with claim.report.doing(Activity.LANDING):
-                    await trio.sleep(float(rest))
+                    await trio.sleep(float(argument))
                 claim.report.landed = message.offset + 1
                 rows, at = 1234, message.offset
-                told = {"partition": here, "from_offset": at, "to_offset": at + 1}
-                session.tell(Landed(**told, rows=rows, size_bytes=5 * 2**20, seconds=0.25))
-            elif what == "retry":
-                landing = {"partition": here, "from_offset": message.offset, "to_offset": message.offset + 1}
-                session.tell(LandingFailed(**landing, cause=rest))
-                with claim.report.doing(Activity.RETRYING, rest, attempt=2):
+                batch = {"partition": tp, "from_offset": at, "to_offset": at + 1}
+                session.tell(Landed(**batch, rows=rows, size_bytes=5 * 2**20, seconds=0.25))
+            elif command == "retry":
+                batch = {"partition": tp, "from_offset": message.offset, "to_offset": message.offset + 1}
+                session.tell(LandingFailed(**batch, cause=argument))
+                with claim.report.doing(Activity.RETRYING, argument, attempt=2):
                     await trio.sleep(600)
-            elif what == "fail" and (here, message.offset) not in FAILED:
-                FAILED.add((here, message.offset))
+            elif command == "fail" and (tp, message.offset) not in FAILED:
+                FAILED.add((tp, message.offset))
                 disk = OSError(28, "No space left on device")
                 disk.add_note("while <b>writing</b>")
                 raise ExceptionGroup("two of them", [ValueError("cannot do <i>that</i>"), disk])
@@ -65,7 +65,7 @@ class Told(ConsumerGroupHandler):
 
 @attrs.frozen
 class Service:
-    """A running one."""
+    """A running service, with the URL of its pages and its log."""
 
     process: trio.Process
     url: str
@@ -94,11 +94,21 @@ def write_app(
     config: str,
     service: str,
     group: str,
-    handler: str = "told:Told",
+    handler: str = "commanded:Commanded",
 ) -> None:
-    """The app file, and the handler that it names."""
+    """Write an app file, and the module of its handler.
+
+    Args:
+        directory: the directory to write to.
+        servers: addresses of brokers.
+        topics: the topics to consume.
+        config: further lines of `[config]`.
+        service: further lines of `[service]`.
+        group: the id of the group.
+        handler: the name of the handler.
+    """
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "told.py").write_text(HANDLERS)
+    (directory / "commanded.py").write_text(HANDLERS)
     (directory / "app.toml").write_text(
         f"""
         bootstrap_servers = {json.dumps(servers)}
@@ -126,9 +136,12 @@ async def running(
     config: str = "",
     service: str = "",
     group: str = "orders-landing",
-    handler: str = "told:Told",
+    handler: str = "commanded:Commanded",
 ) -> AsyncIterator[Service]:
-    """`sarameya run`, warnings being errors, its pages at a port of its own; killed if it still runs at the end."""
+    """Run `sarameya run` until the block ends, with warnings as errors and its pages at a free port.
+
+    `arguments` are further arguments of the command. See `write_app` for the other parameters.
+    """
     write_app(directory, cluster.bootstrap_servers, topics, config, service, group, handler)
     command = [sys.executable, "-W", "error", "-m", "sarameya.service", "run", "app.toml", *arguments]
     log = directory / "log"

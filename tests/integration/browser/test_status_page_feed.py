@@ -69,7 +69,7 @@ async def test_refused_page_reconnects_and_plots_what_it_missed(tmp_path: Path, 
         between.refused = frozenset({"/events", "/status.json"})
         between.cut()
         await page.until_text("#connection", "nothing heard for 10 s")
-        assert between.asked.count("/events") > 2, "it is asked again, although it was refused"
+        assert between.requested.count("/events") > 2, "it is asked again, although it was refused"
         between.refused = frozenset()
         await until_gone(page, "#connection")
         (points,) = await page.evaluate(_LINES)
@@ -85,10 +85,10 @@ async def test_history_is_loaded_after_a_failed_attempt(tmp_path: Path, browser:
         between.refused = frozenset({"/status.json"})
         async with browser.page(between.url) as page:
             await page.until_ready()
-            await until(page, lambda: between.asked.count("/status.json") >= 2)
+            await until(page, lambda: between.requested.count("/status.json") >= 2)
             between.refused = frozenset()
-            asked = between.asked.count("/status.json")
-            await until(page, lambda: between.asked.count("/status.json") > asked)
+            asked = between.requested.count("/status.json")
+            await until(page, lambda: between.requested.count("/status.json") > asked)
             assert await page.do(lambda p: p.locator("#connection").is_hidden())
 
 

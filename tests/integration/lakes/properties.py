@@ -1,4 +1,4 @@
-"""Spark's properties for Delta Lake and Iceberg side by side. Nothing here starts Spark."""
+"""Spark properties for Delta Lake and Iceberg in one session. Nothing here starts Spark."""
 
 from __future__ import annotations
 
@@ -9,30 +9,36 @@ from sarameya_handlers.spark.options import SparkOptions
 from tests.integration.lakes.jars import spark_jars
 
 ICEBERG_CATALOG = "ice"
-"""Its tables are `ice.<namespace>.<table>`; Delta's are paths, or names in `spark_catalog`."""
+"""The catalog of Iceberg tables: `ice.<namespace>.<table>`. Delta tables are paths, or names in `spark_catalog`."""
 
 _FEW_ROWS = {
-    # A Delta table's snapshot is dealt to as many tasks as this: 50 by default, for tables of a few commits.
+    # The number of tasks that read a Delta table's snapshot. The default, 50, is for larger tables.
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.shuffle.partitions": "1",
-    # VACUUM lists a table's files in as many: 10,000 by default.
+    # The number of tasks in which VACUUM lists a table's files: 10,000 by default.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
     "spark.sql.adaptive.enabled": "false",
-    # To write and compile code for each expression takes longer than to walk it for every row there is. (Walked, some
-    # of Spark's own fail, `catalog.listTables` say; tests of what users write have it compiled: `lake_stage.either`.)
+    # With few rows, compiling an expression takes longer than interpreting it for each row. (Some of Spark's own
+    # expressions, such as those of `catalog.listTables`, fail when interpreted. Tests of users' expressions compile
+    # them: `lake_stage.either`.)
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.ui.explainMode": "simple",
 }
-"""A landing of a few rows takes half as long. What all of Spark's own settings do is seen by the demo, the examples and
-the benches."""
+"""Settings that halve the time of a landing of few rows. The demo, the examples and the benchmarks run with Spark's
+default settings."""
 
 
 def lake_properties(warehouse: Path, *, iceberg: str = "hadoop") -> dict[str, str]:
-    """Properties for a classic session as for a Connect server, with all that is stored below `warehouse`.
+    """Return the properties of a classic session or of a Connect server.
 
-    `iceberg` is the kind of its catalog: "hadoop" (files), or "jdbc" (an H2 database, which several drivers may have
-    open at once). Raises JarsError.
+    Args:
+        warehouse: the directory of all tables.
+        iceberg: the kind of the Iceberg catalog: "hadoop" (files), or "jdbc" (an H2 database, which several drivers can
+            use at the same time).
+
+    Raises:
+        JarsError: The jars cannot be downloaded.
     """
     catalog = f"spark.sql.catalog.{ICEBERG_CATALOG}"
     properties = {
@@ -44,11 +50,11 @@ def lake_properties(warehouse: Path, *, iceberg: str = "hadoop") -> dict[str, st
         catalog: "org.apache.iceberg.spark.SparkCatalog",
         f"{catalog}.type": iceberg,
         f"{catalog}.warehouse": str(warehouse / "iceberg"),
-        # Else a session goes on seeing the table as it was when it first looked.
+        # With the cache a session would keep the state of a table that it has read first.
         f"{catalog}.cache-enabled": "false",
     } | _FEW_ROWS
     if iceberg == "jdbc":
-        # AUTO_SERVER: the first to open the file serves it to the others.
+        # AUTO_SERVER: the first process that opens the file serves it to the other processes.
         properties[f"{catalog}.uri"] = f"jdbc:h2:file:{warehouse / 'iceberg-catalog'};AUTO_SERVER=TRUE"
     return properties
 
@@ -56,5 +62,5 @@ def lake_properties(warehouse: Path, *, iceberg: str = "hadoop") -> dict[str, st
 def lake_options(
     warehouse: Path, *, iceberg: str = "hadoop", master: str = "local[2]", conf: Mapping[str, str] | None = None
 ) -> SparkOptions:
-    """The same, as the options of a classic session; `conf` has more properties, which win."""
+    """Return the same properties as options of a classic session. `conf` adds properties, or overrides them."""
     return SparkOptions(master=master, conf={**lake_properties(warehouse, iceberg=iceberg), **(conf or {})})

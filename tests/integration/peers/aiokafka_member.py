@@ -1,4 +1,4 @@
-"""A member of a group by aiokafka; see `lines` for what it prints."""
+"""A group member that uses aiokafka. `lines` describes its output."""
 
 import asyncio
 import signal
@@ -8,7 +8,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
-from tests.integration.peers.lines import MemberOptions, say, say_message
+from tests.integration.peers.lines import MemberOptions, report, report_message
 
 ASSIGNORS = {
     assignor.name: assignor
@@ -18,10 +18,10 @@ ASSIGNORS = {
 
 class Listener(ConsumerRebalanceListener):
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        say("assigned", (partition.partition for partition in assigned))
+        report("assigned", (partition.partition for partition in assigned))
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-        say("revoked", (partition.partition for partition in revoked))
+        report("revoked", (partition.partition for partition in revoked))
 
 
 async def main(options: MemberOptions) -> None:
@@ -42,8 +42,8 @@ async def main(options: MemberOptions) -> None:
         while not stop.is_set():
             for records in (await consumer.getmany(timeout_ms=100)).values():
                 for record in records:
-                    say_message(record.partition, record.offset, record.value)
-        say("leaving")
+                    report_message(record.partition, record.offset, record.value)
+        report("leaving")
 
 
 if __name__ == "__main__":

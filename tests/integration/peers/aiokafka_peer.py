@@ -1,4 +1,4 @@
-"""aiokafka against a broker. Prints one line of JSON about what it did.
+"""aiokafka clients as a program. It prints one line of JSON: offsets, or values and assignments.
 
 produce BOOTSTRAP TOPIC COUNT CODEC idempotent|plain     values v0 ... vN-1, spread over the partitions
 consume BOOTSTRAP TOPIC COUNT GROUP                      two members of one group, until they have COUNT records
@@ -56,7 +56,7 @@ async def consume(bootstrap: str, topic: str, count: str, group: str) -> dict[st
                 if batches:
                     await consumer.commit()
                 assigned = sorted(partition.partition for partition in consumer.assignment())
-                if len(assigned) == 2:  # the other has joined, and has the rest
+                if len(assigned) == 2:  # the other member has joined, and owns the rest
                     shares[number] = assigned
 
     await asyncio.gather(member(0), member(1))

@@ -1,11 +1,11 @@
-"""A member of a group by confluent-kafka (librdkafka); see `lines` for what it prints."""
+"""A group member with confluent-kafka's consumer (librdkafka); `lines` describes its output."""
 
 import signal
 import threading
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from tests.integration.peers.lines import MemberOptions, say, say_message
+from tests.integration.peers.lines import MemberOptions, report, report_message
 
 
 def main(options: MemberOptions) -> None:
@@ -25,10 +25,10 @@ def main(options: MemberOptions) -> None:
     )
 
     def assigned(_: Consumer, partitions: list[TopicPartition]) -> None:
-        say("assigned", (partition.partition for partition in partitions))
+        report("assigned", (partition.partition for partition in partitions))
 
     def revoked(_: Consumer, partitions: list[TopicPartition]) -> None:
-        say("revoked", (partition.partition for partition in partitions))
+        report("revoked", (partition.partition for partition in partitions))
 
     consumer.subscribe([options.topic], on_assign=assigned, on_revoke=revoked)
     while not stop.is_set():
@@ -37,10 +37,10 @@ def main(options: MemberOptions) -> None:
             continue
         error = message.error()
         if error is None:
-            say_message(message.partition(), message.offset(), message.value())
+            report_message(message.partition(), message.offset(), message.value())
         elif not error.retriable():
             raise KafkaException(error)
-    say("leaving")
+    report("leaving")
     consumer.close()
 
 

@@ -1,4 +1,4 @@
-"""confluent-kafka (librdkafka) against a broker. Prints one line of JSON about what it did.
+"""confluent-kafka clients (librdkafka) as a program. It prints one line of JSON: offsets, or values and assignments.
 
 produce BOOTSTRAP TOPIC COUNT CODEC          values v0 ... vN-1, as librdkafka partitions and batches them; idempotent
 consume BOOTSTRAP TOPIC COUNT GROUP          one member of a group, until it has COUNT records

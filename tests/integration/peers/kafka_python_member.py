@@ -1,4 +1,4 @@
-"""A member of a group by kafka-python's own consumer; see `lines` for what it prints."""
+"""A group member with kafka-python's consumer; `lines` describes its output."""
 
 import logging
 import signal
@@ -10,7 +10,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
-from tests.integration.peers.lines import MemberOptions, say, say_message
+from tests.integration.peers.lines import MemberOptions, report, report_message
 
 ASSIGNORS = {
     assignor.name: assignor
@@ -23,16 +23,19 @@ ASSIGNORS = {
 }
 
 POLL_MS = 5_000
-"""Longer than a rebalance takes. In kafka-python 3.0.12 a `poll` that times out in the middle of a join is not always
-followed by one that takes its outcome: the coordinator counts the member in, the member takes itself for out."""
+"""Timeout of `poll`, longer than a rebalance takes.
+
+If a `poll` of kafka-python 3.0.12 times out during a join, later ones sometimes miss the response: the coordinator
+counts the member in the group, and the member does not.
+"""
 
 
 class Listener(ConsumerRebalanceListener):
     def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        say("assigned", (partition.partition for partition in assigned))
+        report("assigned", (partition.partition for partition in assigned))
 
     def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-        say("revoked", (partition.partition for partition in revoked))
+        report("revoked", (partition.partition for partition in revoked))
 
 
 def main(options: MemberOptions) -> None:
@@ -52,8 +55,8 @@ def main(options: MemberOptions) -> None:
     while not stop.is_set():
         for records in consumer.poll(POLL_MS).values():
             for record in records:
-                say_message(record.partition, record.offset, record.value)
-    say("leaving")
+                report_message(record.partition, record.offset, record.value)
+    report("leaving")
     consumer.close()
 
 

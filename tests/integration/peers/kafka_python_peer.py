@@ -1,4 +1,4 @@
-"""kafka-python's own clients against a broker. Prints one line of JSON about what it did.
+"""kafka-python clients as a program. It prints one line of JSON: offsets, or values and assignments.
 
 produce BOOTSTRAP TOPIC COUNT CODEC          values v0 ... vN-1
 consume BOOTSTRAP TOPIC COUNT GROUP          one member of a group, until it has COUNT records

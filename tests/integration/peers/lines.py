@@ -1,8 +1,8 @@
 """Protocol between a peer program and its harness: options on the command line, lines of JSON on stdout.
 
-A member (`*_member.py`) is started with one argument, `MemberOptions` as JSON, and runs until SIGTERM, upon which it
-leaves the group in order and exits with 0. It prints a line when it starts and leaves, when it is given partitions or
-gives them up, and for each message. Standard error is for people.
+A member (`*_member.py`) is started with one argument, `MemberOptions` as JSON. It runs until SIGTERM; then it leaves
+the group in order and exits with 0. It prints a line when it starts and leaves, when partitions are assigned or
+revoked, and for each message. Standard error is for people.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import attrs
 
 @attrs.frozen
 class MemberOptions:
-    """Times are seconds. `strategy` is an assignor, by the name that the group protocol knows it by."""
+    """Options of a member. Times are in seconds; `strategy` is the name of an assignor in the group protocol."""
 
     bootstrap: str
     topic: str
@@ -27,14 +27,14 @@ class MemberOptions:
     session_timeout: float = 2.0
     heartbeat_interval: float = 0.2
     start_at: float = 0.0
-    """When to begin, in seconds since 1970: by then a program is loaded, which takes each language its own time."""
+    """The time to start at, in seconds since 1970, after every program has loaded (that time differs by language)."""
 
     @classmethod
     def begin(cls) -> MemberOptions:
-        """The options of this program's command line, once it is to begin."""
+        """Parse the options from the command line, wait until `start_at`, and report the start."""
         options = cls(**json.loads(sys.argv[1]))
         time.sleep(max(0.0, options.start_at - time.time()))
-        say("starting")
+        report("starting")
         return options
 
     def to_json(self) -> str:
@@ -51,17 +51,17 @@ class MemberOptions:
 
 @attrs.frozen
 class Line:
-    """A report of a member.
+    """A report of a member. `event` is one of these:
 
-    `starting`, `leaving`   its consumer is about to be made, about to be closed
-    `assigned`, `revoked`   the partitions that it is given or gives up, as its client tells it: the changes, or all
-    `led`                   it has dealt the partitions, as the group's leader
+    `starting`, `leaving`   the consumer is about to be created, about to be closed
+    `assigned`, `revoked`   the partitions that the client's callback names: the changed ones, or all
+    `led`                   the member computes the assignment, as the group's leader
     `message`               one message: its partition, offset and value
     """
 
     event: str
     at: float
-    """When, in seconds since 1970: the one clock that all programs on a machine share, whatever they are written in."""
+    """The time in seconds since 1970: programs of all languages on a machine share this clock."""
     partitions: tuple[int, ...] = ()
     offset: int = -1
     value: str = ""
@@ -73,14 +73,14 @@ class Line:
 
     @classmethod
     def of_json(cls, text: bytes) -> Line:
-        told = json.loads(text)
-        return cls(**{**told, "partitions": tuple(told["partitions"])})
+        fields = json.loads(text)
+        return cls(**{**fields, "partitions": tuple(fields["partitions"])})
 
 
-def say(event: str, partitions: Iterable[int] = (), **more: object) -> None:
+def report(event: str, partitions: Iterable[int] = (), **more: object) -> None:
     """Print a line."""
     print(json.dumps({"event": event, "at": time.time(), "partitions": sorted(partitions), **more}), flush=True)
 
 
-def say_message(partition: int, offset: int, value: bytes) -> None:
-    say("message", [partition], offset=offset, value=value.decode())
+def report_message(partition: int, offset: int, value: bytes) -> None:
+    report("message", [partition], offset=offset, value=value.decode())

@@ -1,7 +1,7 @@
-"""Peer programs as a test or a bench holds them: started, listened to, stopped in order or killed.
+"""Running peer programs, for tests and benches: start them, read their reports, stop them in order or kill them.
 
-`COMMANDS` has the programs. What they print is read as it comes; `Peers` keeps all of it, also of those that are gone.
-A program that ends by itself fails the block, with what it wrote to standard error.
+`COMMANDS` has the programs. Their output is read as it arrives; `Peers` keeps all of it, also after a program's end. If
+a program ends by itself, the block fails with the end of its standard error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.integration.real_kafka.node import java
 ROOT = Path(__file__).parents[3]
 
 STOP_SECONDS = 20.0
-"""What a member may take to leave in order."""
+"""The longest time that a member may take to leave in order."""
 
 _CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 _JAVA_ASSIGNORS = {
@@ -45,7 +45,7 @@ def _python(module: str) -> Command:
 
 
 def _java(options: MemberOptions) -> list[str]:
-    """Kafka's own console consumer. `_java_line` parses its lines."""
+    """Return the command of Kafka's own console consumer. `_java_line` parses its lines."""
     properties = {
         "client.id": options.client_id,
         "auto.offset.reset": "earliest",
@@ -76,11 +76,11 @@ COMMANDS: Mapping[str, Command] = {
     "kafka-python": _python("kafka_python_member"),
     "java": _java,
 }
-"""Each kind of member: the command that runs it."""
+"""The command that runs each kind of member."""
 
 
 class PeerError(Exception):
-    """A peer program did what it should not; the text has what it wrote to standard error."""
+    """A peer program did not end as it should. The text has the end of its standard error."""
 
 
 @attrs.define(eq=False)
@@ -90,7 +90,7 @@ class Peer:
     kind: str
     options: MemberOptions
     errors: Path
-    """Where its standard error goes."""
+    """The file of its standard error."""
     lines: list[Line] = attrs.field(factory=list)
     started: float = attrs.field(factory=time.time)
     ended: trio.Event = attrs.field(factory=trio.Event)
@@ -103,32 +103,32 @@ class Peer:
 
     @property
     def messages(self) -> list[Line]:
-        return self.told("message")
+        return self.reports("message")
 
-    def told(self, event: str) -> list[Line]:
+    def reports(self, event: str) -> list[Line]:
         return [line for line in self.lines if line.event == event]
 
     def changes(self) -> list[str]:
-        """Return all reports except messages, for people."""
+        """Return all reports except messages, as text."""
         return [f"{line.event} {list(line.partitions)}" for line in self.lines if line.event != "message"]
 
     def read_since(self, number: int) -> set[tuple[int, int]]:
-        """The (partition, offset) of each message among its lines from `number` on."""
+        """Return the (partition, offset) of each message among its lines from `number` on."""
         return {line.place for line in self.lines[number:] if line.event == "message"}
 
     async def stop(self) -> None:
         """Let it leave the group and end, in order. Raises PeerError."""
         code = await self._end(signal.SIGTERM)
-        # A Java program that ends in order upon SIGTERM says so.
+        # A Java program that ends in order upon SIGTERM exits with 143.
         if code not in (0, -signal.SIGTERM, 128 + signal.SIGTERM):
-            raise PeerError(f"{self.client_id} ended with {code}:\n{self.said()}")
+            raise PeerError(f"{self.client_id} ended with {code}:\n{self.last_errors()}")
 
     async def kill(self) -> None:
         """End it as a crash would."""
         await self._end(signal.SIGKILL)
 
-    def said(self, lines: int = 40) -> str:
-        """The end of what it wrote to standard error."""
+    def last_errors(self, lines: int = 40) -> str:
+        """Return the last lines of its standard error."""
         return "\n".join(self.errors.read_text(errors="replace").splitlines()[-lines:])
 
     async def _end(self, number: signal.Signals) -> int | None:
@@ -138,10 +138,10 @@ class Peer:
         with trio.move_on_after(STOP_SECONDS):
             await self.ended.wait()
             return self._process.returncode
-        raise PeerError(f"{self.client_id} has not ended {STOP_SECONDS:g} s after {number.name}:\n{self.said()}")
+        raise PeerError(f"{self.client_id} has not ended {STOP_SECONDS:g} s after {number.name}:\n{self.last_errors()}")
 
     async def _run(
-        self, command: list[str], told: Callable[[list[Line]], None], *, task_status: trio.TaskStatus[None]
+        self, command: list[str], on_lines: Callable[[list[Line]], None], *, task_status: trio.TaskStatus[None]
     ) -> None:
         with self.errors.open("wb") as errors:
             self._process = await trio.lowlevel.open_process(
@@ -149,28 +149,29 @@ class Peer:
             )
         task_status.started()
         try:
-            await self._listen(told)
+            await self._read_lines(on_lines)
             await self._process.wait()
             if not self._ending:
-                raise PeerError(f"{self.client_id} ended by itself with {self._process.returncode}:\n{self.said()}")
+                code = self._process.returncode
+                raise PeerError(f"{self.client_id} ended by itself with {code}:\n{self.last_errors()}")
         finally:
             with trio.CancelScope(shield=True):
                 if self._process.poll() is None:
                     self._process.kill()
                 await self._process.wait()
             self.ended.set()
-            told([])
+            on_lines([])
 
-    async def _listen(self, told: Callable[[list[Line]], None]) -> None:
+    async def _read_lines(self, on_lines: Callable[[list[Line]], None]) -> None:
         read = _java_line if self.kind == "java" else Line.of_json
         assert self._process is not None
         assert self._process.stdout is not None
-        rest = b""  # of a line that is not whole yet; what a kill has cut off is dropped
+        rest = b""  # a line that is not complete yet; a line that a kill cuts off is dropped
         async for chunk in self._process.stdout:
             *texts, rest = (rest + chunk).split(b"\n")
             lines = list(map(read, texts))
             self.lines += lines
-            told(lines)
+            on_lines(lines)
 
 
 class Peers:
@@ -190,11 +191,11 @@ class Peers:
         return [peer for peer in self.all if not peer.ended.is_set()]
 
     async def start(self, kind: str, options: MemberOptions) -> Peer:
-        """Start a member. It is in the group some time later."""
+        """Start a member. It joins the group some time later."""
         command = await trio.to_thread.run_sync(self._commands[kind], options)
         peer = Peer(kind, options, self._directory / f"{options.client_id}.err")
         self.all.append(peer)
-        await self._nursery.start(peer._run, command, self._told)
+        await self._nursery.start(peer._run, command, self._on_lines)
         return peer
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -202,7 +203,7 @@ class Peers:
         while not condition():
             await self._changed.wait()
 
-    def _told(self, lines: list[Line]) -> None:
+    def _on_lines(self, lines: list[Line]) -> None:
         self.read.update(line.place for line in lines if line.event == "message")
         self._changed.set()
         self._changed = trio.Event()
@@ -210,7 +211,7 @@ class Peers:
 
 @asynccontextmanager
 async def open_peers(commands: Mapping[str, Command] = COMMANDS) -> AsyncIterator[Peers]:
-    """Members for the length of the block; those that are left at its end are killed."""
+    """Run members while the block runs, and kill those that still run at its end."""
     with tempfile.TemporaryDirectory() as directory:
         async with trio.open_nursery() as nursery:
             yield Peers(nursery, Path(directory), commands)

@@ -1,4 +1,4 @@
-"""A member of a group by ourselves; see `lines` for what it prints. Each claim is a partition that it has."""
+"""A group member with sarameya's consumer; `lines` describes its output. It reports each claim as one partition."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import TypeVar
 import trio
 
 from sarameya import Claim, Config, ConsumerGroup, ConsumerGroupHandler, Session, log_event
-from tests.integration.peers.lines import MemberOptions, say, say_message
+from tests.integration.peers.lines import MemberOptions, report, report_message
 
 T = TypeVar("T")
 
 
-class Teller(ConsumerGroupHandler):
+class Reporter(ConsumerGroupHandler):
     async def consume_claim(self, session: Session, claim: Claim) -> None:
-        say("assigned", [claim.partition])
+        report("assigned", [claim.partition])
         async for message in claim:
             assert message.value is not None
-            say_message(message.partition, message.offset, message.value)
+            report_message(message.partition, message.offset, message.value)
             session.mark_message(message)
-        say("revoked", [claim.partition])
+        report("revoked", [claim.partition])
 
 
 async def run_assignor(function: Callable[[], T], /) -> T:
     """Run the assignor, and report that this member leads."""
-    say("led")
+    report("led")
     return await trio.to_thread.run_sync(function)
 
 
@@ -47,9 +47,9 @@ async def main(options: MemberOptions) -> None:
             ConsumerGroup(bootstrap, options.group, config, observers=[log_event], run_sync=run_assignor) as group,
             trio.open_nursery() as nursery,
         ):
-            nursery.start_soon(group.consume, [options.topic], Teller())
+            nursery.start_soon(group.consume, [options.topic], Reporter())
             async for _ in signals:
-                say("leaving")
+                report("leaving")
                 group.close_nowait()
                 break
 

@@ -1,7 +1,7 @@
-"""A group of peer programs under watch: who owns what by the coordinator's word, and what of the produced was read.
+"""A group of peer programs under watch: which member owns which partitions, and which produced messages were read.
 
-Works against any brokers that speak the protocol. The judge is neither side: kafka-python's admin client asks the
-coordinator (DescribeGroups), librdkafka's producer fills the topic.
+It works with any brokers that implement the protocol. Neither side judges itself: kafka-python's admin client asks the
+coordinator for the owners (DescribeGroups), librdkafka's producer fills the topic.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from tests.integration.peers.lines import MemberOptions
 from tests.integration.peers.running import COMMANDS, Command, Peer, Peers, open_peers
 
 SETTLE_SECONDS = 20.0
-"""What a group may take to agree, and its members to have read all there is."""
+"""The longest time for a group to become stable and for its members to read everything."""
 
 _POLL_SECONDS = 0.05
 
-_ASK_MS = 5_000
+_REQUEST_TIMEOUT_MS = 5_000
 
 Owned = dict[str, set[int]]
-"""Client id -> the partitions that the coordinator says it has."""
+"""Client id -> the partitions that it owns, as the coordinator reports them."""
 
 
 class Trickle:
-    """Messages in a steady flow, to one partition after the other; each value is the time it was produced at.
+    """A steady flow of messages, to one partition after the other. Each value is the time at which it was produced.
 
-    `producers` share the partitions, each those beside each other: what waits to be acknowledged holds up what the same
-    producer sends to the same broker.
+    `producers` share the partitions: each takes a range of neighbours. A record that waits for its acknowledgement
+    delays the later records of the same producer to the same broker.
     """
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, rate: float, producers: int = 1) -> None:
@@ -48,10 +48,10 @@ class Trickle:
         self._rate = rate
         self._failures: list[KafkaError] = []
         self.delivered: dict[tuple[int, int], float] = {}
-        """(partition, offset) -> when its acknowledgement was heard of, in that order; seconds since 1970."""
+        """(partition, offset) -> the time of its acknowledgement in seconds since 1970, in that order."""
 
     async def run(self) -> None:
-        """Produce until cancelled. Raises KafkaException for what was not delivered."""
+        """Produce until cancelled. Raises KafkaException if a record was not delivered."""
         due = trio.current_time()
         try:
             for number in itertools.count():
@@ -69,26 +69,26 @@ class Trickle:
                 producer.purge()
 
     async def another_round(self) -> None:
-        """Wait until each partition has got something more."""
+        """Wait until each partition has a further message."""
         seen = len(self.delivered)
         while len({partition for partition, _ in self.delivered_after(seen)}) < self._partitions:
             await trio.sleep(_POLL_SECONDS)
 
     def delivered_after(self, count: int) -> set[tuple[int, int]]:
-        """All that was delivered but the first `count`."""
+        """Return all delivered messages except for the first `count`."""
         return set(itertools.islice(self.delivered, count, None))
 
     def _on_delivery(self, error: KafkaError | None, message: Any) -> None:
         if error is not None:
             self._failures.append(error)
         elif message.offset() is not None:
-            # None where the broker had it already, and the answer that said so was lost: nobody says where it is.
+            # None: a retried record that the broker already had. Its first response is lost, and with it its offset.
             self.delivered[message.partition(), message.offset()] = time.time()
 
 
 @attrs.define(eq=False)
 class Stage:
-    """The members of one group on one topic, and what watches them."""
+    """The members of one group on one topic, with the clients that watch them."""
 
     peers: Peers
     trickle: Trickle
@@ -107,36 +107,39 @@ class Stage:
     async def settled(self) -> Owned:
         """Wait until the group is stable, its members are the live ones, and each partition is owned exactly once.
 
-        Then until all that was produced by then has been read: of each partition something newer too, and that by
-        its owner. Raises AssertionError, with what was seen last, when that takes too long.
+        Then wait until the members have read all messages produced so far, and until each partition's owner has read
+        a newer one. Raises AssertionError with the last state if this takes longer than SETTLE_SECONDS.
         """
         clients = {peer.client_id for peer in self.peers.live}
         owned: Owned | None = None
         with trio.move_on_after(SETTLE_SECONDS):
-            while owned is None or owned.keys() != clients or not self._is_dealt(owned):
+            while owned is None or owned.keys() != clients or not self._is_complete(owned):
                 owned = await trio.to_thread.run_sync(self._describe)
                 await trio.sleep(_POLL_SECONDS)
             await self._read_all(owned)
             return owned
         missing = sorted(self.trickle.delivered.keys() - self.peers.read.keys())
-        told = [f"{peer.client_id} told {peer.changes()} and said:\n{peer.said(10)}" for peer in self.peers.live]
-        raise AssertionError("\n".join([f"at last {owned}; not read: {missing[:10]}", *told]))
+        members = [
+            f"{peer.client_id} reported {peer.changes()}; logged:\n{peer.last_errors(10)}" for peer in self.peers.live
+        ]
+        raise AssertionError("\n".join([f"at last {owned}; not read: {missing[:10]}", *members]))
 
     def read_twice(self) -> set[int]:
-        """The partitions of which something was read again that its first reader should have committed.
+        """Return the partitions with a message that was read twice although its first reader should have committed it.
 
-        Java's consumer, where it is cooperative, commits before the rebalance what it gives up after it, and reads on
-        meanwhile (ConsumerCoordinator.onJoinPrepare, onJoinComplete): that is read again, whoever the broker is.
+        Messages of Java's cooperative consumer do not count. It commits before the rebalance, reads on, and revokes
+        partitions after it (ConsumerCoordinator.onJoinPrepare, onJoinComplete): the new owner reads the messages
+        between again, with any broker.
         """
         readers: dict[tuple[int, int], list[tuple[float, str]]] = defaultdict(list)
         for peer in self.peers.all:
             for message in peer.messages:
                 readers[message.place].append((message.at, peer.client_id))
-        careless = {peer.client_id for peer in self.peers.all if _is_careless(peer)}
+        excused = {peer.client_id for peer in self.peers.all if _reads_after_last_commit(peer)}
         again = [(place, min(times)[1]) for place, times in readers.items() if len(times) > 1]
-        return {partition for (partition, _), first in again if first not in careless}
+        return {partition for (partition, _), first in again if first not in excused}
 
-    def _is_dealt(self, owned: Owned) -> bool:
+    def _is_complete(self, owned: Owned) -> bool:
         return sorted(itertools.chain.from_iterable(owned.values())) == list(range(self.partitions))
 
     async def _read_all(self, owned: Owned) -> None:
@@ -147,10 +150,10 @@ class Stage:
         await self.peers.until(lambda: missing <= read.keys())
         for peer, number in lines.items():
             theirs = {partition for partition, _ in newer & peer.read_since(number)}
-            assert theirs <= owned[peer.client_id], f"{peer.client_id} reads {theirs}, and has {owned}"
+            assert theirs <= owned[peer.client_id], f"{peer.client_id} reads {theirs}; the owners are {owned}"
 
     def _describe(self) -> Owned | None:
-        """Return the owner of each partition; None while the group is not stable."""
+        """Return the partitions of each member; None while the group is not stable."""
         try:
             described = self._admin.describe_groups([self.group])[self.group]
         except KafkaPythonError:  # the coordinator is not there yet
@@ -175,7 +178,7 @@ async def open_stage(
     rate: float = 100.0,
     commands: Mapping[str, Command] = COMMANDS,
 ) -> AsyncIterator[Stage]:
-    """A group to put members into, and a trickle of `rate` messages a second to its topic, while the block runs."""
+    """Offer an empty group, and produce `rate` messages a second to its topic, while the block runs."""
     trickle = Trickle(bootstrap, topic, partitions, rate)
     admin = await trio.to_thread.run_sync(_admin, bootstrap)
     try:
@@ -188,8 +191,8 @@ async def open_stage(
 
 
 def _admin(bootstrap: str) -> KafkaAdminClient:
-    return KafkaAdminClient(bootstrap_servers=bootstrap.split(","), request_timeout_ms=_ASK_MS)
+    return KafkaAdminClient(bootstrap_servers=bootstrap.split(","), request_timeout_ms=_REQUEST_TIMEOUT_MS)
 
 
-def _is_careless(peer: Peer) -> bool:
+def _reads_after_last_commit(peer: Peer) -> bool:
     return (peer.kind, peer.options.strategy) == ("java", "cooperative-sticky")

@@ -1,7 +1,7 @@
-"""A real Kafka cluster on loopback: one broker, or three for tests that hurt one of them.
+"""A real Kafka cluster on loopback: one broker, or three for tests that kill, stop or freeze one of them.
 
-Owns the order of starting and stopping, what its brokers' properties share, topics, and Kafka's own admin tools.
-What is not async blocks; a trio test calls it through `trio.to_thread.run_sync`.
+It owns the order of starting and stopping, the properties that its brokers share, topics, and Kafka's own admin tools.
+Functions that are not async block; a trio test calls them through `trio.to_thread.run_sync`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ToolError(Exception):
 
 @attrs.frozen(order=True)
 class GroupLine:
-    """A partition of a group, as Kafka's own tool shows it. `None` stands for the tool's "-"."""
+    """A partition of a group, as Kafka's own tool shows it. None stands for the tool's "-"."""
 
     topic: str
     partition: int
@@ -83,14 +83,19 @@ def run_tool(bootstrap_servers: Iterable[str], main: str, *args: str, version: s
 
 
 class RealKafka:
-    """`with RealKafka(directory) as kafka`: a cluster that answers, until the block ends.
+    """A running Kafka cluster: `with RealKafka(directory) as kafka`.
 
-    It is formatted and started on entry, on free loopback ports, under `directory` (which may not exist yet). On
-    exit its data is removed; the brokers' logs (`directory/<node id>/server.log`) stay. `version` is a release of Kafka
-    with KRaft, `properties` are the brokers' own, beside or in place of those set here. With `proxied` each broker has
-    a second listener, which sends its clients to another port: that where a proxy is to stand (`Node.proxy`). `racks`:
-    where each broker stands, and then consumers may be sent to the replica in their rack (KIP-392). With `security`
-    they have listeners that want to know who is there, too (`security.py`).
+    It is formatted and started on entry, on free loopback ports. On exit its data is removed; the brokers' logs
+    (`directory/<node id>/server.log`) stay.
+
+    Args:
+        directory: the parent of the brokers' directories; it may not exist yet.
+        brokers: the number of brokers.
+        version: a release of Kafka with KRaft.
+        properties: properties of the brokers, added to those set here or in their place.
+        proxied: give each broker a second listener that advertises another port, for a proxy (`Node.proxy`).
+        racks: the rack of each broker; brokers then send consumers to the replica in their rack (KIP-392).
+        security: give the brokers listeners with TLS and authentication too (`security.py`).
     """
 
     def __init__(
@@ -123,7 +128,7 @@ class RealKafka:
                 stack.callback(shutil.rmtree, node.directory / "data", ignore_errors=True)
                 node.format(cluster_id, self._shared() | self._own(node))
             for node in self.nodes:
-                # Nothing will be read again, and the last of several brokers would wait long for a quorum.
+                # Kill: the data is not needed any more, and a stop of the last broker would wait long for a quorum.
                 stack.callback(node.kill)
                 node.start()
             admin = self.admin()
@@ -143,10 +148,13 @@ class RealKafka:
     def create_topic(
         self, name: str, partitions: int = 1, *, replicas: Sequence[Sequence[int]] = (), **options: object
     ) -> str:
-        """Create a topic, replicated to every broker, and wait until each partition has a leader. Its name.
+        """Create a topic, wait until each partition has a leader, and return its name.
 
-        `replicas`: where each partition is to be (node ids, the leader first), in place of that. `options` are the
-        topic's, with underscores for dots.
+        Args:
+            name: the name of the topic.
+            partitions: the number of partitions, each replicated to every broker.
+            replicas: in place of `partitions`, the node ids of each partition, the preferred leader first.
+            options: Kafka's topic options, with underscores for dots.
         """
         admin = self.admin()
         config = {option.replace("_", "."): str(value) for option, value in options.items()}
@@ -161,7 +169,7 @@ class RealKafka:
         return name
 
     def add_partitions(self, topic: str, partitions: int) -> None:
-        """Let the topic have `partitions` of them in all, and wait until each has a leader."""
+        """Increase the topic to `partitions` partitions in all, and wait until each has a leader."""
         admin = self.admin()
         [done] = admin.create_partitions([NewPartitions(topic, partitions)]).values()
         done.result(_TOPIC_SECONDS)
@@ -177,7 +185,7 @@ class RealKafka:
     def describe_group(self, group: str) -> list[GroupLine]:
         """Return the lines of `ConsumerGroupCommand --describe`, ordered by topic and partition.
 
-        Empty where it shows no table: no such group, or it has neither members nor commits yet.
+        The list is empty if it shows no table: the group does not exist, or has neither members nor commits yet.
         """
         shown = self.run_tool(GROUP_COMMAND, "--describe", "--group", group)
         rows = [line.split() for line in shown.splitlines() if line.strip()]
@@ -191,14 +199,14 @@ class RealKafka:
         self.until(lambda: _stable_members(admin, group) == count, seconds, f"{count} members of {group!r}")
 
     async def until_committed(self, group: str, offsets: int, seconds: float) -> None:
-        """Wait until the group's committed offsets add up to `offsets`; librdkafka has crashed at telling."""
+        """Wait until the group's committed offsets add up to `offsets`. librdkafka's own request for them crashed."""
         with trio.fail_after(seconds):
             async with GroupAdmin(self.bootstrap_servers, Config(), lambda event: None) as admin:
                 while sum(committed.offset for committed in (await admin.committed(group)).values()) < offsets:
                     await trio.sleep(0.2)
 
     def coordinator(self, group: str) -> Node:
-        """The broker that coordinates a group, as `ConsumerGroupCommand --describe --state` shows it."""
+        """Return the broker that coordinates a group, as `ConsumerGroupCommand --describe --state` shows it."""
         shown = self.run_tool(GROUP_COMMAND, "--describe", "--state", "--group", group)
         match = re.search(r"\((\d+)\)", shown)
         if match is None:
@@ -206,11 +214,15 @@ class RealKafka:
         return next(node for node in self.nodes if node.node_id == int(match[1]))
 
     def admin(self) -> AdminClient:
-        """librdkafka's, silent."""
+        """Return an admin client of librdkafka that logs nothing."""
         return AdminClient({"bootstrap.servers": ",".join(self.bootstrap_servers), "log_level": 0})
 
     def until(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
-        """Wait for something an admin client tells. Raises KafkaStartError after `seconds`, or where a broker ends."""
+        """Wait for a condition that an admin client can check.
+
+        Raises:
+            KafkaStartError: the condition is not true after `seconds`, or a broker has ended. `what` names it.
+        """
         deadline = time.monotonic() + seconds
         while not _holds(condition):
             for node in self.nodes:
@@ -230,7 +242,7 @@ class RealKafka:
         return node
 
     def at(self, listener: str) -> list[str]:
-        """Return the brokers' addresses at one of the listeners of their security."""
+        """Return the brokers' addresses at a listener of `security.LISTENERS`."""
         return [f"{HOST_NAME}:{node.others[listener]}" for node in self.nodes]
 
     def _proxy(self, *ports: int) -> tuple[int, int] | None:
@@ -242,26 +254,26 @@ class RealKafka:
         protocols = {**dict.fromkeys(("PLAINTEXT", "PROXIED", "CONTROLLER"), "PLAINTEXT"), **LISTENERS}
         return {
             "controller.quorum.voters": ",".join(node.voter for node in self.nodes),
-            "listener.security.protocol.map": ",".join(f"{name}:{speaks}" for name, speaks in protocols.items()),
+            "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
             "auto.create.topics.enable": "false",
             # Leaders move when a test moves them.
             "auto.leader.rebalance.enable": "false",
-            # Tests are short: a group's first round waits for nobody, and sessions may be shorter than production's.
+            # Tests are short: a group's first rebalance does not wait, and session timeouts may be short.
             "group.initial.rebalance.delay.ms": "0",
-            # A killed broker is missed after three seconds instead of nine.
+            # The controller fences a killed broker after three seconds instead of nine.
             "broker.session.timeout.ms": "3000",
             "broker.heartbeat.interval.ms": "500",
             "group.min.session.timeout.ms": "500",
-            # Looking for expired offsets, Kafka 4 deletes empty groups that keep nothing: not in the middle of a test.
+            # Each check for expired offsets of Kafka 4 also deletes empty groups without commits: not during a test.
             "offsets.retention.check.interval.ms": str(24 * 3_600_000),
-            # Each partition of the internal topics costs files and start-up time; five show all there is to see.
+            # Each partition of the internal topics costs files and start-up time; five are enough for tests.
             "offsets.topic.num.partitions": "5",
             "offsets.topic.replication.factor": replicas,
             "transaction.state.log.num.partitions": "5",
             "transaction.state.log.replication.factor": replicas,
             "transaction.state.log.min.isr": "1",
             "log.cleaner.dedupe.buffer.size": str(4 * 2**20),
-            # What can be compacted is, at once.
+            # Compact soon.
             "log.cleaner.backoff.ms": "200",
             **(self.security.properties() if self.security else {}),
             **self._properties,
@@ -279,7 +291,7 @@ class RealKafka:
 
 
 def _new_cluster_id() -> str:
-    """Return a cluster id as Kafka creates it, but none that a command line would take for an option."""
+    """Return a cluster id as Kafka creates it; it never starts with "-", which a tool would take for an option."""
     cluster_id = "-"
     while cluster_id.startswith("-"):
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

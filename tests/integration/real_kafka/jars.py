@@ -10,9 +10,9 @@ __all__ = ["KAFKA_3_VERSION", "KAFKA_VERSION", "JarsError", "kafka_jars"]
 
 KAFKA_VERSION = "4.1.0"
 KAFKA_3_VERSION = "3.9.1"
-"""The last line of Kafka 3, whose brokers have the old group coordinator."""
+"""A version of the last release line of Kafka 3, whose brokers have the old group coordinator."""
 
 
 def kafka_jars(version: str = KAFKA_VERSION) -> Path:
-    """Their directory; some 50 MB. Raises JarsError."""
+    """Return the directory of the version's jars, about 50 MB. Raises JarsError."""
     return maven_jars("kafka", Path(__file__).with_name("pom.xml"), version)

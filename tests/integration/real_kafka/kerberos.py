@@ -1,6 +1,6 @@
 """A Kerberos realm for a real Kafka: MIT's key distribution center, by k5test.
 
-Owns the realm's process and files; which listeners take tickets is `security`'s.
+It owns the realm's process and files. `security` defines which listeners accept tickets.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 HOST_NAME = "localhost"
 KERBEROS_SERVICE = "kafka"
 SERVICE = f"{KERBEROS_SERVICE}/{HOST_NAME}"
-"""The brokers'."""
+"""The service principal of the brokers."""
 _KRB5_CONF = {
-    # A host is called what it was connected to by: there is no DNS here to ask for another name.
+    # Use host names as they are: no DNS is here to look up another name.
     "libdefaults": {"dns_canonicalize_hostname": "false", "rdns": "false"},
     "realms": {"$realm": {"kdc": "127.0.0.1:$port0", "admin_server": "127.0.0.1:$port1"}},
 }
@@ -38,26 +38,26 @@ _KDC_CONF = {
 
 @attrs.frozen
 class Realm:
-    """A realm that runs. Keytabs are made where they are asked for."""
+    """A running realm. It creates keytabs on demand."""
 
     _realm: K5Realm
     directory: Path
 
     @property
     def krb5_conf(self) -> str:
-        """The file by which others find it."""
+        """The file by which clients and brokers find the realm."""
         return str(self._realm.env["KRB5_CONFIG"])
 
     @property
     def service_keytab(self) -> str:
-        """The brokers'."""
+        """The keytab of the brokers."""
         return self.keytab(SERVICE)
 
     def principal(self, name: str) -> str:
         return f"{name}@{self._realm.realm}"
 
     def keytab(self, name: str) -> str:
-        """A file with the key of a principal, which is made if there is none."""
+        """Return a file with the key of a principal; create both if they do not exist."""
         path = self.directory / f"{name.replace('/', '-')}.keytab"
         if not path.exists():
             self._realm.addprinc(self.principal(name))
@@ -67,8 +67,8 @@ class Realm:
 
 @contextmanager
 def running(directory: Path, port: int) -> Iterator[Realm]:
-    """A realm whose server listens on this port and those behind it."""
-    from k5test import K5Realm  # which benches, who start Kafka too, need not have
+    """Run a realm whose server listens on `port` and the ports after it."""
+    from k5test import K5Realm  # benches start Kafka too, and do not need k5test
 
     realm = K5Realm(
         krb5_conf=_KRB5_CONF, kdc_conf=_KDC_CONF, portbase=port, create_user=False, create_host=False, get_creds=False

@@ -1,6 +1,6 @@
 """A broker of a real Kafka cluster: its directory, its properties, its process.
 
-Owns a process from start to stop; what the cluster's brokers share (ids, who votes) comes from `cluster`.
+It owns the process from start to stop. `cluster` supplies what its brokers share (cluster id, voters).
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class KafkaStartError(Exception):
 
 
 def free_ports(count: int) -> list[int]:
-    """Different loopback ports that nobody listens on.
+    """Return different loopback ports on which nothing listens.
 
-    They lie outside the range from which the kernel takes ports for outgoing connections, so that none of those
-    takes one before the broker does.
+    They lie outside the range from which the kernel takes ports for outgoing connections. So no connection can occupy
+    a port before the broker does.
     """
-    return list(islice(filter(_is_free, random.sample(range(20_000, 32_000), 1_000)), count))
+    return list(islice(filter(_is_free, random.SystemRandom().sample(range(20_000, 32_000), 1_000)), count))
 
 
 def _is_free(port: int) -> bool:
@@ -55,7 +55,7 @@ def _is_free(port: int) -> bool:
 
 @attrs.define
 class Node:
-    """A broker and controller in one process (KRaft's combined mode), living in `directory`."""
+    """A broker and controller in one process (KRaft's combined mode), with its files in `directory`."""
 
     node_id: int
     directory: Path
@@ -63,11 +63,11 @@ class Node:
     port: int
     controller_port: int
     proxy: tuple[int, int] | None = None
-    """The port of a second listener, and the port, a proxy's, at which that says it is; see `RealKafka`."""
+    """The port of a second listener, and the port that it advertises: a proxy's. See `RealKafka`."""
     others: Mapping[str, int] = attrs.field(factory=dict)
     """The ports of further listeners, by name."""
     scram_users: Sequence[str] = ()
-    """As `kafka-storage format --add-scram` takes them."""
+    """Users in the syntax of `kafka-storage format --add-scram`."""
     jvm_options: Sequence[str] = ()
     _process: subprocess.Popen[bytes] | None = attrs.field(default=None, init=False)
 
@@ -77,7 +77,7 @@ class Node:
 
     @property
     def voter(self) -> str:
-        """Return this node as an element of `controller.quorum.voters`."""
+        """This node as an element of `controller.quorum.voters`."""
         return f"{self.node_id}@{HOST}:{self.controller_port}"
 
     @property
@@ -91,7 +91,7 @@ class Node:
         return self._process.pid
 
     def format(self, cluster_id: str, shared: Mapping[str, str]) -> None:
-        """Write the properties, `shared` among them, and format the storage. Raises KafkaStartError."""
+        """Write the properties (its own and `shared`), and format the storage. Raises KafkaStartError."""
         self.directory.mkdir(parents=True)
         properties = {
             "node.id": str(self.node_id),
@@ -103,16 +103,16 @@ class Node:
             **shared,
         }
         self._properties.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
-        users = [word for user in self.scram_users for word in ("--add-scram", user)]
+        users = [argument for user in self.scram_users for argument in ("--add-scram", user)]
         command = self._java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties), *users)
         done = subprocess.run(command, capture_output=True, text=True, timeout=_FORMAT_SECONDS, check=False)
         if done.returncode != 0:
             raise KafkaStartError(f"broker {self.node_id} could not format its storage:\n{done.stdout}{done.stderr}")
 
     def start(self) -> None:
-        """Start the process; it answers some seconds later (`RealKafka` waits for that)."""
+        """Start the process. It responds some seconds later (`RealKafka` waits for that)."""
         with self.log_file.open("ab") as log:
-            # A session of its own: Ctrl-C reaches the tests, and they end the broker in order.
+            # A session of its own: Ctrl-C reaches the tests alone, and they end the broker in order.
             self._process = subprocess.Popen(
                 self._java("kafka.Kafka", str(self._properties)),
                 stdin=subprocess.DEVNULL,
@@ -126,12 +126,12 @@ class Node:
         return self._process is not None and self._process.poll() is None
 
     def check_running(self) -> None:
-        """Raises KafkaStartError if the process has ended, and not by `stop` or `kill`."""
+        """Raise KafkaStartError if the process has ended without `stop` or `kill`."""
         if self._process is not None and not self.is_running:
             raise KafkaStartError(f"broker {self.node_id} has ended:\n{self.last_lines()}")
 
     def stop(self) -> None:
-        """End the process in order (its leaderships move first); after fifteen seconds by force."""
+        """End the process in order (its leaderships move first), or by force after fifteen seconds."""
         if self._process is None:
             return
         self._process.terminate()
@@ -149,15 +149,15 @@ class Node:
             self._process = None
 
     def freeze(self) -> None:
-        """Let the process stand still, with its connections open, until `thaw` (or its end)."""
+        """Suspend the process, with its connections open, until `thaw` (or its end)."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let the process go on where it stood; nothing if it never stood still."""
+        """Resume the process if it is suspended."""
         os.kill(self.pid, signal.SIGCONT)
 
     def last_lines(self, count: int = 40) -> str:
-        """The end of the broker's log."""
+        """Return the last lines of the broker's log, and its path."""
         lines = self.log_file.read_text(errors="replace").splitlines() if self.log_file.exists() else []
         return "\n".join([*lines[-count:], f"(the whole log: {self.log_file})"])
 
@@ -176,11 +176,11 @@ class Node:
 
 
 def java_program() -> str:
-    """Java as Spark finds it too: of JAVA_HOME, else of PATH."""
+    """Return the Java that Spark uses too: that of JAVA_HOME, or else `java` on the PATH."""
     home = os.environ.get("JAVA_HOME")
     return str(Path(home, "bin", "java")) if home else "java"
 
 
 def java(jars: Path, main: str, *args: str, options: tuple[str, ...] = ()) -> list[str]:
-    """The command that runs the class `main` of the jars."""
+    """Return the command that runs the class `main` of the jars."""
     return [java_program(), *quick(jars.name), *options, "-cp", f"{jars}/*", main, *args]

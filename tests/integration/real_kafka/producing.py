@@ -1,4 +1,4 @@
-"""librdkafka as the producer of what tests consume: another implementation's bytes, not our own."""
+"""librdkafka as the producer of records that tests consume: bytes of another implementation, not of ours."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Record(NamedTuple):
 
     @classmethod
     def of(cls, message: Any) -> Self:
-        """Return a record of a librdkafka message, sent or read."""
+        """Return the record of a librdkafka message, sent or read."""
         headers = tuple(message.headers() or ())
         return cls(message.offset(), message.timestamp()[1], message.key(), message.value(), headers)
 
@@ -37,14 +37,21 @@ def produce(
     headers: list[tuple[str, str | bytes | None]] | None = None,
     **options: Any,
 ) -> set[tuple[int, int]]:
-    """`send` for values that share a key, or else are spread over the partitions, and headers."""
+    """Send values as `send` does, all with the same key and headers; without a key they spread over the partitions."""
     return send(kafka, topic, ({"value": value, "key": key, "headers": headers} for value in values), **options)
 
 
 def send(kafka: RealKafka, topic: str, records: Iterable[Mapping[str, Any]], **options: Any) -> set[tuple[int, int]]:
-    """Send records, each as `Producer.produce` takes it; the (partition, offset) of each.
+    """Send records, and return the (partition, offset) of each.
 
-    `options` are librdkafka's, with underscores for dots. Raises what a delivery failed with.
+    Args:
+        kafka: the cluster.
+        topic: the topic of all records.
+        records: keyword arguments of `Producer.produce`, for each record.
+        options: librdkafka's options, with underscores for dots.
+
+    Raises:
+        RuntimeError: a delivery failed, or did not end in time.
     """
     settings = {name.replace("_", "."): value for name, value in options.items()}
     producer = Producer(
@@ -75,7 +82,7 @@ def send(kafka: RealKafka, topic: str, records: Iterable[Mapping[str, Any]], **o
 
 
 def produce_transaction(kafka: RealKafka, topic: str, value: bytes, *, commit: bool) -> None:
-    """Produce one record in a transaction of its own, committed or aborted after it has reached the log."""
+    """Produce one record in a transaction of its own, and commit or abort it once the record is in the log."""
     producer = Producer({"bootstrap.servers": ",".join(kafka.bootstrap_servers), "transactional.id": f"{topic}-tx"})
     producer.init_transactions(_FLUSH_SECONDS)
     producer.begin_transaction()

@@ -1,6 +1,6 @@
-"""Replicas and leaders of a cluster of several brokers: read, moved, repaired.
+"""Replicas and leaders of a cluster of several brokers: read, move and repair them.
 
-Everything here blocks, as in `cluster`. A broker that was stopped or killed on purpose may stay away meanwhile.
+All functions block, as in `cluster`. Brokers that a test has stopped or killed may stay down meanwhile.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from tests.integration.real_kafka.node import Node
 _REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 
 _SECONDS = 60.0
-"""What a broker may take to start and to be back in step with the others."""
+"""The longest time for a broker to start and to catch up with the others."""
 
 
 def partitions_of(kafka: RealKafka, topic: str) -> dict[int, PartitionMetadata]:
-    """Return a broker's metadata of each partition: `leader`, `replicas`, and the in-sync ones (`isrs`)."""
-    return _told(kafka.admin(), topic)
+    """Return the metadata of each partition: `leader`, `replicas`, and the in-sync replicas (`isrs`)."""
+    return _partitions(kafka.admin(), topic)
 
 
 def leaders(kafka: RealKafka, topic: str) -> dict[int, int]:
-    """Partition -> node id."""
+    """Return the node id of each partition's leader."""
     return {number: partition.leader for number, partition in partitions_of(kafka, topic).items()}
 
 
@@ -41,25 +41,26 @@ def await_leader(kafka: RealKafka, topic: str, partition: int, node_id: int) -> 
     """Wait until this broker leads the partition."""
     admin = kafka.admin()
     what = f"broker {node_id} to lead {topic}-{partition}"
-    kafka.until(lambda: _told(admin, topic)[partition].leader == node_id, _SECONDS, what)
+    kafka.until(lambda: _partitions(admin, topic)[partition].leader == node_id, _SECONDS, what)
 
 
-def await_in_step(kafka: RealKafka, topic: str, partition: int, node_ids: Sequence[int]) -> None:
-    """Wait until these, and no others, are in step with the partition's leader."""
+def await_in_sync(kafka: RealKafka, topic: str, partition: int, node_ids: Sequence[int]) -> None:
+    """Wait until these brokers, and no others, are in sync with the partition's leader."""
     admin = kafka.admin()
-    what = f"{topic}-{partition} to be in step on {node_ids}"
-    kafka.until(lambda: sorted(_told(admin, topic)[partition].isrs) == sorted(node_ids), _SECONDS, what)
+    what = f"{topic}-{partition} to be in sync on {node_ids}"
+    kafka.until(lambda: sorted(_partitions(admin, topic)[partition].isrs) == sorted(node_ids), _SECONDS, what)
 
 
-def await_all_in_step(kafka: RealKafka) -> None:
-    """Wait until every replica of every partition is in step with its leader."""
-    kafka.until(partial(_are_in_step, kafka.admin()), _SECONDS, "all replicas to be in step")
+def await_all_in_sync(kafka: RealKafka) -> None:
+    """Wait until every replica of every partition is in sync with its leader."""
+    kafka.until(partial(_are_in_sync, kafka.admin()), _SECONDS, "all replicas to be in sync")
 
 
 def reassign(kafka: RealKafka, topic: str, replicas: Mapping[int, Sequence[int]]) -> None:
-    """Move partitions to these brokers by Kafka's own tool, the new leader first; wait until the data is there.
+    """Move partitions to other brokers with Kafka's own tool, and wait until the data is there.
 
-    A leader that keeps a replica goes on leading; one that does not is followed by another.
+    `replicas` has the node ids of each partition, the preferred leader first. A leader that keeps a replica stays the
+    leader.
     """
     moves = [{"topic": topic, "partition": number, "replicas": list(nodes)} for number, nodes in replicas.items()]
     with TemporaryDirectory() as directory:
@@ -67,29 +68,29 @@ def reassign(kafka: RealKafka, topic: str, replicas: Mapping[int, Sequence[int]]
         plan.write_text(json.dumps({"version": 1, "partitions": moves}))
         kafka.run_tool(_REASSIGN, "--execute", "--reassignment-json-file", str(plan))
     admin = kafka.admin()
-    kafka.until(lambda: _are_kept(_told(admin, topic), replicas), _SECONDS, f"{topic!r} to be on {replicas}")
+    kafka.until(lambda: _are_moved(_partitions(admin, topic), replicas), _SECONDS, f"{topic!r} to be on {replicas}")
 
 
 def elect_preferred(kafka: RealKafka) -> None:
-    """Let the first of its replicas lead every partition, by an election of preferred leaders."""
+    """Elect the preferred leader (the first replica) of every partition, and wait until it leads."""
     admin = kafka.admin()
     admin.elect_leaders(ElectionType.PREFERRED).result(_SECONDS)
-    kafka.until(lambda: all(p.leader == p.replicas[0] for p in _all_told(admin)), _SECONDS, "the preferred leaders")
+    kafka.until(lambda: _are_led_by_preferred(admin), _SECONDS, "the preferred leaders")
 
 
 def mend(kafka: RealKafka) -> None:
-    """Start what has ended, and wait until all is as it was: in step, and led by the preferred leaders."""
+    """Start or thaw all brokers, and wait until all replicas are in sync and the preferred leaders lead."""
     for node in kafka.nodes:
         if node.is_running:
             node.thaw()
         else:
             node.start()
-    await_all_in_step(kafka)
+    await_all_in_sync(kafka)
     elect_preferred(kafka)
 
 
 def controller(kafka: RealKafka) -> Node:
-    """The broker that leads the quorum now. Where it stands still, others may be taken for dead with it."""
+    """Return the broker that leads the quorum now. While it is frozen, other brokers may be fenced too."""
     admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
     try:
         [topic] = admin.describe_metadata_quorum()["topics"]
@@ -100,52 +101,56 @@ def controller(kafka: RealKafka) -> Node:
 
 
 def group_coordinated_by(kafka: RealKafka, node_id: int, prefix: str) -> str:
-    """The name of a group that this broker coordinates, as long as it leads what it leads now."""
+    """Return the name of a group that this broker coordinates, until leaders of `__consumer_offsets` move."""
     admin = kafka.admin()
-    # The first request for a coordinator creates the topic of groups.
+    # The first request for a coordinator creates the topic `__consumer_offsets`.
     with suppress(KafkaException):
         admin.describe_consumer_groups([prefix])[prefix].result()
-    kafka.until(lambda: min(_led(admin).values(), default=-1) >= 0, _SECONDS, "the leaders of groups")
-    led = _led(admin)
+    kafka.until(lambda: min(_group_leaders(admin).values(), default=-1) >= 0, _SECONDS, "the leaders of groups")
+    leader_ids = _group_leaders(admin)
     names = (f"{prefix}-{n}" for n in itertools.count())
-    return next(name for name in names if led[partition_for(name, len(led))] == node_id)
+    return next(name for name in names if leader_ids[partition_for(name, len(leader_ids))] == node_id)
 
 
-def _led(admin: AdminClient) -> dict[int, int]:
-    return {number: partition.leader for number, partition in _told(admin, "__consumer_offsets").items()}
+def _group_leaders(admin: AdminClient) -> dict[int, int]:
+    return {number: partition.leader for number, partition in _partitions(admin, "__consumer_offsets").items()}
 
 
 def delete_records(kafka: RealKafka, topic: str, partition: int, before: int) -> None:
     """Delete the records before an offset, as retention does."""
-    admin = kafka.admin()  # what it was asked is never answered once it is collected as garbage
+    admin = kafka.admin()  # a client without a reference is garbage collected, and its futures never complete
     [done] = admin.delete_records([TopicPartition(topic, partition, before)]).values()
     done.result(_SECONDS)
 
 
 def delete_topic(kafka: RealKafka, topic: str) -> None:
-    """Delete a topic, and wait until it is not to be seen any more."""
+    """Delete a topic, and wait until the metadata does not list it any more."""
     admin = kafka.admin()
     [done] = admin.delete_topics([topic]).values()
     done.result(_SECONDS)
-    kafka.until(lambda: topic not in admin.list_topics(timeout=1).topics, _SECONDS, f"{topic!r} to be gone")
+    kafka.until(lambda: topic not in admin.list_topics(timeout=1).topics, _SECONDS, f"the deletion of {topic!r}")
 
 
-def _told(admin: AdminClient, topic: str) -> dict[int, PartitionMetadata]:
+def _partitions(admin: AdminClient, topic: str) -> dict[int, PartitionMetadata]:
     partitions: dict[int, PartitionMetadata] = admin.list_topics(topic, timeout=1).topics[topic].partitions
     return partitions
 
 
-def _all_told(admin: AdminClient) -> list[PartitionMetadata]:
+def _all_partitions(admin: AdminClient) -> list[PartitionMetadata]:
     topics = admin.list_topics(timeout=1).topics.values()
     return [partition for topic in topics for partition in topic.partitions.values()]
 
 
-def _are_in_step(admin: AdminClient) -> bool:
-    return all(sorted(partition.isrs) == sorted(partition.replicas) for partition in _all_told(admin))
+def _are_led_by_preferred(admin: AdminClient) -> bool:
+    return all(partition.leader == partition.replicas[0] for partition in _all_partitions(admin))
 
 
-def _are_kept(told: Mapping[int, PartitionMetadata], replicas: Mapping[int, Sequence[int]]) -> bool:
+def _are_in_sync(admin: AdminClient) -> bool:
+    return all(sorted(partition.isrs) == sorted(partition.replicas) for partition in _all_partitions(admin))
+
+
+def _are_moved(partitions: Mapping[int, PartitionMetadata], replicas: Mapping[int, Sequence[int]]) -> bool:
     return all(
-        sorted(told[number].replicas) == sorted(told[number].isrs) == sorted(nodes)
+        sorted(partitions[number].replicas) == sorted(partitions[number].isrs) == sorted(nodes)
         for number, nodes in replicas.items()
     )

@@ -1,15 +1,15 @@
 """Authenticating listeners of a real Kafka, and the certificates of both sides.
 
-| listener        | speaks         | asks                                                       |
-|-----------------|----------------|------------------------------------------------------------|
-| SSL             | TLS            | nobody                                                     |
-| MTLS            | TLS            | for a client certificate                                   |
-| OTHER_NAME      | TLS            | nobody; its certificate is for another host                |
-| EXPIRED         | TLS            | nobody; its certificate has expired                        |
-| SASL_SSL        | TLS            | PLAIN, SCRAM, OAUTHBEARER (unsecured tokens)               |
-| SASL_SSL_REAUTH | TLS            | the same, and anew every REAUTH_SECONDS                    |
-| SASL_PLAIN      | nothing hidden | the same, and anew every REAUTH_SECONDS                    |
-| KERBEROS        | nothing hidden | GSSAPI, and anew every REAUTH_SECONDS                      |
+| listener        | encryption | authentication of clients                                  |
+|-----------------|------------|------------------------------------------------------------|
+| SSL             | TLS        | none                                                       |
+| MTLS            | TLS        | client certificate                                         |
+| OTHER_NAME      | TLS        | none; the broker's certificate is for another host         |
+| EXPIRED         | TLS        | none; the broker's certificate has expired                 |
+| SASL_SSL        | TLS        | PLAIN, SCRAM, OAUTHBEARER (unsecured tokens)               |
+| SASL_SSL_REAUTH | TLS        | the same, again every REAUTH_SECONDS                       |
+| SASL_PLAIN      | none       | the same, again every REAUTH_SECONDS                       |
+| KERBEROS        | none       | GSSAPI, again every REAUTH_SECONDS                         |
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LISTENERS: Mapping[str, str] = {
     "SASL_PLAIN": "SASL_PLAINTEXT",
     "KERBEROS": "SASL_PLAINTEXT",
 }
-"""Each with the security protocol that it speaks."""
+"""The security protocol of each listener."""
 USERS: Mapping[str, str] = {"alice": "sesame", "bob": 's,i=m,s"im'}
 REAUTH_SECONDS = 5.0
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -55,13 +55,13 @@ class Validity(TypedDict, total=False):
 
 
 def expired() -> Validity:
-    """A certificate was good, and is not any more."""
+    """Return a validity that ended yesterday."""
     now = datetime.now(UTC)
     return Validity(not_before=now - timedelta(days=10), not_after=now - timedelta(days=1))
 
 
 def _pem(certificate: trustme.LeafCert) -> bytes:
-    """Key and chain in one; Java takes keys in PKCS#8 alone."""
+    """Return key and certificate chain in one PEM text, the key as PKCS#8, the only format that Java accepts."""
     key = load_pem_private_key(certificate.private_key_pem.bytes(), None)
     pkcs8 = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return pkcs8 + b"".join(pem.bytes() for pem in certificate.cert_chain_pems)
@@ -69,7 +69,7 @@ def _pem(certificate: trustme.LeafCert) -> bytes:
 
 @attrs.define
 class Security:
-    """Certificates and properties of a cluster whose files are in `directory`."""
+    """Certificates and properties of a cluster, with its files in `directory`."""
 
     directory: Path
     realm: Realm
@@ -77,18 +77,18 @@ class Security:
 
     @property
     def ca_file(self) -> str:
-        """Certificate by which its brokers are known."""
+        """The CA certificate that clients use to verify the brokers."""
         return str(self.directory / "ca.pem")
 
     def identity(self, name: str, authority: trustme.CA | None = None, **validity: Unpack[Validity]) -> str:
-        """A file with a client's certificate and key, of this authority or another."""
+        """Create a client's certificate, issued by this authority or another; return the file with it and its key."""
         path = self.directory / f"{name}.pem"
         issued = (authority or self.authority).issue_cert(f"{name}.example", common_name=name, **validity)
         path.write_bytes(_pem(issued))
         return str(path)
 
     def properties(self) -> dict[str, str]:
-        """The brokers'; writes their files."""
+        """Write the files of the brokers, and return their properties."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self.authority.cert_pem.write_to_path(self.ca_file)
         own, other, old = (self.directory / f"{name}.pem" for name in ("broker", "other", "old"))
@@ -115,16 +115,16 @@ class Security:
 
     @property
     def jvm_options(self) -> tuple[str, ...]:
-        """The brokers' Java's."""
+        """The JVM options of the brokers."""
         return (f"-Djava.security.krb5.conf={self.realm.krb5_conf}",)
 
     def scram_users(self) -> list[str]:
-        """Users in the form that the formatting of a broker's storage takes."""
+        """Return the users in the syntax of `kafka-storage format --add-scram`."""
         return [
             f"{mechanism}=[name={name},password={password}]"
             for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
             for name, password in USERS.items()
-            if "," not in password  # which that tool cannot take
+            if "," not in password  # the tool cannot parse such a password
         ]
 
 
@@ -139,7 +139,7 @@ def _sasl() -> dict[str, str]:
     properties = {"sasl.enabled.mechanisms": ",".join(_MECHANISMS)}
     for listener in ("sasl_ssl", *_REAUTHENTICATING):
         for mechanism, entry in entries.items():
-            # In a .properties file a backslash stands for itself only if there are two.
+            # A .properties file needs two backslashes for one.
             properties[f"listener.name.{listener}.{mechanism}.sasl.jaas.config"] = entry.replace("\\", "\\\\")
     for listener, mechanism in product(_REAUTHENTICATING, entries):
         name = f"listener.name.{listener}.{mechanism}.connections.max.reauth.ms"
@@ -162,7 +162,7 @@ def _kerberos(realm: Realm) -> dict[str, str]:
 
 
 def unsecured_token(subject: str, seconds: float = 600.0) -> str:
-    """Return an unsigned token, valid for `seconds` from now; negative: expired."""
+    """Return an unsigned token that is valid for `seconds` from now. A negative number gives an expired token."""
     now = time.time()
     header, claims = {"alg": "none"}, {"sub": subject, "iat": now - 3600, "exp": now + seconds}
     return ".".join([*(_base64(json.dumps(part)) for part in (header, claims)), ""])

@@ -1,4 +1,4 @@
-"""librdkafka as a transactional producer, with what became of each record it wrote; and Java's, which tells less."""
+"""librdkafka as a transactional producer that records the outcome of each record; and a Java producer without that."""
 
 from __future__ import annotations
 
@@ -22,20 +22,22 @@ _COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
 
 @attrs.define
 class Written:
-    """Partition -> its records, of which each is `everywhere`, and in `committed` unless its transaction was aborted
-    or is still open."""
+    """The records that writers have written, by partition.
+
+    `everywhere` has all of them. `committed` has those whose transaction was committed, and those without one.
+    """
 
     everywhere: defaultdict[int, list[Record]] = attrs.field(factory=lambda: defaultdict(list))
     committed: defaultdict[int, list[Record]] = attrs.field(factory=lambda: defaultdict(list))
 
     def of(self, isolation_level: str, partitions: int) -> dict[int, list[Record]]:
-        """Return the records, by offset, that a consumer of all logs has to read."""
+        """Return the records of each partition, by offset, that a consumer of this isolation level has to read."""
         chosen = self.committed if isolation_level == "read_committed" else self.everywhere
         return {partition: sorted(chosen[partition]) for partition in range(partitions)}
 
 
 class Writer:
-    """Writes record batches into partitions of a topic, in transactions if it has an id, and says what it `written`."""
+    """A producer that adds each record that it has written to `written`. It uses transactions if it has an id."""
 
     def __init__(
         self, kafka: RealKafka, topic: str, written: Written, codec: str, transactional_id: str | None = None
@@ -58,7 +60,7 @@ class Writer:
         self.is_open = False
 
     def write(self, partition: int, records: Iterable[tuple[bytes | None, bytes | None]]) -> None:
-        """Write keys and values, and wait until they are in the log: in a transaction, if this has any."""
+        """Write keys and values, and wait until they are in the log. Begin a transaction if one is needed."""
         if self._is_transactional and not self.is_open:
             self._producer.begin_transaction()
             self.is_open = True
@@ -92,9 +94,9 @@ class Writer:
 
 
 def copy_by_java(kafka: RealKafka, source: str, partition: int, target: str, transaction_size: int) -> int:
-    """Copy a partition of a topic to the same one of another by a Java producer, and return the number of records.
+    """Copy a partition to the same partition of another topic with a Java producer; return the number of records.
 
-    It works in transactions, aborts about every third, and repeats those. Raises ToolError.
+    The producer uses transactions, aborts about every third, and repeats the aborted ones. Raises ToolError.
     """
     options = {
         "--broker-list": ",".join(kafka.bootstrap_servers),
@@ -110,5 +112,5 @@ def copy_by_java(kafka: RealKafka, source: str, partition: int, target: str, tra
     done = subprocess.run(command, capture_output=True, text=True, timeout=2 * _SECONDS, check=False)
     if done.returncode != 0:
         raise ToolError(f"the copier exited with {done.returncode}:\n{done.stdout}{done.stderr}")
-    said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return int(said[-1]["totalProcessed"])
+    reports = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return int(reports[-1]["totalProcessed"])

@@ -1,4 +1,4 @@
-"""Shared by tests of shaping: Spark's module for Avro, staged records, a Protobuf schema and its messages."""
+"""Helpers of the tests of shaping: staged batches of records, Protobuf descriptors and messages, columns of frames."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from sarameya_handlers.spark.shaping.formats.protobuf_columns import message_cla
 from sarameya_handlers.spark.tables.table import Landing
 
 START = 1_700_000_000_000_000
-"""The first record's time, in microseconds; each has one more."""
+"""The timestamp of the first record, in microseconds; each later record's is one microsecond later."""
 
 
 @attrs.frozen
 class Stage:
-    """The directory of staged records."""
+    """A directory for staged batches."""
 
     directory: Path
 
@@ -38,7 +38,7 @@ class Stage:
         topic: str = "orders",
         first: int = 100,
     ) -> Landing:
-        """A landing of records with these values, at offsets from `first` on; `timestamps` are in milliseconds."""
+        """Stage records with these values, at offsets from `first` on. `timestamps` are in milliseconds."""
         count = len(values)
         micros = [START + n for n in range(count)] if timestamps is None else [1000 * t for t in timestamps]
         columns: dict[str, Any] = {
@@ -57,7 +57,7 @@ class Stage:
         )
 
     def staged(self, records: pa.Table, topic: str, first: int) -> Landing:
-        """A landing of these records."""
+        """Stage these records, and return them with the link of their batch."""
         attempt = uuid.uuid4().hex
         file = self.directory / f"{attempt}.parquet"
         pq.write_table(records, file, compression="none", use_dictionary=False, write_statistics=False)
@@ -73,14 +73,19 @@ class Stage:
 
 
 def descriptors(directory: Path, **files: str) -> bytes:
-    """The descriptor set of these .proto files (by their names without the suffix), with all that they import."""
+    """Compile .proto files to a descriptor set that includes their imports.
+
+    Args:
+        directory: where the files are written and compiled.
+        files: the text of each file, by its name without the suffix.
+    """
     for name, text in files.items():
         (directory / f"{name}.proto").write_text(text)
-    made = directory / "made.desc"
+    output = directory / "made.desc"
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{directory}", "--include_imports"]
     names = [f"{name}.proto" for name in files]
-    subprocess.run([*command, f"--descriptor_set_out={made}", *names], check=True, cwd=directory)
-    return made.read_bytes()
+    subprocess.run([*command, f"--descriptor_set_out={output}", *names], check=True, cwd=directory)
+    return output.read_bytes()
 
 
 def message(descriptor_set: bytes, name: str, /, **fields: Any) -> Any:
@@ -88,7 +93,7 @@ def message(descriptor_set: bytes, name: str, /, **fields: Any) -> Any:
 
 
 def column(frame: Any, name: str = "value") -> list[Any]:
-    """A column's values, by offset; rows as dicts."""
+    """Return the values of a column, ordered by offset if the frame has one; rows as dicts."""
     rows = (
         frame.select(name).collect()
         if "offset" not in frame.columns

@@ -1,4 +1,4 @@
-"""The best there is, by a slow way that owes nothing to ours: minimum-cost flow, one partition at a time."""
+"""The least cost of an assignment, by a slow algorithm that is independent of ours: minimum-cost flow."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from sarameya.protocol.assignors import Subscription, TopicLayout
 from tests.protocol.assignors.kit import counts, mismatches, moved, owners
 
 _MANY = 1_000
-"""More than there are partitions."""
+"""More than the number of partitions in any test."""
 
 
 class Cost(NamedTuple):
-    """Return the cost of an assignment, the most important part first."""
+    """The cost of an assignment, the most important part first."""
 
     imbalance: int
     """The sum of the squares of the members' counts."""
@@ -39,18 +39,18 @@ def cost(
 def least_cost(
     before: Mapping[str, Assignment], members: Mapping[str, Subscription], topics: Mapping[str, TopicLayout]
 ) -> Cost:
-    """The least that dealing all partitions of subscribed topics can cost."""
-    homes = owners(before)
+    """Return the least cost of an assignment of all partitions of the subscribed topics."""
+    previous = owners(before)
     flow = _Flow()
     for topic, layout in topics.items():
-        takers = [member for member, said in members.items() if topic in said.topics]
-        for number in range(layout.partitions if takers else 0):
+        subscribers = [member for member, subscription in members.items() if topic in subscription.topics]
+        for number in range(layout.partitions if subscribers else 0):
             partition = TopicPartition(topic, number)
             flow.edge("source", partition, 0)
-            for member in takers:
+            for member in subscribers:
                 rack, racks = members[member].rack_id, layout.racks.get(number)
                 mismatch = bool(rack and racks and rack not in racks)
-                flow.edge(partition, member, mismatch * _MANY + (homes.get(partition, member) != member))
+                flow.edge(partition, member, mismatch * _MANY + (previous.get(partition, member) != member))
     for member in members:
         for count in range(_MANY if not topics else sum(layout.partitions for layout in topics.values())):
             flow.edge(member, "sink", (2 * count + 1) * _MANY * _MANY)
@@ -72,7 +72,7 @@ class _Flow:
         self._edges.setdefault(end, []).append(back)
 
     def cheapest(self) -> int:
-        """The price of as much flow as there can be."""
+        """Return the price of the cheapest maximum flow."""
         total = 0
         while (found := self._cheapest_path()) is not None:
             price, path = found

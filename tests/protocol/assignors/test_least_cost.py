@@ -84,6 +84,6 @@ def test_a_third_round_for_racks_is_rare():
     for seed in range(240):
         members, topics, before = random_case(seed, equal=False, racks=True)
         members = next_round("cooperative-sticky", members, before)
-        rounds.append(len(rebalance("cooperative-sticky", members, topics, most=3)))
+        rounds.append(len(rebalance("cooperative-sticky", members, topics, rounds=3)))
     assert rounds.count(2) > 100
     assert rounds.count(3) <= 3

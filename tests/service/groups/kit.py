@@ -1,4 +1,4 @@
-"""Groups, members and logs for the tests of what is made of them."""
+"""Groups, members, offsets and reports for the tests of `sarameya groups`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BROKER = Broker(1, "kafka", 9092)
 
 
 def tp(text: str) -> TopicPartition:
-    """`orders-0`."""
+    """Parse a partition such as `orders-0`."""
     topic, _, number = text.rpartition("-")
     return TopicPartition(topic, int(number))
 
@@ -50,9 +50,9 @@ def report_of(
     missing: Mapping[str, str] | None = None,
     offsets_partitions: int | None = 50,
 ) -> GroupReport:
-    """A report of a group whose logs go from 0 to `ends`, unless `starts` says otherwise."""
+    """Return the report of a group whose logs start at 0, or at `starts`, and end at `ends`."""
     ends = ends or {}
-    why = {tp(name): reason for name, reason in (missing or {}).items()}
-    begins = offsets({**dict.fromkeys(ends, 0), **(starts or {})})
-    known = LogOffsets(offsets(ends).found, why)
-    return report(described, commits(committed or {}), counts or {}, begins, known, offsets_partitions)
+    reasons = {tp(name): reason for name, reason in (missing or {}).items()}
+    log_starts = offsets({**dict.fromkeys(ends, 0), **(starts or {})})
+    log_ends = LogOffsets(offsets(ends).found, reasons)
+    return report(described, commits(committed or {}), counts or {}, log_starts, log_ends, offsets_partitions)

@@ -1,4 +1,4 @@
-"""Members as a service's pages hear of them, made up."""
+"""Made-up statuses of partitions and workers, as a service's pages receive them."""
 
 from __future__ import annotations
 
@@ -27,5 +27,6 @@ def heard(
     meters: Meters | None = None,
     **more: Any,
 ) -> WorkerStatus:
+    """Return the last report of a worker whose member owns these partitions."""
     status = GroupStatus(group="g", state=state, seconds=seconds, partitions=partitions)
     return WorkerStatus(worker=worker, snapshot=MemberSnapshot(worker, status, meters or Meters()), **more)

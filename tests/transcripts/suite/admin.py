@@ -1,4 +1,4 @@
-"""Groups described, listed and deleted, several at a time."""
+"""Requests that describe, list and delete several groups at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MIXED = (
     *pair(),
     commit("x", group=Group("simple"), **SIMPLE),
     enter("y", group=Group("completing")),
-    join("z", group=Group("connect"), protocol_type="connect", protocols={"default": b"worker"}, comes_back=True),
+    join("z", group=Group("connect"), protocol_type="connect", protocols={"default": b"worker"}, retry_with_id=True),
 )
 
 TRANSCRIPTS = (
@@ -34,9 +34,9 @@ TRANSCRIPTS = (
         profiles=(*ALL, NEWEST),
     ),
     Transcript(
-        "what may be done to groups is told to who asks",
+        "allowed operations on groups are returned on request",
         (describe("admin", Group("unknown"), Group(), operations=True), describe("admin")),
-        way=pair(),
+        setup=pair(),
         profiles=("2.3", "3.9", NEWEST),
     ),
     Transcript(

@@ -1,4 +1,4 @@
-"""Several brokers: which one coordinates a group, what the others answer. And groups that may have three members."""
+"""Several brokers: the coordinator of a group and the responses of the others. And groups limited to three members."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ TRANSCRIPTS = (
         profiles=ALL,
     ),
     Transcript(
-        "coordinators of what is no group",
+        "coordinators of keys that are no groups",
         (find_coordinator("a", ""), find_coordinator("a", key_type=7)),
         profiles=("2.1", "3.9"),
         brokers=3,
@@ -79,7 +79,7 @@ TRANSCRIPTS = (
         brokers=3,
     ),
     Transcript(
-        "a full group takes nobody more",
+        "a full group refuses new members",
         (
             *_FULL,
             enter("d"),
@@ -94,13 +94,13 @@ TRANSCRIPTS = (
         brokers=3,
     ),
     Transcript(
-        "a full group takes nobody more, static or not",
+        "a full group refuses new static members",
         (*_FULL, join("d", instance="one"), describe()),
         profiles=("2.3", "3.9"),
         brokers=3,
     ),
     Transcript(
-        "ids are given out beyond the limit, places are not",
+        "more clients get member ids than the limit lets join",
         (
             *pair(),
             join("c", held=True),

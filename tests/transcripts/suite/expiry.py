@@ -1,4 +1,4 @@
-"""Effects of time: sessions, rounds and syncs that expire. Steps may be two seconds late; no answer changes."""
+"""Effects of time: sessions, rebalances and syncs that expire. Steps may be two seconds late without an effect."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.transcripts.verbs import (
 )
 
 SHORT = 3_000
-"""Milliseconds: time for some steps on a busy machine."""
+"""A session timeout in milliseconds that allows for some steps on a busy machine."""
 LONG_ENOUGH = 3.6
-"""Seconds, until a short session is over."""
+"""Seconds after which a short session has expired."""
 
 _PROFILES = ("2.1", "3.9")
 
@@ -115,7 +115,7 @@ TRANSCRIPTS = (
         profiles=_PROFILES,
     ),
     Transcript(
-        "a round does not wait longer than the rebalance timeout for one that only beats",
+        "a rebalance waits at most the rebalance timeout for a member that only sends heartbeats",
         (
             *single("a", rebalance=2_000, session=4_000),
             enter("b", rebalance=5_000, held=True),
@@ -188,7 +188,7 @@ TRANSCRIPTS = (
         profiles=_PROFILES,
     ),
     Transcript(
-        "who waits for a sync does not die of waiting",
+        "a member whose sync is held does not expire",
         (
             *single("a"),
             enter("b", session=SHORT, held=True),
@@ -203,7 +203,7 @@ TRANSCRIPTS = (
         profiles=_PROFILES,
     ),
     Transcript(
-        "who waits for a join does not die of waiting",
+        "a member whose join is held does not expire",
         (
             *pair(),
             join("b", session=SHORT, protocols=("range", "sticky"), held=True),

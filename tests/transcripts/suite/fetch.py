@@ -10,15 +10,15 @@ from tests.transcripts.versions import every
 
 _EVERY = every(Api.FETCH)
 _SOME = ("lowest", "2.7", "3.1", "4.1")
-"""The eldest, compact, with topic ids, the newest."""
+"""The oldest profile, the first with compact encoding, the first with topic ids, and the newest."""
 _WITH_EPOCHS = ("2.1", "2.7", "3.1", "3.5", "3.7", "4.1")
 _TOPICS = {"orders": 1}
 _SEVERAL = {"orders": 3}
 
 _LONG = 15_000
-"""Milliseconds: longer than a play."""
+"""A wait in milliseconds that is longer than a play."""
 _SHORT = 2_500
-"""Milliseconds, which a play waits for."""
+"""A wait in milliseconds whose end a play waits for."""
 
 _ALL = {ORDERS: 0, ("orders", 1): 0, ("orders", 2): 0}
 _KILO = "x" * 999
@@ -27,7 +27,7 @@ _STORED: tuple[Step, ...] = (*(store(to={(topic, n): batch(f"{n}{_KILO}") for to
 
 
 def _limited(partition: int, total: int = MIB) -> Step:
-    """A fetch of all three partitions within limits, in bytes."""
+    """Fetch all three partitions with limits in bytes, for each partition and in total."""
     return fetch("a", {at: At(0, max_bytes=partition) for at in _ALL}, max_bytes=total)
 
 
@@ -56,7 +56,7 @@ TRANSCRIPTS = (
         topics=_SEVERAL,
     ),
     Transcript(
-        "fetch: from where there is nothing",
+        "fetch: from offsets that the log does not have",
         (
             store("a", "b", "c"),
             DeleteRecords("orders", 0, 2),
@@ -83,13 +83,13 @@ TRANSCRIPTS = (
         topics=_SEVERAL,
     ),
     Transcript(
-        "fetch: of nothing",
+        "fetch: of no partitions",
         (fetch("a", {}, max_wait=_LONG), fetch("a", {("orders", 0): 0}, forgotten=[("orders", 1)])),
         profiles=("1.1", "2.7", "3.1"),
         topics=_SEVERAL,
     ),
     Transcript(
-        "fetch: until there is something",
+        "fetch: waits for a record",
         (
             fetch("a", 0, max_wait=_LONG, held=True),
             fetch("b", {("orders", 1): 0, ORDERS: 0}, max_wait=_LONG, held=True),
@@ -105,7 +105,7 @@ TRANSCRIPTS = (
         topics=_SEVERAL,
     ),
     Transcript(
-        "fetch: until there is enough",
+        "fetch: waits for the minimum size",
         (
             fetch("a", _ALL, max_wait=_LONG, min_bytes=3_000, held=True),
             store(to={ORDERS: batch(f"0{_KILO}")}),
@@ -114,12 +114,12 @@ TRANSCRIPTS = (
             Look(),
             store(to={("orders", 2): batch(f"0{_KILO}")}),
             Await("a"),
-            # What is more than a partition may give does not count,
+            # Bytes beyond a partition's limit do not count,
             fetch("a", {at: At(0, max_bytes=1_000) for at in _ALL}, max_wait=_LONG, min_bytes=3_001, held=True),
             Look(),
             store(to={ORDERS: batch(f"0{_KILO}")}),
             Look(),
-            # nor what is more than the whole answer may have.
+            # nor do bytes beyond the limit of the whole response.
             fetch("b", _ALL, max_wait=_LONG, min_bytes=3_000, max_bytes=1_500, held=True),
             fetch("c", 0, max_wait=_LONG, min_bytes=1_000, max_bytes=100, held=True),
             fetch("d", 2, max_wait=_LONG, min_bytes=0),
@@ -128,7 +128,7 @@ TRANSCRIPTS = (
         topics=_SEVERAL,
     ),
     Transcript(
-        "fetch: until it has waited enough",
+        "fetch: waits for the maximum time",
         (
             store(to={("orders", 1): batch("a")}),
             fetch("a", 0, max_wait=_SHORT, held=True),
@@ -141,7 +141,7 @@ TRANSCRIPTS = (
         topics=_SEVERAL,
     ),
     Transcript(
-        "fetch: while the log loses its head",
+        "fetch: waits while records are deleted",
         (
             store("a", "b"),
             fetch("a", 2, max_wait=_LONG, held=True),
@@ -170,12 +170,12 @@ TRANSCRIPTS = (
         "fetch: of a topic that was made anew",
         (
             store("a", "b"),
-            DeleteTopic("orders", made_anew=True),
+            DeleteTopic("orders", recreate=True),
             fetch("a", 0),
             fetch("a", 1),
             store("c"),
             fetch("a", 0),
-            fetch("a", 0, later=True),
+            fetch("a", 0, recreated=True),
         ),
         profiles=("lowest", "3.1", "4.1"),
         topics={"orders": 1},
@@ -231,7 +231,7 @@ TRANSCRIPTS = (
         topics=_SEVERAL,
     ),
     Transcript(
-        "fetch: under the leader's epoch, as it is, and another",
+        "fetch: with the leader's epoch, and with another",
         (
             store("a"),
             fetch("a", At(1, epoch=1), max_wait=_LONG),
@@ -278,7 +278,7 @@ TRANSCRIPTS = (
         brokers=3,
     ),
     Transcript(
-        "fetch: from a log that has parted with the reader's",
+        "fetch: from a log that has diverged from the reader's",
         (
             *_EPOCHS,
             *(

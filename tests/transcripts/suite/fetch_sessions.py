@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): what need not be said again, by the reader and by the broker."""
+"""Fetch sessions (KIP-227): readers and brokers omit partitions that have not changed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from tests.transcripts.log_verbs import MIB, ORDERS, At, fetch, go_on, open_sess
 from tests.transcripts.script import Await, DeleteRecords, DeleteTopic, FetchSession, Look, MoveLeader, Transcript
 
 _EVERY = ("1.1", "2.0", "2.1", "2.2", "2.3", "2.7", "3.1", "3.4", "3.5", "3.7", "3.9", "4.1")
-"""Each version that has sessions."""
+"""A profile for each version with sessions."""
 _SOME = ("1.1", "2.7", "3.1", "4.1")
-"""The first, compact, with topic ids, the newest."""
+"""The first profile with sessions, with compact encoding, with topic ids, and the newest."""
 _TOPICS = {"orders": 3, "returns": 1}
 
 _LONG = 15_000
@@ -21,7 +21,7 @@ _KILO = "x" * 999
 
 TRANSCRIPTS = (
     Transcript(
-        "fetch sessions: one is made, and silence means that nothing has changed",
+        "fetch sessions: a new one, and requests without changes",
         (
             store("a"),
             open_session("a", _TWO),
@@ -37,7 +37,7 @@ TRANSCRIPTS = (
         topics=_TOPICS,
     ),
     Transcript(
-        "fetch sessions: an answer waits for news",
+        "fetch sessions: a response waits for a change",
         (
             open_session("a", _TWO),
             go_on("a", 1, max_wait=_LONG, held=True),
@@ -90,7 +90,7 @@ TRANSCRIPTS = (
         topics=_TOPICS,
     ),
     Transcript(
-        "fetch sessions: out of turn",
+        "fetch sessions: epochs out of order",
         (
             open_session("a", _TWO),
             go_on("a", 2),
@@ -136,7 +136,7 @@ TRANSCRIPTS = (
         topics=_TOPICS,
     ),
     Transcript(
-        "fetch sessions: one of nothing",
+        "fetch sessions: one without partitions",
         (open_session("a", {}), fetch("a", {}, session=(FetchSession("a"), 1), max_wait=2_500)),
         profiles=_SOME,
         topics=_TOPICS,
@@ -154,7 +154,7 @@ TRANSCRIPTS = (
         topics=_TOPICS,
     ),
     Transcript(
-        "fetch sessions: what was asked meanwhile by another connection",
+        "fetch sessions: two connections use one at the same time",
         (
             open_session("a", _TWO),
             go_on("a", 1, max_wait=_LONG, held=True),
@@ -168,7 +168,7 @@ TRANSCRIPTS = (
         topics=_TOPICS,
     ),
     Transcript(
-        "fetch sessions: errors are told each time, and when they are over",
+        "fetch sessions: errors are returned each time, and so is their end",
         (
             open_session("a", {ORDERS: 7, ("unknown", 0): 0, ("orders", 3): 0}),
             go_on("a", 1),
@@ -181,7 +181,7 @@ TRANSCRIPTS = (
         topics=_TOPICS,
     ),
     Transcript(
-        "fetch sessions: where the log begins is news, and where it ends",
+        "fetch sessions: a new log start is a change, and so is a new end",
         (
             store("a", "b"),
             store("c"),
@@ -199,7 +199,7 @@ TRANSCRIPTS = (
         topics=_TOPICS,
     ),
     Transcript(
-        "fetch sessions: who was told of records comes last next time",
+        "fetch sessions: partitions with returned records come last next time",
         (
             *(store(to={at: batch(f"{n}{_KILO}") for at in (ORDERS, _P1, _P2)}) for n in range(2)),
             open_session("a", {at: At(0, max_bytes=MIB) for at in (ORDERS, _P1, _P2)}, max_bytes=1_070),
@@ -232,12 +232,12 @@ TRANSCRIPTS = (
             DeleteTopic("orders"),
             go_on("a", 2),
             go_on("a", 3),
-            DeleteTopic("returns", made_anew=True),
+            DeleteTopic("returns", recreate=True),
             go_on("a", 4),
             go_on("a", 5),
             store(to={_RETURNS: batch("c")}),
             go_on("a", 6),
-            go_on("a", 7, {_RETURNS: 0}, later=True),
+            go_on("a", 7, {_RETURNS: 0}, recreated=True),
         ),
         profiles=_SOME,
         topics=_TOPICS,
@@ -247,7 +247,7 @@ TRANSCRIPTS = (
         (
             open_session("a", {("late", 0): 0, ORDERS: 0}),
             go_on("a", 1),
-            DeleteTopic("late", made_anew=True),
+            DeleteTopic("late", recreate=True),
             go_on("a", 2),
             store(to={("late", 0): batch("a")}),
             go_on("a", 3),

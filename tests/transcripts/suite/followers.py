@@ -1,4 +1,4 @@
-"""Reading from the nearest replica (KIP-392): who is sent where, and what followers answer."""
+"""Reads from the nearest replica (KIP-392): the replica that a leader chooses, and the responses of followers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.transcripts.stage import RACKS
 from tests.transcripts.versions import every
 
 _EVERY = every(Api.FETCH, 11)
-"""Since there are racks."""
+"""A profile for each version with racks."""
 _SOME = ("2.3", "2.7", "4.1")
 _TOPICS = {"orders": 1}
 _SEVERAL = {"orders": 2}
@@ -32,7 +32,7 @@ TRANSCRIPTS = (
         brokers=3,
     ),
     Transcript(
-        "followers: where no replica has what is asked for, the leader answers",
+        "followers: requests that the leader answers itself",
         (
             store("a", "b"),
             fetch("a", 3, rack=RACKS[1]),
@@ -106,7 +106,7 @@ TRANSCRIPTS = (
         (
             store("a"),
             MoveLeader("orders", 0, 1),
-            # (It sends nobody to others before those have fetched from it.)
+            # A new leader sends readers to a follower only after that follower has fetched from it.
             fetch("a", 0, rack=RACKS[1], broker=1),
             fetch("a", At(0, epoch=0), rack=RACKS[1], broker=1),
             fetch("a", 0, rack=RACKS[0], max_wait=_LONG),

@@ -1,4 +1,4 @@
-"""Rounds of joins and syncs: who leads, what is voted for, what a second join or sync means."""
+"""Rebalances: joins and syncs, the choice of the leader and the protocol, a second join or sync."""
 
 from __future__ import annotations
 
@@ -78,21 +78,21 @@ TRANSCRIPTS = (
             join("a", session=-1),
             join("a", session=0),
             join("a", session=1_800_001),
-            join("a", session=1_800_000, comes_back=True),
+            join("a", session=1_800_000, retry_with_id=True),
             join("a", session=499),
             describe(),
-            join("b", group=Group("shortest"), session=500, comes_back=True),
+            join("b", group=Group("shortest"), session=500, retry_with_id=True),
         ),
         profiles=ALL,
     ),
     Transcript(
-        "the session timeout is looked at before the group id, and both before the member id",
+        "the session timeout is checked before the group id, and both before the member id",
         (join("a", group=NO_GROUP, session=1), join("a", session=1, member="unknown"), join("a", group=NO_GROUP)),
     ),
     Transcript(
-        "rebalance timeouts have none",
-        # What comes of it is a race on Kafka: whoever has not synced by its clock's next tick is given up.
-        (join("a", rebalance=0, comes_back=True),),
+        "rebalance timeouts have no bounds",
+        # No sync: on Kafka it is a race, since the next tick of its timer removes a member that has not synced.
+        (join("a", rebalance=0, retry_with_id=True),),
     ),
     Transcript(
         "a group id may not be empty",
@@ -121,15 +121,15 @@ TRANSCRIPTS = (
             delete_groups("a", NO_GROUP),
             describe("a", NO_GROUP),
         ),
-        # One play at a time: the group is the same for all.
+        # One profile only: all plays share the group with the empty id.
         profiles=("3.9",),
     ),
     Transcript(
-        "a follower that joins again with what it had is told of the generation that stands",
+        "a follower that joins again unchanged gets the current generation",
         (*pair(), join("b"), heartbeat("a"), sync("b"), describe()),
     ),
     Transcript(
-        "a follower that joins again in the middle of a round is told of it once more",
+        "a follower that joins again during a rebalance gets the same response again",
         (
             *single("a"),
             enter("b", held=True),
@@ -225,7 +225,7 @@ TRANSCRIPTS = (
         ),
     ),
     Transcript(
-        "syncs that wait are let go when another member comes",
+        "held syncs end when another member joins",
         (
             *single("a"),
             enter("b", held=True),
@@ -259,7 +259,7 @@ TRANSCRIPTS = (
         (*pair(), join("a", held=True), leave("b"), Await("a"), sync("a", {"a": b"all"}), describe()),
     ),
     Transcript(
-        "groups are apart",
+        "groups are independent",
         (
             *single("a"),
             enter("b", group=Group("other")),
@@ -272,7 +272,7 @@ TRANSCRIPTS = (
         ),
     ),
     Transcript(
-        "a generation that is gone is refused, whatever is asked",
+        "an old generation is refused in every request",
         (
             *single("a"),
             enter("b", held=True),

@@ -1,4 +1,4 @@
-"""Ends of leader epochs (KIP-101, KIP-320), as readers request them to detect truncated logs."""
+"""End offsets of leader epochs (KIP-101, KIP-320), which readers request to detect truncated logs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TRANSCRIPTS = (
         topics=_TOPICS,
     ),
     Transcript(
-        "leader epochs: a leader's epoch that it is, and another",
+        "leader epochs: with the leader's epoch, and with another",
         (
             store("a"),
             *(epoch_end("a", 0, current=current) for current in (0, 1, -1, -2)),
@@ -49,7 +49,7 @@ TRANSCRIPTS = (
         topics=_TOPICS,
     ),
     Transcript(
-        "leader epochs: several partitions, and such as do not exist",
+        "leader epochs: several partitions, and missing ones",
         (
             store(to={ORDERS: batch("a"), ("orders", 1): batch("b", "c")}),
             epoch_end("a", 0, of=[ORDERS, ("orders", 1), ("orders", 2), ("orders", -1), ("unknown", 0)]),

@@ -21,7 +21,7 @@ from tests.transcripts.versions import every
 
 _EVERY = every(Api.LIST_OFFSETS)
 _SOME = ("lowest", "2.1", "3.1", "4.0")
-"""Without epochs, with them, with the highest timestamp, and the newest."""
+"""The oldest profile, the first with leader epochs, the first with the offset of the highest timestamp, the newest."""
 _TOPICS = {"orders": 1}
 _SEVERAL = {"orders": 3}
 
@@ -46,7 +46,7 @@ TRANSCRIPTS = (
         topics=_TOPICS,
     ),
     Transcript(
-        "list offsets: what stands at a time",
+        "list offsets: by time",
         (
             store(to={ORDERS: batch("a", "b", "c", times=(NOON + 10, NOON + 30, NOON + 20))}),
             store(to={ORDERS: batch("d", "e", times=(NOON + 5, NOON + 40), codec=Codec.LZ4)}),
@@ -106,13 +106,13 @@ TRANSCRIPTS = (
         topics=_TOPICS,
     ),
     Transcript(
-        "list offsets: times that there are none of",
+        "list offsets: undefined special times",
         (store("a"), *(list_offsets("a", time) for time in (-6, -7, -100, -(2**63), 2**63 - 1))),
         profiles=_SOME,
         topics=_TOPICS,
     ),
     Transcript(
-        "list offsets: several partitions, and such as do not exist",
+        "list offsets: several partitions, and missing ones",
         (
             store(to={("orders", 1): batch("a"), ("orders", 2): batch("b", "c")}),
             list_offsets(
@@ -140,7 +140,7 @@ TRANSCRIPTS = (
         topics=_TOPICS,
     ),
     Transcript(
-        "list offsets: the leader's epoch, as it is, and another",
+        "list offsets: with the leader's epoch, and with another",
         (
             store("a"),
             *(list_offsets("a", way, epoch=epoch) for epoch in (0, 1, -1, -2) for way in (LATEST, EARLIEST)),

@@ -1,4 +1,4 @@
-"""Commits and what is fetched of them, and their deletion."""
+"""Commits, fetches of committed offsets, and their deletion."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ TRANSCRIPTS = (
         profiles=("lowest", "2.1", "3.9"),
     ),
     Transcript(
-        "offsets that are none",
+        "negative offsets",
         (
             commit("a", {("orders", 0): -1}, **SIMPLE),
             fetch_offsets("a"),
@@ -195,7 +195,7 @@ TRANSCRIPTS = (
         profiles=("2.1", "3.9"),
     ),
     Transcript(
-        "a deleted group has committed nothing",
+        "a deleted group has no commits",
         (
             *single("a"),
             commit("a"),

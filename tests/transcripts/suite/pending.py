@@ -1,4 +1,4 @@
-"""Members that were told their id and are to come back with it (KIP-394)."""
+"""Pending members: clients that have received a member id and have not joined with it yet (KIP-394)."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _SHORT = 3_000
 
 TRANSCRIPTS = (
     Transcript(
-        "one that was told its id is no member yet",
+        "a pending member is no member yet",
         (join("a", held=True), describe(), list_groups(), heartbeat("a"), join("a"), describe()),
         profiles=ALL,
     ),
     Transcript(
-        "two are told ids, and one comes back: the round waits for the other",
+        "of two pending members one joins, and the rebalance waits for the other",
         (
             join("a", held=True),
             join("b", held=True),
@@ -43,7 +43,7 @@ TRANSCRIPTS = (
         profiles=since("2.3"),
     ),
     Transcript(
-        "a round waits for one that was told its id",
+        "a rebalance waits for a pending member",
         (
             *single("a"),
             join("b", held=True),
@@ -55,7 +55,7 @@ TRANSCRIPTS = (
         ),
     ),
     Transcript(
-        "a round does not wait for ever for one that was told its id",
+        "a rebalance does not wait for ever for a pending member",
         (
             *single("a"),
             join("b", session=_SHORT, held=True),
@@ -68,17 +68,17 @@ TRANSCRIPTS = (
         profiles=since("2.3"),
     ),
     Transcript(
-        "an id is good for one group",
+        "a member id is valid in one group only",
         (join("a"), join("a", group=Group("other")), join("a", held=True)),
         profiles=since("2.3"),
     ),
     Transcript(
-        "an id that was not used is forgotten with the session timeout",
+        "an unused member id expires with the session timeout",
         (join("a", session=_SHORT), Sleep(3.6), join("a"), describe()),
         profiles=since("2.3"),
     ),
     Transcript(
-        "an id is good for the one it was given to, and for once",
+        "a member id is valid on every connection",
         (
             join("a"),
             join("b", member=Id("a")),
@@ -88,27 +88,27 @@ TRANSCRIPTS = (
         profiles=since("2.3"),
     ),
     Transcript(
-        "one that was told its id comes back as an instance",
+        "a pending member joins as an instance",
         (join("a"), join("a", instance="one"), join("a")),
         profiles=since("2.3"),
     ),
     Transcript(
-        "one that was told its id comes back with nothing in common",
+        "a pending member joins without a common protocol",
         (*single("a"), join("b"), join("b", protocols=("sticky",)), join("b", protocol_type="connect"), describe()),
         profiles=since("2.3"),
     ),
     Transcript(
-        "one that was told its id leaves",
+        "a pending member leaves",
         (join("a"), leave("a"), leave("a"), join("a"), describe()),
         profiles=since("2.3"),
     ),
     Transcript(
-        "the round goes on when the one it waits for leaves",
+        "a rebalance continues when the pending member leaves",
         (*single("a"), join("b"), join("a", held=True), leave("b"), Await("a")),
         profiles=since("2.3"),
     ),
     Transcript(
-        "one that was told its id leaves while the others sync",
+        "a pending member leaves while the others sync",
         (
             *single("a"),
             enter("b", held=True),
@@ -122,12 +122,12 @@ TRANSCRIPTS = (
         profiles=since("2.3"),
     ),
     Transcript(
-        "one that was told its id commits, as no member may",
+        "a pending member commits, with a generation and without",
         (join("a"), commit("a", generation=0), commit("a", generation=-1), commit("b", generation=-1)),
         profiles=since("2.3"),
     ),
     Transcript(
-        "a group that has told ids only is no group, or is it",
+        "a group with pending members only is empty",
         (join("a"), join("b"), describe(), list_groups(), leave("a"), leave("b"), describe(), enter("c"), describe()),
         profiles=since("2.3"),
     ),

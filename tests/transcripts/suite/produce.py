@@ -1,4 +1,4 @@
-"""Valid and invalid Produce requests, and the responses. (Repeated ones are in `producers`.)"""
+"""Valid and invalid Produce requests. Repeated batches are in `producers`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.transcripts.versions import every
 
 _EVERY = every(Api.PRODUCE)
 _SOME = ("lowest", "2.4", "3.9", "4.1")
-"""Without texts, with them, with the leader's name, with topic ids."""
+"""The oldest profile, the first with error messages, a later one with the current leader, and one with topic ids."""
 _TOPICS = {"orders": 1}
 _SEVERAL = {"orders": 2}
 
@@ -54,14 +54,14 @@ TRANSCRIPTS = (
             produce("a", "a", "b", acks=0),
             list_offsets("a", LATEST),
             produce("a", to={("orders", 7): batch("c")}, acks=0),
-            produce("b", to={ORDERS: batch("c", spoilt=wrong_crc)}, acks=0),
+            produce("b", to={ORDERS: batch("c", corrupted=wrong_crc)}, acks=0),
             list_offsets("a", LATEST),
         ),
         profiles=_SOME,
         topics=_SEVERAL,
     ),
     Transcript(
-        "produce: acknowledgements that there are none of",
+        "produce: undefined acknowledgements",
         (
             produce("a", "a", acks=2),
             produce("a", "a", acks=-2),
@@ -76,7 +76,7 @@ TRANSCRIPTS = (
         (
             produce("a", to={}),
             produce("a", to={ORDERS: b""}),
-            produce("b", to={ORDERS: batch("a", spoilt=record_count(0))}),
+            produce("b", to={ORDERS: batch("a", corrupted=record_count(0))}),
             list_offsets("a", LATEST),
         ),
         profiles=_SOME,
@@ -96,17 +96,17 @@ TRANSCRIPTS = (
     Transcript(
         "produce: a batch that is broken",
         (
-            produce("a", to={ORDERS: batch("a", spoilt=wrong_crc), ("orders", 1): batch("b")}),
-            produce("b", to={ORDERS: batch("a", spoilt=cut_off)}),
-            produce("c", to={ORDERS: batch("a", spoilt=with_tail)}),
+            produce("a", to={ORDERS: batch("a", corrupted=wrong_crc), ("orders", 1): batch("b")}),
+            produce("b", to={ORDERS: batch("a", corrupted=cut_off)}),
+            produce("c", to={ORDERS: batch("a", corrupted=with_tail)}),
             produce("d", to={ORDERS: b"nonsense"}),
-            produce("e", to={ORDERS: batch("a", spoilt=length(-1))}),
-            produce("f", to={ORDERS: batch("a", spoilt=length(20))}),
-            produce("g", to={ORDERS: batch("a", "b", spoilt=record_count(3))}),
-            produce("h", to={ORDERS: batch("a", "b", spoilt=record_count(1))}),
-            produce("i", to={ORDERS: batch("a", "b", spoilt=record_count(-1))}),
-            produce("j", to={ORDERS: batch("a", "b", spoilt=last_delta(7))}),
-            produce("k", to={ORDERS: batch("a", "b", spoilt=last_delta(-1))}),
+            produce("e", to={ORDERS: batch("a", corrupted=length(-1))}),
+            produce("f", to={ORDERS: batch("a", corrupted=length(20))}),
+            produce("g", to={ORDERS: batch("a", "b", corrupted=record_count(3))}),
+            produce("h", to={ORDERS: batch("a", "b", corrupted=record_count(1))}),
+            produce("i", to={ORDERS: batch("a", "b", corrupted=record_count(-1))}),
+            produce("j", to={ORDERS: batch("a", "b", corrupted=last_delta(7))}),
+            produce("k", to={ORDERS: batch("a", "b", corrupted=last_delta(-1))}),
             list_offsets("a", LATEST),
         ),
         profiles=_SOME,
@@ -115,10 +115,10 @@ TRANSCRIPTS = (
     Transcript(
         "produce: a batch in another format",
         (
-            produce("a", to={ORDERS: batch("a", spoilt=magic(0))}),
-            produce("b", to={ORDERS: batch("a", spoilt=magic(1))}),
-            produce("c", to={ORDERS: batch("a", spoilt=magic(3))}),
-            produce("d", to={ORDERS: batch("a", spoilt=magic(-1))}),
+            produce("a", to={ORDERS: batch("a", corrupted=magic(0))}),
+            produce("b", to={ORDERS: batch("a", corrupted=magic(1))}),
+            produce("c", to={ORDERS: batch("a", corrupted=magic(3))}),
+            produce("d", to={ORDERS: batch("a", corrupted=magic(-1))}),
             list_offsets("a", LATEST),
         ),
         profiles=_SOME,
@@ -128,8 +128,8 @@ TRANSCRIPTS = (
         "produce: a batch that no producer may send",
         (
             produce("a", to={ORDERS: (batch("a"), batch("b"))}),
-            produce("b", to={ORDERS: batch("a", spoilt=control)}),
-            produce("c", to={ORDERS: batch("a", spoilt=without_transaction)}),
+            produce("b", to={ORDERS: batch("a", corrupted=control)}),
+            produce("c", to={ORDERS: batch("a", corrupted=without_transaction)}),
             produce("d", to={ORDERS: batch("a", base_offset=7)}),
             list_offsets("a", LATEST),
         ),
@@ -189,11 +189,11 @@ TRANSCRIPTS = (
         topics=_TOPICS,
     ),
     Transcript(
-        "produce: a batch that is not compressed as it says",
+        "produce: a batch with the wrong codec",
         (
-            *(produce(codec.name, to={ORDERS: batch("a", spoilt=attributes(codec))}) for codec in Codec if codec),
-            produce("e", to={ORDERS: batch("a", spoilt=attributes(5))}),
-            produce("f", to={ORDERS: batch("a", spoilt=attributes(7))}),
+            *(produce(codec.name, to={ORDERS: batch("a", corrupted=attributes(codec))}) for codec in Codec if codec),
+            produce("e", to={ORDERS: batch("a", corrupted=attributes(5))}),
+            produce("f", to={ORDERS: batch("a", corrupted=attributes(7))}),
             list_offsets("a", LATEST),
         ),
         profiles=_SOME,
@@ -213,7 +213,7 @@ TRANSCRIPTS = (
         topics=_TOPICS,
     ),
     Transcript(
-        "produce: only the leader takes records",
+        "produce: only the leader accepts records",
         (
             produce("a", to={ORDERS: batch("a"), ("orders", 1): batch("b")}),
             produce("a", to={ORDERS: batch("a"), ("orders", 1): batch("b")}, broker=1),

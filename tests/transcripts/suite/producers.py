@@ -1,4 +1,4 @@
-"""Idempotent producers (KIP-98, KIP-360): who sends twice, out of turn, or under an epoch that is over."""
+"""Idempotent producers (KIP-98, KIP-360): batches that are repeated, out of sequence, or of an old epoch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TOPICS = {"orders": 1}
 _SEVERAL = {"orders": 2}
 
 _LAST = 2**31 - 1
-"""The last sequence number; zero follows."""
+"""The last sequence number; the next one is zero."""
 
 
 def _batch(sequence: int, *values: str, by: str = "a", epoch: Any = 0) -> Batch:
@@ -68,7 +68,7 @@ TRANSCRIPTS = (
         topics=_TOPICS,
     ),
     Transcript(
-        "producers: a batch that was cut otherwise is none that came before",
+        "producers: records repeated in other batches are no duplicates",
         (
             init_producer("a"),
             _send(0, "a", "b"),
@@ -84,7 +84,7 @@ TRANSCRIPTS = (
         topics=_TOPICS,
     ),
     Transcript(
-        "producers: what comes out of turn is refused",
+        "producers: a batch out of sequence is refused",
         (
             init_producer("a"),
             _send(0, "a"),
@@ -98,7 +98,7 @@ TRANSCRIPTS = (
         topics=_TOPICS,
     ),
     Transcript(
-        "producers: an epoch that is over, and the next",
+        "producers: an old epoch, and the next",
         (
             init_producer("a"),
             _send(0, "a", epoch=3),
@@ -116,7 +116,7 @@ TRANSCRIPTS = (
         topics=_TOPICS,
     ),
     Transcript(
-        "producers: one that nobody knows may begin anywhere",
+        "producers: an unknown producer may start with any sequence",
         (
             init_producer("a"),
             init_producer("b"),
@@ -132,7 +132,7 @@ TRANSCRIPTS = (
         topics=_TOPICS,
     ),
     Transcript(
-        "producers: partitions are told apart, and so are producers",
+        "producers: each has its own sequence in each partition",
         (
             init_producer("a"),
             init_producer("b"),
@@ -158,7 +158,7 @@ TRANSCRIPTS = (
         topics=_TOPICS,
     ),
     Transcript(
-        "producers: who is known is not forgotten with the records",
+        "producers: a producer is not forgotten with its deleted records",
         (
             init_producer("a"),
             _send(0, "a", "b"),
@@ -171,7 +171,7 @@ TRANSCRIPTS = (
         topics=_TOPICS,
     ),
     Transcript(
-        "producers: a new leader knows who has sent what",
+        "producers: a new leader knows the sequences",
         (
             init_producer("a"),
             _send(0, "a"),

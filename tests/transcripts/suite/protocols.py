@@ -1,4 +1,4 @@
-"""Protocols: which one a group agrees on, and who is refused for what it supports."""
+"""Protocols: the choice of a group's protocol, and members without a common one."""
 
 from __future__ import annotations
 

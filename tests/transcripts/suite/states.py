@@ -1,7 +1,7 @@
-"""Every request in every state of a group: one transcript each, made from two tables.
+"""Every request in every state of a group: one transcript for each pair, made from two tables.
 
-A state is the steps that lead there; its members are a (the leader) and b. A probe is one request, right or wrong, by
-one of them or by a stranger x. After it, what still waits is looked at, and the group is described.
+A state is the list of steps that lead to it; its members are a (the leader) and b. A probe is a valid or invalid
+request of a, of b, or of a client x that is no member. After it the play records the held requests and the group.
 """
 
 from __future__ import annotations
@@ -83,11 +83,12 @@ STATIC_STATES: Mapping[str, tuple[Step, ...]] = {
     ),
 }
 
-_GONE = "x-00000000-0000-4000-8000-000000000000"
+_UNUSED = "x-00000000-0000-4000-8000-000000000000"
+"""A member id that no member has."""
 
 PROBES: Mapping[str, tuple[Step, ...]] = {
     "a new member joins": (enter("x", protocols=_BOTH, held=True),),
-    "a member joins that is not known": (join("x", member=_GONE, protocols=_BOTH, held=True),),
+    "a member joins that is not known": (join("x", member=_UNUSED, protocols=_BOTH, held=True),),
     "one of another protocol type joins": (enter("x", protocol_type="connect", protocols=_BOTH, held=True),),
     "one without a common protocol joins": (enter("x", protocols=("sticky",), held=True),),
     "one without protocols joins": (enter("x", protocols=(), held=True),),
@@ -107,11 +108,11 @@ PROBES: Mapping[str, tuple[Step, ...]] = {
     "the follower syncs a generation early": (sync("b", generation=Generation("b", +1), held=True),),
     "the follower syncs with another protocol": (sync("b", protocol_name="roundrobin", held=True),),
     "the follower syncs with another protocol type": (sync("b", protocol_type="connect", held=True),),
-    "one who is no member syncs": (sync("x", member=_GONE, generation=2, **_RANGE, held=True),),
+    "one who is no member syncs": (sync("x", member=_UNUSED, generation=2, **_RANGE, held=True),),
     "one without an id syncs": (sync("x", generation=-1, **_RANGE, held=True),),
     "the leader beats": (heartbeat("a"),),
     "the follower beats": (heartbeat("b"),),
-    "one who is no member beats": (heartbeat("x", member=_GONE, generation=2),),
+    "one who is no member beats": (heartbeat("x", member=_UNUSED, generation=2),),
     "one without an id beats": (heartbeat("x"),),
     "one whose id was given out beats": (heartbeat("c"),),
     "the follower beats a generation late": (heartbeat("b", generation=Generation("b", -1)),),
@@ -121,14 +122,14 @@ PROBES: Mapping[str, tuple[Step, ...]] = {
     "the follower commits a generation late": (commit("b", generation=Generation("b", -1)),),
     "the follower commits a generation early": (commit("b", generation=Generation("b", +1)),),
     "the follower commits without a generation": (commit("b", generation=-1),),
-    "one who is no member commits": (commit("x", member=_GONE, generation=2),),
+    "one who is no member commits": (commit("x", member=_UNUSED, generation=2),),
     "one without an id commits with a generation": (commit("x", generation=2),),
     "one whose id was given out commits": (commit("c", generation=2),),
     "one commits without a group protocol": (commit("x", {("orders", 1): 13}, **SIMPLE), fetch_offsets("x")),
     "offsets are fetched": (fetch_offsets("x", {"orders": (0, 1), "returns": (0,), "unknown": (3,)}),),
     "the leader leaves": (leave("a"), describe(), leave("a")),
     "the follower leaves": (leave("b"), describe(), leave("b")),
-    "one who is no member leaves": (leave("x", member=_GONE),),
+    "one who is no member leaves": (leave("x", member=_UNUSED),),
     "one without an id leaves": (leave("x"),),
     "one whose id was given out leaves": (leave("c"),),
     "the group is described": (describe(operations=True),),
@@ -139,7 +140,7 @@ PROBES: Mapping[str, tuple[Step, ...]] = {
 
 BATCH_PROBES: Mapping[str, tuple[Step, ...]] = {
     "both leave at once": (leave("a", leaver(Id("a")), leaver(Id("b"))),),
-    "a member, a stranger and nobody leave at once": (leave("b", leaver(Id("b")), leaver(_GONE), leaver()),),
+    "a member, a stranger and nobody leave at once": (leave("b", leaver(Id("b")), leaver(_UNUSED), leaver()),),
     "nobody leaves, in a list of none": (leave("x", none=True),),
     "one instance that is not known leaves": (leave("admin", leaver(instance="unknown")),),
     "a member leaves twice at once": (leave("b", leaver(Id("b")), leaver(Id("b"))),),
@@ -176,21 +177,21 @@ STATIC_PROBES: Mapping[str, tuple[Step, ...]] = {
     "a new instance joins": (join("d", instance="three", protocols=_BOTH, held=True),),
     "the follower joins again": (join("b", instance="two", protocols=_BOTH, held=True),),
     "a dynamic member joins": (enter("d", protocols=_BOTH, held=True),),
-    "a known instance joins with a wrong id": (join("d", member=_GONE, instance="two", protocols=_BOTH, held=True),),
-    "an unknown instance joins with an id": (join("d", member=_GONE, instance="three", protocols=_BOTH, held=True),),
+    "a known instance joins with a wrong id": (join("d", member=_UNUSED, instance="two", protocols=_BOTH, held=True),),
+    "an unknown instance joins with an id": (join("d", member=_UNUSED, instance="three", protocols=_BOTH, held=True),),
     "the follower's id joins for the leader's instance": (
         join("d", member=Id("b"), instance="one", protocols=_BOTH, held=True),
     ),
-    "a known instance syncs with a wrong id": (sync("d", member=_GONE, generation=2, instance="two", **_RANGE),),
-    "an unknown instance syncs": (sync("d", member=_GONE, generation=2, instance="three", **_RANGE),),
-    "a known instance beats with a wrong id": (heartbeat("d", member=_GONE, generation=2, instance="two"),),
-    "an unknown instance beats": (heartbeat("d", member=_GONE, generation=2, instance="three"),),
+    "a known instance syncs with a wrong id": (sync("d", member=_UNUSED, generation=2, instance="two", **_RANGE),),
+    "an unknown instance syncs": (sync("d", member=_UNUSED, generation=2, instance="three", **_RANGE),),
+    "a known instance beats with a wrong id": (heartbeat("d", member=_UNUSED, generation=2, instance="two"),),
+    "an unknown instance beats": (heartbeat("d", member=_UNUSED, generation=2, instance="three"),),
     "a static member beats without its instance": (heartbeat("d", member=Id("b"), generation=Generation("b")),),
     "a known instance beats with a wrong id and generation": (
-        heartbeat("d", member=_GONE, generation=7, instance="two"),
+        heartbeat("d", member=_UNUSED, generation=7, instance="two"),
     ),
-    "a known instance commits with a wrong id": (commit("d", member=_GONE, generation=2, instance="two"),),
-    "an unknown instance commits": (commit("d", member=_GONE, generation=2, instance="three"),),
+    "a known instance commits with a wrong id": (commit("d", member=_UNUSED, generation=2, instance="two"),),
+    "an unknown instance commits": (commit("d", member=_UNUSED, generation=2, instance="three"),),
     "a known instance commits without an id": (commit("d", generation=2, instance="two"),),
     "a known instance commits without id and generation": (commit("d", generation=-1, instance="two"),),
     "an unknown instance commits without id and generation": (commit("d", generation=-1, instance="three"),),
@@ -204,7 +205,7 @@ STATIC_BATCH_PROBES: Mapping[str, tuple[Step, ...]] = {
     "an administrator removes both and an unknown one": (
         leave("admin", leaver(instance="two"), leaver(instance="three"), leaver(instance="one")),
     ),
-    "a known instance leaves with a wrong id": (leave("d", leaver(_GONE, "two")),),
+    "a known instance leaves with a wrong id": (leave("d", leaver(_UNUSED, "two")),),
     "an unknown instance leaves with an id": (leave("d", leaver(Id("b"), "three")),),
 }
 
@@ -216,27 +217,29 @@ _ALSO_OLD = (
     "completing, the follower has synced",
     *STATIC_STATES,
 )
-"""The states in which clients of an older profile do it all too."""
+"""The states that are probed in an older profile too."""
 
 
 def _cross(
     states: Mapping[str, tuple[Step, ...]], probes: Mapping[str, tuple[Step, ...]], old: str | None = None
 ) -> Iterator[Transcript]:
-    for state, way in states.items():
+    """Yield a transcript for each pair of a state and a probe."""
+    for state, setup in states.items():
         profiles = (old, "3.9") if old is not None and state in _ALSO_OLD else ("3.9",)
         for name, probe in probes.items():
             if (title := f"{state}: {name}") not in NOT_PLAYED:
-                yield Transcript(title, (*probe, Look()), way, profiles)
+                yield Transcript(title, (*probe, Look()), setup, profiles)
 
 
-def _ways(states: Mapping[str, tuple[Step, ...]], profiles: tuple[str, ...]) -> Iterator[Transcript]:
-    for state, way in states.items():
-        yield Transcript(f"the way to {state!r}", (*way, Look(), describe()), profiles=profiles)
+def _setups(states: Mapping[str, tuple[Step, ...]], profiles: tuple[str, ...]) -> Iterator[Transcript]:
+    """Yield a transcript that records the steps that lead to each state."""
+    for state, setup in states.items():
+        yield Transcript(f"the way to {state!r}", (*setup, Look(), describe()), profiles=profiles)
 
 
 TRANSCRIPTS = (
-    *_ways(STATES, ALL),
-    *_ways(STATIC_STATES, since("2.3")),
+    *_setups(STATES, ALL),
+    *_setups(STATIC_STATES, since("2.3")),
     *_cross(STATES, PROBES, old="2.1"),
     *_cross(STATES, BATCH_PROBES),
     *_cross(STATES, LISTING_PROBES),

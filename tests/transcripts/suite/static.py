@@ -1,4 +1,4 @@
-"""Static members (KIP-345): returning, being fenced, being removed. `states` has every request in every state."""
+"""Static members (KIP-345) that return, are fenced, or are removed. `states` has every request in every state."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SHORT = 3_000
 
 TRANSCRIPTS = (
     Transcript(
-        "static members are let in at once, and shown as such",
+        "static members join at once, and are described as static",
         (*_PAIR, describe()),
         profiles=since("2.3"),
     ),
@@ -151,7 +151,7 @@ TRANSCRIPTS = (
         profiles=since("2.3"),
     ),
     Transcript(
-        "a round does not take out a static member that is late, but that it does not sync afterwards does",
+        "a rebalance keeps a static member that joins late, and removes it if it does not sync",
         (
             *single("a", instance="one", session=20_000, rebalance=4_000),
             join("b", instance="two", session=20_000, rebalance=4_000, held=True),

@@ -1,4 +1,4 @@
-"""Transactions as readers see them (KIP-98): the end of the readable log, and records to leave out."""
+"""Transactions as readers see them (KIP-98): the last stable offset, and the aborted transactions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _both(*offsets: int) -> tuple[Step, ...]:
 
 TRANSCRIPTS = (
     Transcript(
-        "transactions: one that goes on, one that is committed, one that is aborted",
+        "transactions: an open one, a committed one, an aborted one",
         (
             store("a"),
             _write("p", "b", "c"),
@@ -87,7 +87,7 @@ TRANSCRIPTS = (
         topics=_TOPICS,
     ),
     Transcript(
-        "transactions: where a log ends for whom",
+        "transactions: the log end for each isolation level",
         (
             store("a"),
             *(list_offsets("a", way, isolation=READ_COMMITTED) for way in _WAYS),
@@ -101,7 +101,7 @@ TRANSCRIPTS = (
         topics=_TOPICS,
     ),
     Transcript(
-        "transactions: what has not ended is not waited for in vain",
+        "transactions: a committed read waits for the end of a transaction",
         (
             _write("p", "a"),
             fetch("a", 0, isolation=READ_COMMITTED, max_wait=_LONG, held=True),
@@ -148,7 +148,7 @@ TRANSCRIPTS = (
         topics=_SEVERAL,
     ),
     Transcript(
-        "transactions: those whose records are gone are told no more",
+        "transactions: aborted ones without records are not returned",
         (
             _write("p", "a"),
             EndTransaction("p", commits=False),

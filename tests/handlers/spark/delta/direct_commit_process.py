@@ -1,7 +1,7 @@
-"""Delta tables in which records are landed without Spark: made, landed in, read, and raced for.
+"""Helpers for Delta tables without Spark, which create, append to and read a table, and a process that races for links.
 
-`python -m tests.handlers.spark.delta.direct_commit_process ROOT LINKS` tries that many links of one chain in turn,
-as one of several processes. It prints the outcome of each on one line.
+`python -m tests.handlers.spark.delta.direct_commit_process ROOT LINKS` tries to append the links 1 to LINKS of one
+chain, while other processes do the same. It prints each attempt and its outcome on one line.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from sarameya_handlers.spark.tables.table import Landing
 from tests.handlers.spark.delta.kit import KEY, link
 
 NO_SPARK: Any = None
-OFTEN = 1_000_000
-"""Commits between two checkpoints, which are Spark's to write."""
+NO_CHECKPOINTS = 1_000_000
+"""Number of commits between two checkpoints by Spark: more than any test makes."""
 
 
-def plain(checkpoint_interval: int = OFTEN) -> CommitRules:
+def plain(checkpoint_interval: int = NO_CHECKPOINTS) -> CommitRules:
     """Return the rules of a plain table of records."""
     return CommitRules(columns=record_columns(), checkpoint_interval=checkpoint_interval)
 
@@ -46,11 +46,11 @@ def create(root: Path) -> Path:
 
 
 def commit(root: Path, version: int, *actions: Mapping[str, Any]) -> None:
-    """Write a commit of another writer."""
+    """Write a commit as another writer would."""
     file = commit_file(root, version)
     file.parent.mkdir(parents=True, exist_ok=True)
-    told = {"commitInfo": {"timestamp": version, "operation": "WRITE"}}
-    file.write_text("\n".join(json.dumps(action, separators=(",", ":")) for action in (told, *actions)))
+    info = {"commitInfo": {"timestamp": version, "operation": "WRITE"}}
+    file.write_text("\n".join(json.dumps(action, separators=(",", ":")) for action in (info, *actions)))
 
 
 def staged(root: Path, of: Link, **columns: list[Any]) -> Landing:
@@ -74,6 +74,7 @@ def staged(root: Path, of: Link, **columns: list[Any]) -> Landing:
 
 
 def log_of(root: Path) -> DeltaLog:
+    """Return the log of a table, read from its files."""
     log = DeltaLog("unused")
     log.read_below(root)
     return log
@@ -85,7 +86,7 @@ def chain(root: Path) -> ChainHistory:
 
 
 def read_mark(log: DeltaLog, of: Link) -> CommitMark | CommitOutcome:
-    """Return the mark of a link, or LOST if the number is taken, as a table does."""
+    """Return the mark of a link, or LOST if another attempt has its number, as a table does."""
     known = search(log.commits(NO_SPARK), {of.key: LAST})[of.key]
     last = known.links[-1].number if known.links else 0
     assert of.number <= last + 1
@@ -93,7 +94,7 @@ def read_mark(log: DeltaLog, of: Link) -> CommitMark | CommitOutcome:
 
 
 def adopt(root: Path, landing: Landing, **options: Any) -> CommitOutcome:
-    """Append a landing to a plain table, with the log's own mark."""
+    """Append a landing to a plain table. `options` replaces callables of `DirectCommitter.append`."""
     callables: dict[str, Any] = {
         "read_mark": partial(read_mark, log_of(root), landing.link),
         "load_rules": plain,
@@ -114,7 +115,8 @@ def offsets(root: Path) -> list[int]:
 
 
 def main(root: Path, links: int) -> None:
-    log, adopter = log_of(root), DirectCommitter(root)
+    """Try to append links until the chain has `links` of them."""
+    log, committer = log_of(root), DirectCommitter(root)
     while True:
         known = search(log.commits(NO_SPARK), {KEY: LAST})[KEY]
         last = known.links[-1].number if known.links else 0
@@ -123,10 +125,11 @@ def main(root: Path, links: int) -> None:
         mine = link(last + 1, attempt=uuid4().hex)
         landing = staged(root, mine)
         read = partial(read_mark, log, mine)
-        said = adopter.append(landing, as_staged(landing), read_mark=read, load_rules=plain, on_ready=lambda: None)
+        rows = as_staged(landing)
+        outcome = committer.append(landing, rows, read_mark=read, load_rules=plain, on_ready=lambda: None)
         assert landing.staged is not None
         landing.staged.unlink()
-        print(mine.number, mine.attempt, said.name, flush=True)
+        print(mine.number, mine.attempt, outcome.name, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Made-up histories of Delta tables: commits, and a Spark that tells of them as `DESCRIBE HISTORY` does."""
+"""Histories of Delta tables for tests: commits as log files, and a fake Spark that answers `DESCRIBE HISTORY`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ OTHER = ChainKey("sink", "orders", 1)
 
 
 def link(number: int, key: ChainKey = KEY, **changes: Any) -> Link:
-    """Link `number` of ten records each."""
-    plain = {
+    """Return link `number` of a chain with ten records in each link. `changes` replaces fields."""
+    fields = {
         "key": key,
         "number": number,
         "from_offset": 10 * (number - 1),
@@ -30,12 +30,12 @@ def link(number: int, key: ChainKey = KEY, **changes: Any) -> Link:
         "origin": Origin(group="g"),
         "rows": -1,
     }
-    return Link(**{**plain, **changes})
+    return Link(**{**fields, **changes})
 
 
 @attrs.define
 class History:
-    """A table's commits. Each method appends one; `landed` by default as a writer that knows the whole history."""
+    """A table's commits. `other`, `landed` and `restored` append to them."""
 
     commits: list[DeltaCommit] = attrs.field(factory=list)
     """Newest first."""
@@ -50,26 +50,28 @@ class History:
             self._commit()
 
     def landed(self, number: int, key: ChainKey = KEY, *, seen: int | None = None, term: int = 0) -> None:
+        """Append a commit of a link. Its writer has seen the commits up to version `seen`, by default all."""
         self._commit(mark=CommitMark(link(number, key), self.newest if seen is None else seen, term))
 
     def restored(self, version: int) -> None:
+        """Append a RESTORE to a version."""
         self._commit(restores=version)
 
-    def _commit(self, **what: Any) -> None:
+    def _commit(self, **fields: Any) -> None:
         version = self.newest + 1
-        self.commits.insert(0, DeltaCommit(version, f"stamp {version}", **what))
+        self.commits.insert(0, DeltaCommit(version, f"stamp {version}", **fields))
 
 
 def info(commit: DeltaCommit) -> dict[str, Any]:
-    """The `commitInfo` of a commit's file."""
-    told: dict[str, Any] = {"timestamp": 1000 + commit.version, "operation": "WRITE", "operationParameters": {}}
+    """Return the `commitInfo` of a commit's file."""
+    fields: dict[str, Any] = {"timestamp": 1000 + commit.version, "operation": "WRITE", "operationParameters": {}}
     if commit.restores is not None:
-        told["operation"] = "RESTORE"
-        told["operationParameters"] = {"version": str(commit.restores), "timestamp": "null"}
+        fields["operation"] = "RESTORE"
+        fields["operationParameters"] = {"version": str(commit.restores), "timestamp": "null"}
     if commit.mark is not None:
-        told["userMetadata"] = commit.mark.to_json()
-        told["operationMetrics"] = {"numOutputRows": "10", "numOutputBytes": "1000"}
-    return told
+        fields["userMetadata"] = commit.mark.to_json()
+        fields["operationMetrics"] = {"numOutputRows": "10", "numOutputBytes": "1000"}
+    return fields
 
 
 def write_log(root: Path, commits: Sequence[DeltaCommit]) -> None:
@@ -78,12 +80,12 @@ def write_log(root: Path, commits: Sequence[DeltaCommit]) -> None:
     log.mkdir(parents=True, exist_ok=True)
     for commit in commits:
         txn = {"txn": {"appId": "any", "version": 1}}
-        lines = [json.dumps(one, separators=(",", ":")) for one in ({"commitInfo": info(commit)}, txn)]
+        lines = [json.dumps(action, separators=(",", ":")) for action in ({"commitInfo": info(commit)}, txn)]
         (log / f"{commit.version:020d}.json").write_text("\n".join(lines))
 
 
 class FakeHistorySpark:
-    """Answers `DESCRIBE HISTORY`, and counts what it is asked for in `limits`."""
+    """A session that answers `DESCRIBE HISTORY`. `limits` has the LIMIT of each query so far."""
 
     def __init__(self, commits: Sequence[DeltaCommit]) -> None:
         self.commits = commits
@@ -97,18 +99,19 @@ class FakeHistorySpark:
             raise self.error
         limit = int(match[2])
         self.limits.append(limit)
-        return SimpleNamespace(collect=lambda: [_row(info(one), one.version) for one in self.commits[:limit]])
+        return SimpleNamespace(collect=lambda: [_row(info(commit), commit.version) for commit in self.commits[:limit]])
 
 
-def _row(told: Mapping[str, Any], version: int) -> Any:
+def _row(fields: Mapping[str, Any], version: int) -> Any:
     return SimpleNamespace(
         version=version,
-        timestamp=datetime.datetime.fromtimestamp(told["timestamp"], datetime.UTC),
-        operation=told["operation"],
-        operationParameters=told["operationParameters"],
-        operationMetrics=told.get("operationMetrics"),
-        userMetadata=told.get("userMetadata"),
+        timestamp=datetime.datetime.fromtimestamp(fields["timestamp"], datetime.UTC),
+        operation=fields["operation"],
+        operationParameters=fields["operationParameters"],
+        operationMetrics=fields.get("operationMetrics"),
+        userMetadata=fields.get("userMetadata"),
     )
 
 
 GAP = {"kind": Kind.GAP, "reason": "gone", "rows": 0}
+"""The changes that make a link of `link` a gap."""

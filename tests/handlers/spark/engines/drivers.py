@@ -1,4 +1,4 @@
-"""A Spark driver without Spark: it dies, refuses, hangs as a test says, and keeps what it was asked for."""
+"""A fake Spark driver, which a test can make die, refuse sessions or hang. It records the calls that it receives."""
 
 from __future__ import annotations
 
@@ -15,34 +15,40 @@ from sarameya_handlers.spark.errors import SparkGoneError
 
 @attrs.define(eq=False)
 class FakeSession:
-    """A SparkSession, with nothing but a number."""
+    """A fake SparkSession."""
 
     number: int
     closed: bool = False
-    """Whether the driver knows it no more."""
+    """True if the driver has closed the session by itself."""
 
 
 @attrs.define(eq=False)
 class FakeDriver(Driver):
+    """A driver without Spark."""
+
     stop_timeout = 5.0
 
     is_replaceable: bool = True
     dead: str | None = None
+    """The cause of its death; None while it lives."""
     refusal: Exception | None = None
-    """What opening a session raises."""
+    """The exception that opening a session raises."""
     hangs: bool = False
-    """Whether stopping takes until it is killed."""
+    """True if `stop` blocks until `kill` is called."""
     sessions: list[FakeSession] = attrs.field(factory=list)
+    """The opened sessions."""
     closed: list[FakeSession] = attrs.field(factory=list)
+    """The sessions that the pool has closed."""
     tags: dict[int, list[str]] = attrs.field(factory=dict)
-    """Those set now, by thread."""
+    """Thread id -> the tags that are set now."""
     cancelled: list[tuple[FakeSession, str]] = attrs.field(factory=list)
+    """The session and the tag of each cancellation."""
     was_cancelled: threading.Semaphore = attrs.field(factory=lambda: threading.Semaphore(0))
     expected: int = 0
     stops: int = 0
     killed: threading.Event = attrs.field(factory=threading.Event)
     answers: threading.Event = attrs.field(factory=threading.Event)
-    """While it is not set, whoever asks it waits."""
+    """While this event is not set, `death` blocks."""
 
     name = "The fake"
 
@@ -62,12 +68,12 @@ class FakeDriver(Driver):
 
     @contextmanager
     def tagged(self, session: Any, tag: str) -> Iterator[None]:
-        mine = self.tags.setdefault(threading.get_ident(), [])
-        mine.append(tag)
+        tags = self.tags.setdefault(threading.get_ident(), [])
+        tags.append(tag)
         try:
             yield
         finally:
-            mine.remove(tag)
+            tags.remove(tag)
 
     def cancel(self, session: Any, tag: str) -> None:
         self.cancelled.append((session, tag))

@@ -1,4 +1,4 @@
-"""Rows of an Iceberg table's `snapshots` as Spark returns them, made as Iceberg makes them."""
+"""Fake metadata of an Iceberg table: the rows of its `snapshots` metadata table, as Spark returns them."""
 
 from __future__ import annotations
 
@@ -32,23 +32,24 @@ def link(number: int, *, key: ChainKey = KEY, size: int = 10, kind: Kind = Kind.
 
 @attrs.define(slots=True)
 class FakeMetadata:
-    """An Iceberg table's metadata: `rows` in the order of their commits, with `current` where main stands."""
+    """An Iceberg table's metadata: snapshot id -> row, in commit order. `current` is the snapshot of branch main."""
 
     rows: dict[int, tuple[Any, ...]] = attrs.field(factory=dict)
     current: int | None = None
     now: int = 1_800_000_000_000
-    _made: int = 100
+    _last_id: int = 100
 
     def commit(self, *, rows: int = 0) -> int:
-        """Somebody's own append, or compaction."""
+        """Add a snapshot of another writer, such as an append or a compaction."""
         return self._publish(self._add(self.current, rows=rows))
 
     def stage(self, link: Link, *, wap: str | None = None, rows: int = 10) -> int:
+        """Add a staged snapshot of a link (write-audit-publish)."""
         text = wap or wap_id(link.key, link.number)
         return self._add(self.current, wap=text, link=link.to_json(), rows=rows)
 
     def pick(self, staged: int) -> int:
-        """Main moves on to it, or a copy is made."""
+        """Publish a staged snapshot: fast-forward main to it if main is its parent, else cherry-pick a copy."""
         row = self.rows[staged]
         if row[1] == self.current:
             return self._publish(staged)
@@ -79,9 +80,9 @@ class FakeMetadata:
         rows: int = 0,
     ) -> int:
         self.now += 1000
-        self._made = number = self._made + 1
-        # What is nothing is not in the summary, and what is in it is text.
-        told = None if source is None else str(source)
+        self._last_id = number = self._last_id + 1
+        # All values of a snapshot's summary are text. Zero counts are left out.
+        source_id = None if source is None else str(source)
         counts = (str(rows), str(rows * 100)) if rows else (None, None)
-        self.rows[number] = (number, parent, self.now, wap, published, told, link, *counts)
+        self.rows[number] = (number, parent, self.now, wap, published, source_id, link, *counts)
         return number

@@ -1,4 +1,4 @@
-"""Landings in a Parquet directory without Spark, one after the other, while somebody reads it."""
+"""A writer without Spark that lands in a Parquet directory, link by link, while a test reads it."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ KEY = ChainKey("sarameya", "orders", 0)
 
 
 class Lander:
-    """Lands links in a thread, with what landings leave behind on their way."""
+    """Lands links in a thread. After each landing it adds the directory of an attempt that lost."""
 
     def __init__(self, root: Path) -> None:
         self.table = ParquetTable(root)
         self.table.open(None)
         self.landed = 0
         """Offsets below this are in the directory."""
-        self._is_over = threading.Event()
-        self._is_wanted = threading.Event()
+        self._must_stop = threading.Event()
+        self._must_compact = threading.Event()
 
     def compact_soon(self) -> None:
         """Start a compaction right after the next batch."""
-        self._is_wanted.set()
+        self._must_compact.set()
 
     def land(self) -> None:
+        """Land a link of three records."""
         links = links_of(KEY, *range(3, self.landed + 6, 3))
         land(self.table, links[-1])
         self.landed += 3
@@ -43,11 +44,13 @@ class Lander:
 
     @contextmanager
     def landing(self) -> Iterator[None]:
+        """Land links in a thread until the block ends."""
+
         def work() -> None:
-            while not self._is_over.is_set():
+            while not self._must_stop.is_set():
                 self.land()
-                if self._is_wanted.is_set():
-                    self._is_wanted.clear()
+                if self._must_compact.is_set():
+                    self._must_compact.clear()
                     with suppress(FileNotFoundError):
                         compact(self.table.path, 10**6)
 
@@ -57,5 +60,5 @@ class Lander:
         try:
             yield
         finally:
-            self._is_over.set()
+            self._must_stop.set()
             thread.join()
