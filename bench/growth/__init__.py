@@ -11,7 +11,9 @@ read their link back; the median of five. A Delta table also has a "first start"
 service has left, as after an upgrade. Delta has three kinds of logs: with a checkpoint and all commits, cleaned up to
 the last 1,000 commits, and without any checkpoint.
 
-A length that cannot be measured is shown as failed and makes the exit code 1.
+A length that cannot be measured is shown as failed and makes the exit code 1. A length whose rounds take longer than
+five minutes has no further round. `--resume` continues a run that was interrupted: it takes over the tables that are in
+the file of `--json` already.
 
 `parquet`, `delta` and `iceberg` build tables, `rounds` measures, `figures` computes (pure).
 """
@@ -20,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 
+from bench.common.documents import of_json
 from bench.common.options import add_usual_options, positive, rounds_asked
 from bench.common.presenting import present
 from bench.growth.rounds import FORMATS, MASTER, Plan, measure
@@ -36,9 +39,8 @@ _QUICK_LENGTHS = {"parquet": (1_000, 10_000), "delta": (1_000, 10_000), "iceberg
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_usual_options(parser, quick="one round, shorter", repeats=REPEATS)
     parser.add_argument("--formats", nargs="+", default=list(FORMATS), choices=list(FORMATS), help="default: all")
-    parser.add_argument(
-        "--lengths", type=positive, nargs="+", metavar="N", help=f"lengths of each format (default: {LENGTHS})"
-    )
+    parser.add_argument("--resume", action="store_true", help="measure only what the file of --json does not have yet")
+    parser.add_argument("--lengths", type=positive, nargs="+", metavar="N", help=f"of each format (default: {LENGTHS})")
 
 
 def main(options: argparse.Namespace) -> int:
@@ -52,5 +54,8 @@ def main(options: argparse.Namespace) -> int:
         lengths={name: options.lengths or lengths[name] for name in options.formats},
         repeats=rounds_asked(options, REPEATS),
     )
+    known = {}
+    if options.resume and options.json is not None and options.json.exists():
+        known = {table.title: table for table in of_json(options.json.read_text(encoding="utf-8")).tables}
     about = f"tables of several lengths, Spark {MASTER}, {plan.repeats} round(s)"
-    return present("growth", about, measure(plan), options.json)
+    return present("growth", about, measure(plan, known), options.json)

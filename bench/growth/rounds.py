@@ -37,6 +37,8 @@ FORMATS = ("parquet", "delta", "iceberg")
 MASTER = "local[2]"
 DRIVER_MEMORY = "4g"
 LANDINGS = 5
+LONG_SECONDS = 300.0
+"""A length whose rounds have taken this long has no further round."""
 
 Open = Callable[[], tables.Table]
 """Creates the object for a table that was built, as a start does."""
@@ -51,23 +53,32 @@ class Plan:
     repeats: int
 
 
-def measure(plan: Plan) -> Iterator[Table]:
-    """Yield a table for each format, and each kind of Delta's logs. Raises JarsError."""
+def measure(plan: Plan, known: Mapping[str, Table]) -> Iterator[Table]:
+    """Yield a table for each format, and each kind of Delta's logs. Raises JarsError.
+
+    Args:
+        plan: What to measure.
+        known: Tables of an earlier run by their titles. They are not measured again.
+    """
     with tempfile.TemporaryDirectory(prefix="sarameya-growth-") as name:
         root = Path(name)
         if "parquet" in plan.lengths:
             build = partial(_parquet, root)
-            yield _measured(None, "parquet", "Parquet: links of a chain", plan, build)
+            title = "Parquet: links of a chain"
+            yield known.get(title) or _measured(None, "parquet", title, plan, build)
         if plan.lengths.keys() <= {"parquet"}:
             return
         with _spark(root) as spark:
             for log in delta.Log if "delta" in plan.lengths else ():
                 build = partial(_delta, spark, root, log)
-                build(100)  # warms Spark up
-                yield _measured(spark, "delta", f"Delta: commits ({log})", plan, build)
+                title = f"Delta: commits ({log})"
+                if title not in known:
+                    build(100)  # warms Spark up
+                yield known.get(title) or _measured(spark, "delta", title, plan, build)
             if "iceberg" in plan.lengths:
                 build = partial(_iceberg, spark, root)
-                yield _measured(spark, "iceberg", "Iceberg: snapshots", plan, build)
+                title = "Iceberg: snapshots"
+                yield known.get(title) or _measured(spark, "iceberg", title, plan, build)
 
 
 def _measured(
@@ -79,6 +90,7 @@ def _measured(
         results.append(result)
         show_progress(f"growth: building {title}, {length:,}")
         directory, open_table = build(length)
+        began = time.monotonic()
         for number in range(plan.repeats):
             try:
                 figures = _round(spark, kind, directory, open_table)
@@ -87,6 +99,8 @@ def _measured(
                 break
             result.add(figures)
             show_progress(f"growth: {title}, {length:,}, round {number + 1}: {figures}")
+            if time.monotonic() - began > LONG_SECONDS:
+                break
         shutil.rmtree(directory)
     return table(kind, title, results, load())
 
