@@ -44,6 +44,11 @@ class Log(StrEnum):
     BARE = "no checkpoint"
     """With all commits, and no checkpoint."""
 
+    @property
+    def longest(self) -> int:
+        """The greatest length that is measured. Without a checkpoint, Spark reads every commit at the start."""
+        return 100_000 if self is Log.BARE else 1_000_000
+
 
 def build(spark: SparkSession, root: Path, length: int, log: Log) -> None:
     """Create the table, and write a log of `length` commits."""

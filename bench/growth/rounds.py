@@ -52,6 +52,11 @@ class Plan:
     """Lengths to measure, by format."""
     repeats: int
 
+    def within(self, longest: int) -> Plan:
+        """Return the plan without greater lengths."""
+        kept = {kind: [length for length in lengths if length <= longest] for kind, lengths in self.lengths.items()}
+        return attrs.evolve(self, lengths=kept)
+
 
 def measure(plan: Plan, known: Mapping[str, Table]) -> Iterator[Table]:
     """Yield a table for each format, and each kind of Delta's logs. Raises JarsError.
@@ -74,7 +79,7 @@ def measure(plan: Plan, known: Mapping[str, Table]) -> Iterator[Table]:
                 title = f"Delta: commits ({log})"
                 if title not in known:
                     build(100)  # warms Spark up
-                yield known.get(title) or _measured(spark, "delta", title, plan, build)
+                yield known.get(title) or _measured(spark, "delta", title, plan.within(log.longest), build)
             if "iceberg" in plan.lengths:
                 build = partial(_iceberg, spark, root)
                 title = "Iceberg: snapshots"
