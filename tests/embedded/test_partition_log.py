@@ -222,10 +222,6 @@ class TestTime:
         assert log.latest_by_time() == TimestampedOffset(3, 40, 0)
         assert PartitionLog(T0).latest_by_time() is None
 
-    def test_deleted_record_is_not_the_newest(self, log: PartitionLog) -> None:
-        log.delete_before(4)
-        assert log.latest_by_time() == TimestampedOffset(4, 40, 0)
-
     def test_deleted_records_are_not_found(self, log: PartitionLog) -> None:
         log.delete_before(1)
         assert log.offset_for_time(0) == TimestampedOffset(1, 30, 0)

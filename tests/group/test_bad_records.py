@@ -60,7 +60,7 @@ BAD = {
     "not what the codec wrote": Bad(tampered(five(), attributes=Codec.ZSTD), CorruptRecordError, "zstd"),
     "negative count": Bad(tampered(five(), count=-1), CorruptRecordError, "-1 records"),
     "count beyond the batch": Bad(tampered(five(), count=2**31 - 1), CorruptRecordError, "2147483647 records"),
-    "last offset before the first": Bad(tampered(five(), last_delta=-7), CorruptRecordError, "from offset 5 to -2"),
+    "last offset before the first": Bad(tampered(five(), last_delta=-7), CorruptRecordError, "the offsets 5 to -2"),
     "record longer than the batch": Bad(batch_of(varint(2**40) + record()[1:]), CorruptRecordError, "structure"),
     "key longer than the record": Bad(batch_of(record(key=varint(2**31))), CorruptRecordError, "structure"),
     "header key that is no UTF-8": Bad(
@@ -73,7 +73,7 @@ BAD = {
     ),
     "v1 CRC": Bad(flipped(legacy(1, 0, b"k", b"v"), -1), CorruptRecordError, "CRC"),
     "v1 key length": Bad(
-        resealed(legacy(1, 0, b"k", b"v")[:26] + struct.pack(">i", 2**30) + b"more"), CorruptRecordError, "runs out"
+        resealed(legacy(1, 0, b"k", b"v")[:26] + struct.pack(">i", 2**30) + b"more"), CorruptRecordError, "does not fit"
     ),
     "v1 codec": Bad(legacy(1, 5, b"k", b"v"), UnsupportedFormatError, "codec 5"),
     "v1 bomb": Bad(

@@ -435,5 +435,5 @@ async def test_subscribing_when_nothing_runs_says_so(autojump_clock: MockClock) 
     async with orders(1) as cluster, deadline() as nursery:
         member = await start(nursery, cluster, Claims())
         await member.close()
-        with pytest.raises(RuntimeError, match="while consume"):
+        with pytest.raises(RuntimeError, match="is not running: call subscribe"):
             member.group.subscribe(["orders"])

@@ -106,7 +106,7 @@ def test_token_of_a_file_is_what_stands_in_its_line() -> None:
 
 @pytest.mark.parametrize("text", ["", "\n", "a b", "a\nb", "a\x01b", "\u00e9", "\udcff"])
 def test_token_that_cannot_be_said_is_none(text: str) -> None:
-    with pytest.raises(ValueError, match=r"must be ") as raised:
+    with pytest.raises(ValueError, match=r"must (be|consist of) ") as raised:
         Token(text)
     assert not text.strip() or text not in str(raised.value)
 

@@ -83,7 +83,7 @@ def test_what_is_no_pattern_is_refused(pattern: object) -> None:
 
 
 def test_names_beside_a_pattern_are_refused() -> None:
-    with pytest.raises(ConfigError, match="give one of them"):
+    with pytest.raises(ConfigError, match="give only one of them"):
         checked(["a"], re.compile("a"))
 
 

@@ -163,9 +163,9 @@ def test_second_node_is_asked_where_the_first_does_not_answer(network: Network) 
     [
         (Answer(404, b"<html>"), "status 404: <html>: is this the registry's base URL"),
         (Answer(404, b'{"error_code": 404}'), "is this the registry's base URL"),
-        (Answer(302, b""), "status 302: is this where"),
-        (Answer(200, b"<html>login</html>"), "what is no schema .*: is it a schema registry"),
-        (Answer(200, b'{"schema": 5}'), "what is no schema"),
+        (Answer(302, b""), "status 302: is this the registry"),
+        (Answer(200, b"<html>login</html>"), "answers with no schema .*: is it a schema registry"),
+        (Answer(200, b'{"schema": 5}'), "answers with no schema"),
     ],
 )
 def test_unrelated_response_does_not_make_an_id_unknown(network: Network, answer: Answer, told: str) -> None:

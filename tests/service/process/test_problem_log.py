@@ -61,7 +61,7 @@ def test_what_each_start_has_is_told_when_it_lasts() -> None:
 
 def test_same_trouble_of_two_workers_is_two() -> None:
     news = ProblemLog(STALL).update([HUNG, attrs.evolve(HUNG, worker=2)], 0.0)
-    assert [one.trouble.worker for one in news] == [1, 2]
+    assert [one.problem.worker for one in news] == [1, 2]
 
 
 @attrs.define

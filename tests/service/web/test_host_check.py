@@ -29,7 +29,7 @@ def test_what_the_operator_names_is_let_in() -> None:
     let_in = ["orders.example.com", "ORDERS.example.com:443", "orders.example.com.", "a.svc.local", "a.b.svc.local"]
     assert all(map(names.allows, let_in))
     assert not any(map(names.allows, ["x.orders.example.com", "svc.local", "asvc.local", "example.com", "10.0.0.7"]))
-    assert AllowedHosts(is_local=True, named=["*"]).let_in("evil.example")
+    assert AllowedHosts(is_local=True, named=["*"]).allows("evil.example")
 
 
 @pytest.mark.parametrize(

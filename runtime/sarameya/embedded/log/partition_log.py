@@ -264,12 +264,9 @@ class PartitionLog:
     def latest_by_time(self) -> TimestampedOffset | None:
         """Return the first record with the highest timestamp (KIP-734); None if the log is empty."""
         for raw in sorted(self._headers(), key=lambda raw: raw.max_timestamp, reverse=True):
-            records = [
-                message
-                for message in decode(raw, self.partition, limit=_MAX_DECOMPRESSED)
-                if message.offset >= self.start_offset
-            ]
-            if records:  # a batch may have none, or only deleted ones
+            records = decode(raw, self.partition, limit=_MAX_DECOMPRESSED)
+            if records:  # a batch may have none
+                # As in Kafka also one that is deleted, if others of its batch are not.
                 first = max(records, key=lambda message: message.timestamp)
                 return TimestampedOffset(first.offset, first.timestamp, raw.leader_epoch)
         return None

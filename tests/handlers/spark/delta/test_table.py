@@ -126,5 +126,5 @@ def test_chain_missing_from_the_log_is_left_to_spark(tmp_path: Path) -> None:
 def test_leftovers_on_an_object_store_need_vacuum(tmp_path: Path) -> None:
     table = DeltaTable("s3a://lake/orders", staging=tmp_path, single_driver=True)
     spark: Any = Spark(History().commits)
-    with pytest.raises(HandlerError, match=r"s3a://lake/orders cannot be listed from here; VACUUM removes it"):
+    with pytest.raises(HandlerError, match=r"s3a://lake/orders cannot be listed from here; VACUUM removes them"):
         table.leftovers(spark)

@@ -139,7 +139,7 @@ def test_left_block_removes_the_directory_not_the_process(temporary: Path) -> No
 
 def test_exit_before_the_guard_is_ready_leaves_nothing(temporary: Path) -> None:
     for _ in range(20):
-        guard = jvm_guard._started(temporary / "place")
+        guard = jvm_guard._start_guard(temporary / "place")
         assert guard.stdin is not None
         assert guard.stdout is not None
         guard.stdout.close()

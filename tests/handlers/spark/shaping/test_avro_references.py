@@ -34,10 +34,17 @@ def test_referenced_type_is_defined_at_its_first_use() -> None:
     assert fastavro.parse_schema(made)
 
 
-@pytest.mark.parametrize("kind", [{"type": "string"}, ["null", "n.Address"], {"type": "n.Address"}])
-def test_type_within_a_type_is_resolved(kind: Any) -> None:
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ({"type": "string"}, {"type": "string"}),
+        (["null", "n.Address"], ["null", ADDRESS]),
+        ({"type": "n.Address"}, {"type": ADDRESS}),
+    ],
+)
+def test_type_within_a_type_is_resolved(kind: Any, expected: Any) -> None:
     made = inlined(record("Order", "n", a={"type": kind}), n__Address=ADDRESS)
-    assert fastavro.parse_schema(made)
+    assert made["fields"][0]["type"] == {"type": expected}
 
 
 def test_name_inherits_the_enclosing_namespace() -> None:

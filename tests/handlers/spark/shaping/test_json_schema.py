@@ -79,7 +79,7 @@ def test_all_of_merges_properties_of_other_documents() -> None:
         ({"type": "array", "items": {"type": "object"}}, "describes no object"),
         ({"properties": {"x": {"$ref": "other.json"}}}, "'other.json', which is not among its references"),
         ({"properties": {"x": {"$ref": "#/nowhere"}}}, "'#/nowhere', which does not exist"),
-        ({"properties": {"x": {"$ref": "#/anyOf/1"}}, "anyOf": []}, "'#/anyOf/1', which does not exist"),
+        ({"properties": {"x": {"$ref": "#/either/1"}}, "either": []}, "'#/either/1', which does not exist"),
     ],
 )
 def test_schema_without_columns_is_refused(text: Any, expected: str) -> None:
