@@ -38,7 +38,7 @@ REBALANCE_REASONS = {
 }
 """Causes of a rebalance, and their explanations."""
 _REASONS = {"join_wanted": "own_wish", "rebalance": "group_changed"}
-"""Causes whose name differs from `MembershipChanged.trigger`."""
+"""`MembershipChanged.trigger` -> cause, where their names differ."""
 _OUTSIDE = frozenset({"UNJOINED", "LEAVING"})
 """States of a member that is not in the group."""
 _SETTLED = frozenset({"STABLE", "LEAVING", "UNJOINED", "FENCED"})
@@ -109,7 +109,7 @@ class Meters:
     rebalances: dict[str, int] = attrs.field(factory=lambda: dict.fromkeys(REBALANCE_REASONS, 0))
     """Number of rebalances, by cause (`REBALANCE_REASONS`)."""
     rebalance_seconds: Histogram = attrs.field(factory=Histogram)
-    """Seconds of each rebalance, from leaving the stable state to the return."""
+    """Seconds of each rebalance, from its start until the member is STABLE."""
     loop_blocked_seconds: float = 0.0
     """Seconds for which the event loop was blocked: the sum of `LoopBlocked.seconds`."""
     topics: dict[str, TopicMeters] = attrs.field(factory=dict)

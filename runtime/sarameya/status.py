@@ -95,7 +95,7 @@ class PartitionStatus:
     landed_lag: int = -1
     """Offsets from `landed` to the log end."""
     unlanded_seconds: float = -1.0
-    """Age of the oldest record that was read and is not landed; not committed, if the handler lands nothing.
+    """Age of the oldest record that was read and has not landed or, if the handler lands nothing, is not committed.
 
     It is the age of the first record in the same batch, by its timestamp. 0 if there is no such record, -1 if the age
     is unknown.

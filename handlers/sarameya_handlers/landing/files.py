@@ -141,7 +141,8 @@ def put_if_absent(path: Path, content: bytes, check: Callable[[], None] = unchec
         check()
         os.link(temporary, path)
     except FileExistsError:
-        return _is_same(temporary, path)
+        if not _is_same(temporary, path):
+            return False
     except OSError as error:
         if error.errno in _UNNAMED:
             raise

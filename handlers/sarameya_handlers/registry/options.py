@@ -24,7 +24,8 @@ def _check_urls(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     for url in value:
         try:
             parts = urlsplit(url) if isinstance(url, str) else None
-        except ValueError:  # for example an address of IPv6 without its end
+            _ = parts.port if parts is not None else None
+        except ValueError:  # an IPv6 address without its closing bracket, or a port that is not a number
             parts = None
         if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError(attribute.name, url, "must be a URL that begins with http:// or https://")
@@ -56,9 +57,9 @@ class RegistryOptions:
     username: str | None = attrs.field(default=None, validator=_check_text)
     password: str | None = attrs.field(default=None, validator=_check_text, repr=False)
     token: str | None = attrs.field(default=None, validator=_check_text, repr=False)
-    """Bearer token, instead of username and password. Must be ASCII, since it goes into a header of HTTP."""
+    """Bearer token, instead of username and password. Must be ASCII, since it is sent in an HTTP header."""
     ca_file: str | None = attrs.field(default=None, validator=_check_file)
-    """File of CA certificates (PEM) that verify the registry's certificate; by default the system's."""
+    """PEM file of the CA certificates that verify the registry's certificate; by default those of the system."""
     timeout: float = attrs.field(default=10.0, validator=_check_seconds)
     """Seconds for one response."""
 

@@ -30,7 +30,7 @@ class Reference:
 class Schema:
     """A registered schema. Records carry its `id`; `text` never changes for one id.
 
-    `kind` may be outside of `SchemaKind`: registries support more languages.
+    `kind` may be none of `SchemaKind`: registries support more languages.
     """
 
     id: int
@@ -40,7 +40,12 @@ class Schema:
 
     @classmethod
     def from_json(cls, body: bytes, schema_id: int | None = None) -> Self:
-        """Parse a response about an id, which does not repeat the id, or about a version, which has it.
+        """Parse a registry's response to the lookup of a schema.
+
+        Args:
+            body: The response.
+            schema_id: The requested id, which the response to a lookup by id does not repeat. None for a lookup by
+                version, whose response has the id.
 
         Raises:
             ValueError: The response is not a schema.

@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 LOG_LEVELS = ("OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE")
 
 
-def _count(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+def _check_count(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     if type(value) is not int or value < 1:
         raise ConfigError(attribute.name, value, "must be a whole number of at least 1")
 
 
-def _seconds(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+def _check_seconds(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     if type(value) not in (int, float) or not 0 < value < inf:
         raise ConfigError(attribute.name, value, "must be a number of seconds above 0")
 
 
-def _text(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+def _check_text(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     if not isinstance(value, str) or not value:
         raise ConfigError(attribute.name, value, "must be a non-empty string")
 
@@ -43,8 +43,8 @@ def _text(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
 _CONNECT_URL = re.compile(r"sc://[^/;?#\s]+(/(;[^;=\s]+=[^;=\s]*)*)?")
 
 
-def _master(validated: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    _text(validated, attribute, value)
+def _check_master(validated: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    _check_text(validated, attribute, value)
     if value.startswith("sc:") and not _CONNECT_URL.fullmatch(value):
         raise ConfigError(attribute.name, without_token(value), "must be sc://host:port, or sc://host:port/;token=...")
 
@@ -54,19 +54,19 @@ def without_token(url: str) -> str:
     return re.sub(r"(token=)[^;]*", r"\1...", url)
 
 
-def _share(validated: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+def _check_share(validated: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
     if not isinstance(value, bool | None):
         raise ConfigError(attribute.name, value, "must be true or false")
     if value and validated.is_connect:
         raise ConfigError(attribute.name, value, "is not for a Spark Connect server, which all workers share anyway")
 
 
-def _log_level(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+def _check_log_level(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     if value not in LOG_LEVELS:
         raise ConfigError(attribute.name, value, f"must be one of {', '.join(map(repr, LOG_LEVELS))}")
 
 
-def _conf(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+def _check_conf(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     if not isinstance(value, Mapping):
         raise ConfigError(attribute.name, value, "must be a table of Spark properties")
     for key, setting in value.items():
@@ -81,10 +81,10 @@ def _conf(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
 class Limits:
     """Limits of a batch. A partition's records are flushed when the first limit is reached."""
 
-    max_rows: int = attrs.field(default=250_000, validator=_count)
-    max_bytes: int = attrs.field(default=64 * 2**20, validator=_count)
+    max_rows: int = attrs.field(default=250_000, validator=_check_count)
+    max_bytes: int = attrs.field(default=64 * 2**20, validator=_check_count)
     """Bytes in memory, as Arrow columns. A larger record still lands, in a batch of its own."""
-    max_age: float = attrs.field(default=30.0, validator=_seconds)
+    max_age: float = attrs.field(default=30.0, validator=_check_seconds)
     """Maximum seconds from a record's arrival to the start of its flush, even if no more records arrive."""
 
 
@@ -102,21 +102,21 @@ _SESSION_DEFAULTS = {
 class SparkOptions:
     """A sink's Spark: a SparkSession that it starts and stops, or sessions of a Spark Connect server."""
 
-    master: str = attrs.field(default="local[*]", validator=_master, repr=without_token)
+    master: str = attrs.field(default="local[*]", validator=_check_master, repr=without_token)
     """Where jobs run, in Spark's notation, or `sc://host:port/;token=...` for a Spark Connect server."""
-    app_name: str = attrs.field(default="sarameya", validator=_text)
-    conf: Mapping[str, str | int | float | bool] = attrs.field(factory=dict, validator=_conf)
+    app_name: str = attrs.field(default="sarameya", validator=_check_text)
+    conf: Mapping[str, str | int | float | bool] = attrs.field(factory=dict, validator=_check_conf)
     """Spark properties. They override the sink's defaults. With Spark Connect: properties that a session may set."""
-    log_level: str = attrs.field(default="OFF", validator=_log_level)
+    log_level: str = attrs.field(default="OFF", validator=_check_log_level)
     """Level of Spark's own log4j messages in the `sarameya.spark` logger. Off by default: errors that concern a sink
     are raised, in one line. Output of the JVM itself (no memory, a crash) is always logged. The log of a Spark Connect
     server is not available here."""
-    max_jobs: int = attrs.field(default=2, validator=_count)
+    max_jobs: int = attrs.field(default=2, validator=_check_count)
     """Maximum number of concurrent flushes, over all partitions. Each has its own session."""
 
-    share: bool | None = attrs.field(default=None, validator=_share)
+    share: bool | None = attrs.field(default=None, validator=_check_share)
     """True if the workers of `sarameya run --workers N` share one Spark, as a Spark Connect server, instead of starting
-    one each. None shares it only if the table accepts only one driver."""
+    one each. None: shared only if the table accepts only one driver."""
 
     @property
     def is_connect(self) -> bool:
@@ -126,7 +126,7 @@ class SparkOptions:
     @property
     def settings(self) -> dict[str, str]:
         """Settings of each session on a Spark Connect server: our defaults, then `conf`."""
-        return {**_SESSION_DEFAULTS, **{key: _property(value) for key, value in self.conf.items()}}
+        return {**_SESSION_DEFAULTS, **{key: _property_text(value) for key, value in self.conf.items()}}
 
     @property
     def properties(self) -> dict[str, str]:
@@ -142,14 +142,14 @@ class SparkOptions:
             defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
             # Delta runs a job of this many tasks before each commit, by default 50, most of which are useless here.
             defaults["spark.databricks.delta.snapshotPartitions"] = "4"
-        chosen = {key: _property(value) for key, value in self.conf.items()}
+        chosen = {key: _property_text(value) for key, value in self.conf.items()}
         if chosen.get("spark.ui.enabled", "false") == "false":
             # Spark formats each job's plan for the UI, even without one. The short form makes flushes cheaper.
             defaults["spark.sql.ui.explainMode"] = "simple"
         return {**defaults, **chosen, "spark.master": self.master, "spark.app.name": self.app_name}
 
 
-def _property(value: str | int | float | bool) -> str:
+def _property_text(value: str | int | float | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -1,9 +1,9 @@
 """Resets of positions that the log does not have: the policy decides about the new position, and an event reports it.
 
 There are two causes. The broker answers that the offset is out of range (retention has deleted it, or the log ends
-before it), or the log was truncated below it (KIP-320). `Resets` determines the new position, reports the event, or
-fails the claim with a typed error. The broker consumer detects the cause, the fetcher continues at the new position,
-and `on_reset` corrects the marks.
+before it), or the log was truncated below it (KIP-320). `protocol/fetch/fetch_cursor.py` says what each error code
+means. `Resets` determines the new position, reports the event, or fails the claim with a typed error. The fetcher
+continues at the new position, and `on_reset` corrects the marks.
 
 A rule that is easily broken:
 

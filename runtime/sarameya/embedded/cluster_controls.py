@@ -136,7 +136,7 @@ class ClusterControls(LogControls):
     def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
         """Make another broker the leader of a partition, under the next leader epoch.
 
-        A new leader without a replica takes the replica of the last broker in the list. An old leader that still has a
+        A new leader without a replica replaces the last broker in the list of replicas. An old leader that still has a
         replica answers FENCED_LEADER_EPOCH to requests with the old epoch, and serves reads without an epoch (KIP-392).
         Without a replica it answers NOT_LEADER_OR_FOLLOWER. A new leader that lags (`hold_replica`) truncates the log
         to its own end, as after an unclean election.

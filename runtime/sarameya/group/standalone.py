@@ -1,7 +1,7 @@
 """A consumer of chosen partitions without the group protocol (sarama's Consumer and PartitionConsumer).
 
 The user chooses the partitions and their start offsets. There is no rebalance: if this process stops, no other process
-takes over its partitions. A group's committed offsets can be read and stored as long as the group has no members.
+takes over its partitions. A group's committed offsets can be read, and can be stored while the group has no members.
 Fetching, claims, marks and commits are the same as in a group; `standalone_claims.py` starts and stops the claims.
 """
 

@@ -39,8 +39,8 @@ class HandlerOverdue(Event):
 class HandlerReturned(Event):
     """A handler that is no longer overdue: it shows progress (see `HandlerOverdue`), or its claim has ended.
 
-    Reported once the handler has not been overdue for 1.5 times the limit. `seconds` is the time for which it held the
-    last overdue records.
+    Reported when 1.5 times the limit have passed since it was last overdue, or when its claim has ended. `seconds` is
+    the time for which it held the last overdue records.
     """
 
     partition: TopicPartition

@@ -85,11 +85,11 @@ class PartitionQueue:
 
     @property
     def has_work(self) -> bool:
-        """True if a batch can be sent."""
+        """True if there are records to send and no batch is in flight. Sending may have to wait until `retry_at`."""
         return not self.in_flight and bool(self.batch or self.waiting)
 
     def next_records(self) -> list[Pending]:
-        """Return the records of the next batch: at least one."""
+        """Return the records of the next batch: at least one if any wait. They stay in `waiting`."""
         taken: list[Pending] = []
         size = 0
         for pending in self.waiting:

@@ -76,9 +76,11 @@ def test_name_given_by_a_call_that_was_sent_twice_is_ours(tmp_path: Path, monkey
         link(source, name)
         link(source, name)
 
-    link = os.link
+    link, synced = os.link, list[Path]()
     monkeypatch.setattr(os, "link", twice)
+    monkeypatch.setattr("sarameya_handlers.landing.files.sync", synced.append)
     assert put_if_absent(tmp_path / "7", b"mine")
+    assert synced[-1] == tmp_path, "the name must be durable, too"
     assert not put_if_absent(tmp_path / "7", b"mine")
 
 

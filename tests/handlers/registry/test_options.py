@@ -24,6 +24,7 @@ def test_options_come_from_a_table() -> None:
         ({"url": "a:8081"}, "registry.url", "begins with http"),
         ({"url": "file:///etc/passwd"}, "registry.url", "begins with http"),
         ({"url": "http://[::1"}, "registry.url", "begins with http"),
+        ({"url": "http://a:abc"}, "registry.url", "begins with http"),
         ({"url": "http://a", "token": "secrét"}, "registry.token", "ASCII"),
         ({"url": "http://me:secret@a"}, "registry.url", "must have no user"),
         ({"url": "http://a", "username": "me"}, "registry.username", "set together"),

@@ -76,7 +76,7 @@ async def start_jvm(options: SparkOptions, environment: dict[str, str] | None = 
                 running = await trio.to_thread.run_sync(start_blocking)
             except (HandlerError, SparkStartError) as error:
                 failure = error
-            launched.clear()
+            launched.clear()  # the JVM is in use, or `spark_jvm.start` has ended it: do not kill it below
             nursery.cancel_scope.cancel()
         await trio.lowlevel.checkpoint_if_cancelled()
     except BaseException:
@@ -107,6 +107,7 @@ async def _connect(options: SparkOptions) -> Pool:
 
 
 async def _kill_when_cancelled(launched: list[subprocess.Popen[bytes]]) -> None:
+    """Wait until cancelled, and kill the processes that `launched` has by then."""
     try:
         await trio.sleep_forever()
     finally:

@@ -95,7 +95,7 @@ class PartitionBuffer:
         self._read = self._end = self._position = position
         self._pieces: deque[_Piece | _Gap] = deque()
         # Number of pieces at the end that are not combined yet.
-        self._small = 0
+        self._uncombined = 0
         self._rows = 0
         self._bytes = 0
 
@@ -167,8 +167,8 @@ class PartitionBuffer:
         self._pieces.append(_Piece(table, to_offset, now, size, leader_epoch))
         self._rows += table.num_rows
         self._bytes += size
-        self._small += 1
-        if self._small == COMBINE_AT:
+        self._uncombined += 1
+        if self._uncombined == COMBINE_AT:
             self._combine()
 
     def note_gap(self, offset: int, now: float) -> bool:
@@ -184,6 +184,7 @@ class PartitionBuffer:
         return len(self._pieces) > before
 
     def _advance_read(self, from_offset: int, now: float) -> None:
+        """Continue reading at `from_offset`. Collect a gap if records before it are missing."""
         if from_offset < self._read:
             raise LostRecordsError(
                 f"offset {from_offset} comes after {self._read}: the log was truncated below records that had been "
@@ -200,14 +201,17 @@ class PartitionBuffer:
             return
         while self._pieces and self._pieces[0].to_offset <= offset:
             self._drop(self._pieces.popleft())
-        self._small = min(self._small, len(self._pieces))
+        self._uncombined = min(self._uncombined, len(self._pieces))
         if self._pieces and isinstance(piece := self._pieces[0], _Piece):
             self._replace(piece, _since(piece.table, offset))
         self._position = offset
         self._end = max(self._end, offset)
 
     def take(self) -> CollectedBatch:
-        """Remove and return the oldest records: at least one, and as many as the limits allow. Or a gap before them."""
+        """Remove and return the oldest batch.
+
+        It is a gap if records are missing there, otherwise at least one record, and as many as the limits allow.
+        """
         if self._pieces and isinstance(missing := self._pieces[0], _Gap):
             self._pieces.popleft()
             from_offset, self._position = self._position, missing.to_offset
@@ -224,7 +228,7 @@ class PartitionBuffer:
                     epoch = piece.leader_epoch
                 break
             self._pieces.popleft()
-            self._small = min(self._small, len(self._pieces))
+            self._uncombined = min(self._uncombined, len(self._pieces))
             rows += piece.table.num_rows
             size += piece.size
             self._drop(piece)
@@ -272,7 +276,7 @@ class PartitionBuffer:
         self._bytes += table.nbytes - sum(piece.size for piece in last)
         newest = last[-1]
         self._pieces.append(_Piece(table, newest.to_offset, last[0].arrived, table.nbytes, newest.leader_epoch))
-        self._small = 0
+        self._uncombined = 0
 
 
 def _since(table: pa.Table, offset: int) -> pa.Table:

@@ -1,4 +1,4 @@
-"""The interface between a sink and the table in which it lands, and code that all table formats share.
+"""The interface between a sink and its table, and code that all table formats share.
 
 table.py           the interface: Table, Landing, Phase     named.py         tables by the names that users write
 foreach_batch.py   a table that is a user's callback        staged_files.py  staged files as frames

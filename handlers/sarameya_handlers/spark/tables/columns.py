@@ -1,9 +1,9 @@
-"""Columns in Spark's JSON notation of a schema (`StructType.jsonValue()`). Pure, without pyspark.
+"""Columns in Spark's JSON notation of a schema (`StructType.jsonValue()`). Pure.
 
-Neither a process that commits staged files directly nor an audit needs pyspark for it.
+Only `struct` needs pyspark. An audit, and a process that commits staged files directly, do without it.
 
-Every column of a directory is nullable, even if the columns of some rows are not: rows that landed earlier may lack a
-column that was added later.
+Every column of a Parquet directory is nullable, even if the columns of some rows are not: rows that landed earlier may
+lack a column that was added later.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ATOMIC = {
     "binary": "binary",
     "date32[day]": "date",
 }
-"""Names of Arrow's types, and of Spark's types for them."""
+"""Name of an Arrow type -> name of the Spark type."""
 
 
 def nullable(kind: Any) -> Any:
@@ -70,15 +70,15 @@ def merged(table: Any, rows: Any) -> Any:
     if not (isinstance(table, Mapping) and isinstance(rows, Mapping)):
         return table
     if table["type"] == rows["type"] == "struct":
-        ours = {field["name"].lower(): field for field in rows["fields"]}
-        theirs = {field["name"].lower() for field in table["fields"]}
+        row_fields = {field["name"].lower(): field for field in rows["fields"]}
+        table_names = {field["name"].lower() for field in table["fields"]}
         existing = [
-            {**field, "type": merged(field["type"], ours[key]["type"])}
-            if (key := field["name"].lower()) in ours
+            {**field, "type": merged(field["type"], row_fields[key]["type"])}
+            if (key := field["name"].lower()) in row_fields
             else field
             for field in table["fields"]
         ]
-        return {**table, "fields": existing + [field for key, field in ours.items() if key not in theirs]}
+        return {**table, "fields": existing + [field for key, field in row_fields.items() if key not in table_names]}
     inside = [key for key in ("elementType", "keyType", "valueType") if key in table and key in rows]
     return {**table, **{key: merged(table[key], rows[key]) for key in inside}}
 
@@ -91,7 +91,7 @@ def struct(columns: Columns) -> StructType:
 
 
 def of_arrow(schema: pa.Schema) -> dict[str, Any]:
-    """Return the columns that Spark finds in a file of this schema. Raises LandingError for types not in Spark."""
+    """Return the columns that Spark finds in a file of this schema. Raises LandingError for a type not in Spark."""
     return _struct(schema)
 
 

@@ -27,7 +27,7 @@ class CoordinatorConfig:
     offsets_retention: float = 7 * 24 * 3600.0
     """offsets.retention.minutes, but in seconds: how long unused commits are kept (KIP-211)."""
     offsets_retention_check_interval: float = 600.0
-    """offsets.retention.check.interval.ms: the interval of checks for expired offsets, and for empty groups to delete.
+    """offsets.retention.check.interval.ms: time between two checks, which delete expired offsets and empty groups.
 
     math.inf: never.
     """
@@ -37,7 +37,7 @@ class CoordinatorConfig:
     Until then the coordinator answers COORDINATOR_LOAD_IN_PROGRESS, but NONE to heartbeats.
     """
     offset_metadata_max_size: int = 4096
-    """offset.metadata.max.bytes, in characters as in Kafka; else a commit is refused: OFFSET_METADATA_TOO_LARGE."""
+    """offset.metadata.max.bytes, in characters as in Kafka; longer ones are refused with OFFSET_METADATA_TOO_LARGE."""
     heartbeat_checks: HeartbeatChecks = MEMBER_FIRST
     """The checks of a heartbeat and their order.
 

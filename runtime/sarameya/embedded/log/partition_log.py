@@ -37,6 +37,7 @@ _MAX_DECOMPRESSED = 64 * 2**20
 
 _MAGIC_AT = 16
 _LEADER_EPOCH_AT = 12
+"""Positions of these fields in a v2 batch, in bytes."""
 
 
 class TimestampedOffset(NamedTuple):
@@ -234,7 +235,7 @@ class PartitionLog:
         return self._last_offsets[before - 1] + 1 if before else self.start_offset
 
     def _batches_before(self, limit: int | None) -> int:
-        """Return the number of batches that end before the offset `limit`."""
+        """Return the number of batches whose last offset is below `limit`."""
         if limit is None or limit >= self.end_offset:
             return len(self._data)
         return bisect_left(self._last_offsets, limit)
@@ -360,6 +361,8 @@ class PartitionLog:
         self._epochs.delete_before(self.start_offset)
         deleted = bisect_left(self._last_offsets, offset)
         del self._last_offsets[:deleted], self._byte_ends[:deleted], self._data[:deleted]
+        if not self._data:
+            self._index = OffsetIndex()  # positions count from 0 again
 
     def remove_batches(self, places: Container[int]) -> None:
         """Remove whole batches, as compaction does; the others keep their offsets.

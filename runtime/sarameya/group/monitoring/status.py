@@ -67,7 +67,9 @@ def partition_status(
 
 
 def _unlanded_seconds(claim: Claim, committed: int, wall_clock: float) -> float:
-    """Return the age of the oldest record that was read and is not landed; not committed, if the handler lands nothing.
+    """Return the age of the oldest record that was read and is not done.
+
+    A record is done once it has landed or, if the handler lands nothing, once it is committed.
 
     Returns:
         Seconds; 0 if there is no such record, and no lag; -1 if the age is unknown.
@@ -98,6 +100,7 @@ def owned_status(partition: TopicPartition, offsets: OffsetManager, over_for: fl
 
 
 def _doing(claim: Claim, feed: FeedState, offsets: OffsetManager) -> Doing:
+    """Return the partition's activity. If several apply, the first in this order counts."""
     consumer, reported = claim._consumer, claim.report.doing_now
     # The handler's reported activity, as the reason for the delay.
     why = "" if reported is None else f"{reported.activity} {reported.reason}".rstrip()
@@ -117,6 +120,6 @@ def _doing(claim: Claim, feed: FeedState, offsets: OffsetManager) -> Doing:
         return Doing(Activity.NO_ROOM, claim.waits_since, "", 0)
     since = max(feed.since, claim.waits_since)
     attempt = feed.attempt if feed.activity is Activity.RETRYING else 0
-    # Without `attempts` the broker is retried without limit, at longer intervals.
+    # Only failed fetches (`source.attempts`) have a limit. After early, empty responses the fetches only slow down.
     attempts = claim._config.retry_max_attempts or 0 if attempt and consumer.source.attempts is not None else 0
     return Doing(feed.activity, since, feed.reason, attempt, attempts)

@@ -30,7 +30,7 @@ class RangeAssignor(Assignor):
 
     def assign(self, members: Mapping[str, Subscription], topics: Mapping[str, TopicLayout]) -> dict[str, Assignment]:
         index = GroupIndex(members, topics)
-        # (pool, partition count) -> the co-partitioned topics
+        # (pool, partition count) -> the co-partitioned topics. A pool is a set of topics with the same subscribers.
         co_partitioned: dict[tuple[int, int], list[str]] = {}
         for topic in index.topics:
             if count := topics[topic].partitions:
@@ -83,7 +83,10 @@ class _Division:
         return self._assigned
 
     def _match_members(self) -> None:
-        """Assign to each member in turn the numbers that match its rack; all match without a rack. For one topic."""
+        """Assign to each member in turn the numbers that match its rack. For one topic.
+
+        All numbers match a member without a rack.
+        """
         matching: dict[str, list[int]] = {"": list(range(len(self._free)))}
         for number, racks in enumerate(self._topics[0]):
             for rack in racks:

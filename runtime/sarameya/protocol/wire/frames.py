@@ -25,7 +25,7 @@ _TLS_ALERT = b"\x15\x03"
 _FIRST_BYTES = 16 * 1024
 """Initial size of the buffer; most responses are smaller."""
 _STEP_BYTES = 256 * 1024
-"""Minimal growth of the buffer, which at least doubles. An announced size alone takes no memory."""
+"""Minimal growth of the buffer. It grows as bytes arrive: the size that a frame announces takes no memory."""
 _KEPT_BYTES = 8 * 2**20
 """Size above which a buffer is released once frames fill less than half of it.
 
@@ -46,7 +46,7 @@ class FrameBuffer:
         """End of the incomplete frame in the buffer, once its size is known."""
 
     def get_buffer(self) -> memoryview:
-        """Return the space for the next bytes: at least one byte, and no more than a large frame still needs.
+        """Return the space for the next bytes: at least one byte, and nothing beyond the end of an incomplete frame.
 
         Release it before `buffer_updated` is called.
         """

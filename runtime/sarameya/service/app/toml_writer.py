@@ -1,4 +1,4 @@
-"""Writes an app as an app file for `sarameya run`. Pure, except that it reads the working directory.
+"""The text of an app file for `sarameya run`, made from an app. Pure, except that it reads the working directory.
 
 Secrets are not written. A value that is a secret, or looks like one, becomes a comment that names its origin. A
 reference to a secret (`env:NAME`, `file:PATH`) is written, since it only names the place of the secret.
@@ -39,7 +39,7 @@ def _written(table: Mapping[str, Any], prefix: str, layers: Layers, secrets: lis
     """Yield the entries of the table that are written. Add a comment line to `secrets` for each secret."""
     for name, value in table.items():
         key = prefix + name
-        if key in layers.beneath:
+        if key in layers.beneath:  # the `.properties` file gives the value
             continue
         if isinstance(value, Mapping):
             if inner := dict(_written(value, f"{key}.", layers, secrets)):

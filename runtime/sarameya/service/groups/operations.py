@@ -175,6 +175,7 @@ async def delete_group(admin: GroupAdmin, name: str) -> None:
 
 
 def _outcome(name: str, moves: Iterable[OffsetMove], codes: dict[TopicPartition, int]) -> list[OffsetMove]:
+    """Return the moves, each with the coordinator's error. Raises GroupChangeError if the group has members."""
     for code in codes.values():
         _raise_if_active(name, code)
     refused = {partition: ErrorCode.describe(code) for partition, code in codes.items() if code}

@@ -1,9 +1,14 @@
 """The service's log: standard logging to stderr, as text for people or as JSON for programs.
 
-A line of JSON has `time`, `level`, `logger` and `message`, and `worker` in a worker of a supervisor. An event adds its
-class's name as `event`, and its fields; `extra={"fields": {...}}` adds those fields; a traceback is one field. Text is
-the message alone, which has an event's fields as key=value already. Text that looks secret is masked in both formats,
-since an error's text may come from any library.
+Each line of JSON has `time`, `level`, `logger` and `message`. Some lines have more fields:
+
+- `worker`, if a supervisor runs this process
+- `event`, the name of an event's class, and the event's own fields
+- the fields of `extra={"fields": {...}}`
+- `traceback`
+
+A line of text has the time, the level, the worker and the message. The message of an event contains the event's fields
+as key=value. Text that looks secret is masked in both formats, since an error's text may come from any library.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ RESERVED = frozenset({"time", "level", "logger", "message", "worker", "event", "
 
 
 class JsonFormatter(logging.Formatter):
-    """A formatter that makes one line of JSON of a log record."""
+    """Formats a log record as one line of JSON."""
 
     def __init__(self, worker: int | None = None) -> None:
         super().__init__()
@@ -71,7 +76,7 @@ def _plain(value: Any) -> Any:
 
 
 class TextFormatter(logging.Formatter):
-    """A formatter that makes text of a log record."""
+    """Formats a log record as text."""
 
     def format(self, record: logging.LogRecord) -> str:
         return masked_text(super().format(record))

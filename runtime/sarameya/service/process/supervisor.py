@@ -27,9 +27,9 @@ from sarameya.service.process.signals import Stop
 logger = logging.getLogger("sarameya")
 
 _REQUEST = b"stop\n"
+"""The line that requests a worker's end. The end of its input alone requests the same, if this process is killed."""
 _LAST_REPORTS_SECONDS = 1.0
 """Limit for reading the reports that are in the pipe when a worker ends. A child of it may hold the pipe open."""
-"""The line that requests a worker's end. The end of its input alone requests the same, if this process is killed."""
 
 
 class Supervisor:

@@ -8,6 +8,7 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from sarameya_handlers.registry import Schema
+from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.shaping.errors import ShapeError
 from sarameya_handlers.spark.shaping.formats.protobuf_columns import message_class
 from sarameya_handlers.spark.shaping.formats.protobuf_files import file_set, message_at
@@ -74,6 +75,13 @@ def test_message_without_a_package_has_a_plain_name() -> None:
 def test_invalid_schema_is_refused_with_protocs_error() -> None:
     with pytest.raises(ShapeError, match=r"^Protobuf schema 7 cannot be compiled: sarameya_schema.proto:1:9: E"):
         file_set(schema("message {"), {})
+
+
+def test_compiler_that_is_too_slow_is_a_passing_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sarameya_handlers.spark.shaping.formats.protobuf_files._PROTOC_SECONDS", 0.001)
+    with pytest.raises(LandingError, match="did not compile Protobuf schema 7 within") as raised:
+        file_set(schema(ORDER), {"base/money.proto": schema(MONEY)})
+    assert raised.value.passes
 
 
 def test_import_missing_from_the_references_is_refused() -> None:

@@ -1,4 +1,7 @@
-"""Records that carry the id of their schema: SQL for their headers, and their schemas in a registry."""
+"""Records that carry the id of their schema: SQL for their headers, and lookups of their schemas in a registry.
+
+A header is a zero byte and the schema id. A prefix is the header and, for Protobuf, the message's indexes (`wire.py`).
+"""
 
 from __future__ import annotations
 
@@ -63,6 +66,7 @@ class ReaderSchemas:
     kind: str
     version: int | str = "latest"
     _found: dict[str, tuple[Schema, frozenset[int]]] = attrs.field(factory=dict)
+    """Subject -> its reader schema, and the schema ids of its records so far."""
 
     def schema(self, subject: str, ids: Collection[int]) -> Schema:
         """Return the reader schema for records with these schema ids. Raises ShapeError for another kind."""
@@ -78,22 +82,22 @@ class ReaderSchemas:
 
 
 def header_in(column: str, ids: Iterable[int]) -> str:
-    """Return a condition: the bytes start with the header of one of these ids."""
+    """Return an SQL condition: the column's bytes start with the header of one of these schema ids."""
     headers = ", ".join(f"X'{header(number).hex()}'" for number in sorted(ids))
     return f"substring({column}, 1, {HEADER}) in ({headers})" if headers else "false"
 
 
 def body(column: str) -> str:
-    """Return the SQL for the bytes after the header."""
+    """Return SQL for the bytes after the header."""
     return f"substring({column}, {HEADER + 1})"
 
 
 def header(schema_id: int) -> bytes:
-    """Return the header with a schema's id in a registry: a zero byte, and the id in four bytes."""
+    """Return the header of a record: a zero byte, and the id of its schema in four bytes."""
     return b"\x00" + schema_id.to_bytes(4, "big")
 
 
 def refuse(column: str, problem: str) -> str:
-    """Return SQL that raises an error with the record's offset. `problem` is the rest of its sentence."""
+    """Return SQL that raises an error: `the <column> at offset <offset> <problem>`."""
     text = f"the {column.strip('`')} at offset "
     return f"raise_error(concat({literal(text)}, `offset`, {literal(f' {problem}')}))"

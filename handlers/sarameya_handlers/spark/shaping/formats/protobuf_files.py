@@ -19,16 +19,25 @@ from typing import TYPE_CHECKING
 from sarameya import install_command
 from sarameya_handlers.registry import Schema
 from sarameya_handlers.spark.engines.jvm.scratch import owned_directory
+from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.shaping.errors import ShapeError
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto, FileDescriptorSet
 
 _PROTOC_SECONDS = 60
-_OURS = "sarameya_schema.proto"
-_BUNDLED = "google/protobuf/"
+_SCHEMA_FILE = "sarameya_schema.proto"
+"""Name of the file that protoc compiles. The files that it imports keep the names of their references."""
+_BUNDLED_FOLDER = "google/protobuf/"
+"""Folder of the files that come with Protobuf."""
 _NO_ERROR = re.compile(r"^WARNING: |^[WI]\d{4} |: warning: ")
-"""Lines of protoc that are no errors."""
+"""Lines of protoc's output that are warnings or information, not errors."""
+
+
+class ProtocTimeoutError(LandingError):
+    """The compiler did not end in time."""
+
+    passes = True
 
 
 def file_set(schema: Schema, referred: Mapping[str, Schema]) -> FileDescriptorSet:
@@ -77,6 +86,7 @@ def _decode_descriptor(schema: Schema) -> FileDescriptorProto | None:
 def _collect(
     file: FileDescriptorProto, files: Mapping[str, FileDescriptorProto], found: FileDescriptorSet, schema: Schema
 ) -> None:
+    """Append a file to `found`, after all files that it imports."""
     for name in file.dependency:
         if name in (collected.name for collected in found.file):
             continue
@@ -88,10 +98,11 @@ def _collect(
 
 
 def _bundled(name: str) -> FileDescriptorProto | None:
+    """Return the file of this name that comes with Protobuf; None if there is none."""
     from google.protobuf import descriptor_pool
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-    if not name.startswith(_BUNDLED):
+    if not name.startswith(_BUNDLED_FOLDER):
         return None
     try:
         importlib.import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
@@ -107,20 +118,25 @@ def _compile(schema: Schema, others: Mapping[str, str]) -> FileDescriptorSet:
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
     with owned_directory() as root:
-        for name, text in {**others, _OURS: schema.text}.items():
+        for name, text in {**others, _SCHEMA_FILE: schema.text}.items():
             if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or "\0" in name:
                 raise ShapeError(f"Protobuf schema {schema.id} refers to a file with the name {name!r}")
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text, encoding="utf-8")
         output = root / "made.desc"
         command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{root}", "--include_imports"]
-        protoc = subprocess.run(
-            [*command, f"--descriptor_set_out={output}", _OURS],
-            capture_output=True,
-            text=True,
-            timeout=_PROTOC_SECONDS,
-            check=False,
-        )
+        try:
+            protoc = subprocess.run(
+                [*command, f"--descriptor_set_out={output}", _SCHEMA_FILE],
+                capture_output=True,
+                text=True,
+                timeout=_PROTOC_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise ProtocTimeoutError(
+                f"protoc did not compile Protobuf schema {schema.id} within {_PROTOC_SECONDS} s: is the machine busy?"
+            ) from None
         if protoc.returncode != 0:
             lines = [line.replace(f"{root}/", "") for line in protoc.stderr.splitlines() if not _NO_ERROR.search(line)]
             text = "; ".join(lines)
