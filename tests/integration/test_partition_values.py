@@ -117,7 +117,7 @@ async def test_fault_57_unusable_values_become_dead_letters(spark: Any, tmp_path
     letters = ds.dataset(tmp_path / "dead").to_table().sort_by("offset").to_pylist()
     assert [letter["value"] for letter in letters] == UNNAMED
     told = "rule of partition column city (UTF-8 without NUL, not __HIVE_DEFAULT_PARTITION__, in a directory's name"
-    told += " at most 250 bytes: change it in the transform) is violated"
+    told += " at most 250 bytes: change the value in the transform) is violated"
     assert all(told in letter["error"] for letter in letters)
 
 
