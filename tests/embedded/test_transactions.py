@@ -160,6 +160,18 @@ class TestAborted:
         assert log.aborted_transactions(0, first) == [(ONE, 0)]
         assert log.aborted_transactions(0, log.readable_bytes(0)) == [(ONE, 0), (ONE, 2), (ONE, 4)]
 
+    @pytest.mark.parametrize("truncates", [False, True], ids=["all deleted", "the rest cut off"])
+    def test_aborted_transaction_after_emptied_log_is_found(self, truncates: bool) -> None:
+        log = PartitionLog(T0)
+        for _ in range(3):
+            log.append(batch(b"x" * INTERVAL))
+        log.delete_before(2 if truncates else 3)
+        if truncates:
+            log.truncate(2)
+        first = transactional(log, ONE)
+        end(log, ONE, committed=False)
+        assert log.aborted_transactions(first, log.readable_bytes(first)) == [(ONE, first)]
+
 
 class TestOffsetIndex:
     def test_entry_every_four_kib_and_the_next_one_bounds(self) -> None:

@@ -181,6 +181,8 @@ class PartitionLog:
             self._transactions.add(raw.producer_id, raw.base_offset)
 
     def _store(self, data: bytes, last_offset: int) -> None:
+        if not self._data:
+            self._index = OffsetIndex()  # positions count from 0 again
         position = self._byte_ends[-1] if self._byte_ends else 0
         self._index.add(position, len(data), last_offset)
         self._byte_ends.append(position + len(data))
@@ -361,8 +363,6 @@ class PartitionLog:
         self._epochs.delete_before(self.start_offset)
         deleted = bisect_left(self._last_offsets, offset)
         del self._last_offsets[:deleted], self._byte_ends[:deleted], self._data[:deleted]
-        if not self._data:
-            self._index = OffsetIndex()  # positions count from 0 again
 
     def remove_batches(self, places: Container[int]) -> None:
         """Remove whole batches, as compaction does; the others keep their offsets.
