@@ -33,7 +33,8 @@ class CollectedBatch:
     """A run of one partition's records, `[from_offset, to_offset)`, in offset order."""
 
     table: pa.Table | None
-    """None for a run without records: they were deleted, or became dead letters."""
+    """None if the records were deleted, or became dead letters. Without rows if no offset of the run has a record: the
+    rest of a batch whose records another owner has landed may be control records."""
     from_offset: int
     to_offset: int
     leader_epoch: int = UNKNOWN_EPOCH
@@ -210,7 +211,8 @@ class PartitionBuffer:
     def take(self) -> CollectedBatch:
         """Remove and return the oldest batch.
 
-        It is a gap if records are missing there, otherwise at least one record, and as many as the limits allow.
+        It is a gap if records are missing there. Otherwise it has as many records as the limits allow, and at least one
+        unless no offset up to the next gap, or to the buffer's end, has a record.
         """
         if self._pieces and isinstance(missing := self._pieces[0], _Gap):
             self._pieces.popleft()

@@ -74,7 +74,7 @@ class LinkAppender:
             if self._session.is_lost:
                 raise LeftToNextOwnerError
             link = propose()
-            pending = PendingLink(link, collected.table if collected else None, is_alone)
+            pending = PendingLink(link, collected.table if collected and collected.rows else None, is_alone)
             since = link.number - 1 or 1
             self._notify(link, LandingStarted)
             result = await self._scheduler.append(pending, since)
@@ -93,7 +93,7 @@ class LinkAppender:
                 continue
             error = result.error
             self._notify(link, partial(LandingFailed, cause=cause_of(error) if error else "the table does not have it"))
-            if collected is not None and collected.table is not None and _may_be_poison(error):
+            if collected is not None and collected.rows and _may_be_poison(error):
                 try:
                     remaining = await self._remove_poison(pending, collected)
                 except Exception as raised:

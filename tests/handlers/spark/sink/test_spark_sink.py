@@ -379,6 +379,21 @@ async def test_flush_that_partly_lost_the_race_lands_the_rest(table: FakeTable) 
     assert session.marks == [("orders", 0, 4), ("orders", 0, 10)]
 
 
+async def test_rest_without_records_lands_without_a_file(table: FakeTable) -> None:
+    """The owner's batch ends with control records, which have offsets. The zombie has landed all other records."""
+
+    def zombie(landings: Sequence[Landing]) -> None:
+        (landing,) = landings
+        table.append(attrs.evolve(landing.link, to_offset=10, attempt="zombie"), list(range(10)))
+
+    session = FakeSession()
+    table.before = zombie
+    await consume(sink_to(table), session, claim_of([batch(0, 10, next_offset=12)]))
+    assert ranges(table) == [(0, 12), (10, 12)]
+    assert table.landings[-1].staged is None
+    assert session.marks == [("orders", 0, 10), ("orders", 0, 12)]
+
+
 async def test_records_landed_by_others_free_the_buffer(table: FakeTable, autojump_clock: MockClock) -> None:
     def zombie(landings: Sequence[Landing]) -> None:
         (landing,) = landings
