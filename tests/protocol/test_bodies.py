@@ -20,8 +20,6 @@ from tests.fuzz.messages import ANSWERS, REQUESTS, answer_class, made_up, reques
 SPOKEN = [(answer_class(api, version), version) for api, version in ANSWERS] + [
     (request_class(api, version), version) for api, version in REQUESTS
 ]
-NO_TOPICS = b"\0\0\0\0" + b"\1" + b"\0" + b"\0\0\0\0"
-"""Start of a Metadata response: throttle time, brokers, cluster id, controller."""
 
 
 def kafka_python_s(message: Any, version: int, body: bytes) -> tuple[Any, int]:

@@ -20,7 +20,6 @@ KEY = ChainKey("warehouse", "orders", 3)
 ORIGIN = Origin(group="billing", topic_id="0123456789abcdef" * 2)
 HEAD = Link(key=KEY, number=4, from_offset=50, to_offset=90, attempt="a4", origin=ORIGIN, leader_epoch=2)
 LOG = Log(start=0, end=1000)
-BELONGS = "^the table's chain warehouse/orders-3 belongs to group 'audit'"
 
 
 def noted(offset: int, number: int, attempt: str, sink: str = "warehouse") -> CommittedOffset:

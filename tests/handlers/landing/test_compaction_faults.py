@@ -26,7 +26,7 @@ KEY = ChainKey("sarameya", "orders", 0)
 ROWS = list(range(6))
 MOST_CALLS = 500
 EACH_KIND = {"listdir", "stat", "mkdir", "open", "write", "flush", "fsync", "link", "rename", "read", "ParquetFile"}
-"""Of calls that a compaction makes."""
+"""Names of the calls that a compaction makes."""
 REPAIRS: tuple[Callable[[Path], object], ...] = (
     lambda root: ParquetTable(root).open(None),
     lambda root: compact(root, 10**6),
@@ -99,19 +99,7 @@ def test_fault_52_any_failing_call_of_a_compaction_costs_no_row(code: int, lande
     for call, name, root in hurt(landed, tmp_path, lambda disk, call: disk.fail_at(call, code)):
         check_and_repair(call, name, root)
         failed.add(name)
-    assert failed >= {
-        "listdir",
-        "stat",
-        "mkdir",
-        "open",
-        "write",
-        "flush",
-        "fsync",
-        "link",
-        "rename",
-        "read",
-        "ParquetFile",
-    }
+    assert failed >= EACH_KIND
 
 
 def test_fault_52_full_disk_in_a_compaction_costs_no_row(landed: Path, tmp_path: Path) -> None:

@@ -27,7 +27,6 @@ from sarameya.model import TimestampType, TopicPartition
 from sarameya.protocol.records.batch_headers import V2_HEADER, RawBatch
 
 _Ints = npt.NDArray[np.int64]
-_Bytes = npt.NDArray[np.uint8]
 
 _LONGEST_OF = (1 << 6) - 1, (1 << 13) - 1, (1 << 20) - 1, (1 << 27) - 1
 """The largest length that fits in a zigzag varint of 1, 2, 3 or 4 bytes."""
