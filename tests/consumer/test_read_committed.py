@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import struct
+from typing import Any
+
 import pytest
 import trio
 from trio.testing import MockClock
 
 from sarameya import Claim, ConsumerGroupHandler, Session
 from sarameya.embedded import EmbeddedCluster
+from sarameya.protocol.versions import Api
+from tests.consumer.kit import edit_answers
 from tests.group.kit import deadline, eventually, orders, start_member
 from tests.group.standalone_kit import Watched, take
 
@@ -63,6 +68,25 @@ async def test_aborted_messages_and_markers_leave_no_lag(
         await start_member(nursery, cluster, handler, isolation_level=level)
         await eventually(lambda: handler.is_at(6, 0))
         assert handler.values == values
+
+
+async def test_wrong_crcs_of_markers_pass_without_crc_checks(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spoil_crcs(request: Any, answer: Any) -> None:
+        for part in (part for topic in answer.responses for part in topic.partitions):
+            part.records, at = bytearray(part.records or b""), 0
+            while at < len(part.records):
+                part.records[at + 17] ^= 0xFF
+                at += 12 + struct.unpack_from(">i", part.records, at + 8)[0]
+
+    edit_answers(monkeypatch, Api.FETCH, spoil_crcs)
+    async with orders() as cluster, deadline() as nursery:
+        fill_with_transactions(cluster)
+        handler = Reads(by_batches=False)
+        await start_member(nursery, cluster, handler, isolation_level="read_committed", check_crcs=False)
+        await eventually(lambda: handler.is_at(6, 0))
+        assert handler.values == [b"committed", b"plain"]
 
 
 async def test_log_ends_before_an_open_transaction(autojump_clock: MockClock) -> None:

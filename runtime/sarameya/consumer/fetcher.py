@@ -152,8 +152,9 @@ class Fetcher:
             lookup_epoch: Epoch of the leader that has just returned the offset, if it was looked up.
             topic_id: Id of the intended topic; None for the topic that has this name now.
         """
-        cursor = FetchCursor(partition, offset, last_epoch, lookup_epoch, topic_id)
-        return PartitionConsumer(cursor, self._config.channel_buffer_fetches, self._budget.open())
+        config = self._config
+        cursor = FetchCursor(partition, offset, last_epoch, lookup_epoch, topic_id, config.check_crcs)
+        return PartitionConsumer(cursor, config.channel_buffer_fetches, self._budget.open())
 
     def read(self, consumers: Iterable[PartitionConsumer]) -> None:
         """Start reading these partitions, each from its cursor's position."""

@@ -135,6 +135,8 @@ class FetchCursor:
     """Epoch of the current leader by our metadata. It is sent, so that a stale leader is detected (KIP-320)."""
     topic_id: uuid.UUID | None = None
     """Id of the topic, if the cluster has ids. After a deletion, another topic may have the same name (KIP-516)."""
+    check_crcs: bool = True
+    """Compare the checksums of transaction markers, which are decoded here. Claims decode all other batches."""
     high_water_mark: int = -1
     last_stable_offset: int = -1
     """Offset at which the first open transaction starts. `read_committed` reads no further."""
@@ -215,7 +217,11 @@ class FetchCursor:
                 # Since Fetch v3 a broker sends the first batch whole, even beyond the size limits (KIP-74).
                 raise CorruptRecordError(*self.partition, asked, "the broker sent less than one whole batch")
             transactions = [(a.producer_id, a.first_offset) for a in answer.aborted_transactions or ()]
-            aborted = aborted_batches(batches, transactions, self.partition) if transactions else frozenset[int]()
+            aborted = (
+                aborted_batches(batches, transactions, self.partition, check_crc=self.check_crcs)
+                if transactions
+                else frozenset[int]()
+            )
         except RecordError as error:
             return Failed(error)
         if not batches:

@@ -24,7 +24,11 @@ _MARKER_BATCH_BYTES = 4096
 
 
 def aborted_batches(
-    batches: Sequence[RawBatch], aborted: Iterable[tuple[int, int]], partition: TopicPartition
+    batches: Sequence[RawBatch],
+    aborted: Iterable[tuple[int, int]],
+    partition: TopicPartition,
+    *,
+    check_crc: bool = True,
 ) -> frozenset[int]:
     """Return the base offsets of aborted batches.
 
@@ -32,6 +36,7 @@ def aborted_batches(
         batches: The fetched batches, in offset order.
         aborted: (producer id, first offset) of the aborted transactions.
         partition: The partition, for errors.
+        check_crc: Compare the checksums of markers.
     """
     waiting = sorted(aborted, key=lambda entry: entry[1], reverse=True)
     producers: set[int] = set()
@@ -40,15 +45,15 @@ def aborted_batches(
         while waiting and waiting[-1][1] <= batch.last_offset:
             producers.add(waiting.pop()[0])
         if batch.is_control:
-            if batch.producer_id in producers and _is_abort_marker(batch, partition):
+            if batch.producer_id in producers and _is_abort_marker(batch, partition, check_crc):
                 producers.discard(batch.producer_id)
         elif batch.is_transactional and batch.producer_id in producers:
             found.add(batch.base_offset)
     return frozenset(found)
 
 
-def _is_abort_marker(batch: RawBatch, partition: TopicPartition) -> bool:
-    for record in decode(batch, partition, limit=_MARKER_BATCH_BYTES):
+def _is_abort_marker(batch: RawBatch, partition: TopicPartition, check_crc: bool) -> bool:
+    for record in decode(batch, partition, check_crc=check_crc, limit=_MARKER_BATCH_BYTES):
         if record.key is not None and len(record.key) >= _MARKER.size:
             return bool(_MARKER.unpack_from(record.key)[1] == _ABORT)
     return False
