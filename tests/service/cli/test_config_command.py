@@ -29,6 +29,7 @@ name = "{__name__}:Handler"
 table = "parquet:x"
 password = "{CANARY}"
 since = 2026-01-31
+limits = [inf, -inf, nan, 1.5]
 url = "https://me:{CANARY}@registry/"
 [handler.options.spark]
 conf = {{ "spark.driver.memory" = "4g", "spark.hadoop.fs.s3a.secret.key" = "{CANARY}" }}
@@ -54,7 +55,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def told(path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, tuple[object, str]]:
     """Return the output of `config show --json`: key -> value and origin."""
     assert main(["config", "show", str(path), "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert document["app_file"] == str(path)
     return {row["key"]: (row["value"], row["origin"]) for row in document["settings"]}
 
@@ -76,6 +77,7 @@ def test_every_value_is_told_with_its_origin(path: Path, capsys: pytest.CaptureF
         "handler.name": (f"{__name__}:Handler", file),
         "handler.options.table": ("parquet:x", file),
         "handler.options.since": ("2026-01-31", file),
+        "handler.options.limits": (["inf", "-inf", "nan", 1.5], file),
         "handler.options.spark.conf.spark.driver.memory": ("4g", file),
         "handler.options.rows": (5, "default"),
         "service.workers": (1, "default"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -64,6 +65,8 @@ def json_value(value: Any) -> Any:
             return {str(key): json_value(inner) for key, inner in value.items()}
         case list() | tuple():
             return [json_value(inner) for inner in value]
+        case float() if not math.isfinite(value):
+            return str(value)  # JSON has no such number
         case None | bool() | int() | float() | str():
             return value
         case datetime() if value.tzinfo is not None:
