@@ -81,9 +81,9 @@ class StreamHandler(ConsumerGroupHandler):
     """A handler whose tasks read several claims each, merged into one stream.
 
     Each member runs `streams` tasks (at least 1). A task starts after the first assignment and runs until the session
-    ends, even while its stream has no partitions. The partitions of a new session are distributed over the streams in
-    ranges, in order. Partitions that are added later go to the stream with the fewest partitions. Everything else is as
-    in ConsumerGroupHandler.
+    ends, even while its stream has no partitions. Partitions are distributed over the streams as soon as their start
+    offsets are known: first those with a committed offset, in ranges, in order. Each later one goes to the stream with
+    the fewest partitions. Everything else is as in ConsumerGroupHandler.
     """
 
     streams: int = 1

@@ -1,4 +1,7 @@
-"""Reactions to Kafka's error codes in the responses of a coordinator: one table. Pure."""
+"""Reactions to Kafka's error codes in the responses of a coordinator: one table. Pure.
+
+Error codes of fetches have their table in `fetch/fetch_cursor.py`.
+"""
 
 from __future__ import annotations
 

@@ -70,8 +70,8 @@ class StreamReaders(Readers):
     def _distribute(self, claims: Sequence[Claim]) -> Iterator[tuple[Stream, Claim]]:
         """Yield the stream of each claim.
 
-        The first claims are distributed in ranges, as by the range assignor. Later claims go to the stream with the
-        fewest claims.
+        Claims that start together while no claim is read are distributed in ranges, as by the range assignor. Others go
+        to the stream with the fewest claims.
         """
         if self._read:
             for claim in claims:

@@ -89,7 +89,8 @@ class _Handler(logging.StreamHandler[TextIO]):
 def configure_logging(level: str, *, log_format: LogFormat = "text", worker: int | None = None) -> None:
     """Send the log to stderr.
 
-    May be called again, once the app's format is known. Log handlers that others have added are not changed.
+    May be called again, once the app's format is known. If others have added log handlers to the root logger, no
+    handler is added and the level stays: the program has set up its log itself.
 
     Args:
         level: The lowest level that is logged, one of LEVELS.
