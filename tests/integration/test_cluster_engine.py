@@ -22,8 +22,8 @@ from sarameya_handlers.landing.links import ChainKey
 from sarameya_handlers.spark.engines.engine import SparkEngine
 from sarameya_handlers.spark.error_sources import passes
 from sarameya_handlers.spark.errors import LandingError, SparkGoneError
+from sarameya_handlers.spark.tables.file_visibility import check_reads, check_writes
 from sarameya_handlers.spark.tables.one_job import write_each
-from sarameya_handlers.spark.tables.reach import check_reads, check_writes
 from sarameya_handlers.spark.tables.table import Landing
 from tests.handlers.kit import FakeSession, batch, claim_of
 from tests.handlers.spark.kit import consume_in

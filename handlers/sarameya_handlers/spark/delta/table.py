@@ -38,9 +38,9 @@ from sarameya_handlers.spark.engines.lease import holds_lease, take_lease
 from sarameya_handlers.spark.errors import LandingError, directory_error
 from sarameya_handlers.spark.tables.columns import struct
 from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all
+from sarameya_handlers.spark.tables.file_visibility import check_reads, check_writes
 from sarameya_handlers.spark.tables.group_lock import GroupLock
 from sarameya_handlers.spark.tables.one_job import MAX_TOGETHER
-from sarameya_handlers.spark.tables.reach import check_reads, check_writes
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Phase, Shape, Table
 
 if TYPE_CHECKING:

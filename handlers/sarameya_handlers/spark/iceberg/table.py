@@ -37,8 +37,8 @@ from sarameya_handlers.spark.iceberg.marks import ChainMark
 from sarameya_handlers.spark.iceberg.schema import partitioning, same_partitioning
 from sarameya_handlers.spark.iceberg.table_state import TableState, TableStateReader, exists, refresh
 from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all
+from sarameya_handlers.spark.tables.file_visibility import check_reads
 from sarameya_handlers.spark.tables.packages import iceberg
-from sarameya_handlers.spark.tables.reach import check_reads
 from sarameya_handlers.spark.tables.settings import temporary_settings
 from sarameya_handlers.spark.tables.staged_files import require_all_read
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Phase, Shape, Table

@@ -14,8 +14,8 @@ from sarameya_handlers.landing.files import is_there, listed
 from sarameya_handlers.spark.errors import text_of
 from sarameya_handlers.spark.parquet.schema import newest_columns
 from sarameya_handlers.spark.tables.columns import arrow_types, struct
+from sarameya_handlers.spark.tables.file_visibility import spark_path
 from sarameya_handlers.spark.tables.one_job import DIRECTORIES_IN_UTC
-from sarameya_handlers.spark.tables.reach import spark_path
 
 if TYPE_CHECKING:
     import pyarrow as pa

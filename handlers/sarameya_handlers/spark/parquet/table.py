@@ -39,8 +39,8 @@ from sarameya_handlers.spark.parquet.reader import batches, read_landing
 from sarameya_handlers.spark.parquet.schema import DirectorySchema, WriteSchema
 from sarameya_handlers.spark.shaping.partitions import directory_rules
 from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all, with_checks
+from sarameya_handlers.spark.tables.file_visibility import check_reads, check_writes
 from sarameya_handlers.spark.tables.one_job import MAX_TOGETHER
-from sarameya_handlers.spark.tables.reach import check_reads, check_writes
 from sarameya_handlers.spark.tables.staged_files import require_all_read
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Phase, Shape, Table
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sarameya_handlers.landing.files import is_there
 from sarameya_handlers.spark.errors import LandingError
-from sarameya_handlers.spark.tables.reach import count_rows_below, is_local, spark_path
+from sarameya_handlers.spark.tables.file_visibility import count_rows_below, is_local, spark_path
 from sarameya_handlers.spark.tables.row_count import RowCount, functions_for
 from sarameya_handlers.spark.tables.settings import temporary_settings
 from sarameya_handlers.spark.tables.table import Landing

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JError
 
 from sarameya import HandlerError
 from sarameya_handlers.spark.errors import LandingError
-from sarameya_handlers.spark.tables.reach import check_reads, check_writes
+from sarameya_handlers.spark.tables.file_visibility import check_reads, check_writes
 
 
 @attrs.define(eq=False)
