@@ -55,7 +55,7 @@ def build(spark: SparkSession, root: Path, length: int, log: Log) -> None:
     columns = ", ".join(f"`{name}` {kind}" for name, kind in _columns(spark, root.parent))
     spark.sql(f"CREATE TABLE delta.`{root}` ({columns}) USING delta")
     created = [json.loads(line) for line in commit_file(root, 0).read_text().splitlines()]
-    checkpoint = length - _AFTER_CHECKPOINT
+    checkpoint = max(length - _AFTER_CHECKPOINT, 0)
     removed = max(checkpoint - _KEPT, 0) if log is Log.CLEANED else 0
     txns: dict[str, int] = {}
     adds: list[tuple[str, int]] = []

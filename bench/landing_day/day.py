@@ -13,7 +13,7 @@ from pathlib import Path
 
 import attrs
 import trio
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from bench.common.broker import running_kafka
 from bench.common.events import event_table
@@ -91,7 +91,7 @@ def _measure(kafka: RealKafka, plan: Plan, kind: str, name: str) -> Iterator[Tab
             expected = Expected(run.ends, event_table(pool(run.producer_task.contents)))
             if wrong := fault(batches(found, expected.rows.column_names), expected):
                 raise MemberError(wrong)
-        except* MemberError as raised:
+        except* (MemberError, KafkaException, subprocess.TimeoutExpired) as raised:
             failures += (str(error) for error in leaves(raised))
         if failures:
             yield failed_table(title, "sarameya", "; ".join(failures), load())
