@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import io
 import os
 from collections import Counter
@@ -12,13 +13,14 @@ import pytest
 
 
 class FileCalls:
-    """Counts calls of open and stat, and listed directory entries."""
+    """Counts calls that read or change names or open files, and listed directory entries."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._counts: Counter[str] = Counter()
-        self._count(monkeypatch, io, "open")
-        self._count(monkeypatch, os, "open")
-        self._count(monkeypatch, os, "stat")
+        for module in (builtins, io, os):
+            self._count(monkeypatch, module, "open")
+        for name in ("stat", "lstat", "link", "unlink", "rename", "replace", "mkdir", "rmdir"):
+            self._count(monkeypatch, os, name)
         self._count_entries(monkeypatch)
 
     @property

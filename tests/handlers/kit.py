@@ -65,7 +65,7 @@ class FakeSession:
         self.metadata[TopicPartition(topic, partition)] = metadata
 
     def mark_batch(self, marked: MessageBatch, metadata: str = "") -> None:
-        self.marks.append((*marked.topic_partition, marked.next_offset))
+        self.mark_offset(*marked.topic_partition, marked.next_offset, metadata)
 
     cluster_id = "fake-cluster"
 
