@@ -79,7 +79,8 @@ class IcebergTable(Table):
     ) -> None:
         self._name = TableName.of(table)
         self._layout = layout or Layout()
-        self._staging = Path(staging).absolute() / str(self._name) if staging is not None else None
+        directory = str(self._name).replace("/", "%2F")  # a quoted name may have any character
+        self._staging = Path(staging).absolute() / directory if staging is not None else None
         self._state_reader = TableStateReader(self._name)
         self._catalog: Catalog | None = None
         self._partitioned_by: tuple[str, ...] | None = None

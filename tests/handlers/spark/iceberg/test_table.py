@@ -1,4 +1,4 @@
-"""Opening an Iceberg table without staging. Spark is faked and knows one table."""
+"""Opening an Iceberg table, and its directories. Spark is faked and knows one table."""
 
 from __future__ import annotations
 
@@ -65,3 +65,10 @@ def test_catalog_for_one_driver_has_a_lock(tmp_path: Path, settings: dict[str, s
     spark: Any = FakeSpark(warehouse=str(tmp_path), **settings)
     lock = tmp_path / "db" / "orders" / "_sarameya" / "driver.lock"
     assert IcebergTable("ice.db.orders").driver_lock(spark) == (lock if is_locked else None)
+
+
+def test_quoted_name_stages_below_the_directory(tmp_path: Path) -> None:
+    table = IcebergTable("ice.`a/../../..`.`orders/eu`", staging=tmp_path)
+    assert table.staging.parent == tmp_path
+    assert table.staging.resolve().parent == tmp_path
+    assert IcebergTable("ice.db.`orders-eu`", staging=tmp_path).staging == tmp_path / "ice.db.`orders-eu`"
