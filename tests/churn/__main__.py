@@ -2,7 +2,7 @@
 
 `python -m tests.churn [SEED ...]` runs these schedules, or with `--hours` fresh ones, and prints a report of each.
 `--record FILE --seeds A:B` records short schedules: a line "SEED DIGEST" for each.
-`--compare FILE` records the schedules of a file again, and prints the seeds whose recording has changed.
+`--compare FILE` records the schedules of a file again, and prints the seeds whose recording has changed or failed.
 `--text SEED` prints the text of a recording.
 """
 
@@ -20,6 +20,8 @@ from pathlib import Path
 
 from tests.churn.recording import digest, record_seed
 from tests.churn.simulation import HOURS, run
+
+_FAILED = "FAILED:"
 
 
 def main() -> int:
@@ -72,9 +74,9 @@ def _compare(path: Path, seeds: range | None, jobs: int) -> int:
 
 
 def _print_differences(before: dict[int, str], after: Iterable[tuple[int, str]]) -> Iterable[int]:
-    """Print and yield each seed whose digest has changed."""
+    """Print and yield each seed whose digest has changed, or whose recording has failed."""
     for seed, recorded in after:
-        if recorded != before[seed]:
+        if recorded != before[seed] or recorded.startswith(_FAILED):
             print(f"seed {seed}: {before[seed]} before, {recorded} now", flush=True)
             yield seed
 
@@ -84,7 +86,7 @@ def _digest_of(seed: int) -> tuple[int, str]:
     try:
         return seed, digest(record_seed(seed))
     except Exception as error:
-        return seed, f"FAILED:{type(error).__name__}"
+        return seed, f"{_FAILED}{type(error).__name__}"
 
 
 def _print_reports(results: Iterable[tuple[bool, str]]) -> Iterable[bool]:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.churn.__main__ import _print_differences
 from tests.churn.recording import record_seed
 
 
@@ -24,3 +25,9 @@ def test_recording_has_requests_events_and_calls() -> None:
     text = record_seed(4)
     for part in ("[wire JOIN_GROUP]", "[wire OFFSET_COMMIT]", "[event] partitions assigned", "[calls] setup"):
         assert part in text
+
+
+def test_recording_that_failed_twice_is_not_equal() -> None:
+    before = {1: "FAILED:KeyError", 2: "c0ffee", 3: "c0ffee"}
+    after = [(1, "FAILED:KeyError"), (2, "c0ffee"), (3, "decaf")]
+    assert list(_print_differences(before, after)) == [1, 3]
