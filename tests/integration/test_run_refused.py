@@ -247,7 +247,9 @@ class TestApacheKafka:
         one_error(running, "has expired; renew it")
 
     @pytest.mark.parametrize("kind", ["topic", "group"])
-    async def test_missing_acl_is_reported(self, tmp_path: Path, real_kafka_secured: RealKafka, kind: str) -> None:
+    async def test_missing_acl_exits_with_code_2(
+        self, tmp_path: Path, real_kafka_secured: RealKafka, kind: str
+    ) -> None:
         topic = "orders"
         if topic not in real_kafka_secured.admin().list_topics().topics:
             real_kafka_secured.create_topic(topic, 1)
