@@ -14,7 +14,7 @@ lag by the group's committed offsets, which Kafka's own tools show. The minute a
 At the end `sarameya verify` must prove the table, and pyarrow must find each message once with its own values, and
 nothing else. Otherwise the run is shown as failed and the exit code is 1.
 
-`day` runs producer and members, `members` and `programs` have them, `looking` reads the table's links, `figures`
+`day` runs producer and members, `members` and `programs` have them, `landed_offsets` reads the table's links, `figures`
 computes (pure).
 """
 

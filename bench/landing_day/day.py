@@ -24,7 +24,7 @@ from bench.common.tables import Table
 from bench.land.jars import delta_jars
 from bench.land.landed import Expected, batches, fault, files
 from bench.landing_day.figures import Change, Observation, Production, Sent, failed_table, file_table, lag_table, lags
-from bench.landing_day.looking import LandedOffsets, landed_offsets
+from bench.landing_day.landed_offsets import LandedOffsets, landed_offsets
 from bench.landing_day.members import Members, open_group
 from bench.landing_day.programs.producer import ProducerTask, Progress
 from bench.members.rounds import leaves

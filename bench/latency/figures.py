@@ -10,7 +10,7 @@ from bench.common.results import Figures, Result
 from bench.common.tables import Column, Goal, Goals, Row, Table, ratios
 from bench.latency.contenders import TUNED
 from bench.latency.sending import Sent
-from bench.members.telling import Line
+from bench.members.protocol import Line
 
 P99 = "p99"
 CPU = "cpu_seconds_a_second"

@@ -3,6 +3,6 @@
 `bench.consume` measures how fast a topic is read. Other benches measure the latency of messages, the effect of one slow
 partition on the others, the cost of a quiet member, and the memory of a member that lags. They share these programs.
 
-`telling` is the protocol between benches and programs (Go's half: `go/telling`), `programs` and `go` are the programs,
-`clients` names them, `running` runs one of them, `rounds` runs them one after another.
+`protocol` is what benches and programs send each other (Go's half: `go/protocol`), `programs` and `go` are the
+programs, `clients` names them, `running` runs one of them, `rounds` runs them one after another.
 """

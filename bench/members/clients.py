@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from bench.common import go
-from bench.members.telling import MemberTask
+from bench.members.protocol import MemberTask
 from tests.integration.real_kafka.jars import kafka_jars
 from tests.integration.real_kafka.node import java_program
 

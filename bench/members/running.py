@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 import attrs
 import trio
 
-from bench.members.telling import Line
+from bench.members.protocol import Line
 from tests.integration.peers.running import ROOT
 
 T = TypeVar("T")

@@ -14,9 +14,9 @@ from bench.common.presenting import show_progress
 from bench.common.processes import rss_bytes, usage
 from bench.common.tables import Table
 from bench.members.clients import Contender, build
+from bench.members.protocol import NEVER
 from bench.members.rounds import MemberOutcome, run_rounds
 from bench.members.running import open_member
-from bench.members.telling import NEVER
 from bench.memory.figures import COLUMNS, OVER, Base, figures, table
 from tests.integration.real_kafka import RealKafka
 

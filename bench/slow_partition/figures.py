@@ -8,7 +8,7 @@ import attrs
 
 from bench.common.results import Figures, Result
 from bench.common.tables import Column, Goal, Goals, Row, Table, checks, ratios
-from bench.members.telling import Line
+from bench.members.protocol import Line
 
 BESIDE = "beside"
 LOST = "lost"

@@ -1,1 +1,1 @@
-"""The members in Python, each a program: `python -m bench.members.programs.NAME TASK`; see `bench.members.telling`."""
+"""The members in Python, each a program: `python -m bench.members.programs.NAME TASK`; see `bench.members.protocol`."""

@@ -6,8 +6,8 @@ import asyncio
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 
-from bench.members.programs.teller import Reporter
-from bench.members.telling import NEVER
+from bench.members.programs.reporter import Reporter
+from bench.members.protocol import NEVER
 
 
 class Listener(ConsumerRebalanceListener):  # type: ignore[misc]

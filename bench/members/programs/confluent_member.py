@@ -14,8 +14,8 @@ import time
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from bench.members.programs.teller import Reporter
-from bench.members.telling import NEVER
+from bench.members.programs.reporter import Reporter
+from bench.members.protocol import NEVER
 
 _POLL_SECONDS = 1.0
 _BATCH = 1000

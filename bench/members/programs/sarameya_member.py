@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import trio
 
-from bench.members.programs.teller import Reporter
-from bench.members.telling import NEVER
+from bench.members.programs.reporter import Reporter
+from bench.members.protocol import NEVER
 from sarameya import Claim, Config, ConsumerGroup, ConsumerGroupHandler, Session, TopicPartition
 
 

@@ -8,7 +8,7 @@ from bench.common.results import Result
 from bench.latency.contenders import CONTENDERS
 from bench.latency.figures import COLUMNS, CPU, GOALS, fault, figures, quantile, table
 from bench.latency.sending import Sent
-from bench.members.telling import Line
+from bench.members.protocol import Line
 
 
 def done(*sequences: int) -> Line:

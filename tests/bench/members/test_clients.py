@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.members.clients import CLIENTS, JAVA, Contender
-from bench.members.telling import MemberTask
+from bench.members.protocol import MemberTask
 
 
 @pytest.mark.parametrize("client", [client for client in CLIENTS if client != JAVA])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.common.results import Result
-from bench.members.telling import Line
+from bench.members.protocol import Line
 from bench.slow_partition.figures import Reading, figures, has_read, reading, table
 
 

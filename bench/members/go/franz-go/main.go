@@ -1,4 +1,4 @@
-// A member with franz-go: one loop over all partitions. Package telling describes its task and its reports.
+// A member with franz-go: one loop over all partitions. Package protocol describes its task and its reports.
 package main
 
 import (
@@ -9,11 +9,11 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"sarameya/bench/members/go/telling"
+	"sarameya/bench/members/go/protocol"
 )
 
 func main() {
-	reporter := telling.Begin("github.com/twmb/franz-go")
+	reporter := protocol.Begin("github.com/twmb/franz-go")
 	task := reporter.Task
 	options := []kgo.Opt{
 		kgo.SeedBrokers(strings.Split(task.Bootstrap, ",")...),
@@ -31,7 +31,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if task.Pace == telling.Never {
+	if task.Pace == protocol.Never {
 		select {}
 	}
 	for {

@@ -1,4 +1,4 @@
-// A member with sarama's consumer group. Package telling describes its task and its reports.
+// A member with sarama's consumer group. Package protocol describes its task and its reports.
 package main
 
 import (
@@ -10,11 +10,11 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"sarameya/bench/members/go/telling"
+	"sarameya/bench/members/go/protocol"
 )
 
 type handler struct {
-	reporter *telling.Reporter
+	reporter *protocol.Reporter
 }
 
 func (handler handler) Setup(session sarama.ConsumerGroupSession) error {
@@ -45,7 +45,7 @@ func (handler handler) ConsumeClaim(session sarama.ConsumerGroupSession, claim s
 func main() {
 	// Log problems to standard error.
 	sarama.Logger = log.New(os.Stderr, "", log.LstdFlags|log.Lmicroseconds)
-	reporter := telling.Begin("github.com/IBM/sarama")
+	reporter := protocol.Begin("github.com/IBM/sarama")
 	task := reporter.Task
 	config := sarama.NewConfig()
 	config.Version = sarama.MaxVersion

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.landing_day.looking import SINK, landed_offsets
+from bench.landing_day.landed_offsets import SINK, landed_offsets
 from sarameya_handlers.landing.directory.manifests import Manifest, Manifests
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
 from sarameya_handlers.spark.delta.history.commits import CommitMark

@@ -12,8 +12,8 @@ from array import array
 from importlib.metadata import version
 
 from bench.common.processes import rss_bytes
+from bench.members.protocol import MemberTask
 from bench.members.stamps import lateness_and_sequence
-from bench.members.telling import MemberTask
 
 
 class Reporter:

@@ -1,6 +1,6 @@
-// Package telling has the tasks and the reports of members in Go. It is the counterpart of telling.py, which describes
-// the fields, and of programs/teller.py.
-package telling
+// Package protocol has the tasks and the reports of members in Go. It is the counterpart of protocol.py, which describes
+// the fields, and of programs/reporter.py.
+package protocol
 
 import (
 	"encoding/binary"

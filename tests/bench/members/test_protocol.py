@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.members.telling import Line, MemberTask
+from bench.members.protocol import Line, MemberTask
 
 
 def test_task_comes_through_json() -> None:
