@@ -43,9 +43,7 @@ async def test_spark_away_for_ten_minutes_keeps_the_membership(
         await go_on(group, first, *others)
 
 
-async def test_store_that_does_not_tell_where_chains_end_is_asked_again(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_failed_read_of_heads_is_retried(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with landing_group(tmp_path, partitions=2) as group:
         table = FaultyTable(group.parquet)
         first = await group.join(table=table)

@@ -43,7 +43,7 @@ async def test_replica_in_one_s_own_rack_is_read(autojump_clock: MockClock, monk
         assert not member.seen(Retrying)
 
 
-async def test_leader_is_asked_again_when_the_lease_is_over(
+async def test_request_goes_to_the_leader_when_the_lease_is_over(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fetches = watch_fetches(monkeypatch)

@@ -51,9 +51,7 @@ async def starts(member: Running) -> dict[str, int]:
 @each_policy
 @pytest.mark.parametrize("hang_up", [True, False], ids=["hung up", "silent"])
 @pytest.mark.parametrize("half", ["request", "answer"])
-async def test_offset_fetch_that_is_lost_is_asked_again(
-    autojump_clock: MockClock, half: Any, hang_up: bool, policy: str
-) -> None:
+async def test_lost_offset_fetch_is_retried(autojump_clock: MockClock, half: Any, hang_up: bool, policy: str) -> None:
     async with group_that_has_read() as (cluster, nursery):
         cluster.drop_next(Api.OFFSET_FETCH, 2, half=half, hang_up=hang_up)
         member = await start_member(nursery, cluster, Recorder(), offset_initial=policy, request_timeout=5.0)

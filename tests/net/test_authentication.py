@@ -156,7 +156,7 @@ class TestTokens:
             "is it expired, or for another audience or issuer?"
         )
 
-    async def test_source_that_raises_is_asked_again(self) -> None:
+    async def test_source_that_raises_is_called_again(self) -> None:
         told = [ValueError("the server is away"), "good"]
 
         def source() -> str:

@@ -72,7 +72,7 @@ async def test_broker_failing_to_list_is_reported_beside_the_others(
         assert "CLUSTER_AUTHORIZATION_FAILED" in str(error)
 
 
-async def test_broker_that_still_loads_its_groups_is_asked_again(autojump_clock: MockClock) -> None:
+async def test_broker_that_still_loads_its_groups_is_retried(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as (admin, events), deadline():
         await admin.commit("g", {ORDERS_0: 0})
         cluster.fail_next(Api.LIST_GROUPS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 2)

@@ -62,7 +62,7 @@ async def test_partition_that_does_not_exist_is_told_at_once(autojump_clock: Moc
         assert trio.current_time() - began < 0.1
 
 
-async def test_code_that_may_pass_is_asked_again(autojump_clock: MockClock) -> None:
+async def test_passing_error_code_is_retried(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline():
         cluster.fail_next(Api.LIST_OFFSETS, ErrorCode.NOT_LEADER_OR_FOLLOWER, 2)
         assert await ask(cluster, LOG_END, FIRST) == LogOffsets({FIRST: 0})

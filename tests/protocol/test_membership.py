@@ -331,7 +331,7 @@ def test_lost_connection_during_heartbeat_keeps_the_session() -> None:
     assert driver.machine.state is State.STABLE
 
 
-def test_loading_coordinator_is_asked_again_without_a_search() -> None:
+def test_loading_coordinator_is_retried_without_a_search() -> None:
     driver = Driver()
     join = driver.joining()
     driver.receive(JoinAnswered(join.token, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))

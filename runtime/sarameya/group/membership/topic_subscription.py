@@ -5,7 +5,7 @@ The rules are pure (`protocol/subscription.py`). This module applies them to the
 A rule that is easily broken:
 
 - Waits before a join are bounded: the group waits for the join, and removes a late member, which may still be reading.
-  Test: `tests/group/test_late_news.py::test_join_of_a_pattern_waits_briefly_for_metadata`.
+  Test: `tests/group/test_late_responses.py::test_join_of_a_pattern_waits_briefly_for_metadata`.
 """
 
 from __future__ import annotations

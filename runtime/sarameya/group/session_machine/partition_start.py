@@ -11,9 +11,9 @@ Rules that are easily broken:
 - A start offset that was looked up is committed at once. Otherwise a rejoin before the first mark would look up
   `newest` again, and skip the messages in between. Tests:
   `tests/group/test_session.py::test_resolved_newest_start_is_committed_before_any_mark`,
-  `tests/group/test_late_news.py::test_looked_up_start_is_kept_though_its_commit_got_no_response`.
+  `tests/group/test_late_responses.py::test_looked_up_start_is_kept_though_its_commit_got_no_response`.
 - A failed fetch of committed offsets is retried. It never counts as "nothing committed". Test:
-  `tests/group/test_offset_fetch.py::test_offset_fetch_that_is_lost_is_asked_again`.
+  `tests/group/test_offset_fetch.py::test_lost_offset_fetch_is_retried`.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ async def test_membership_failure_is_raised_despite_cancellation(
         assert isinstance(failure(member), GroupAuthorizationError)
 
 
-async def test_refusal_of_a_commit_whose_caller_has_given_up_is_told(autojump_clock: MockClock) -> None:
+async def test_refusal_of_a_commit_without_a_caller_is_reported(autojump_clock: MockClock) -> None:
     class GivesUp(Recorder):
         def __init__(self, cluster: EmbeddedCluster) -> None:
             super().__init__()
