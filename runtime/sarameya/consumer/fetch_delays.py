@@ -15,7 +15,7 @@ from sarameya.observe import Observer, Retrying
 from sarameya.protocol.backoff import Attempts, Backoff
 
 
-class SlowingDown:
+class FetchDelays:
     """Delays of the fetches from one broker."""
 
     def __init__(self, node_id: int, config: Config, observer: Observer, backoff: Backoff) -> None:
@@ -26,11 +26,11 @@ class SlowingDown:
         self.attempts: Attempts | None = None
         """Early empty responses in a row; None after a regular response."""
 
-    def over(self) -> None:
+    def reset(self) -> None:
         """Record a regular response: it had records, or took `fetch_max_wait`."""
         self.attempts = None
 
-    async def slow_down(self, cause: str) -> None:
+    async def wait(self, cause: str) -> None:
         """Report the cause and wait, at most `fetch_max_wait`: other partitions may get records meanwhile."""
         now = trio.current_time()
         attempts = self.attempts = self.attempts.again(cause) if self.attempts else Attempts.first(now, cause)
