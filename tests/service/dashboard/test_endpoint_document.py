@@ -17,7 +17,7 @@ from sarameya.service.web.status_document import document, history
 from sarameya.service.web.time_series import Point, TimeSeries
 from sarameya.status import OverdueHandler
 from tests.service.dashboard.test_group_document import group
-from tests.service.monitor.kit import ORDERS_0, ORDERS_1, heard, partition
+from tests.service.monitor.kit import ORDERS_0, ORDERS_1, partition, worker_status
 from tests.service.monitor.test_recent_events import landed
 
 
@@ -29,7 +29,7 @@ def told() -> Document:
     recent(HandlerOverdue(ORDERS_0, 5, 9, 66.0, "f\n"))
     recent.record_failure(ExceptionGroup("two", [ValueError("a"), OSError("b")]))
     overdue = OverdueHandler(partition=ORDERS_0, offset=5, last_offset=9, seconds=66.0, stack="f\n")
-    members = [heard(partition(overdue=overdue), partition(of=ORDERS_1), happenings=tuple(recent))]
+    members = [worker_status(partition(overdue=overdue), partition(of=ORDERS_1), happenings=tuple(recent))]
     said = document("g", members, Health((), ()), series, wall_clock=1000.0, stopping="")
     document_of_it: Document = json.loads(json.dumps({**said, **history(members), "point": series.last}))
     return document_of_it

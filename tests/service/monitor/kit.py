@@ -19,7 +19,7 @@ def partition(activity: Activity = Activity.FETCHING, *, of: TopicPartition = OR
     return PartitionStatus(partition=of, activity=activity, **{**rest, **more})
 
 
-def heard(
+def worker_status(
     *partitions: PartitionStatus,
     worker: int = 1,
     state: str = "STABLE",

@@ -9,7 +9,7 @@ from sarameya.service.monitor.health import SILENT_AFTER, Health, health
 from sarameya.service.monitor.members import Restart, WorkerStatus
 from sarameya.service.monitor.progress_tracker import ProgressTracker
 from sarameya.status import Activity, OverdueHandler, PartitionStatus
-from tests.service.monitor.kit import ORDERS_0, ORDERS_1, heard, partition
+from tests.service.monitor.kit import ORDERS_0, ORDERS_1, partition, worker_status
 
 STALL = 60.0
 
@@ -40,18 +40,18 @@ def ready(explained: tuple[str, ...] = ()) -> Health:
 
 
 def test_idle_topic_is_ready_for_ever(watch: Watch) -> None:
-    assert watch.update(heard(partition()), seconds=1000) == ready()
+    assert watch.update(worker_status(partition()), seconds=1000) == ready()
 
 
 @pytest.mark.parametrize("marked", [-1, 3])
 def test_handler_with_unmarked_messages_may_be_idle(watch: Watch, marked: int) -> None:
-    assert watch.update(heard(partition(marked=marked)), seconds=1000) == ready()
+    assert watch.update(worker_status(partition(marked=marked)), seconds=1000) == ready()
 
 
 @pytest.mark.parametrize("marked", [-1, 9, 10])
 def test_hanging_handler_is_named_with_its_message(watch: Watch, marked: int) -> None:
     for lag in (0, 90):
-        member = heard(partition(Activity.IN_HANDLER, seconds=61.0, lag=lag, marked=marked))
+        member = worker_status(partition(Activity.IN_HANDLER, seconds=61.0, lag=lag, marked=marked))
         assert watch.update(member, seconds=60).is_ready
         assert watch.update(member, seconds=1).not_ready == ("orders-0: no progress for 61 s: in handler for 61 s",)
         watch = Watch()
@@ -60,41 +60,43 @@ def test_hanging_handler_is_named_with_its_message(watch: Watch, marked: int) ->
 @pytest.mark.parametrize("moves", ["position", "marked", "committed", "landed", "records_total"])
 def test_slow_handler_is_not_stuck_while_anything_moves(watch: Watch, moves: str) -> None:
     for minute in range(10):
-        member = heard(partition(Activity.IN_HANDLER, seconds=60.0 * minute, lag=90, **{moves: 100 + minute}))
+        member = worker_status(partition(Activity.IN_HANDLER, seconds=60.0 * minute, lag=90, **{moves: 100 + minute}))
         assert watch.update(member, seconds=58).is_ready, minute
         watch.now += 1
 
 
 def test_frozen_broker_is_detected_after_its_last_response(watch: Watch) -> None:
     """Holds even if everything was read: nothing confirms any more that the log has no more records."""
-    watch.update(heard(partition()), seconds=1000)
+    watch.update(worker_status(partition()), seconds=1000)
     for second in range(61):
-        assert watch.update(heard(partition(asked_seconds=float(second)))).is_ready
+        assert watch.update(worker_status(partition(asked_seconds=float(second)))).is_ready
         watch.now += 1
     why = "no answer of broker 1"
     for attempts, told in ((0, "try 3,"), (5, "try 3 of 5,")):
         tried = {"attempt": 3, "attempts": attempts, "seconds": 31.0, "reason": why, "asked_seconds": 61.0}
-        assert watch.update(heard(partition(Activity.RETRYING, **tried))).not_ready == (
+        assert watch.update(worker_status(partition(Activity.RETRYING, **tried))).not_ready == (
             f"orders-0: no progress for 61 s: retrying, {told} for 31 s: {why}",
         )
 
 
 def test_retrying_and_the_like_are_explained_before(watch: Watch) -> None:
     stuck = [partition(Activity.BACKPRESSURED, seconds=12.0), partition(Activity.STARTING, of=ORDERS_1)]
-    assert watch.update(heard(*stuck), seconds=12) == ready(("orders-0: backpressured for 12 s", "orders-1: starting"))
+    assert watch.update(worker_status(*stuck), seconds=12) == ready(
+        ("orders-0: backpressured for 12 s", "orders-1: starting")
+    )
 
 
 def test_paused_partition_is_ready_and_restarts_its_time(watch: Watch) -> None:
     paused = partition(Activity.PAUSED, seconds=1000.0, lag=90)
-    assert watch.update(heard(paused), seconds=1000) == ready(("orders-0: paused for 1000 s",))
-    resumed = heard(partition(Activity.FETCHING, lag=90))
+    assert watch.update(worker_status(paused), seconds=1000) == ready(("orders-0: paused for 1000 s",))
+    resumed = worker_status(partition(Activity.FETCHING, lag=90))
     assert watch.update(resumed, seconds=60) == ready()
     assert not watch.update(resumed, seconds=1).is_ready
 
 
 def test_each_partition_that_stalls_has_a_line(watch: Watch) -> None:
     rows = [partition(Activity.LANDING, seconds=99.0), partition(Activity.IN_HANDLER, of=ORDERS_1, seconds=70.0)]
-    assert watch.update(heard(*rows), seconds=61).not_ready == (
+    assert watch.update(worker_status(*rows), seconds=61).not_ready == (
         "orders-0: no progress for 61 s: landing for 99 s",
         "orders-1: no progress for 61 s: in handler for 70 s",
     )
@@ -104,67 +106,71 @@ def test_partition_that_never_starts_is_no_progress(watch: Watch) -> None:
     nothing = {"position": -1, "high_water_mark": -1, "lag": -1, "marked": -1, "asked_seconds": -1.0}
     starting = PartitionStatus(partition=ORDERS_1, activity=Activity.STARTING)
     assert starting == partition(Activity.STARTING, of=ORDERS_1, **nothing)
-    assert watch.update(heard(starting), seconds=60) == ready(("orders-1: starting",))
-    assert watch.update(heard(starting), seconds=1).not_ready == ("orders-1: no progress for 61 s: starting",)
+    assert watch.update(worker_status(starting), seconds=60) == ready(("orders-1: starting",))
+    assert watch.update(worker_status(starting), seconds=1).not_ready == ("orders-1: no progress for 61 s: starting",)
 
 
 def test_partition_that_comes_back_has_its_time_again(watch: Watch) -> None:
-    hung = heard(partition(Activity.IN_HANDLER))
+    hung = worker_status(partition(Activity.IN_HANDLER))
     watch.update(hung, seconds=61)
-    watch.update(heard())
+    watch.update(worker_status())
     assert watch.update(hung, seconds=60).is_ready
 
 
 def test_joining_for_the_first_time_is_not_ready(watch: Watch) -> None:
-    found = watch.update(heard(state="PREPARING_REBALANCE", seconds=2.0))
+    found = watch.update(worker_status(state="PREPARING_REBALANCE", seconds=2.0))
     assert found.not_ready == ("no member of g: preparing rebalance for 2 s",)
     assert found.is_alive
 
 
 def test_rebalance_has_its_time_despite_retries(watch: Watch) -> None:
-    watch.update(heard(partition()), seconds=5)
+    watch.update(worker_status(partition()), seconds=5)
     for second in range(1, 61):
         watch.now += 1
         state = ("PREPARING_REBALANCE", "COMPLETING_REBALANCE", "LOST")[second % 3]
-        assert watch.update(heard(state=state, seconds=0.0)) == ready(
+        assert watch.update(worker_status(state=state, seconds=0.0)) == ready(
             (f"the group has rebalanced for {second} s: {state.lower().replace('_', ' ')}",)
         )
     watch.now += 1
-    assert watch.update(heard(state="LOST", seconds=0.0)).not_ready == ("the group has rebalanced for 61 s: lost",)
+    assert watch.update(worker_status(state="LOST", seconds=0.0)).not_ready == (
+        "the group has rebalanced for 61 s: lost",
+    )
 
 
 @pytest.mark.parametrize("state", ["closed", "UNJOINED", "LEAVING", "FENCED"])
 def test_member_that_left_is_not_ready_nor_was_one(watch: Watch, state: str) -> None:
-    watch.update(heard(partition()), seconds=5)
-    assert watch.update(heard(state=state, seconds=3.0)).not_ready == (f"no member of g: {state.lower()} for 3 s",)
+    watch.update(worker_status(partition()), seconds=5)
+    assert watch.update(worker_status(state=state, seconds=3.0)).not_ready == (
+        f"no member of g: {state.lower()} for 3 s",
+    )
     watch.now += 1
-    assert not watch.update(heard(state="PREPARING_REBALANCE")).is_ready
+    assert not watch.update(worker_status(state="PREPARING_REBALANCE")).is_ready
 
 
 def test_giving_up_partitions_is_a_member_s_work(watch: Watch) -> None:
-    assert watch.update(heard(partition(Activity.GIVING_UP, seconds=4.0), state="REVOKING")) == ready(
+    assert watch.update(worker_status(partition(Activity.GIVING_UP, seconds=4.0), state="REVOKING")) == ready(
         ("orders-0: giving up for 4 s",)
     )
 
 
 def test_failed_member_is_told_with_its_failure_until_it_is_back(watch: Watch) -> None:
-    found = watch.update(heard(state="closed", failure="ValueError: no"))
+    found = watch.update(worker_status(state="closed", failure="ValueError: no"))
     assert (found.not_ready, found.is_alive) == (("it has failed: ValueError: no",), True)
-    again = heard(state="closed", failure="ValueError: no", restart=Restart(2.2, 4))
+    again = worker_status(state="closed", failure="ValueError: no", restart=Restart(2.2, 4))
     assert watch.update(again).not_ready == ("it has failed: ValueError: no; restarting in 3 s (failures in a row: 4)",)
     again = attrs.evolve(again, restart=Restart(0.0, 4))
     assert watch.update(again).not_ready == (
         "it has failed: ValueError: no; being started again (failures in a row: 4)",
     )
-    assert watch.update(heard(partition())).is_ready
+    assert watch.update(worker_status(partition())).is_ready
 
 
 def test_worker_that_is_silent_is_not_ready_and_then_not_alive(watch: Watch) -> None:
-    others = heard(partition(of=ORDERS_1), worker=2)
-    assert watch.update(heard(partition(), age=SILENT_AFTER), others).is_ready
-    silent = watch.update(heard(partition(), age=STALL), others)
+    others = worker_status(partition(of=ORDERS_1), worker=2)
+    assert watch.update(worker_status(partition(), age=SILENT_AFTER), others).is_ready
+    silent = watch.update(worker_status(partition(), age=STALL), others)
     assert (silent.not_ready, silent.is_alive) == (("worker 1: it has not reported for 60 s",), True)
-    dead = watch.update(heard(partition(), age=STALL + 1), others)
+    dead = watch.update(worker_status(partition(), age=STALL + 1), others)
     assert dead.not_alive == ("worker 1 has not reported for 61 s",)
 
 
@@ -175,7 +181,7 @@ def test_worker_that_begins_is_not_ready(watch: Watch) -> None:
 
 
 def test_stopping_is_not_ready_with_its_cause_but_alive(watch: Watch) -> None:
-    found = watch.update(heard(partition()), stopping="SIGTERM")
+    found = watch.update(worker_status(partition()), stopping="SIGTERM")
     assert (found.not_ready, found.is_alive) == (("stopping: SIGTERM",), True)
 
 
@@ -186,7 +192,7 @@ def test_service_without_members_is_not_ready(watch: Watch) -> None:
 @pytest.mark.parametrize(("state", "ready"), [("STABLE", False), ("REVOKING", False), ("PREPARING_REBALANCE", True)])
 def test_silent_coordinator_may_have_removed_the_member(watch: Watch, state: str, ready: bool) -> None:
     """A join is held for as long as it takes: a rebalance has its own time."""
-    watch.update(heard(partition()), seconds=5)
+    watch.update(worker_status(partition()), seconds=5)
     assert watch.update(silent_for(10.0, state)).is_ready
     found = watch.update(silent_for(10.5, state))
     assert found.is_ready is ready
@@ -196,7 +202,7 @@ def test_silent_coordinator_may_have_removed_the_member(watch: Watch, state: str
 
 
 def silent_for(seconds: float, state: str) -> WorkerStatus:
-    member = heard(partition(), state=state)
+    member = worker_status(partition(), state=state)
     assert member.snapshot is not None
     status = attrs.evolve(member.snapshot.status, coordinator_seconds=seconds, session_timeout=10.0)
     return attrs.evolve(member, snapshot=attrs.evolve(member.snapshot, status=status))
@@ -221,8 +227,8 @@ def test_fault_41_loop_that_was_blocked_lately_is_named(watch: Watch, ago: float
 def test_commit_that_is_not_taken_is_named_whatever_else_goes_on(watch: Watch, activity: Activity) -> None:
     for second in range(61):
         moving = partition(activity, marked=second, uncommitted_seconds=float(second))
-        assert watch.update(heard(moving)).is_ready
-    assert watch.update(heard(attrs.evolve(moving, uncommitted_seconds=60.5))).not_ready == (
+        assert watch.update(worker_status(moving)).is_ready
+    assert watch.update(worker_status(attrs.evolve(moving, uncommitted_seconds=60.5))).not_ready == (
         f"orders-0: no commit succeeds, for 60 s: {activity} for 0 s",
     )
 
@@ -230,7 +236,7 @@ def test_commit_that_is_not_taken_is_named_whatever_else_goes_on(watch: Watch, a
 def test_overdue_handler_is_named_with_its_stack_by_every_worker(watch: Watch) -> None:
     overdue = OverdueHandler(partition=ORDERS_0, offset=3001, last_offset=3001, seconds=66.0, stack="f\n  line\n")
     held = partition(Activity.IN_HANDLER, seconds=66.0, reason=str(overdue), overdue=overdue)
-    found = watch.update(heard(held), heard(partition(of=ORDERS_1), worker=2))
+    found = watch.update(worker_status(held), worker_status(partition(of=ORDERS_1), worker=2))
     line = "worker 1: orders-0: in handler for 66 s: handler has held orders-0 offset 3001 for 66 s"
     assert found.is_ready
     assert found.explained == (line,)
@@ -239,5 +245,5 @@ def test_overdue_handler_is_named_with_its_stack_by_every_worker(watch: Watch) -
 
 def test_overdue_handlers_beyond_ten_have_no_stack_in_readyz(watch: Watch) -> None:
     overdue = OverdueHandler(partition=ORDERS_0, offset=1, last_offset=5, seconds=66.0, stack="f\n")
-    found = watch.update(heard(*[partition(Activity.IN_HANDLER, overdue=overdue)] * 12))
+    found = watch.update(worker_status(*[partition(Activity.IN_HANDLER, overdue=overdue)] * 12))
     assert len(found.stacks) == 10

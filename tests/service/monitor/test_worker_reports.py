@@ -22,7 +22,7 @@ from sarameya.service.monitor.worker_reports import WorkerReport, WorkerReports,
 from sarameya.status import OverdueHandler
 from sarameya.telemetry.snapshot import MemberSnapshot
 from tests.group.kit import Recorder, deadline, fill, orders, start_member
-from tests.service.monitor.kit import ORDERS_0, heard, partition
+from tests.service.monitor.kit import ORDERS_0, partition, worker_status
 from tests.service.monitor.test_recent_events import landed
 
 
@@ -35,7 +35,7 @@ def pipe() -> tuple[int, int]:
 def test_line_with_an_overdue_handler_comes_out_as_it_went_in() -> None:
     overdue = OverdueHandler(partition=ORDERS_0, offset=3, last_offset=9, seconds=66.0, stack="f\n  line\n")
     happening = RecentEvent(number=1, at=7.0, kind="HandlerOverdue", level="warning", text="held", stack="f\n")
-    line = WorkerReport(heard(partition(overdue=overdue)).snapshot, "", (happening,))
+    line = WorkerReport(worker_status(partition(overdue=overdue)).snapshot, "", (happening,))
     assert WorkerReport.from_json(line.to_json()) == line
 
 
@@ -95,7 +95,7 @@ async def test_dead_worker_is_not_silent_and_loses_its_status(autojump_clock: Mo
     async with deadline() as nursery:
         reports.record_start(1, 4711)
         nursery.start_soon(reports.listen, 1, pipe[0])
-        snapshot = heard(partition()).snapshot
+        snapshot = worker_status(partition()).snapshot
         async with trio.lowlevel.FdStream(pipe[1]) as stream:
             line = WorkerReport(snapshot, "", ()).to_json().encode()
             await stream.send_all(line + b"\n" + line[:10])  # amid a line

@@ -20,7 +20,7 @@ from sarameya.service.process.problem_log import CALM, INTERVAL, MAX_LINES, Prob
 from sarameya.service.process.signals import Stop
 from sarameya.status import Activity
 from tests.group.kit import Recorder, deadline, orders, start_member
-from tests.service.monitor.kit import ORDERS_0, heard, partition
+from tests.service.monitor.kit import ORDERS_0, partition, worker_status
 
 STALL = 60.0
 HUNG = HealthProblem(
@@ -128,7 +128,10 @@ async def test_silent_worker_is_logged_without_its_old_problems(
         stop.request("test")
     assert lines(caplog) == [("WARNING", "not alive: worker 1 has not reported for 65 s")]
     caplog.clear()
-    stop, members = Stop(), Now([heard(partition(Activity.IN_HANDLER), age=SILENT_AFTER + 1), heard(worker=2)])
+    stop, members = (
+        Stop(),
+        Now([worker_status(partition(Activity.IN_HANDLER), age=SILENT_AFTER + 1), worker_status(worker=2)]),
+    )
     async with deadline() as nursery:
         nursery.start_soon(watch_problems, members, stop, STALL)
         await trio.sleep(STALL + 2 * INTERVAL)
@@ -140,7 +143,7 @@ async def test_many_troubles_at_once_are_a_few_lines(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     rows = [partition(Activity.IN_HANDLER, of=TopicPartition("orders", number)) for number in range(100)]
-    members, stop = Now([heard(*rows)]), Stop()
+    members, stop = Now([worker_status(*rows)]), Stop()
     async with deadline() as nursery:
         nursery.start_soon(watch_problems, members, stop, STALL)
         await trio.sleep(STALL + 2 * INTERVAL)

@@ -31,10 +31,10 @@ from sarameya.service.web.routes import MAX_FOLLOWERS, _Feed
 from sarameya.service.web.server import serve_pages
 from sarameya.service.web.status_board import StatusBoard
 from sarameya.status import Activity
-from tests.service.monitor.kit import ORDERS_1, heard, partition
+from tests.service.monitor.kit import ORDERS_1, partition, worker_status
 
-READ = heard(partition(), partition(Activity.PAUSED, of=ORDERS_1, seconds=4.0))
-HUNG = heard(partition(Activity.IN_HANDLER, seconds=99.0))
+READ = worker_status(partition(), partition(Activity.PAUSED, of=ORDERS_1, seconds=4.0))
+HUNG = worker_status(partition(Activity.IN_HANDLER, seconds=99.0))
 
 
 @attrs.define
@@ -202,7 +202,7 @@ async def test_metrics_in_the_format_that_is_asked_for() -> None:
 async def test_silent_worker_has_only_its_silence_as_a_metric() -> None:
     """Its last metrics may be outdated, and its partitions may belong to another worker."""
     async with site() as here:
-        silent, taken_over = heard(partition(), age=11.0), heard(partition(), worker=2, age=1.5)
+        silent, taken_over = worker_status(partition(), age=11.0), worker_status(partition(), worker=2, age=1.5)
         begun, ended = WorkerStatus(worker=3, age=4.0), WorkerStatus(worker=4, failure="was killed by SIGKILL")
         here.members.now = [silent, taken_over, begun, ended]
         families = [*parse((await here.ask("/metrics")).body)]

@@ -14,7 +14,7 @@ from sarameya.service.monitor.recent_events import EventRecorder
 from sarameya.service.web import status_board as board_module
 from sarameya.service.web.routes import _Feed
 from sarameya.service.web.status_board import StatusBoard
-from tests.service.monitor.kit import heard, partition
+from tests.service.monitor.kit import partition, worker_status
 from tests.service.monitor.test_recent_events import landed
 
 
@@ -50,7 +50,7 @@ async def said_next(feed: _Feed) -> dict[str, Any]:
 
 
 async def test_document_is_made_once_for_all_listeners(autojump_clock: MockClock, made: list[str]) -> None:
-    board = StatusBoard("g", FakeMemberSource(heard(partition())), stall_after=9.0, why_stopping=lambda: "")
+    board = StatusBoard("g", FakeMemberSource(worker_status(partition())), stall_after=9.0, why_stopping=lambda: "")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(board.run)
         await trio.sleep(10.5)
@@ -73,7 +73,7 @@ async def test_document_is_made_once_for_all_listeners(autojump_clock: MockClock
 async def test_events_and_landings_are_told_only_with_news(autojump_clock: MockClock) -> None:
     recent = EventRecorder()
     recent(landed(1))
-    members = FakeMemberSource(heard(partition(), happenings=tuple(recent)))
+    members = FakeMemberSource(worker_status(partition(), happenings=tuple(recent)))
     board = StatusBoard("g", members, stall_after=9.0, why_stopping=lambda: "")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(board.run)
@@ -83,7 +83,7 @@ async def test_events_and_landings_are_told_only_with_news(autojump_clock: MockC
         assert [row["number"] for row in first["landings"]] == [1]
         assert first.keys() - second.keys() == {"events", "landings"}
         recent.record_failure(ValueError("no"))
-        members.now = [heard(partition(), happenings=tuple(recent))]
+        members.now = [worker_status(partition(), happenings=tuple(recent))]
         third, fourth = await said_next(feed), await said_next(feed)
         assert [row["text"] for row in third["events"]] == ["ValueError: no"]
         assert "events" not in fourth
@@ -92,7 +92,7 @@ async def test_events_and_landings_are_told_only_with_news(autojump_clock: MockC
 
 
 async def test_feed_before_the_first_update_waits_for_it(autojump_clock: MockClock) -> None:
-    board = StatusBoard("g", FakeMemberSource(heard(partition())), stall_after=9.0, why_stopping=lambda: "")
+    board = StatusBoard("g", FakeMemberSource(worker_status(partition())), stall_after=9.0, why_stopping=lambda: "")
     async with trio.open_nursery() as nursery:
         feed = _Feed(board)
 
@@ -106,7 +106,7 @@ async def test_feed_before_the_first_update_waits_for_it(autojump_clock: MockClo
 
 async def test_partition_at_rest_is_so_also_between_two_looks(autojump_clock: MockClock) -> None:
     board = StatusBoard(
-        "g", FakeMemberSource(heard(partition(asked_seconds=0.1))), stall_after=0.2, why_stopping=lambda: ""
+        "g", FakeMemberSource(worker_status(partition(asked_seconds=0.1))), stall_after=0.2, why_stopping=lambda: ""
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(board.run)

@@ -7,14 +7,14 @@ import pytest
 from sarameya.meters import Meters
 from sarameya.service.monitor.members import WorkerStatus
 from sarameya.service.web.time_series import MINUTES, TimeSeries
-from tests.service.monitor.kit import ORDERS_0, ORDERS_1, heard, partition
+from tests.service.monitor.kit import ORDERS_0, ORDERS_1, partition, worker_status
 
 
 def at(total: int, *, worker: int = 1, rows: int = 0) -> WorkerStatus:
     meters = Meters()
     for _ in range(rows):
         meters.topic("orders").landing_rows.observe(100)
-    return heard(partition(records_total=total, lag=7), worker=worker, meters=meters)
+    return worker_status(partition(records_total=total, lag=7), worker=worker, meters=meters)
 
 
 def test_rate_is_over_the_last_ten_seconds() -> None:
@@ -38,7 +38,7 @@ def test_counter_that_falls_was_begun_anew() -> None:
 
 def test_points_sum_all_members_and_known_lags() -> None:
     series = TimeSeries()
-    unknown = heard(partition(of=ORDERS_1, lag=-1), worker=3)
+    unknown = worker_status(partition(of=ORDERS_1, lag=-1), worker=3)
     for second in range(2):
         members = [at(10 * second), at(20 * second, worker=2, rows=3 * second), unknown, WorkerStatus(worker=4)]
         series.update(members, second, 100.0 + second)
@@ -48,9 +48,9 @@ def test_points_sum_all_members_and_known_lags() -> None:
 
 def test_lag_that_nobody_knows_is_none() -> None:
     series = TimeSeries()
-    series.update([heard(partition(lag=-1), partition(of=ORDERS_1, lag=-1))], 0, 0)
-    series.update([heard(partition(lag=0), partition(of=ORDERS_1, lag=-1))], 1, 1)
-    series.update([heard()], 2, 2)
+    series.update([worker_status(partition(lag=-1), partition(of=ORDERS_1, lag=-1))], 0, 0)
+    series.update([worker_status(partition(lag=0), partition(of=ORDERS_1, lag=-1))], 1, 1)
+    series.update([worker_status()], 2, 2)
     assert series.columns["lag"] == [-1, 0, -1]
 
 
@@ -59,5 +59,5 @@ def test_partition_that_went_has_no_rate_and_minutes_are_kept() -> None:
     for second in range(MINUTES * 60 + 5):
         series.update([at(second)], second, second)
     assert len(series.points) == MINUTES * 60
-    series.update([heard()], 2000, 2000)
+    series.update([worker_status()], 2000, 2000)
     assert series.records_per_second(1, ORDERS_0) == 0
