@@ -7,10 +7,12 @@ directories, prints so, and skips the faults that need such disks.
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import attrs
@@ -37,11 +39,15 @@ def enter(argv: Sequence[str]) -> None:
     os.execvpe("unshare", [*unshare, sys.executable, *argv], {**os.environ, _NAMESPACE_VARIABLE: "1"})
 
 
-@attrs.frozen
+@attrs.define(eq=False)
 class Disk:
     """A file system at `path`."""
 
     path: Path
+    _faults: int = attrs.field(default=0, init=False)
+    """Number of faults of the disk now."""
+    _faulty_until: float = attrs.field(default=-math.inf, init=False)
+    """Time at which the last fault ended, on trio's clock."""
 
     @classmethod
     def mount(cls, path: Path, megabytes: int) -> Disk:
@@ -56,12 +62,25 @@ class Disk:
         """Return whether the path is a mount point, not a plain directory."""
         return self.path.is_mount()
 
+    def was_faulty_since(self, time: float) -> bool:
+        """Return whether the disk is full or read-only, or was so after this time on trio's clock."""
+        return self._faults > 0 or self._faulty_until >= time
+
+    @contextmanager
+    def _faulty(self) -> Iterator[None]:
+        self._faults += 1
+        try:
+            yield
+        finally:
+            self._faults -= 1
+            self._faulty_until = trio.current_time()
+
     async def stay_full(self, seconds: float) -> None:
         """Keep the disk full for this time, even while other processes remove files."""
         ballast = self.path / _BALLAST
         end = trio.current_time() + seconds
         try:
-            with ballast.open("wb") as file:
+            with self._faulty(), ballast.open("wb") as file:
                 while trio.current_time() < end:
                     await trio.to_thread.run_sync(self._fill, file.fileno())
                     await trio.sleep(_TICK_SECONDS)
@@ -75,8 +94,9 @@ class Disk:
         """
         _mount("--bind", str(self.path), str(self.path))
         try:
-            _mount("-o", "remount,bind,ro", str(self.path))
-            await trio.sleep(seconds)
+            with self._faulty():
+                _mount("-o", "remount,bind,ro", str(self.path))
+                await trio.sleep(seconds)
         finally:
             _unmount(self.path)
 

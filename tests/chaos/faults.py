@@ -213,7 +213,7 @@ async def optimize(scene: Scene, fault: Fault) -> str:
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
-    service, path = scene.services["delta"], scene.tables["delta"]
+    service, path, began = scene.services["delta"], scene.tables["delta"], trio.current_time()
     await _stop(scene, service)
     try:
         if not await in_thread(DeltaTable.is_deltatable, str(path)):
@@ -223,8 +223,10 @@ async def optimize(scene: Scene, fault: Fault) -> str:
         await in_thread(table.vacuum)
         await in_thread(table.create_checkpoint)
         return f"{done['numFilesRemoved']} files to {done['numFilesAdded']}"
-    except DeltaError as error:  # the disk may be full or read-only; the comparison of tables finds any damage
-        return f"failed: {str(error)[:200]}"
+    except DeltaError as error:
+        if not scene.disks["delta"].was_faulty_since(began):
+            raise
+        return _failure(error)
     finally:
         service.start()
 
@@ -244,7 +246,12 @@ async def rewrite(scene: Scene, fault: Fault) -> str:
         with trio.fail_after(_COMMAND_SECONDS):
             return await in_thread(_rewrite, scene)
     except Exception as error:  # the server may be down or busy; the comparison of tables finds any damage
-        return f"failed: {type(error).__name__}: {next(iter(str(error).splitlines()), '')[:100]}"
+        return _failure(error)
+
+
+def _failure(error: Exception) -> str:
+    """Return the effect of maintenance that another program could not do."""
+    return f"failed: {type(error).__name__}: {next(iter(str(error).splitlines()), '')[:100]}"
 
 
 def _rewrite(scene: Scene) -> str:
