@@ -106,8 +106,14 @@ def group_coordinated_by(kafka: RealKafka, node_id: int, prefix: str) -> str:
     # The first request for a coordinator creates the topic `__consumer_offsets`.
     with suppress(KafkaException):
         admin.describe_consumer_groups([prefix])[prefix].result()
-    kafka.until(lambda: min(_group_leaders(admin).values(), default=-1) >= 0, _SECONDS, "the leaders of groups")
-    leader_ids = _group_leaders(admin)
+    leader_ids: dict[int, int] = {}
+
+    def are_elected() -> bool:
+        # Brokers answer in turn. One that lags may not know the topic yet after another has listed all leaders.
+        leader_ids.update(_group_leaders(admin))
+        return min(leader_ids.values(), default=-1) >= 0
+
+    kafka.until(are_elected, _SECONDS, "the leaders of groups")
     names = (f"{prefix}-{n}" for n in itertools.count())
     return next(name for name in names if leader_ids[partition_for(name, len(leader_ids))] == node_id)
 
