@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sarameya.model import CommittedOffset, TopicPartition
+from sarameya.protocol.completion_tracker import CompletionTracker
 from sarameya.protocol.offset_ledger import OffsetLedger
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -313,3 +314,41 @@ def test_deleted_topic_keeps_metadata_in_use() -> None:
     ledger.note(P1)
     ledger.topic_recreated(P0)
     assert ledger.dirty() == {}
+
+
+def test_completion_does_not_hold_a_reset_back() -> None:
+    tracker = CompletionTracker(CommittedOffset(5), "")
+    for offset in (5, 6):
+        tracker.hand_out(offset, 1)
+    tracker.finish(6, 1)
+    ledger = OffsetLedger({P0: tracker.commit()})
+    assert ledger.position_moved(P0, 5, 10, is_first=True, position_since=lambda: None)
+    assert ledger.marked(P0) == CommittedOffset(10)
+
+
+def test_completion_does_not_outlive_its_topic() -> None:
+    tracker = CompletionTracker(CommittedOffset(5), "")
+    for offset in (5, 6):
+        tracker.hand_out(offset, 1)
+    tracker.finish(6, 1)
+    ledger = OffsetLedger({P0: tracker.commit()})
+    ledger.topic_recreated(P0)
+    assert ledger.dirty() == {P0: CommittedOffset(0)}
+
+
+def test_marks_of_a_tracked_partition_stop_at_a_position_that_moved_back() -> None:
+    ledger = OffsetLedger({P0: CommittedOffset(0)})
+    tracker = ledger.track(P0, "", 0, lambda offset: None)
+    for offset in range(20):
+        tracker.hand_out(offset, 1)
+    for offset in range(15):
+        assert ledger.finish(P0, offset, 1)
+    position: list[int] = []
+    ledger.position_moved(P0, 20, 10, is_first=False, position_since=lambda: position[-1] if position else None)
+    assert ledger.marked(P0) == CommittedOffset(10)
+    ledger.finish(P0, 15, 1)
+    assert ledger.marked(P0) == CommittedOffset(10)
+    position.append(11)
+    assert tracker.hand_out(10, 2)
+    ledger.finish(P0, 10, 2)
+    assert ledger.marked(P0) == CommittedOffset(11, leader_epoch=2)

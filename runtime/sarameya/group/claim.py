@@ -38,6 +38,7 @@ from sarameya.model import Message, TopicPartition
 from sarameya.observe import ClaimEnded
 from sarameya.protocol.fetch.fetch_cursor import Records
 from sarameya.protocol.fetch.undecoded import Decoded, Undecoded
+from sarameya.protocol.offset_ledger import OffsetLedger
 from sarameya.protocol.records.record_costs import RECORD_BYTES, content_bytes
 
 
@@ -54,8 +55,10 @@ class Claim:
         config: Config,
         intercept: Intercept | None = None,
         handler_time: HandlerTime | None = None,
+        ledger: OffsetLedger | None = None,
     ) -> None:
         self._consumer = consumer
+        self._ledger = ledger
         consumer.on_arrival = self._arrived
         consumer.progress = self._progress
         self._config = config
@@ -89,6 +92,7 @@ class Claim:
         self.report = Report()
         """The handler's report of its activity and its landed offset, for `ConsumerGroup.status`."""
         self._arrival = trio.Event()
+        self._concurrent: ConcurrentMessages | None = None
         # A stream waits for several claims at once.
         self._on_arrival: Callable[[], None] = _do_nothing
 
@@ -187,14 +191,60 @@ class Claim:
         return self._ended
 
     def __aiter__(self) -> ClaimMessages:
+        self._check_not_concurrent()
         return ClaimMessages(self)
 
     def batches(self) -> ClaimBatches:
         """Return an iterator of `MessageBatch`es.
 
         Each is one record batch, or several small record batches joined into thousands of messages.
+
+        Raises:
+            RuntimeError: The claim is read by `concurrently`.
         """
+        self._check_not_concurrent()
         return ClaimBatches(self)
+
+    def concurrently(self, limit: int) -> ConcurrentMessages:
+        """Return an iterator of messages that may be processed at the same time, and finish in any order.
+
+        Example::
+
+            async with trio.open_nursery() as nursery:
+                async for message in claim.concurrently(50):
+                    nursery.start_soon(self.process, session, message)
+
+        Each message is marked with `Session.mark_message` once it is processed; that marks no message before it. The
+        committed offset is that of the first message that is not marked. Messages that are finished beyond it are kept
+        in the commit's metadata, so that the next owner does not repeat them. A message that is never marked holds the
+        committed offset back, and counts towards `limit`, until the claim stops.
+
+        The iterator waits while `limit` messages are not marked. It also waits while the metadata could become too long
+        for the broker, with about 700 messages that are far apart, and while the messages need more bytes than the
+        claim may hold (`has_room`).
+
+        The iterator ends when the claim stops. Messages that are being processed then may be marked for the rest of
+        `Config.claim_grace`.
+
+        Args:
+            limit: Maximum number of messages that are not marked; at least 1.
+
+        Raises:
+            ValueError: `limit` is less than 1.
+            RuntimeError: The claim is read concurrently already, or no offsets are committed (a `Consumer` without a
+                group id).
+        """
+        self._check_not_concurrent()
+        if limit < 1:
+            raise ValueError(f"{limit} messages: the limit is at least 1")
+        if self._ledger is None:
+            raise RuntimeError("concurrently() needs a group id: messages are marked, and their offsets committed")
+        self._concurrent = ConcurrentMessages(self, self._ledger, limit)
+        return self._concurrent
+
+    def _check_not_concurrent(self) -> None:
+        if self._concurrent is not None:
+            raise RuntimeError(f"the claim of {self.topic_partition} is read by concurrently() already")
 
     def hold(self, size: int) -> None:
         """Count bytes that the handler keeps of this claim towards `Config.fetch_buffer_bytes`, until `release`.
@@ -410,6 +460,8 @@ class Claim:
         self._undecoded.clear()
         self._fetched = None
         self._slice.interrupt()
+        if self._concurrent is not None:
+            self._concurrent._stop_waiting()
         self._consumer.end()
 
 
@@ -437,6 +489,50 @@ class ClaimMessages:
         if not await self._claim._advance():
             raise StopAsyncIteration
         return next(self._present.left)
+
+
+class ConcurrentMessages:
+    """Messages of a claim that are marked one by one. Created by `Claim.concurrently`.
+
+    `anext` is cancel-safe: a cancelled call takes nothing, and the next call continues.
+    """
+
+    def __init__(self, claim: Claim, ledger: OffsetLedger, limit: int) -> None:
+        self._claim = claim
+        self._messages = ClaimMessages(claim)
+        self._limit = limit
+        self._tracker = ledger.track(claim.topic_partition, claim.topic_id, claim.position, self._on_finish)
+        # Bytes that the claim holds for each message that is not marked.
+        self._held: dict[int, int] = {}
+        self._finished = trio.Event()
+
+    def __aiter__(self) -> ConcurrentMessages:
+        return self
+
+    async def __anext__(self) -> Message:
+        claim, tracker = self._claim, self._tracker
+        while True:
+            while tracker.in_flight >= self._limit or not tracker.has_room or not (claim.has_room or not self._held):
+                if claim.has_ended:
+                    raise StopAsyncIteration
+                self._finished = trio.Event()
+                await self._finished.wait()
+            message = await self._messages.__anext__()
+            offset = message.offset
+            if tracker.hand_out(offset, message.leader_epoch):
+                size = RECORD_BYTES + len(message.key or b"") + len(message.value or b"")
+                self._held[offset] = self._held.get(offset, 0) + size
+                claim.hold(size)
+                return message
+
+    def _on_finish(self, offset: int) -> None:
+        size = self._held.pop(offset, 0)
+        if size:
+            self._claim.release(size)
+        self._stop_waiting()
+
+    def _stop_waiting(self) -> None:
+        self._finished.set()
 
 
 class ClaimBatches:

@@ -126,9 +126,10 @@ class StandaloneClaims:
             raise RuntimeError(CLOSED)
         config, claims = self._runtime.config, {}
         intercept, handler_time = self._runtime.interceptors.consume, self._runtime.handler_time
+        ledger = None if self.offsets is None else self.offsets.ledger
         for partition, start in starts.items():
             consumer = self._fetcher.feed(partition, start.offset, start.leader_epoch, start.lookup_epoch)
-            claim = claims[partition] = Claim(consumer, config, intercept, handler_time)
+            claim = claims[partition] = Claim(consumer, config, intercept, handler_time, ledger)
             self._pauses.watch(claim)
             self._runtime.observer(ClaimStarted(partition, start.offset, start.why))
         self.claims |= claims

@@ -8,13 +8,15 @@ The state is small: the unfinished offsets, and `end`, the position after the la
 other offset before `end` is finished, or has no message (compacted records, transaction markers). Metadata describes
 that as alternating run lengths of unfinished and finished offsets.
 
-Metadata counts only if it certainly describes the same records (`restored`): the commit's offset, the topic id and the
-leader epoch are part of it. Metadata of other writers is ignored.
+A record is identified by its offset and its leader epoch: one leader writes each offset once. So metadata contains the
+leader epoch of its messages, and `hand_out` discards it from the first message on that has another epoch: the log was
+truncated, and has other records there. Metadata of another topic, another offset or another writer is ignored.
 
 Rules that are easily broken, kept by `tests/model/test_completion_model.py`:
 
 - No commit skips an unfinished message, whether it was handed out or only known from metadata.
 - Metadata never covers messages that are unfinished, nor offsets at `end` or after it.
+- A message is skipped only if this very record is finished.
 """
 
 from __future__ import annotations
@@ -37,6 +39,11 @@ _MOST_UNFINISHED = 100_000
 """Limit for metadata of others: more unfinished messages do not fit into it if it is genuine."""
 
 
+def is_completion(metadata: str) -> bool:
+    """Return whether a commit's metadata was written by a completion tracker."""
+    return metadata.startswith(_PREFIX)
+
+
 @attrs.frozen(slots=True)
 class Completion:
     """The content of a commit's metadata.
@@ -44,8 +51,8 @@ class Completion:
     Attributes:
         topic_id: Id of the topic, as 32 hex digits; empty for a broker without topic ids.
         offset: The committed offset: that of the lowest unfinished message, or `end`.
-        end: Position after the last message that was handed out.
-        epoch: Leader epoch of that message.
+        end: Position after the last message that is described.
+        epoch: Leader epoch of the messages from `offset` to `end`.
         unfinished: Offsets of the unfinished messages, ascending; the first one is `offset`.
     """
 
@@ -56,24 +63,25 @@ class Completion:
     unfinished: tuple[int, ...]
 
     def metadata(self) -> str:
-        """Return the text for a commit's metadata; empty if no message after `offset` is finished."""
-        if self.end == self.offset or len(self.unfinished) == self.end - self.offset:
+        """Return the text for a commit's metadata; empty if it would describe no finished message."""
+        if len(self.unfinished) == self.end - self.offset or self.epoch == NO_LEADER_EPOCH:
             return ""
         topic_id = bytes.fromhex(self.topic_id) if self.topic_id else bytes(_ID_BYTES)
-        numbers = [self.offset, self.epoch + 1, *_runs(self.unfinished, self.offset, self.end)]
+        numbers = [self.offset, self.epoch, *_runs(self.unfinished, self.offset, self.end)]
         return _PREFIX + b64encode(topic_id + b"".join(map(_varint, numbers))).decode()
 
     @classmethod
     def of_commit(cls, commit: CommittedOffset) -> Completion | None:
         """Return the completion in a commit's metadata; None if it has none, or one of another offset."""
-        if not commit.metadata.startswith(_PREFIX):
+        if not is_completion(commit.metadata):
             return None
         try:
             data = b64decode(commit.metadata[len(_PREFIX) :], validate=True)
             offset, epoch, *runs = _varints(data[_ID_BYTES:])
         except (binascii.Error, ValueError):
             return None
-        unfinished, end = [], offset
+        unfinished: list[int] = []
+        end = offset
         for number, length in enumerate(runs):
             if number % 2 == 0:
                 if len(unfinished) + length > _MOST_UNFINISHED:
@@ -83,122 +91,165 @@ class Completion:
         if offset != commit.offset or end >= 2**63:
             return None
         topic_id = data[:_ID_BYTES].hex() if any(data[:_ID_BYTES]) else ""
-        return cls(topic_id, offset, end, epoch - 1, tuple(unfinished))
+        return cls(topic_id, offset, end, epoch, tuple(unfinished))
 
 
 class CompletionTracker:
     """Unfinished messages of one partition.
 
     Args:
-        position: Offset of the next message.
-        topic_id: Id of the topic, as 32 hex digits; empty for a broker without topic ids.
+        start: The group's commit, or the offset of the first message.
+        topic_id: Id of the topic now, as 32 hex digits; empty for a broker without topic ids. Metadata of another topic
+            is discarded.
         metadata_bytes: Limit of a commit's metadata.
     """
 
-    def __init__(self, position: int, topic_id: str = "", *, metadata_bytes: int = METADATA_BYTES) -> None:
-        self.end = position
-        """Position after the last message that was handed out."""
+    def __init__(self, start: CommittedOffset, topic_id: str = "", *, metadata_bytes: int = METADATA_BYTES) -> None:
+        self._end = start.offset
         self._topic_id = topic_id
-        self._epoch = NO_LEADER_EPOCH
-        self._unfinished: set[int] = set()
-        # All unfinished offsets, ascending, and finished ones that have not been dropped yet.
+        # Messages that were handed out: offset -> leader epoch.
+        self._in_flight: dict[int, int] = {}
+        # Offsets that were handed out, ascending. May contain finished ones that were not dropped yet.
         self._order: deque[int] = deque()
+        # Metadata of an earlier owner: the messages that were not handed out again yet. From the first one on, this
+        # describes the log up to `_end`.
+        self._known: deque[int] = deque()
+        self._known_epoch = NO_LEADER_EPOCH
+        # Position after the last message that was handed out, or skipped as finished.
+        self._read_to = start.offset
+        # (offset, epoch): all messages from this offset on, up to the next entry's, have this leader epoch.
+        self._epochs: deque[tuple[int, int]] = deque([(0, start.leader_epoch)])
         self._metadata_bytes = metadata_bytes
         # Bytes of the runs; base64 makes four bytes of three.
         self._limit = (metadata_bytes - len(_PREFIX)) // 4 * 3 - _ID_BYTES
-        # So many unfinished messages are known to fit, as long as the distance from the first to `end` has this length.
+        # So many unfinished messages are known to fit, as long as the distance from the first to `_end` has this
+        # length.
         self._fits = (0, 0)
-
-    @classmethod
-    def restored(
-        cls,
-        commit: CommittedOffset,
-        topic_id: str,
-        epoch_end: int | None,
-        *,
-        metadata_bytes: int = METADATA_BYTES,
-    ) -> CompletionTracker:
-        """Return a tracker that starts at a commit, and knows the finished messages in its metadata.
-
-        The metadata is discarded if it belongs to another topic or offset, or if the log may have other records there.
-
-        Args:
-            commit: The group's committed offset.
-            topic_id: Id of the topic now.
-            epoch_end: End offset of the metadata's leader epoch in the log (KIP-320, `Completion.epoch`); None if the
-                brokers do not know.
-            metadata_bytes: Limit of a commit's metadata.
-        """
-        tracker = cls(commit.offset, topic_id, metadata_bytes=metadata_bytes)
-        found = Completion.of_commit(commit)
-        if found is not None and found.topic_id == topic_id and epoch_end is not None and epoch_end >= found.end:
-            tracker.end, tracker._epoch = found.end, found.epoch
-            tracker._order.extend(found.unfinished)
-            tracker._unfinished.update(found.unfinished)
-        return tracker
+        found = Completion.of_commit(start)
+        if found is not None and found.topic_id == topic_id:
+            self._end, self._known_epoch = found.end, found.epoch
+            self._known.extend(found.unfinished)
+            self._epochs.append((start.offset, found.epoch))
 
     def hand_out(self, offset: int, leader_epoch: int = NO_LEADER_EPOCH) -> bool:
-        """Note that a message is handed out. Call it in the order of the log.
+        """Note that the next message of the log is about to be handled.
+
+        If the offset is not beyond that of the message before, the log was truncated: everything from this offset on is
+        forgotten.
 
         Returns:
             False if the message was finished by an earlier owner: it must not be handled again.
         """
-        if offset < self.end:
-            return offset in self._unfinished
-        self.end, self._epoch = offset + 1, leader_epoch
-        self._unfinished.add(offset)
+        if offset < self._read_to:
+            self._forget(offset)
+        known = self._known
+        while known and known[0] < offset:
+            known.popleft()  # it was compacted or deleted since
+        if offset < self._end:
+            if leader_epoch == self._known_epoch:
+                self._read_to = offset + 1
+                if not known or known[0] != offset:
+                    return False
+                known.popleft()
+                self._in_flight[offset] = leader_epoch
+                self._order.append(offset)
+                return True
+            self._forget(offset)
+        if leader_epoch != self._epochs[-1][1]:
+            self._epochs.append((offset, leader_epoch))
+        self._end = self._read_to = offset + 1
+        self._in_flight[offset] = leader_epoch
         self._order.append(offset)
         return True
 
-    def finish(self, offset: int) -> None:
-        """Note that a message is finished. A message that is not unfinished is ignored."""
-        self._unfinished.discard(offset)
+    def _forget(self, offset: int) -> None:
+        """Forget all messages from this offset on: the log has others there."""
+        while self._order and self._order[-1] >= offset:
+            self._in_flight.pop(self._order.pop(), None)
+        while len(self._epochs) > 1 and self._epochs[-1][0] >= offset:
+            self._epochs.pop()
+        self._known.clear()
+        self._end = self._read_to = min(offset, self._end)
 
-    def pass_over(self, position: int) -> None:
-        """Note that the log has no messages before `position` that were not handed out."""
-        self.end = max(self.end, position)
+    def finish(self, offset: int, leader_epoch: int = NO_LEADER_EPOCH) -> None:
+        """Note that a message is finished.
+
+        It is ignored if it is not in flight, or if it is a record that the log has lost meanwhile.
+        """
+        if self._in_flight.get(offset) == leader_epoch:
+            del self._in_flight[offset]
+
+    def finish_before(self, position: int) -> None:
+        """Note that all messages before this position are finished, as far as they were handed out."""
+        for offset in [offset for offset in self._in_flight if offset < position]:
+            del self._in_flight[offset]
 
     @property
     def position(self) -> int:
-        """Offset to commit: that of the lowest unfinished message, or `end`."""
+        """Offset to commit: that of the lowest unfinished message, or the position after the last message."""
         order = self._order
-        while order and order[0] not in self._unfinished:
+        while order and order[0] not in self._in_flight:
             order.popleft()
-        return order[0] if order else self.end
+        if order:
+            return order[0]
+        return self._known[0] if self._known else self._end
 
     @property
-    def unfinished(self) -> int:
-        """Number of unfinished messages."""
-        return len(self._unfinished)
+    def in_flight(self) -> int:
+        """Number of messages that were handed out, and are not finished."""
+        return len(self._in_flight)
 
     @property
     def has_room(self) -> bool:
         """True if one more message may be handed out: the metadata stays within its limit, whatever finishes."""
-        width = _width(self.end + 1 - self.position)
+        width = _width(self._end + 1 - self.position)
         count, known_width = self._fits
-        if self.unfinished < count and width <= known_width:
+        unfinished = len(self._in_flight) + len(self._known)
+        if unfinished < count and width <= known_width:
             return True
         # Each unfinished message costs at most a run of its own and one of finished messages after it.
-        fixed = _width(self.end) + _width(self._epoch + 1) + width
+        fixed = _width(self._end) + _width(max(self._epochs[-1][1], 0)) + width
         self._fits = ((self._limit - fixed) // (1 + width), width)
-        return self.unfinished < self._fits[0]
+        return unfinished < self._fits[0] or not self._in_flight
 
     def completion(self) -> Completion:
-        """Return the state, to be committed."""
-        position = self.position
-        return Completion(self._topic_id, position, self.end, self._epoch, tuple(sorted(self._unfinished)))
+        """Return the state, to be committed. It ends where the leader epoch changes."""
+        position, end = self.position, self._end
+        self._drop_epochs(position)
+        epochs = iter(self._epochs)
+        epoch = NO_LEADER_EPOCH
+        for start, of_start in epochs:
+            if start > position:
+                end = start
+                break
+            epoch = of_start
+        unfinished = sorted(offset for offset in (*self._in_flight, *self._known) if offset < end)
+        return Completion(self._topic_id, position, end, epoch, tuple(unfinished))
 
-    def commit(self, leader_epoch: int = NO_LEADER_EPOCH) -> CommittedOffset:
+    def commit(self) -> CommittedOffset:
         """Return the offset to commit, with metadata if messages after it are finished.
 
-        The metadata is left out if it is too long, which a long gap in the log may cause (`pass_over`).
-
-        Args:
-            leader_epoch: Leader epoch of the last message before the offset.
+        The metadata is left out if it is too long, which a long gap in the log may cause.
         """
         found = self.completion()
         metadata = found.metadata()
-        return CommittedOffset(found.offset, metadata if len(metadata) <= self._metadata_bytes else "", leader_epoch)
+        if len(metadata) > self._metadata_bytes:
+            metadata = ""
+        return CommittedOffset(found.offset, metadata, self._epoch_before(found.offset))
+
+    def _epoch_before(self, position: int) -> int:
+        """Return the leader epoch of the last message before `position`."""
+        epoch = NO_LEADER_EPOCH
+        for start, of_start in self._epochs:
+            if start >= position:
+                break
+            epoch = of_start
+        return epoch
+
+    def _drop_epochs(self, position: int) -> None:
+        """Drop the leader epochs of messages that lie before the last message before `position`."""
+        while len(self._epochs) > 1 and self._epochs[1][0] < position:
+            self._epochs.popleft()
 
 
 def _runs(unfinished: Iterable[int], start: int, end: int) -> Iterator[int]:

@@ -14,6 +14,9 @@ opens the cell after a call of `mark`. It closes the cell, and takes over its ma
 partition. While a cell is closed, every mark is a call of `mark`, which has all rules. So a partition has one slow mark
 after each commit, status or reset, and the rules are in one place.
 
+Messages of a tracked partition (`track`) finish in any order, and are marked one by one. Its mark is what its
+completion tracker says, taken over whenever the ledger reads or changes the partition.
+
 Rules that are easily broken:
 
 - If a position moves forward, everything before it is marked as processed, since the log has deleted it. If a position
@@ -25,6 +28,8 @@ Rules that are easily broken:
 - No reset moves a commit beyond a mark with metadata. A mark at the same offset replaces only the metadata. Tests:
   `tests/protocol/test_offset_ledger.py::test_forward_reset_keeps_a_mark_with_metadata`,
   `tests/protocol/test_offset_ledger.py::test_mark_at_the_same_offset_replaces_only_metadata`.
+- Metadata of a completion tracker is no statement of the handler: resets and new topics ignore it. Test:
+  `tests/protocol/test_offset_ledger.py::test_completion_does_not_hold_a_reset_back`.
 """
 
 from __future__ import annotations
@@ -35,6 +40,7 @@ from typing import TypeAlias
 import attrs
 
 from sarameya.model import NO_LEADER_EPOCH, CommittedOffset, TopicPartition
+from sarameya.protocol.completion_tracker import CompletionTracker, is_completion
 
 PositionSince: TypeAlias = Callable[[], int | None]
 """Returns the position after the last message delivered since a position was moved; None before the first message."""
@@ -91,6 +97,10 @@ class _MovedBack:
         return offset if is_known else CommittedOffset(self.start, offset.metadata)
 
 
+def _ignore(offset: int) -> None:
+    """Default of `_Entry.on_finish`."""
+
+
 @attrs.define(slots=True)
 class _Entry:
     cell: MarkCell
@@ -104,14 +114,27 @@ class _Entry:
     is_void: bool = False
     """True if the topic was replaced by another: no mark is accepted."""
 
+    tracker: CompletionTracker | None = None
+    """Set if messages are marked one by one, in any order."""
+    on_finish: Callable[[int], None] = _ignore
+    """Called with the offset of each marked message of a tracked partition."""
+    has_finished: bool = False
+    """True if the tracker's commit has changed since it was taken over."""
+
     @property
     def _mark_offset(self) -> int:
         """Offset of the mark; 0 without one."""
         return 0 if self.marked is None else self.marked.offset
 
+    @property
+    def has_statement(self) -> bool:
+        """True if the mark has metadata of the handler, or will have some."""
+        metadata = "" if self.marked is None else self.marked.metadata
+        return self.is_noted or (metadata != "" and not is_completion(metadata))
+
     def open(self) -> None:
-        """Open the cell for the next marks, unless they need a rule: after a move back, or in a void partition."""
-        if self.moved_back is None and not self.is_void:
+        """Open the cell for the next marks, unless they need a rule."""
+        if self.moved_back is None and self.tracker is None and not self.is_void:
             self.cell.next_offset = self._mark_offset
 
     def close(self) -> None:
@@ -121,6 +144,26 @@ class _Entry:
             if cell.next_offset > self._mark_offset:
                 self.marked = CommittedOffset(cell.next_offset, "", cell.leader_epoch)
             cell.next_offset = _CLOSED
+        if self.has_finished and self.tracker is not None:
+            self.has_finished = False
+            self.advance(self.tracker.commit())
+
+    def advance(self, offset: CommittedOffset) -> bool:
+        """Move the mark forward to `offset`, or replace its metadata. Return False if nothing changes."""
+        if self.is_void:
+            return False
+        if self.moved_back is not None:
+            if self.moved_back.is_over:
+                self.moved_back = None
+            else:
+                offset = self.moved_back.bounded(offset)
+        if (marked := self.marked) is not None and offset.offset <= marked.offset:
+            if offset.offset < marked.offset or offset.metadata in ("", marked.metadata):
+                return False
+            if offset.leader_epoch == NO_LEADER_EPOCH:  # the message before the mark is the same
+                offset = attrs.evolve(offset, leader_epoch=marked.leader_epoch)
+        self.marked = offset
+        return True
 
 
 class OffsetLedger:
@@ -137,7 +180,7 @@ class OffsetLedger:
         for partition, offset in committed.items():
             if partition in dirty and not self._entries[partition].is_void:
                 entry = self._entries[partition]
-                entry.committed, entry.moved_back = offset, None
+                entry.committed, entry.moved_back, entry.tracker = offset, None, None
             else:
                 self._entries[partition] = _Entry(MarkCell(*partition), offset, offset)
 
@@ -159,21 +202,48 @@ class OffsetLedger:
             False, without a change, if `offset` is before the mark or adds nothing to it.
         """
         entry = self._entry(partition)
-        if entry.is_void:
+        if (tracker := entry.tracker) is not None:
+            if offset.metadata:
+                raise ValueError(f"{partition} is read by `concurrently`, which has metadata of its own in the commit")
+            tracker.finish_before(offset.offset)
+            entry.has_finished = True
+            entry.close()
+        has_moved = entry.advance(offset)
+        if has_moved:
+            self._notify()
+        if self._on_mark is None:  # else the next mark must come here
+            entry.open()
+        return has_moved
+
+    def track(
+        self, partition: TopicPartition, topic_id: str, position: int, on_finish: Callable[[int], None]
+    ) -> CompletionTracker:
+        """Let messages of this partition be marked one by one, in any order (`finish`), until it is dropped.
+
+        Args:
+            partition: The partition.
+            topic_id: Id of its topic, as 32 hex digits; empty if unknown.
+            position: Offset of the next message.
+            on_finish: Called with the offset of each marked message.
+
+        Returns:
+            The tracker, which knows the messages that an earlier owner has finished. The caller hands out messages.
+        """
+        entry = self._entry(partition)
+        marked = entry.marked
+        start = marked if marked is not None and marked.offset <= position else CommittedOffset(position)
+        entry.tracker, entry.on_finish = CompletionTracker(start, topic_id), on_finish
+        return entry.tracker
+
+    def finish(self, partition: TopicPartition, offset: int, leader_epoch: int) -> bool:
+        """Mark one message of a tracked partition. Return False, without a change, if it is not tracked."""
+        entry = self._entries.get(partition)
+        if entry is None or entry.tracker is None:
             return False
-        if entry.moved_back is not None:
-            if entry.moved_back.is_over:
-                entry.moved_back = None
-            else:
-                offset = entry.moved_back.bounded(offset)
-        if (marked := entry.marked) is not None and offset.offset <= marked.offset:
-            if offset.offset < marked.offset or offset.metadata in ("", marked.metadata):
-                self._open(entry)
-                return False
-            if offset.leader_epoch == NO_LEADER_EPOCH:  # the message before the mark is the same
-                offset = attrs.evolve(offset, leader_epoch=marked.leader_epoch)
-        self._set(entry, offset)
-        self._open(entry)
+        entry.tracker.finish(offset, leader_epoch)
+        entry.has_finished = True
+        entry.on_finish(offset)
+        self._notify()
         return True
 
     def note(self, partition: TopicPartition) -> None:
@@ -202,10 +272,8 @@ class OffsetLedger:
             if other.topic == partition.topic:
                 entry.close()
                 entry.is_void, entry.sent = True, None
-                has_metadata = entry.is_noted or (entry.marked is not None and entry.marked.metadata)
-                entry.marked, entry.committed = (None if has_metadata else CommittedOffset(0)), None
-        if self._on_mark is not None:
-            self._call_on_mark()
+                entry.marked, entry.committed = (None if entry.has_statement else CommittedOffset(0)), None
+        self._notify()
 
     @property
     def recreated(self) -> frozenset[TopicPartition]:
@@ -237,14 +305,14 @@ class OffsetLedger:
         marked, moved = entry.marked, entry.moved_back
         end = before if moved is None else max(before, moved.end)
         entry.moved_back = _MovedBack(after, end, position_since) if after < end else None
-        metadata = marked.metadata if marked is not None else ""
         if after > before:
-            moves = (marked is None or marked.offset < after) and not (metadata or entry.is_noted)
+            moves = (marked is None or marked.offset < after) and not entry.has_statement
         elif marked is not None:
             moves = marked.offset > after
         else:
             moves = is_first and not entry.is_noted
         if moves:
+            metadata = marked.metadata if marked is not None and entry.has_statement else ""
             self._set(entry, CommittedOffset(after, metadata))
         return moves
 
@@ -254,14 +322,9 @@ class OffsetLedger:
         entry.close()
         return entry
 
-    def _open(self, entry: _Entry) -> None:
-        if self._on_mark is None:  # else the next mark must come here
-            entry.open()
-
     def _set(self, entry: _Entry, offset: CommittedOffset) -> None:
         entry.marked = offset
-        if self._on_mark is not None:
-            self._call_on_mark()
+        self._notify()
 
     def notify_next_mark(self, on_mark: Callable[[], None] | None) -> None:
         """Call `on_mark` once, when any mark moves. None cancels that."""
@@ -272,9 +335,10 @@ class OffsetLedger:
         for entry in self._entries.values():
             entry.close()
 
-    def _call_on_mark(self) -> None:
-        on_mark, self._on_mark = self._on_mark, None
+    def _notify(self) -> None:
+        on_mark = self._on_mark
         if on_mark is not None:
+            self._on_mark = None
             on_mark()
 
     def dirty(self) -> dict[TopicPartition, CommittedOffset]:

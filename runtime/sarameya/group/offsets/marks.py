@@ -25,14 +25,17 @@ class Marks(ABC):
         """The cell of the last mark."""
 
     def mark_message(self, message: Message, metadata: str = "") -> None:
-        """Mark this message, and everything before it in its partition, as processed."""
+        """Mark this message, and everything before it in its partition, as processed.
+
+        A partition that is read by `Claim.concurrently` differs: only this message is marked.
+        """
         cell, offset = self._cell, message.offset
         if message.partition != cell.partition or message.topic != cell.topic:
             cell = self._cell = self._ledger.cell(message.topic_partition)
         if offset >= cell.next_offset and not metadata:
             cell.leader_epoch = message.leader_epoch
             cell.next_offset = offset + 1
-        else:
+        elif metadata or not self._ledger.finish(message.topic_partition, offset, message.leader_epoch):
             self._mark(message.topic_partition, offset + 1, metadata, message.leader_epoch)
             self._cell = self._ledger.cell(message.topic_partition)  # the partition may have been revoked and be back
 

@@ -190,7 +190,8 @@ class PartitionStarter:
         for partition, start in starts.items():
             runtime.observer(ClaimStarted(partition, start.offset, start.why))
         intercept, handler_time = runtime.interceptors.consume, runtime.handler_time
-        self._readers.start(Claim(consumer, runtime.config, intercept, handler_time) for consumer in consumers)
+        ledger = self._offsets.ledger
+        self._readers.start(Claim(consumer, runtime.config, intercept, handler_time, ledger) for consumer in consumers)
         feeds.read(consumers)
 
     # -- cancellation -------------------------------------------------------------------------------------

@@ -1,0 +1,211 @@
+"""`Claim.concurrently`: messages that finish in any order, their commits, and what a next owner repeats."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya import Claim, ClaimError, Config, ConsumerGroupHandler, Message, Session
+from sarameya.protocol.completion_tracker import is_completion
+from sarameya.testing import ClaimFeed
+from tests.group.kit import orders
+from tests.group.standalone_kit import Watched
+
+
+class Concurrent(ConsumerGroupHandler):
+    """Processes each message for as many seconds as its value says; a message with the value `never` never ends."""
+
+    def __init__(self, limit: int = 10) -> None:
+        self.limit = limit
+        self.begun: list[int] = []
+        self.finished: list[int] = []
+
+    async def consume_claim(self, session: Session, claim: Claim) -> None:
+        async with trio.open_nursery() as nursery:
+            async for message in claim.concurrently(self.limit):
+                nursery.start_soon(self.process, session, message)
+
+    async def process(self, session: Session, message: Message) -> None:
+        self.begun.append(message.offset)
+        assert message.value is not None
+        await trio.sleep(math.inf if message.value == b"never" else float(message.value))
+        self.finished.append(message.offset)
+        session.mark_message(message)
+
+
+def feed_of(*values: bytes, config: Config | None = None) -> ClaimFeed:
+    feed = ClaimFeed(config=config)
+    for value in values:
+        feed.send(value)
+    return feed
+
+
+async def test_messages_finish_in_any_order(autojump_clock: MockClock) -> None:
+    feed, handler = feed_of(b"3", b"1", b"2"), Concurrent()
+    feed.end()
+    await feed.run(handler)
+    assert handler.finished == [1, 2, 0]
+    assert feed.committed == 3
+
+
+async def test_commit_stays_at_the_first_unfinished_message(autojump_clock: MockClock) -> None:
+    feed, handler = feed_of(b"1", b"never", b"1"), Concurrent()
+    feed.end()
+    await feed.run(handler)
+    assert feed.commit is not None
+    assert feed.commit.offset == 1
+    assert is_completion(feed.commit.metadata)
+
+
+async def test_next_owner_repeats_only_what_is_unfinished(autojump_clock: MockClock) -> None:
+    feed = feed_of(b"1", b"never", b"1", b"never", b"1")
+    feed.end()
+    await feed.run(Concurrent())
+    feed.send(b"1")
+    feed.end()
+    await feed.run(second := Concurrent())
+    assert sorted(second.begun) == [1, 3, 5]
+
+
+async def test_autocommit_sends_what_finished_during_the_session(autojump_clock: MockClock) -> None:
+    feed, handler = feed_of(b"1", b"100", b"1"), Concurrent()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(feed.run, handler)
+        await trio.sleep(3 * feed.config.autocommit_interval)
+        assert feed.committed == 1
+        assert feed.commit is not None
+        assert is_completion(feed.commit.metadata)
+        feed.end()
+
+
+async def test_at_most_so_many_messages_are_in_flight(autojump_clock: MockClock) -> None:
+    feed, handler = feed_of(*[b"1"] * 10), Concurrent(limit=3)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(feed.run, handler)
+        await trio.sleep(0.5)
+        assert sorted(handler.begun) == [0, 1, 2]
+        await trio.sleep(1)
+        assert sorted(handler.begun) == [0, 1, 2, 3, 4, 5]
+        feed.end()
+    assert feed.committed == 10
+
+
+async def test_iterator_that_waits_for_room_ends_with_the_claim(autojump_clock: MockClock) -> None:
+    feed, handler = feed_of(b"never", b"1"), Concurrent(limit=1)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(feed.run, handler)
+        await trio.sleep(1)
+        feed.end(now=True)
+    assert handler.begun == [0]
+    assert feed.committed == 0
+
+
+async def test_large_messages_are_bounded_by_the_byte_budget(autojump_clock: MockClock) -> None:
+    config = Config(fetch_buffer_bytes=4_000_000, fetch_max_bytes=1_000_000, fetch_max_partition_bytes=1_000_000)
+    feed, handler = ClaimFeed(config=config), Concurrent(limit=100)
+    for _ in range(40):
+        feed.send(b"10", key=bytes(300_000))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(feed.run, handler)
+        await trio.sleep(1)
+        assert 2 <= len(handler.begun) <= 10
+        feed.end()
+    assert len(handler.finished) == 40
+    assert feed.committed == 40
+
+
+async def test_failure_commits_what_has_finished(autojump_clock: MockClock) -> None:
+    feed = feed_of(b"2", b"1", b"no number")
+    with pytest.raises(ExceptionGroup) as raised:
+        await feed.run(Concurrent(limit=2))
+    assert raised.group_contains(ClaimError)
+    assert feed.commit is not None
+    assert feed.commit.offset == 0
+    second = Concurrent(limit=1)
+    with pytest.raises(ExceptionGroup):
+        await feed.run(second)
+    assert second.begun == [0, 2]
+    assert feed.committed == 2
+
+
+async def test_messages_that_were_deleted_meanwhile_are_not_waited_for(autojump_clock: MockClock) -> None:
+    feed = feed_of(b"never", b"1", b"never", b"1", config=Config(offset_out_of_range="oldest"))
+    feed.end()
+    await feed.run(Concurrent())
+    feed.send(b"1")
+    feed.delete_before(3)
+    feed.end()
+    await feed.run(second := Concurrent())
+    assert second.begun == [4]
+    assert feed.commit is not None
+    assert (feed.commit.offset, feed.commit.metadata) == (5, "")
+
+
+async def test_marks_before_an_offset_finish_all_messages_before_it(autojump_clock: MockClock) -> None:
+    class MarksOffset(Concurrent):
+        async def process(self, session: Session, message: Message) -> None:
+            if message.offset == 2:
+                session.mark_offset(message.topic, message.partition, 2)
+
+    feed = feed_of(b"1", b"1", b"1")
+    feed.end()
+    await feed.run(MarksOffset())
+    assert feed.committed == 2
+
+
+async def test_metadata_of_the_handler_is_refused(autojump_clock: MockClock) -> None:
+    class MarksWithMetadata(Concurrent):
+        async def process(self, session: Session, message: Message) -> None:
+            with pytest.raises(ValueError, match="has metadata of its own"):
+                session.mark_message(message, "mine")
+            session.mark_message(message)
+
+    feed = feed_of(b"1")
+    feed.end()
+    await feed.run(MarksWithMetadata())
+    assert feed.committed == 1
+
+
+async def test_metadata_of_another_handler_is_replaced(autojump_clock: MockClock) -> None:
+    class MarksWithMetadata(ConsumerGroupHandler):
+        async def consume_claim(self, session: Session, claim: Claim) -> None:
+            async for message in claim:
+                session.mark_message(message, "note")
+
+    feed = feed_of(b"1")
+    feed.end()
+    await feed.run(MarksWithMetadata())
+    feed.send(b"1")
+    feed.end()
+    await feed.run(second := Concurrent())
+    assert second.begun == [1]
+    assert feed.commit is not None
+    assert (feed.commit.offset, feed.commit.metadata) == (2, "")
+
+
+async def test_claim_has_one_way_of_reading(autojump_clock: MockClock) -> None:
+    class ReadsTwice(ConsumerGroupHandler):
+        async def consume_claim(self, session: Session, claim: Claim) -> None:
+            with pytest.raises(ValueError, match="at least 1"):
+                claim.concurrently(0)
+            claim.concurrently(1)
+            for read in (lambda: claim.concurrently(1), claim.__aiter__, claim.batches):
+                with pytest.raises(RuntimeError, match="read by concurrently"):
+                    read()
+            session.end("checked")
+
+    feed = feed_of(b"1")
+    await feed.run(ReadsTwice())
+
+
+async def test_consumer_without_a_group_cannot_read_concurrently(autojump_clock: MockClock) -> None:
+    async with (
+        orders() as cluster,
+        Watched(cluster) as consumer,
+        consumer.consume_partition("orders", 0, "oldest") as claim,
+    ):
+        with pytest.raises(RuntimeError, match="group id"):
+            claim.concurrently(5)
