@@ -1,6 +1,7 @@
 """Sarameya: a Kafka consumer-group runtime on trio.
 
 group/      the public consumer API: ConsumerGroup, ConsumerGroupHandler, Session, Claim; Consumer
+handling/   handlers of single messages: MessageHandler
 producer/   the public producer API: Producer
 consumer/   fetching from brokers         net/       connections, metadata, the coordinator
 protocol/   pure state machines, formats  embedded/  a broker in the process
@@ -27,6 +28,7 @@ from sarameya.errors import (
     GroupAuthorizationError,
     GroupError,
     HandlerError,
+    HandlerTimeoutError,
     InterceptorError,
     KafkaError,
     LogTruncatedError,
@@ -50,7 +52,7 @@ from sarameya.errors import (
     UnsupportedVersionError,
 )
 from sarameya.extras import install_command
-from sarameya.group.claim import Claim, ClaimBatches, ClaimMessages
+from sarameya.group.claim import Claim, ClaimBatches, ClaimMessages, ConcurrentMessages
 from sarameya.group.consumer_group import ConsumerGroup
 from sarameya.group.delivery.interceptors import ConsumerInterceptor
 from sarameya.group.delivery.pauses import Paused
@@ -59,6 +61,8 @@ from sarameya.group.handler import ConsumerGroupHandler, StreamHandler
 from sarameya.group.session import Session
 from sarameya.group.standalone import Consumer
 from sarameya.group.stream import Stream, StreamBatches, StreamMessages
+from sarameya.handling.message_handler import MessageHandler
+from sarameya.handling.options import Retry
 from sarameya.message_batch import MessageBatch
 from sarameya.meters import Histogram, Meters, TopicMeters
 from sarameya.model import (
@@ -112,6 +116,7 @@ __all__ = [
     "ClusterMetadata",
     "CommitError",
     "CommittedOffset",
+    "ConcurrentMessages",
     "Config",
     "ConfigError",
     "ConnectError",
@@ -137,6 +142,7 @@ __all__ = [
     "GroupMetadata",
     "GroupStatus",
     "HandlerError",
+    "HandlerTimeoutError",
     "Histogram",
     "InterceptorError",
     "KafkaError",
@@ -150,6 +156,7 @@ __all__ = [
     "LogTruncatedError",
     "Message",
     "MessageBatch",
+    "MessageHandler",
     "MessageTooLargeError",
     "Meters",
     "NoCommittedOffsetError",
@@ -171,6 +178,7 @@ __all__ = [
     "RequestTimeoutError",
     "ResponseTooLargeError",
     "RetriesExhaustedError",
+    "Retry",
     "RoundRobinAssignor",
     "SarameyaError",
     "Secret",

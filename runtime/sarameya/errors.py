@@ -37,6 +37,7 @@
     ├── InterceptorError                an interceptor raised, or returned an invalid result
     ├── ClaimError                      an exception of one claim's handler, with its coordinates
     ├── RebalanceDeadlineError          a handler's task did not end by the rebalance deadline
+    ├── HandlerTimeoutError             a call of `MessageHandler.handle` took too long          (retriable)
     └── HandlerError                    a handler could not be found, built or run as configured
 
 `protocol/reactions.py` defines how the group membership reacts to each error code.
@@ -460,6 +461,21 @@ class ClaimError(SarameyaError):
 
 class RebalanceDeadlineError(SarameyaError):
     """A handler's task that did not end by the rebalance deadline. The member has left the group."""
+
+
+class HandlerTimeoutError(SarameyaError):
+    """A call of `MessageHandler.handle` that took longer than `max_handler_time` seconds."""
+
+    retriable = True
+
+    def __init__(self, partition: TopicPartition, offset: int, seconds: float) -> None:
+        super().__init__(partition, offset, seconds)
+        self.partition = partition
+        self.offset = offset
+        self.seconds = seconds
+
+    def __str__(self) -> str:
+        return f"{self.partition} offset {self.offset}: handle() has not returned within {self.seconds:g} s"
 
 
 class HandlerError(SarameyaError):

@@ -43,6 +43,14 @@ def feed_of(*values: bytes, config: Config | None = None) -> ClaimFeed:
     return feed
 
 
+async def run_for(seconds: float, feed: ClaimFeed, handler: ConsumerGroupHandler) -> None:
+    """Run a session that ends after some seconds."""
+    async with trio.open_nursery() as nursery:
+        await nursery.start(feed.run, handler)
+        await trio.sleep(seconds)
+        feed.end(now=True)
+
+
 async def test_messages_finish_in_any_order(autojump_clock: MockClock) -> None:
     feed, handler = feed_of(b"3", b"1", b"2"), Concurrent()
     feed.end()
@@ -52,9 +60,8 @@ async def test_messages_finish_in_any_order(autojump_clock: MockClock) -> None:
 
 
 async def test_commit_stays_at_the_first_unfinished_message(autojump_clock: MockClock) -> None:
-    feed, handler = feed_of(b"1", b"never", b"1"), Concurrent()
-    feed.end()
-    await feed.run(handler)
+    feed = feed_of(b"1", b"never", b"1")
+    await run_for(5, feed, Concurrent())
     assert feed.commit is not None
     assert feed.commit.offset == 1
     assert is_completion(feed.commit.metadata)
@@ -62,11 +69,9 @@ async def test_commit_stays_at_the_first_unfinished_message(autojump_clock: Mock
 
 async def test_next_owner_repeats_only_what_is_unfinished(autojump_clock: MockClock) -> None:
     feed = feed_of(b"1", b"never", b"1", b"never", b"1")
-    feed.end()
-    await feed.run(Concurrent())
+    await run_for(5, feed, Concurrent())
     feed.send(b"1")
-    feed.end()
-    await feed.run(second := Concurrent())
+    await run_for(5, feed, second := Concurrent())
     assert sorted(second.begun) == [1, 3, 5]
 
 
@@ -133,8 +138,7 @@ async def test_failure_commits_what_has_finished(autojump_clock: MockClock) -> N
 
 async def test_messages_that_were_deleted_meanwhile_are_not_waited_for(autojump_clock: MockClock) -> None:
     feed = feed_of(b"never", b"1", b"never", b"1", config=Config(offset_out_of_range="oldest"))
-    feed.end()
-    await feed.run(Concurrent())
+    await run_for(5, feed, Concurrent())
     feed.send(b"1")
     feed.delete_before(3)
     feed.end()
@@ -151,8 +155,7 @@ async def test_marks_before_an_offset_finish_all_messages_before_it(autojump_clo
                 session.mark_offset(message.topic, message.partition, 2)
 
     feed = feed_of(b"1", b"1", b"1")
-    feed.end()
-    await feed.run(MarksOffset())
+    await run_for(5, feed, MarksOffset())
     assert feed.committed == 2
 
 

@@ -242,6 +242,10 @@ class Claim:
         self._concurrent = ConcurrentMessages(self, self._ledger, limit)
         return self._concurrent
 
+    def _new_slice(self) -> TimeSlice:
+        """Return time slices for a further task that processes messages of this claim."""
+        return self._slice.another()
+
     def _check_not_concurrent(self) -> None:
         if self._concurrent is not None:
             raise RuntimeError(f"the claim of {self.topic_partition} is read by concurrently() already")

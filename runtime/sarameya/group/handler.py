@@ -76,6 +76,13 @@ class ConsumerGroupHandler(ABC):
         """
         return None
 
+    def _check(self) -> None:
+        """Check the handler's options. Called before the handler is used.
+
+        Raises:
+            ConfigError: An option is invalid.
+        """
+
 
 class StreamHandler(ConsumerGroupHandler):
     """A handler whose tasks read several claims each, merged into one stream.

@@ -30,7 +30,7 @@ def check_handler(handler: ConsumerGroupHandler) -> None:
     check_async(handler, _METHODS)
     if isinstance(handler, StreamHandler):
         check_async(handler, ["consume_stream"])
-        handler._check()
+    handler._check()
 
 
 def check_async(owner: object, names: Iterable[str]) -> None:

@@ -246,6 +246,11 @@ class OffsetLedger:
         self._notify()
         return True
 
+    def in_flight(self, partition: TopicPartition) -> int:
+        """Return the number of messages of a tracked partition that are not marked; 0 for any other partition."""
+        entry = self._entries.get(partition)
+        return 0 if entry is None or entry.tracker is None else entry.tracker.in_flight
+
     def note(self, partition: TopicPartition) -> None:
         """Record that the handler keeps its progress in commit metadata: its marks will have some."""
         self._entries[partition].is_noted = True

@@ -24,7 +24,7 @@ from sarameya.errors import SarameyaError
 from sarameya.group.delivery.interceptors import ConsumerInterceptor, Interceptors, check_interceptors
 from sarameya.group.delivery.pauses import Pauses
 from sarameya.group.delivery.time_slices import HandlerTime
-from sarameya.group.handler import ConsumerGroupHandler, StreamHandler
+from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.offsets.offset_manager import OffsetManager
 from sarameya.group.session_machine.messages import NewAssignment, SessionOutcome
 from sarameya.group.session_machine.runner import SessionRunner
@@ -71,9 +71,10 @@ class ClaimFeed:
             assert (orders.total, feed.committed) == (7, 2)
 
     `send` writes to a log, and `run` is one session of a member that reads it. `end`, `lose` and `fail` have a place
-    between messages: they take effect when the handler requests more after all earlier messages. Log and commits stay,
-    so a second `run` continues at the committed offset. Sessions are those of an eager assignor, even if
-    `Config.rebalance_strategies` names a cooperative one: `end` ends the session.
+    between messages: they take effect when the handler requests more after all earlier messages. If it reads by
+    `Claim.concurrently`, `end` and `lose` also wait until these are marked. Log and commits stay, so a second `run`
+    continues at the committed offset. Sessions are those of an eager assignor, even if `Config.rebalance_strategies`
+    names a cooperative one: `end` ends the session.
 
     Timers follow trio's clock. Under a mock clock (`autojump_clock`) the autocommit interval, `max_processing_time` and
     the grace of a rebalance take no time.
@@ -242,8 +243,7 @@ class ClaimFeed:
         """
         if self._member is not None:
             raise RuntimeError("run() is already running; a feed has one claim")
-        if isinstance(handler, StreamHandler):
-            handler._check()
+        handler._check()
         claim_start = _ClaimStartObserver(task_status)
         observer = Observers([self._observer, claim_start])
         self._generation += 1
@@ -287,6 +287,7 @@ class ClaimFeed:
                 observer,
                 runtime.budget,
                 self._notify,
+                lambda: offsets.ledger.in_flight(self.topic_partition),
             )
             return Source(log, self._fetcher, log)
 

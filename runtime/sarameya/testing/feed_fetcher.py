@@ -54,6 +54,7 @@ class FeedFetcher:
         observer: Observer,
         budget: ByteBudget,
         on_step: Callable[[Literal["end", "lose"]], None],
+        in_flight: Callable[[], int],
     ) -> None:
         self._log = log
         self._end = end
@@ -62,6 +63,7 @@ class FeedFetcher:
         self._config = config
         self._budget = budget
         self._on_step = on_step
+        self._in_flight = in_flight
         self._backpressure = Backpressure(config.max_processing_time, observer)
         self._consumer: _FeedConsumer | None = None
         self._is_stopped = False
@@ -136,7 +138,7 @@ class FeedFetcher:
             case SarameyaError() as error:
                 self._script.done()
                 self._fail(consumer, error)
-            case "end" | "lose" as step if not consumer.unfinished:
+            case "end" | "lose" as step if not consumer.unfinished and not self._in_flight():
                 self._script.done()
                 self._is_stopped = True
                 self._on_step(step)

@@ -29,9 +29,11 @@ class Report:
         self.landed = -1
         """Offset up to which records are stored at their destination (exclusive); -1 if unknown."""
         self.doing_now: Doing | None = None
+        self.failed_offset: int | None = None
+        """Offset of the message whose processing has failed, for the ClaimError; None: the claim's position."""
 
     @contextmanager
-    def doing(self, activity: Activity, reason: str = "", *, attempt: int = 0) -> Iterator[None]:
+    def doing(self, activity: Activity, reason: str = "", *, attempt: int = 0, attempts: int = 0) -> Iterator[None]:
         """Report an activity of the partition for the length of a block, such as `Activity.LANDING`.
 
         If several tasks report at the same time, the last report is shown.
@@ -40,8 +42,9 @@ class Report:
             activity: Shown in the status.
             reason: Shown beside it.
             attempt: Number of the attempt, from 1; 0 if there is only one.
+            attempts: Number of the last allowed attempt; 0 if unlimited.
         """
-        before, self.doing_now = self.doing_now, Doing(activity, trio.current_time(), reason, attempt)
+        before, self.doing_now = self.doing_now, Doing(activity, trio.current_time(), reason, attempt, attempts)
         mine = self.doing_now
         try:
             yield

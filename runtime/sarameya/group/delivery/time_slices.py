@@ -188,6 +188,10 @@ class TimeSlice:
         self.ends = -math.inf
         """End of the slice on the real clock. Before it, trio's clock is not read, since that costs more."""
 
+    def another(self) -> TimeSlice:
+        """Return time slices for another task of the same member."""
+        return TimeSlice(self._time)
+
     def hold_messages(self) -> None:
         """Record that the task holds messages, until `release_messages`."""
         if not self._holds:

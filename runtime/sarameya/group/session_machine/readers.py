@@ -174,7 +174,9 @@ class ClaimReaders(Readers):
             self._ended(claim)
 
     def _failed(self, claim: Claim, error: Exception) -> None:
-        self._report(ReaderFailed(_name(claim), claim.topic_partition, claim.position, error))
+        failed = claim.report.failed_offset
+        offset = claim.position if failed is None else failed
+        self._report(ReaderFailed(_name(claim), claim.topic_partition, offset, error))
 
 
 def _name(claim: Claim) -> str:

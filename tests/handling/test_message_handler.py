@@ -1,0 +1,306 @@
+"""`MessageHandler`: concurrency, order, retries, time limits, threads, and the end of a claim."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya import ClaimError, ConfigError, HandlerTimeoutError, Message, MessageHandler, Retry
+from sarameya.observe import Retrying
+from sarameya.testing import ClaimFeed
+
+
+class Sleeps(MessageHandler):
+    """Handles each message for as many seconds as its value says."""
+
+    ordering = "none"
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.finished: list[int] = []
+        self.cancelled: list[int] = []
+
+    async def handle(self, message: Message) -> None:
+        self.begun.append(message.offset)
+        try:
+            await trio.sleep(float(message.value or b"0"))
+        except trio.Cancelled:
+            self.cancelled.append(message.offset)
+            raise
+        self.finished.append(message.offset)
+
+
+def feed_of(*messages: tuple[bytes | None, bytes]) -> ClaimFeed:
+    feed = ClaimFeed()
+    for key, value in messages:
+        feed.send(value, key)
+    return feed
+
+
+async def test_partition_is_handled_in_order(autojump_clock: MockClock) -> None:
+    handler, feed = Sleeps(), feed_of((b"a", b"3"), (b"b", b"1"), (None, b"2"))
+    handler.ordering = "partition"
+    feed.end()
+    await feed.run(handler)
+    assert handler.finished == [0, 1, 2]
+    assert feed.committed == 3
+
+
+async def test_keys_are_handled_in_order_and_side_by_side(autojump_clock: MockClock) -> None:
+    handler, feed = Sleeps(), feed_of((b"a", b"3"), (b"b", b"1"), (b"a", b"1"), (b"b", b"1"), (None, b"0.5"))
+    handler.ordering = "key"
+    feed.end()
+    await feed.run(handler)
+    assert handler.finished == [4, 1, 3, 0, 2]
+    assert feed.committed == 5
+
+
+async def test_messages_without_an_order_are_handled_side_by_side(autojump_clock: MockClock) -> None:
+    handler, feed = Sleeps(), feed_of((b"a", b"3"), (b"a", b"1"), (b"a", b"2"))
+    feed.end()
+    await feed.run(handler)
+    assert handler.finished == [1, 2, 0]
+
+
+async def test_concurrency_is_bounded(autojump_clock: MockClock) -> None:
+    handler, feed = Sleeps(), feed_of(*[(None, b"1")] * 10)
+    handler.concurrency = 3
+    async with trio.open_nursery() as nursery:
+        await nursery.start(feed.run, handler)
+        await trio.sleep(0.5)
+        assert len(handler.begun) == 3
+        await trio.sleep(1)
+        assert len(handler.begun) == 6
+        feed.end()
+    assert feed.committed == 10
+
+
+async def test_revoked_partition_begins_no_message_and_ends_those_that_are_handled(autojump_clock: MockClock) -> None:
+    handler, feed = Sleeps(), feed_of(*[(b"a", b"1")] * 3, *[(b"b", b"1")] * 3)
+    handler.ordering = "key"
+    async with trio.open_nursery() as nursery:
+        await nursery.start(feed.run, handler)
+        await trio.sleep(0.5)
+        feed.end(now=True)
+    assert sorted(handler.begun) == sorted(handler.finished) == [0, 3]
+    assert feed.committed == 1
+    feed.end()
+    await feed.run(handler)
+    assert sorted(handler.begun) == [0, 1, 2, 3, 4, 5]
+
+
+async def test_message_that_does_not_end_is_cancelled_after_the_grace(autojump_clock: MockClock) -> None:
+    handler, feed = Sleeps(), feed_of((None, b"1e6"), (None, b"1"))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(feed.run, handler)
+        await trio.sleep(2)
+        feed.end(now=True)
+    assert handler.cancelled == [0]
+    feed.end()
+    with trio.move_on_after(5):
+        await feed.run(again := Sleeps())
+    assert again.begun == [0], "the other message is known to be finished"
+
+
+async def test_waiting_for_a_place_ends_with_the_claim(autojump_clock: MockClock) -> None:
+    """A message that takes long in one partition must not delay the end of another partition's messages."""
+    handler, feed, other = Sleeps(), feed_of((None, b"1000")), ClaimFeed("other")
+    handler.concurrency = 1
+    other.send(b"1")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(feed.run, handler)
+        await trio.sleep(1)
+        async with trio.open_nursery() as second:
+            await second.start(other.run, handler)
+            await trio.sleep(1)
+            ended = trio.current_time()
+            other.end(now=True)
+        assert trio.current_time() - ended < 1
+        nursery.cancel_scope.cancel()
+    assert handler.begun == [0]
+
+
+async def test_failure_names_the_message_and_commits_what_is_finished(autojump_clock: MockClock) -> None:
+    class Fails(Sleeps):
+        async def handle(self, message: Message) -> None:
+            await super().handle(message)
+            if message.offset == 1:
+                raise ValueError("bad")
+
+    feed = feed_of((None, b"1"), (None, b"2"), (None, b"1"), (None, b"9"))
+    with pytest.raises(ExceptionGroup) as raised:
+        await feed.run(handler := Fails())
+    (error,) = raised.value.exceptions
+    assert isinstance(error, ClaimError)
+    assert (error.offset, str(error.cause)) == (1, "bad")
+    assert handler.cancelled == [3]
+    assert feed.committed == 1
+    feed.end()
+    await feed.run(again := Sleeps())
+    assert sorted(again.begun) == [1, 3]
+
+
+class Recovers(MessageHandler):
+    """Fails the first `failures` calls."""
+
+    def __init__(self, failures: int, error: Callable[[], Exception] = OSError) -> None:
+        self.failures = failures
+        self.error = error
+        self.calls: list[tuple[int, float]] = []
+
+    async def handle(self, message: Message) -> None:
+        self.calls.append((message.offset, trio.current_time()))
+        if len(self.calls) <= self.failures:
+            raise self.error()
+
+
+async def test_failed_message_is_tried_again_in_place(autojump_clock: MockClock) -> None:
+    handler, feed = Recovers(failures=2), feed_of((None, b""), (None, b""))
+    handler.retry = Retry(attempts=3, backoff=1, backoff_max=10)
+    feed.end()
+    await feed.run(handler)
+    assert [offset for offset, _ in handler.calls] == [0, 0, 0, 1]
+    (_, first), (_, second), (_, third), _ = handler.calls
+    assert 0.8 <= second - first <= 1.2
+    assert 1.6 <= third - second <= 2.4
+    retries = [event for event in feed.events if isinstance(event, Retrying)]
+    assert [(event.what, event.attempt, event.kind) for event in retries] == [
+        ("topic-0 offset 0", 1, "message"),
+        ("topic-0 offset 0", 2, "message"),
+    ]
+
+
+async def test_last_attempt_fails_the_claim(autojump_clock: MockClock) -> None:
+    handler, feed = Recovers(failures=9), feed_of((None, b""))
+    handler.retry = Retry(attempts=3)
+    with pytest.raises(ExceptionGroup) as raised:
+        await feed.run(handler)
+    assert raised.group_contains(ClaimError)
+    assert len(handler.calls) == 3
+
+
+@pytest.mark.parametrize("error", [ValueError, lambda: ExceptionGroup("", [OSError(), ValueError()])])
+async def test_other_exceptions_are_not_tried_again(error: Callable[[], Exception], autojump_clock: MockClock) -> None:
+    handler, feed = Recovers(failures=1, error=error), feed_of((None, b""))
+    handler.retry = Retry(on=(OSError, KeyError))
+    with pytest.raises(ExceptionGroup):
+        await feed.run(handler)
+    assert len(handler.calls) == 1
+
+
+async def test_group_of_retried_exceptions_is_tried_again(autojump_clock: MockClock) -> None:
+    handler, feed = Recovers(failures=1, error=lambda: ExceptionGroup("", [OSError()])), feed_of((None, b""))
+    handler.retry = Retry(on=OSError)
+    feed.end()
+    await feed.run(handler)
+    assert feed.committed == 1
+
+
+async def test_retry_ends_with_the_claim(autojump_clock: MockClock) -> None:
+    handler, feed = Recovers(failures=9), feed_of((None, b""))
+    handler.retry = Retry(attempts=9, backoff=3600, backoff_max=3600)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(feed.run, handler)
+        await trio.sleep(10)
+        ended = trio.current_time()
+        feed.end(now=True)
+    assert trio.current_time() - ended < 1
+    assert feed.committed == 0
+
+
+async def test_place_is_free_while_a_message_waits_for_its_retry(autojump_clock: MockClock) -> None:
+    handler, feed = Recovers(failures=1), feed_of((b"a", b""), (b"b", b""))
+    handler.ordering, handler.concurrency, handler.retry = "key", 1, Retry(backoff=100, backoff_max=100)
+    feed.end()
+    await feed.run(handler)
+    assert [offset for offset, _ in handler.calls] == [0, 1, 0]
+
+
+async def test_call_that_takes_too_long_fails(autojump_clock: MockClock) -> None:
+    handler, feed = Sleeps(), feed_of((None, b"100"))
+    handler.max_handler_time = 5
+    with pytest.raises(ExceptionGroup) as raised:
+        await feed.run(handler)
+    (error,) = raised.value.exceptions
+    assert isinstance(error, ClaimError)
+    assert isinstance(error.cause, HandlerTimeoutError)
+    assert str(error.cause) == "topic-0 offset 0: handle() has not returned within 5 s"
+
+
+class Blocks(MessageHandler):
+    """A plain function, which blocks."""
+
+    def __init__(self) -> None:
+        self.threads: set[int] = set()
+        self.release = threading.Event()
+
+    def handle(self, message: Message) -> None:
+        self.threads.add(threading.get_ident())
+        self.release.wait(30)
+
+
+async def test_plain_function_runs_in_threads() -> None:
+    handler, feed = Blocks(), feed_of(*[(None, b"")] * 5)
+    handler.ordering = "none"
+    feed.end()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(feed.run, handler)
+        with trio.fail_after(30):
+            while len(handler.threads) < 5:
+                await trio.sleep(0.01)
+        handler.release.set()
+    assert threading.get_ident() not in handler.threads
+    assert feed.committed == 5
+
+
+async def test_thread_that_takes_too_long_is_left_behind() -> None:
+    handler, feed = Blocks(), feed_of((None, b""))
+    handler.max_handler_time = 0.1
+    with pytest.raises(ExceptionGroup) as raised:
+        await feed.run(handler)
+    handler.release.set()
+    assert raised.group_contains(ClaimError)
+    assert feed.committed == 0
+
+
+async def test_end_of_a_claim_waits_for_its_threads() -> None:
+    handler, feed = Blocks(), feed_of((None, b""))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(feed.run, handler)
+        with trio.fail_after(30):
+            while not handler.threads:
+                await trio.sleep(0.01)
+        feed.end(now=True)
+        await trio.sleep(0.2)
+        handler.release.set()
+    assert feed.committed == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("ordering", "keys"),
+        ("concurrency", 0),
+        ("concurrency", True),
+        ("partition_concurrency", 0),
+        ("max_handler_time", 0),
+        ("max_handler_time", "5"),
+    ],
+)
+async def test_invalid_options_are_refused(option: str, value: object, autojump_clock: MockClock) -> None:
+    handler = Sleeps()
+    setattr(handler, option, value)
+    with pytest.raises(ConfigError, match=option):
+        await feed_of().run(handler)
+
+
+@pytest.mark.parametrize(
+    "options", [{"attempts": 0}, {"backoff": -1}, {"backoff_max": "1"}, {"on": "OSError"}, {"on": (OSError, 5)}]
+)
+def test_invalid_retries_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        Retry(**options)  # type: ignore[arg-type]
