@@ -61,8 +61,9 @@ from sarameya.group.handler import ConsumerGroupHandler, StreamHandler
 from sarameya.group.session import Session
 from sarameya.group.standalone import Consumer
 from sarameya.group.stream import Stream, StreamBatches, StreamMessages
+from sarameya.handling.letters import FailedMessage
 from sarameya.handling.message_handler import MessageHandler
-from sarameya.handling.options import Retry
+from sarameya.handling.options import DeadLetterTopic, Retry, RetryTopics
 from sarameya.message_batch import MessageBatch
 from sarameya.meters import Histogram, Meters, TopicMeters
 from sarameya.model import (
@@ -78,7 +79,17 @@ from sarameya.model import (
 from sarameya.net.admin.group_admin import GroupAdmin
 from sarameya.net.log_offsets import LOG_END, LOG_START, LogOffsets
 from sarameya.net.transport import TcpTransport, Transport
-from sarameya.observe import DeadLettered, Event, Landed, LandingFailed, LandingStarted, Observer, TableGrown, log_event
+from sarameya.observe import (
+    DeadLettered,
+    Event,
+    Landed,
+    LandingFailed,
+    LandingStarted,
+    Observer,
+    SentToRetry,
+    TableGrown,
+    log_event,
+)
 from sarameya.option_kinds import unknown_option
 from sarameya.producer.producer import Producer
 from sarameya.producer.record import ProducerRecord, RecordMetadata
@@ -127,6 +138,7 @@ __all__ = [
     "ConsumerInterceptor",
     "CooperativeStickyAssignor",
     "CorruptRecordError",
+    "DeadLetterTopic",
     "DeadLettered",
     "DecompressionLimitError",
     "DeliveryTimeoutError",
@@ -134,6 +146,7 @@ __all__ = [
     "DescribedMember",
     "ErrorCode",
     "Event",
+    "FailedMessage",
     "FencedInstanceError",
     "Generation",
     "GroupAdmin",
@@ -179,9 +192,11 @@ __all__ = [
     "ResponseTooLargeError",
     "RetriesExhaustedError",
     "Retry",
+    "RetryTopics",
     "RoundRobinAssignor",
     "SarameyaError",
     "Secret",
+    "SentToRetry",
     "Session",
     "StickyAssignor",
     "Stream",

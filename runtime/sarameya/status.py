@@ -29,6 +29,8 @@ class Activity(StrEnum):
     """Its handler processes messages."""
     RETRYING = "retrying"
     """A request for it, or a write of its messages, has failed and is retried: see `attempt` and `reason`."""
+    DELAYED = "delayed"
+    """Its next message is in a retry topic, and not due yet."""
     RESETTING = "resetting"
     """Its log does not have the position, so a new position is looked up."""
     NO_ROOM = "no room"

@@ -11,7 +11,9 @@ from trio.testing import MockClock
 
 from sarameya import ClaimError, ConfigError, HandlerTimeoutError, Message, MessageHandler, Retry
 from sarameya.observe import Retrying
-from sarameya.testing import ClaimFeed
+from sarameya.testing import ClaimFeed, memory_cluster
+from tests.group.kit import eventually
+from tests.handling.kit import member_of
 
 
 class Sleeps(MessageHandler):
@@ -108,20 +110,30 @@ async def test_message_that_does_not_end_is_cancelled_after_the_grace(autojump_c
 
 async def test_waiting_for_a_place_ends_with_the_claim(autojump_clock: MockClock) -> None:
     """A message that takes long in one partition must not delay the end of another partition's messages."""
-    handler, feed, other = Sleeps(), feed_of((None, b"1000")), ClaimFeed("other")
-    handler.concurrency = 1
-    other.send(b"1")
+    async with memory_cluster({"orders": 2}) as cluster:
+        cluster.produce("orders", 0, b"1000")
+        handler = Sleeps()
+        handler.concurrency = 1
+        group = member_of(cluster)
+        async with trio.open_nursery() as nursery, group:
+            nursery.start_soon(group.consume, ["orders"], handler)
+            await eventually(lambda: handler.begun == [0])
+            cluster.produce("orders", 1, b"1")
+            await trio.sleep(10)
+            async with member_of(cluster) as other:
+                nursery.start_soon(other.consume, ["orders"], second := Sleeps())
+                await eventually(lambda: second.begun == [0])
+                assert handler.finished == []
+                nursery.cancel_scope.cancel()
+
+
+async def test_object_serves_one_group_at_a_time(autojump_clock: MockClock) -> None:
+    handler, feed = Sleeps(), feed_of((None, b"1"))
     async with trio.open_nursery() as nursery:
         await nursery.start(feed.run, handler)
-        await trio.sleep(1)
-        async with trio.open_nursery() as second:
-            await second.start(other.run, handler)
-            await trio.sleep(1)
-            ended = trio.current_time()
-            other.end(now=True)
-        assert trio.current_time() - ended < 1
-        nursery.cancel_scope.cancel()
-    assert handler.begun == [0]
+        with pytest.raises(RuntimeError, match="in use by another consume"):
+            await ClaimFeed().run(handler)
+        feed.end()
 
 
 async def test_failure_names_the_message_and_commits_what_is_finished(autojump_clock: MockClock) -> None:
@@ -289,6 +301,9 @@ async def test_end_of_a_claim_waits_for_its_threads() -> None:
         ("partition_concurrency", 0),
         ("max_handler_time", 0),
         ("max_handler_time", "5"),
+        ("retry", 3),
+        ("retry_topics", [60]),
+        ("dead_letters", "dead"),
     ],
 )
 async def test_invalid_options_are_refused(option: str, value: object, autojump_clock: MockClock) -> None:

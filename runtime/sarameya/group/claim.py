@@ -79,6 +79,7 @@ class Claim:
         # Shared with the stream's other claims if a stream reads this claim.
         self._slice = TimeSlice(handler_time or HandlerTime())
         self._ended = False
+        self._stop = trio.Event()
         self.taken_at: float | None = None
         """Time at which the handler last received records, on trio's clock; None while it waits for more."""
         self.waits_since = trio.current_time()
@@ -189,6 +190,10 @@ class Claim:
     def has_ended(self) -> bool:
         """True once the claim has to stop. For handlers that also wait for something else."""
         return self._ended
+
+    async def wait_ended(self) -> None:
+        """Wait until the claim has to stop."""
+        await self._stop.wait()
 
     def __aiter__(self) -> ClaimMessages:
         self._check_not_concurrent()
@@ -460,6 +465,7 @@ class Claim:
         """Stop the claim: its iterators end at their next step, and buffered messages are dropped."""
         self._batch_position, self._range_start = self.position, self.from_offset
         self._ended = True
+        self._stop.set()
         self._present.drop()
         self._undecoded.clear()
         self._fetched = None

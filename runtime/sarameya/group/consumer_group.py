@@ -16,8 +16,9 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from types import TracebackType
 from typing import Self, overload
 
@@ -25,6 +26,7 @@ import attrs
 import trio
 
 from sarameya.config import Config
+from sarameya.errors import TopicExistsError, UnknownTopicError
 from sarameya.group.delivery.interceptors import ConsumerInterceptor, check_interceptors
 from sarameya.group.delivery.pauses import Pauses, Pausing
 from sarameya.group.handler import ConsumerGroupHandler
@@ -33,13 +35,16 @@ from sarameya.group.membership.leader import RunSync, run_in_thread
 from sarameya.group.membership.member import Member
 from sarameya.group.monitoring.loop_monitor import Blockage, LoopMonitor
 from sarameya.group.runtime import Runtime, open_runtime
+from sarameya.group.services import HandlerServices
 from sarameya.group.session_machine.messages import CloseWanted
 from sarameya.group.sessions import Sessions
 from sarameya.meters import Meter, Meters
+from sarameya.net.admin.topic_admin import BY_DEFAULT, TopicAdmin
 from sarameya.net.bootstrap import parse_bootstrap
 from sarameya.net.transport import Transport
 from sarameya.observe import LoopBlocked, Observer, Observers
 from sarameya.option_kinds import check_group_id
+from sarameya.producer.producer import Producer
 from sarameya.protocol.assignors import ASSIGNORS
 from sarameya.protocol.assignors.base import Assignor
 from sarameya.protocol.assignors.calling import usable
@@ -111,6 +116,7 @@ class ConsumerGroup(Pausing):
         self._runtime: Runtime | None = None
         self._monitor: LoopMonitor | None = None
         self._member: Member | None = None
+        self._handler: ConsumerGroupHandler | None = None
         self._sessions: Sessions | None = None
         self._connecting: trio.CancelScope | None = None
         self._closing: CloseWanted | None = None
@@ -235,8 +241,10 @@ class ConsumerGroup(Pausing):
         if handler is None:
             raise TypeError("consume() needs a handler")
         check_handler(handler)
-        wanted = checked(topics, pattern)
+        named = checked(topics, pattern)
+        wanted = handler._subscribed(named, self.group_id)
         self._idle = trio.Event()
+        self._handler = handler
         self._member = member = Member(
             self.group_id,
             wanted,
@@ -249,13 +257,36 @@ class ConsumerGroup(Pausing):
             self._run_sync,
         )
         try:
-            await self._connect(wanted if isinstance(wanted, tuple) else (), runtime)
+            await self._connect(named if isinstance(named, tuple) else (), runtime)
             if self._closing is None:
                 with runtime.pool.refusals(lambda error: member.notify(Fail(error))):
-                    await self._run_membership(member, handler, runtime)
+                    async with handler._running(self._services(named)):
+                        await self._run_membership(member, handler, runtime)
         finally:
-            self._member = None
+            self._member = self._handler = None
             self._idle.set()
+
+    def _services(self, wanted: Wanted) -> HandlerServices:
+        return HandlerServices(
+            self.group_id,
+            wanted if isinstance(wanted, tuple) else (),
+            partial(Producer, self._bootstrap, self.config, transport=self._transport, wall_clock=self._wall_clock),
+            self._ensure_topics,
+            self._wall_clock,
+            self._observer,
+        )
+
+    async def _ensure_topics(self, wanted: Mapping[str, str | None], *, create: bool) -> None:
+        async with TopicAdmin(self._bootstrap, self.config, self._observer, self._transport) as admin:
+            existing, missing = await admin.describe_existing([*wanted, *filter(None, wanted.values())])
+            counts = {topic.name: len(topic.partitions) for topic in existing}
+            for topic, model in wanted.items():
+                if isinstance(missing.get(topic), UnknownTopicError) and create:
+                    partitions = BY_DEFAULT if model is None else counts.get(model, BY_DEFAULT)
+                    with suppress(TopicExistsError):  # another member was faster
+                        await admin.create(topic, partitions)
+                elif topic in missing:
+                    raise missing[topic]
 
     async def _connect(self, topics: Sequence[str], runtime: Runtime) -> None:
         """Connect to the cluster, and fetch metadata of these topics.
@@ -288,7 +319,8 @@ class ConsumerGroup(Pausing):
             ConfigError: The topics are invalid.
             RuntimeError: `consume()` is not running.
         """
-        self._resubscribe(checked(topics, pattern))
+        wanted = checked(topics, pattern)
+        self._resubscribe(wanted if self._handler is None else self._handler._subscribed(wanted, self.group_id))
 
     def unsubscribe(self) -> None:
         """Drop the subscription: the session ends in order, the member leaves, `consume()` waits for `subscribe`."""

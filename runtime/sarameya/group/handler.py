@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, final
 
 from sarameya.errors import ConfigError
 from sarameya.model import CommittedOffset, TopicPartition
+from sarameya.protocol.subscription import Wanted
 
 if TYPE_CHECKING:
     from sarameya.group.claim import Claim
+    from sarameya.group.services import HandlerServices
     from sarameya.group.session import Session
     from sarameya.group.stream import Stream
 
@@ -75,6 +78,14 @@ class ConsumerGroupHandler(ABC):
             move the committed offset back, call `Session.reset_offset`.
         """
         return None
+
+    def _running(self, services: HandlerServices) -> AbstractAsyncContextManager[None]:
+        """Return a context in which the group runs: from before its first join until it has left."""
+        return nullcontext()
+
+    def _subscribed(self, wanted: Wanted, group: str) -> Wanted:
+        """Return the topics to subscribe to, for a subscription of the user."""
+        return wanted
 
     def _check(self) -> None:
         """Check the handler's options. Called before the handler is used.

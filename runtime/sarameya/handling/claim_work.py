@@ -16,12 +16,17 @@ from sarameya.group.claim import Claim
 from sarameya.group.delivery.time_slices import TimeSlice
 from sarameya.group.session import Session
 from sarameya.handling.calls import Calls
+from sarameya.handling.failure_policy import FailurePolicy
 from sarameya.handling.lanes import Lanes
-from sarameya.handling.options import Ordering, Retry
+from sarameya.handling.letters import FailedMessage, Origin
+from sarameya.handling.options import Ordering
 from sarameya.model import Message
 from sarameya.observe import Retrying
 from sarameya.protocol.backoff import Backoff
-from sarameya.status import Activity
+from sarameya.status import Activity, held_text
+
+_SENDING = Backoff(1.0, 30.0)
+"""Delays between attempts to store a failed message elsewhere."""
 
 
 class Stopped(Exception):
@@ -35,8 +40,8 @@ class ClaimWork:
         session: The claim's session.
         claim: The claim.
         calls: Calls `handle`.
+        policy: What happens to messages that fail.
         ordering: Which messages wait for each other.
-        retry: Retries of messages that fail.
         slots: A token for each message that is being handled, shared by all claims of the handler.
         limit: Maximum number of unfinished messages of this claim, those that wait included.
     """
@@ -46,17 +51,16 @@ class ClaimWork:
         session: Session,
         claim: Claim,
         calls: Calls,
+        policy: FailurePolicy,
         ordering: Ordering,
-        retry: Retry,
         slots: trio.CapacityLimiter,
         limit: int,
     ) -> None:
         self._session = session
         self._claim = claim
         self._calls = calls
+        self._policy = policy
         self._lanes = Lanes(ordering)
-        self._retry = retry
-        self._backoff = Backoff(retry.backoff, retry.backoff_max)
         self._slots = slots
         self._limit = limit
         self._waits: set[trio.CancelScope] = set()
@@ -69,15 +73,21 @@ class ClaimWork:
         """
         try:
             async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._watch_end)
                 async for message in self._claim.concurrently(self._limit):
+                    if not await self._is_due(message):
+                        break
                     if (lane := self._lanes.add(message)) is not None:
                         nursery.start_soon(self._work, lane)
-                for scope in self._waits:
-                    scope.cancel()
         except ExceptionGroup as group:
             if len(group.exceptions) == 1:
                 raise group.exceptions[0] from None
             raise
+
+    async def _watch_end(self) -> None:
+        await self._claim.wait_ended()
+        for scope in self._waits:
+            scope.cancel()
 
     async def _work(self, lane: Hashable) -> None:
         """Handle the messages of a lane, one after the other, until it has none."""
@@ -100,35 +110,77 @@ class ClaimWork:
         with suppress(ValueError):
             self._session.mark_message(message)
 
+    async def _is_due(self, message: Message) -> bool:
+        """Wait until a message of a retry topic is due. Return False if the claim stops before."""
+        seconds = self._policy.seconds_until_due(Origin.of(message))
+        if seconds > 0:
+            reason = f"{self._name(message)} is due in {seconds:.0f} s"
+            with suppress(Stopped), self._claim.report.doing(Activity.DELAYED, reason):
+                await self._wait(trio.sleep, seconds)
+        return not self._claim.has_ended
+
     async def _handle(self, message: Message, time_slice: TimeSlice) -> None:
-        """Handle a message, with retries.
+        """Handle a message, or store it elsewhere if that fails.
 
         Raises:
-            Stopped: The claim has stopped before the message was handled.
-            Exception: The exception of the last attempt.
+            Stopped: The claim has stopped before the message was finished.
+            Exception: The exception of the last attempt, if there is no other place for the message.
         """
-        attempt, began = 1, trio.current_time()
+        origin = Origin.of(message)
+        original, attempt, began = origin.restore(message), 1, trio.current_time()
         while True:
             await self._begin(time_slice)
             try:
-                await self._calls.call(message)
+                await self._calls.call(original)
                 return
-            except Exception as error:
-                if attempt >= self._retry.attempts or not _is_one_of(error, self._retry.on):
-                    raise
-                cause = f"{type(error).__name__}: {error}"
+            except Exception as error:  # noqa: BLE001 - the policy decides
+                failure = error
             finally:
                 time_slice.release_messages()
                 self._slots.release()
-            delay = self._backoff.delay(attempt)
-            what = f"{message.topic_partition} offset {message.offset}"
-            elapsed = trio.current_time() - began
-            self._session.tell(Retrying(what, attempt, elapsed, delay, cause, kind="message"))
+            delay = self._policy.delay(failure, attempt)
+            if delay is None:
+                break
+            await self._wait_again(message, "message", failure, attempt, began, delay, self._policy.attempts)
             attempt += 1
-            with self._claim.report.doing(
-                Activity.RETRYING, f"{what}: {cause}", attempt=attempt, attempts=self._retry.attempts
-            ):
-                await self._wait(trio.sleep, delay)
+        failed = FailedMessage(original, failure, origin.attempts + attempt, self._session.group)
+        await self._divert(message, failed)
+
+    async def _divert(self, message: Message, failed: FailedMessage) -> None:
+        """Send a failed message to its next place, until that succeeds.
+
+        Raises:
+            Stopped: The claim has stopped before.
+            Exception: The message's failure, if there is no place for it.
+        """
+        attempt, began = 1, trio.current_time()
+        while True:
+            try:
+                if await self._policy.divert(message, failed):
+                    return
+            except Exception as error:  # noqa: BLE001 - whatever it is, the message must not be lost
+                delay = _SENDING.delay(attempt)
+                await self._wait_again(message, "dead_letter", error, attempt, began, delay)
+                attempt += 1
+            else:
+                raise failed.error
+
+    async def _wait_again(
+        self, message: Message, kind: str, error: Exception, attempt: int, began: float, delay: float, attempts: int = 0
+    ) -> None:
+        """Report a failed attempt, and wait before the next one.
+
+        Raises:
+            Stopped: The claim has stopped.
+        """
+        name, cause = self._name(message), f"{type(error).__name__}: {error}"
+        what = name if kind == "message" else f"storing the failed message {name}"
+        self._session.tell(Retrying(what, attempt, trio.current_time() - began, delay, cause, kind=kind))
+        with self._claim.report.doing(Activity.RETRYING, f"{what}: {cause}", attempt=attempt + 1, attempts=attempts):
+            await self._wait(trio.sleep, delay)
+
+    def _name(self, message: Message) -> str:
+        return held_text(message.topic_partition, message.offset, message.offset)
 
     async def _begin(self, time_slice: TimeSlice) -> None:
         """Wait for a slot, which the caller has to release, and for a time slice.
@@ -162,10 +214,3 @@ class ClaimWork:
                 self._waits.discard(scope)
         if scope.cancelled_caught:
             raise Stopped
-
-
-def _is_one_of(error: Exception, kinds: type[Exception] | tuple[type[Exception], ...]) -> bool:
-    """Return whether an exception is of these kinds; for an ExceptionGroup, whether all of its exceptions are."""
-    if isinstance(error, kinds):
-        return True
-    return isinstance(error, ExceptionGroup) and error.split(kinds)[1] is None

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal, TypeAlias
 
 import attrs
 
 from sarameya.errors import ConfigError
-from sarameya.option_kinds import number, whole
+from sarameya.option_kinds import MOST_SECONDS, boolean, number, whole
 
 Ordering: TypeAlias = Literal["partition", "key", "none"]
 """Which messages of a partition wait for each other: all, those with the same key, or none."""
+
+_PLACES = ("topic", "group", "delay")
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 ORDERINGS: tuple[Ordering, ...] = ("partition", "key", "none")
 
@@ -40,6 +44,127 @@ class Retry:
     on: type[Exception] | tuple[type[Exception], ...] = attrs.field(default=Exception, validator=_exceptions)
 
 
+def _delays(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _check_delays(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    is_valid = (
+        isinstance(value, tuple)
+        and value
+        and all(
+            isinstance(delay, int | float) and not isinstance(delay, bool) and 0 < delay <= MOST_SECONDS
+            for delay in value
+        )
+    )
+    if not is_valid:
+        raise ConfigError(attribute.name, value, "must be a list of numbers of seconds above 0, for example [60, 600]")
+    if len({delay_text(delay) for delay in value}) < len(value):
+        raise ConfigError(attribute.name, value, "must be different delays: each one has a topic of its own")
+
+
+def _template(*names: str) -> Any:
+    def check(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+        try:
+            text = value.format(**dict.fromkeys(_PLACES, "x"))
+        except (AttributeError, LookupError, ValueError):
+            text = ""
+        missing = [f"{{{name}}}" for name in names if f"{{{name}}}" not in str(value)]
+        if not text or missing:
+            places = ", ".join(f"{{{name}}}" for name in _PLACES)
+            needs = f" with {' and '.join(missing)} in it" if missing else ""
+            raise ConfigError(attribute.name, value, f"must be the name of a topic{needs}; it may have {places}")
+
+    return check
+
+
+def _named(template: str, topic: str, group: str, delay: str = "") -> str:
+    name = template.format(topic=topic, group=group, delay=delay)
+    if not _TOPIC_NAME.fullmatch(name):
+        raise ConfigError(
+            "topic", name, "is no name of a topic: it has 1 to 249 of the characters a-z A-Z 0-9 . _ -; set a template"
+        )
+    return name
+
+
+def delay_text(seconds: float) -> str:
+    """Return a delay as it stands in the name of a topic: `90s`, `1m`, `2h`, `1d`."""
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds:g}s"
+
+
+@attrs.frozen(slots=True)
+class RetryTopics:
+    """Topics for messages that are tried again later, after the attempts in place: one for each delay.
+
+    The messages behind a failed one do not wait. So a message may be handled after later ones of its key. A message
+    that is not due pauses its partition of the retry topic, without polling; all of its messages have the same delay.
+
+    `handle` gets the message as it was first written, with its own topic, partition and offset.
+
+    Attributes:
+        delays: Seconds before each further attempt, one tier after the other.
+        on: Exceptions that are tried again later; a class or a tuple.
+        topic: Name of a tier's topic, with `{topic}`, `{group}` and `{delay}`.
+        create: Create topics that do not exist, with as many partitions as the topic that they belong to; if False,
+            a missing one is an error.
+    """
+
+    delays: tuple[float, ...] = attrs.field(converter=_delays, validator=_check_delays)
+    on: type[Exception] | tuple[type[Exception], ...] = attrs.field(default=Exception, validator=_exceptions)
+    topic: str = attrs.field(default="{topic}.{group}.retry.{delay}", validator=_template("topic", "delay"))
+    create: bool = attrs.field(default=True, validator=boolean)
+
+    def name_for(self, topic: str, group: str, tier: int) -> str:
+        """Return the name of a tier's topic.
+
+        Args:
+            topic: The topic that messages were first written to.
+            group: Id of the group.
+            tier: Index of the delay.
+
+        Raises:
+            ConfigError: It would be no name of a topic.
+        """
+        return _named(self.topic, topic, group, delay_text(self.delays[tier]))
+
+    def tier_after(self, read: str, topic: str, group: str) -> int | None:
+        """Return the next tier of a message that was read from the topic `read`; None after the last tier."""
+        if read == topic:
+            return 0
+        names = [self.name_for(topic, group, tier) for tier in range(len(self.delays))]
+        tier = names.index(read) + 1 if read in names else 0
+        return tier if tier < len(names) else None
+
+
+@attrs.frozen(slots=True)
+class DeadLetterTopic:
+    """A topic for messages whose handling has failed for good. `sarameya letters` shows them, and sends them back.
+
+    Key, value and headers are unchanged; headers about the failure follow (see `handling/letters.py`). While the topic
+    cannot be written to, the message waits, its partition or its key with it, and nothing of them is committed.
+
+    Attributes:
+        topic: Name of the topic; may contain `{topic}` and `{group}`.
+        create: Create the topic if it does not exist; if False, a missing one is an error.
+        connect_headers: Name the headers as Kafka Connect does (`__connect.errors.*`).
+    """
+
+    topic: str = attrs.field(default="{topic}.{group}.dead", validator=_template())
+    create: bool = attrs.field(default=True, validator=boolean)
+    connect_headers: bool = attrs.field(default=False, validator=boolean)
+
+    def name_for(self, topic: str, group: str) -> str:
+        """Return the name of the topic for messages of `topic`.
+
+        Raises:
+            ConfigError: It would be no name of a topic.
+        """
+        return _named(self.topic, topic, group)
+
+
 NO_RETRY = Retry(attempts=1)
 """Every failure is final."""
 
@@ -52,6 +177,17 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     """
     if value not in choices:
         raise ConfigError(name, value, f"must be one of {', '.join(map(repr, choices))}")
+
+
+def check_kind(name: str, value: object, *kinds: type) -> None:
+    """Check that an option is an object of one of these classes.
+
+    Raises:
+        ConfigError: It is not.
+    """
+    if not isinstance(value, kinds):
+        names = [kind.__name__ for kind in kinds if kind is not type(None)]
+        raise ConfigError(name, value, f"must be a {' or '.join(names)}{', or None' * (type(None) in kinds)}")
 
 
 def check_count(name: str, value: object) -> None:

@@ -41,7 +41,7 @@ from sarameya.observe.events import (
     TlsFilesRenewed,
     WeakSecurity,
 )
-from sarameya.observe.landings import DeadLettered, Landed, LandingFailed, LandingStarted, TableGrown
+from sarameya.observe.landings import DeadLettered, Landed, LandingFailed, LandingStarted, SentToRetry, TableGrown
 from sarameya.observe.log import event_level, log_event
 from sarameya.observe.observers import Observer, Observers
 from sarameya.observe.overdue import HandlerOverdue, HandlerReturned
@@ -83,6 +83,7 @@ __all__ = [
     "ReadReplicaChanged",
     "RenewalFailed",
     "Retrying",
+    "SentToRetry",
     "SessionEnded",
     "SessionEnding",
     "SessionStarted",

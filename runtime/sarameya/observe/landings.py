@@ -1,4 +1,4 @@
-"""Events about the writes of handlers. The Spark sink reports them with `Session.tell`; other handlers may, too."""
+"""Events about the work of handlers. The Spark sink and `MessageHandler` report them; other handlers may, too."""
 
 from __future__ import annotations
 
@@ -41,11 +41,21 @@ class LandingFailed(Event):
 
 @attrs.frozen(slots=True, kw_only=True)
 class DeadLettered(Event):
-    """Records that cannot be written to the table and are kept in `place`."""
+    """Records that cannot be written to the table, or handled, and are kept in `place`."""
 
     partition: TopicPartition
     count: int
     place: str
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class SentToRetry(Event):
+    """A message whose handling has failed, and which was sent to a retry topic, to be handled after `seconds`."""
+
+    partition: TopicPartition
+    offset: int
+    topic: str
+    seconds: float
 
 
 @attrs.frozen(slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Literal
 
 import attrs
@@ -26,11 +27,13 @@ from sarameya.group.delivery.pauses import Pauses
 from sarameya.group.delivery.time_slices import HandlerTime
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.offsets.offset_manager import OffsetManager
+from sarameya.group.services import HandlerServices
 from sarameya.group.session_machine.messages import NewAssignment, SessionOutcome
 from sarameya.group.session_machine.runner import SessionRunner
 from sarameya.group.source import Source
 from sarameya.model import CommittedOffset, Generation, Headers, TopicPartition
 from sarameya.observe import ClaimStarted, Event, Observer, Observers
+from sarameya.producer.record import ProducerRecord
 from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.fetch.byte_budget import ByteBudget
 from sarameya.protocol.membership.messages import MembershipLost, PrepareRebalance
@@ -40,6 +43,7 @@ from sarameya.testing.feed_fetcher import FeedFetcher
 from sarameya.testing.feed_log import FeedLog
 from sarameya.testing.feed_member import FeedCoordinator, FeedMember
 from sarameya.testing.feed_script import FeedScript
+from sarameya.testing.feed_services import FeedSender, ensure_topics
 from sarameya.testing.virtual_time import VIRTUAL_EPOCH, virtual_wall_clock
 
 _REASONS = {"end": "the test revokes the partition", "lose": "the test ends the membership"}
@@ -111,6 +115,8 @@ class ClaimFeed:
         self.config = config if config is not None else Config()
         self.events: list[Event] = []
         """Events that observers of the group receive."""
+        self.sent: list[ProducerRecord] = []
+        """Records that a `MessageHandler` has sent to retry topics, or to topics for dead letters."""
         check_interceptors(interceptors)
         self._interceptors = tuple(interceptors)
         self._observer = Observers([self.events.append])
@@ -293,8 +299,17 @@ class ClaimFeed:
 
         topic, partition = self.topic_partition
         first = NewAssignment(generation, {topic: (partition,)})
-        with runtime.handler_time.measured():
-            return await SessionRunner(first, member, handler, runtime, self._pauses, open_source).run()
+        services = HandlerServices(
+            self.group,
+            (topic,),
+            lambda: nullcontext(FeedSender(self.sent)),
+            ensure_topics,
+            self._wall_clock,
+            observer,
+        )
+        async with handler._running(services):
+            with runtime.handler_time.measured():
+                return await SessionRunner(first, member, handler, runtime, self._pauses, open_source).run()
 
     def _add_step(self, step: Literal["end", "lose"], now: bool) -> None:
         if now:

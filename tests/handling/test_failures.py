@@ -1,0 +1,291 @@
+"""Failed messages: retry topics, dead letters, and places that cannot be written to."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya import (
+    ClaimError,
+    ConfigError,
+    DeadLettered,
+    DeadLetterTopic,
+    FailedMessage,
+    Message,
+    MessageHandler,
+    Retry,
+    RetryTopics,
+    SentToRetry,
+    UnknownTopicError,
+)
+from sarameya.embedded import EmbeddedCluster
+from sarameya.error_codes import ErrorCode
+from sarameya.handling.options import delay_text
+from sarameya.observe import Retrying
+from sarameya.protocol.versions import Api
+from sarameya.testing import ClaimFeed, memory_cluster
+from tests.group.kit import committed, eventually
+from tests.handling.kit import member_of
+from tests.producer.kit import log
+
+
+class Fails(MessageHandler):
+    """Fails messages whose value is `bad`, in the first `failures` calls."""
+
+    dead_letters = DeadLetterTopic()
+
+    def __init__(self, failures: float = float("inf")) -> None:
+        self.failures = failures
+        self.calls: list[tuple[float, Message]] = []
+        self.handled: list[bytes | None] = []
+
+    async def handle(self, message: Message) -> None:
+        self.calls.append((trio.current_time(), message))
+        if message.value == b"bad" and self.failures > 0:
+            self.failures -= 1
+            raise ValueError("bad value")
+        self.handled.append(message.value)
+
+
+def partitions(cluster: EmbeddedCluster, topic: str) -> int:
+    """Return the number of partitions of a topic; 0 if it does not exist."""
+    found = cluster._state.topics.get(topic)
+    return 0 if found is None else len(found.partitions)
+
+
+def letters_of(cluster: EmbeddedCluster, topic: str) -> list[tuple[bytes | None, dict[str, str]]]:
+    """Return values and headers of the messages of a topic."""
+    return [
+        (message.value, {name: (value or b"").decode() for name, value in message.headers})
+        for partition in range(partitions(cluster, topic))
+        for message in log(cluster, partition, topic)
+    ]
+
+
+async def test_dead_letter_has_the_message_and_its_failure(autojump_clock: MockClock) -> None:
+    feed, handler = ClaimFeed("orders", at=5, group="billing"), Fails()
+    handler.retry = Retry(attempts=2)
+    feed.send(b"bad", b"key", (("trace", b"7"),), timestamp=1234)
+    feed.send(b"good")
+    feed.end()
+    await feed.run(handler)
+    (letter,) = feed.sent
+    assert (letter.topic, letter.value, letter.key) == ("orders.billing.dead", b"bad", b"key")
+    headers = dict(letter.headers)
+    stack = headers.pop("__sarameya.errors.exception.stacktrace")
+    assert stack is not None
+    assert b"in handle" in stack
+    assert headers == {
+        "trace": b"7",
+        "__sarameya.errors.topic": b"orders",
+        "__sarameya.errors.partition": b"0",
+        "__sarameya.errors.offset": b"5",
+        "__sarameya.errors.timestamp": b"1234",
+        "__sarameya.errors.group": b"billing",
+        "__sarameya.errors.attempts": b"2",
+        "__sarameya.errors.exception.class": b"builtins.ValueError",
+        "__sarameya.errors.exception.message": b"bad value",
+    }
+    assert handler.handled == [b"good"]
+    assert feed.committed == 7
+    assert [event.place for event in feed.events if isinstance(event, DeadLettered)] == ["topic orders.billing.dead"]
+
+
+async def test_dead_letters_may_have_the_headers_of_kafka_connect(autojump_clock: MockClock) -> None:
+    feed, handler = ClaimFeed("orders"), Fails()
+    handler.dead_letters = DeadLetterTopic("letters", connect_headers=True)
+    feed.send(b"bad")
+    feed.end()
+    await feed.run(handler)
+    names = {name for name, _ in feed.sent[0].headers}
+    assert names == {
+        f"__connect.errors.{name}"
+        for name in (
+            *("topic", "partition", "offset", "timestamp", "connector.name", "task.id", "stage"),
+            *("exception.class.name", "exception.message", "exception.stacktrace"),
+        )
+    }
+
+
+async def test_function_keeps_dead_letters(autojump_clock: MockClock) -> None:
+    kept: list[FailedMessage] = []
+
+    async def keep(failed: FailedMessage) -> None:
+        kept.append(failed)
+
+    feed, handler = ClaimFeed("orders"), Fails()
+    handler.dead_letters = keep
+    feed.send(b"bad")
+    feed.end()
+    await feed.run(handler)
+    (failed,) = kept
+    assert (failed.message.offset, str(failed.error), failed.attempts) == (0, "bad value", 1)
+    assert feed.committed == 1
+
+
+async def test_dead_letters_that_cannot_be_kept_hold_the_message_back(autojump_clock: MockClock) -> None:
+    async def refuse(failed: FailedMessage) -> None:
+        raise OSError("disk full")
+
+    feed, handler = ClaimFeed("orders"), Fails()
+    handler.dead_letters = refuse
+    feed.send(b"bad")
+    feed.send(b"good")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(feed.run, handler)
+        await trio.sleep(100)
+        assert feed.committed == 0
+        feed.end(now=True)
+    assert handler.handled == []
+    retries = [event for event in feed.events if isinstance(event, Retrying)]
+    assert len(retries) > 3
+    assert {(event.what, event.cause, event.kind) for event in retries} == {
+        ("storing the failed message orders-0 offset 0", "OSError: disk full", "dead_letter")
+    }
+
+
+async def test_message_goes_through_retry_topics_to_the_dead_letters(autojump_clock: MockClock) -> None:
+    handler = Fails()
+    handler.retry_topics = RetryTopics([60, 3600])
+    async with memory_cluster({"orders": 2}) as cluster, member_of(cluster) as group, trio.open_nursery() as nursery:
+        cluster.produce("orders", 1, b"bad", key=b"k")
+        nursery.start_soon(group.consume, ["orders"], handler)
+        await eventually(lambda: len(handler.calls) == 1)
+        cluster.produce("orders", 1, b"good", key=b"k")
+        await eventually(lambda: handler.handled == [b"good"])
+        await eventually(lambda: letters_of(cluster, "orders.billing.dead") != [])
+        tiers = ("orders.billing.retry.1m", "orders.billing.retry.1h")
+        assert [partitions(cluster, tier) for tier in tiers] == [2, 2]
+        ((value, headers),) = letters_of(cluster, "orders.billing.dead")
+        assert value == b"bad"
+        assert headers["__sarameya.errors.attempts"] == "3"
+        assert (headers["__sarameya.errors.topic"], headers["__sarameya.errors.partition"]) == ("orders", "1")
+        assert "__sarameya.retry.due" not in headers
+        first, second, third = [(time, message) for time, message in handler.calls if message.value == b"bad"]
+        assert 60 <= second[0] - first[0] <= 62
+        assert 3600 <= third[0] - second[0] <= 3602
+        places = {(message.topic, message.partition, message.offset) for _, message in (first, second, third)}
+        assert places == {("orders", 1, 0)}
+        assert {message.headers for _, message in (first, second, third)} == {()}
+        await group.close()
+        assert committed(cluster, "billing")["orders-1"] == 2
+
+
+async def test_message_of_a_retry_topic_that_is_handled_ends_there(autojump_clock: MockClock) -> None:
+    handler = Fails(failures=1)
+    handler.retry_topics = RetryTopics([60])
+    feed = ClaimFeed("orders")
+    feed.send(b"bad")
+    feed.end()
+    await feed.run(handler)
+    (record,) = feed.sent
+    assert [(event.topic, event.seconds) for event in feed.events if isinstance(event, SentToRetry)] == [
+        ("orders.group.retry.1m", 60)
+    ]
+    tier = ClaimFeed(record.topic)
+    tier.send(record.value, record.key, record.headers)
+    tier.end()
+    await tier.run(handler)
+    assert handler.handled == [b"bad"]
+    assert tier.sent == []
+
+
+async def test_message_that_is_not_due_waits_until_the_claim_stops(autojump_clock: MockClock) -> None:
+    handler = Fails(failures=1)
+    handler.retry_topics = RetryTopics([3600])
+    feed = ClaimFeed("orders")
+    feed.send(b"bad")
+    feed.end()
+    await feed.run(handler)
+    (record,) = feed.sent
+    tier = ClaimFeed(record.topic)
+    tier.send(record.value, record.key, record.headers)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(tier.run, handler)
+        await trio.sleep(600)
+        stopped = trio.current_time()
+        tier.end(now=True)
+    assert trio.current_time() - stopped < 1
+    assert handler.handled == []
+    assert tier.committed == 0
+
+
+async def test_exceptions_that_are_not_retried_later_fail_the_claim(autojump_clock: MockClock) -> None:
+    handler, feed = Fails(), ClaimFeed("orders")
+    handler.retry_topics, handler.dead_letters = RetryTopics([60], on=OSError), None
+    feed.send(b"bad")
+    with pytest.raises(ExceptionGroup) as raised:
+        await feed.run(handler)
+    assert raised.group_contains(ClaimError)
+    assert feed.sent == []
+
+
+async def test_topic_for_dead_letters_that_refuses_holds_the_partition_back(autojump_clock: MockClock) -> None:
+    handler = Fails()
+    async with memory_cluster({"orders": 1}) as cluster, member_of(cluster) as group, trio.open_nursery() as nursery:
+        cluster.fail_next(Api.PRODUCE, ErrorCode.TOPIC_AUTHORIZATION_FAILED, 3)
+        cluster.produce("orders", 0, b"bad")
+        nursery.start_soon(group.consume, ["orders"], handler)
+        await eventually(lambda: any(p.reason for p in group.status().partitions))
+        (partition,) = group.status().partitions
+        assert "storing the failed message orders-0 offset 0" in partition.reason
+        assert committed(cluster, "billing").get("orders-0", 0) == 0
+        await eventually(lambda: committed(cluster, "billing").get("orders-0") == 1)
+        assert len(letters_of(cluster, "orders.billing.dead")) == 1
+        await group.close()
+
+
+async def test_missing_topic_is_an_error_at_the_start_if_it_must_not_be_created(autojump_clock: MockClock) -> None:
+    handler = Fails()
+    handler.dead_letters = DeadLetterTopic("letters", create=False)
+    async with memory_cluster({"orders": 1}) as cluster, member_of(cluster) as group:
+        with pytest.raises(UnknownTopicError, match="letters"):
+            await group.consume(["orders"], handler)
+
+
+async def test_pattern_has_no_retry_topics(autojump_clock: MockClock) -> None:
+    import re
+
+    handler = Fails()
+    handler.retry_topics = RetryTopics([60])
+    async with memory_cluster({"orders": 1}) as cluster, member_of(cluster) as group:
+        with pytest.raises(ConfigError, match="retry_topics"):
+            await group.consume(pattern=re.compile("orders"), handler=handler)
+
+
+async def test_group_id_that_is_no_topic_name_is_refused_at_the_start(autojump_clock: MockClock) -> None:
+    async with memory_cluster({"orders": 1}) as cluster, member_of(cluster, "my group") as group:
+        with pytest.raises(ConfigError, match="no name of a topic"):
+            await group.consume(["orders"], Fails())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.5, "0.5s"), (1, "1s"), (90, "90s"), (60, "1m"), (3600, "1h"), (172_800, "2d")]
+)
+def test_delays_have_short_names(seconds: float, text: str) -> None:
+    assert delay_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"delays": []},
+        {"delays": [0]},
+        {"delays": [True]},
+        {"delays": 60},
+        {"delays": [60, 60.0]},
+        {"delays": [60], "topic": "retry"},
+        {"delays": [60], "topic": "{topic}.{delay}.{other}"},
+        {"delays": [60], "create": 1},
+    ],
+)
+def test_invalid_retry_topics_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        RetryTopics(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("options", [{"topic": ""}, {"topic": "{x}"}, {"topic": 5}, {"connect_headers": "yes"}])
+def test_invalid_topics_for_dead_letters_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        DeadLetterTopic(**options)  # type: ignore[arg-type]
