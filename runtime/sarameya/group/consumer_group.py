@@ -274,6 +274,7 @@ class ConsumerGroup(Pausing):
             self._ensure_topics,
             self._wall_clock,
             self._observer,
+            self._backoff.rng,
         )
 
     async def _ensure_topics(self, wanted: Mapping[str, str | None], *, create: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
@@ -47,6 +48,7 @@ class HandlerServices:
         ensure_topics: Creates topics, or checks that they exist.
         wall_clock: Returns the seconds since 1970.
         observer: Receives events.
+        rng: Jitters delays.
     """
 
     group: str
@@ -55,3 +57,4 @@ class HandlerServices:
     ensure_topics: Topics
     wall_clock: Callable[[], float]
     observer: Observer
+    rng: random.Random

@@ -81,7 +81,7 @@ class FailurePolicy:
         self._services = services
         self._sender = sender
         self._existing: set[str] = set()
-        self._backoff = Backoff(options.retry.backoff, options.retry.backoff_max)
+        self._backoff = Backoff(options.retry.backoff, options.retry.backoff_max, rng=services.rng)
 
     async def prepare(self) -> None:
         """Create the topics that are known now, or check that they exist.

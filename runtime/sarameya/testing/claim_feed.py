@@ -306,6 +306,7 @@ class ClaimFeed:
             ensure_topics,
             self._wall_clock,
             observer,
+            self._rng,
         )
         async with handler._running(services):
             with runtime.handler_time.measured():

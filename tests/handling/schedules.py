@@ -1,0 +1,336 @@
+"""Random schedules of a group of message handlers under virtual time, with faults, and the rules that they must keep.
+
+Members handle messages of two topics in order by key, at random speed, with failures, retries in place, retry topics
+and dead letters. Meanwhile members join, close, are cancelled, or are cut off from the brokers: a cut-off member is a
+zombie, which works on until it finds out. Requests of commits get lost or refused.
+
+The rules:
+
+- Each message is handled, or is a dead letter.
+- By key: a message is begun only after each earlier message of its key and partition was handled, or was sent away.
+- A message that a stored commit covers is begun only by a zombie.
+- In the end all is committed, and no member has failed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import attrs
+import trio
+from trio.testing import MockClock
+
+from sarameya import (
+    Claim,
+    Config,
+    ConsumerGroup,
+    DeadLetterTopic,
+    Message,
+    MessageHandler,
+    Retry,
+    RetryTopics,
+    TopicPartition,
+)
+from sarameya.embedded import EmbeddedCluster
+from sarameya.error_codes import ErrorCode
+from sarameya.group.claim import ConcurrentMessages
+from sarameya.handling.letters import ERRORS
+from sarameya.protocol.completion_tracker import Completion
+from sarameya.protocol.versions import Api
+from sarameya.testing import memory_cluster, run_inline, virtual_wall_clock
+from tests.group.kit import CutOff
+from tests.producer.kit import log
+
+Place = tuple[str, int, int]
+"""Topic, partition and offset of a message."""
+
+TOPICS = {"orders": 3, "payments": 1}
+GROUP = "billing"
+FAULTS = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.REQUEST_TIMED_OUT,
+)
+CALM = 3 * 3600.0
+"""Seconds without faults after which everything must be handled."""
+
+
+class BrokenRule(AssertionError):
+    """A rule is broken."""
+
+
+@attrs.define(eq=False)
+class Member:
+    """A member of the group, its connections, and the claims that it has read."""
+
+    number: int
+    transport: CutOff
+    config: Config
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    group: ConsumerGroup | None = None
+    claims: set[Claim] = attrs.field(factory=set)
+    zombies: set[Claim] = attrs.field(factory=set)
+    """Claims that were read when the member was cut off."""
+    ended: trio.Event = attrs.field(factory=trio.Event)
+
+
+class Worker(MessageHandler):
+    """A member's handler: its speed, its failures and its options depend on the seed."""
+
+    retry = Retry(attempts=2, backoff=0.5, backoff_max=5)
+    retry_topics = RetryTopics([5, 30])
+    dead_letters = DeadLetterTopic()
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._rng = random.Random(world.rng.random())
+        self.concurrency = self._rng.choice([1, 2, 5, 20])
+        self.ordering = self._rng.choice(["key", "key", "partition"])
+        self.max_handler_time = self._rng.choice([None, 3.0])
+
+    async def handle(self, message: Message) -> None:
+        world, rng, place = self._world, self._rng, (message.topic, message.partition, message.offset)
+        world.begin(place)
+        await trio.sleep(rng.choice([0, 0.01, 0.3, 1, 5]))
+        if not world.is_calm and rng.random() < 0.15:
+            raise OSError(f"{place} fails")
+        world.done.add(place)
+        if rng.random() < 0.1:  # a repetition is allowed now
+            await trio.sleep(rng.choice([0.1, 2]))
+            if not world.is_calm and rng.random() < 0.5:
+                raise OSError(f"{place} fails late")
+
+
+class World:
+    """One schedule."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.cluster: EmbeddedCluster = memory_cluster(TOPICS, seed=seed)
+        self.done: set[Place] = set()
+        self.sent: dict[Place, bytes | None] = {}
+        """The messages, and their keys."""
+        self.by_key: dict[tuple[str, int, bytes], list[Place]] = defaultdict(list)
+        self.members: list[Member] = []
+        self.is_calm = False
+        self.begun = self.repeated = self.joined = 0
+        self._strategy = self.rng.choice(["cooperative-sticky", "range"])
+
+    # -- the rules -----------------------------------------------------------------------------------
+
+    def begin(self, place: Place) -> None:
+        """Check the order by key of a message that is about to be handled."""
+        self.begun += 1
+        self.repeated += place in self.done
+        key, (topic, partition, offset) = self.sent[place], place
+        if key is None:
+            return
+        missing = {other for other in self.by_key[topic, partition, key] if other[2] < offset} - self.done
+        if missing and place not in (away := self.sent_away()) and missing - away:
+            raise BrokenRule(f"{place} is begun before {min(missing - away)}, of the same key")
+
+    def sent_away(self) -> set[Place]:
+        """Return the messages that are in a retry topic, or in the dead letters."""
+        found = set()
+        for topic in self.other_topics():
+            for partition in range(len(self.cluster._state.topics.topic(topic).partitions)):
+                for message in log(self.cluster, partition, topic):
+                    headers = {name: (value or b"").decode() for name, value in message.headers}
+                    place = (headers[f"{ERRORS}{name}"] for name in ("topic", "partition", "offset"))
+                    origin, number, offset = place
+                    found.add((origin, int(number), int(offset)))
+        return found
+
+    def other_topics(self) -> list[str]:
+        return [topic.name for topic in self.cluster._state.topics if topic.name.endswith((".5s", ".30s", ".dead"))]
+
+    def check_commit(self, claim: Claim, message: Message) -> None:
+        """Check that no stored commit covers a message that is handed out, unless to a zombie."""
+        member = next(member for member in self.members if member.config is claim._config)
+        member.claims.add(claim)
+        commit = self.cluster.committed(GROUP).get(message.topic_partition)
+        if commit is None or claim in member.zombies:
+            return
+        found = Completion.of_commit(commit)
+        is_known = found is not None and message.offset < found.end and message.offset not in found.unfinished
+        if message.offset < commit.offset or is_known:
+            raise BrokenRule(f"{message.topic_partition} offset {message.offset} is handed out in spite of {commit}")
+
+    def unhandled(self) -> set[Place]:
+        left = self.sent.keys() - self.done
+        return left - self.sent_away() if left else left
+
+    def uncommitted(self) -> list[str]:
+        """Return the partitions whose log is not committed up to its end."""
+        commits, found = self.cluster.committed(GROUP), []
+        for topic in [*TOPICS, *(name for name in self.other_topics() if not name.endswith(".dead"))]:
+            for number, partition in enumerate(self.cluster._state.topics.topic(topic).partitions):
+                commit = commits.get(TopicPartition(topic, number))
+                if partition.log.end_offset and (commit is None or commit.offset < partition.log.end_offset):
+                    found.append(f"{topic}-{number}: {commit}, end {partition.log.end_offset}")
+        return found
+
+    # -- the schedule ------------------------------------------------------------------------------------
+
+    async def run(self) -> str:
+        """Run the schedule. Return a line about it."""
+        rng = self.rng
+        with _checked_hand_outs(self.check_commit):
+            async with self.cluster, trio.open_nursery() as nursery:
+                for _ in range(rng.randint(1, 3)):
+                    self.join(nursery)
+                for _ in range(rng.randint(10, 40)):
+                    for _ in range(rng.choice([0, 1, 5, 20])):
+                        self.produce()
+                    await self.act(nursery)
+                    await trio.sleep(rng.choice([0, 0.1, 1, 10, 60]))
+                await self.calm_down(nursery)
+        return f"{len(self.sent)} messages, {self.begun} begun, {self.repeated} repeated, {self.joined} members"
+
+    def produce(self) -> None:
+        topic = self.rng.choice(list(TOPICS))
+        partition, key = self.rng.randrange(TOPICS[topic]), self.rng.choice([None, b"a", b"b", b"c"])
+        offset = self.cluster.produce(topic, partition, b"value", key=key)
+        self.sent[topic, partition, offset] = key
+        if key is not None:
+            self.by_key[topic, partition, key].append((topic, partition, offset))
+
+    async def act(self, nursery: trio.Nursery) -> None:
+        """Do something to the group."""
+        rng, members = self.rng, [member for member in self.members if not member.ended.is_set()]
+        match rng.choice(["", "", "join", "close", "cancel", "cut", "heal", "crash", "commits", "answers", "move"]):
+            case "join" if len(members) < 4:
+                self.join(nursery)
+            case "close" if members:
+                member = rng.choice(members)
+                if member.group is not None:
+                    member.group.close_nowait()
+            case "cancel" if members:
+                rng.choice(members).scope.cancel()
+            case "cut" if members:
+                self.cut(rng.choice(members))
+            case "heal":
+                for member in members:
+                    member.transport.alive = True
+            case "crash" if members:
+                self.cut(member := rng.choice(members))
+                member.scope.cancel()
+            case "commits":
+                self.cluster.fail_next(Api.OFFSET_COMMIT, rng.choice(FAULTS), rng.randint(1, 3))
+            case "answers":
+                half = rng.choice(["request", "answer"])
+                self.cluster.drop_next(rng.choice([Api.OFFSET_COMMIT, Api.PRODUCE, Api.HEARTBEAT]), half=half)
+            case "move":
+                self.cluster.move_coordinator(GROUP, 0, load_time=rng.choice([0, 5]))
+
+    def cut(self, member: Member) -> None:
+        member.transport.alive = False
+        member.zombies |= member.claims
+
+    def join(self, nursery: trio.Nursery) -> None:
+        self.joined += 1
+        transport = CutOff(self.cluster.transport)
+        config = Config(
+            offset_initial="oldest",
+            rebalance_strategies=[self._strategy],
+            session_timeout=10,
+            heartbeat_interval=3,
+            rebalance_timeout=30,
+            autocommit_interval=self.rng.choice([0.5, 5.0]),
+            bootstrap_timeout=600,
+            fetch_max_wait=5,
+        )
+        self.members.append(member := Member(self.joined, transport, config))
+        nursery.start_soon(self._consume, member)
+
+    async def _consume(self, member: Member) -> None:
+        with member.scope:
+            async with ConsumerGroup(
+                self.cluster.bootstrap_servers,
+                GROUP,
+                member.config,
+                transport=member.transport,
+                run_sync=run_inline,
+                rng=random.Random(self.rng.random()),
+                wall_clock=virtual_wall_clock,
+            ) as member.group:
+                await member.group.consume(list(TOPICS), Worker(self))
+        member.ended.set()
+
+    async def calm_down(self, nursery: trio.Nursery) -> None:
+        """End all faults, wait until everything is handled and committed, and close the members."""
+        self.is_calm = True
+        self.cluster.clear_faults()
+        for member in self.members:
+            member.transport.alive = True
+        self.join(nursery)
+        with trio.move_on_after(CALM) as waiting:
+            while self.unhandled() or self.uncommitted():
+                await trio.sleep(5)
+        if waiting.cancelled_caught:
+            raise BrokenRule(f"after {CALM:g} s: unhandled {sorted(self.unhandled())}, {self.uncommitted()}")
+        for member in self.members:
+            if member.group is not None:
+                member.group.close_nowait()
+
+
+@contextmanager
+def _checked_hand_outs(check: Any) -> Iterator[None]:
+    """Call `check` with each message that a claim hands out."""
+    before: Any = ConcurrentMessages.__anext__
+
+    async def hand_out(messages: ConcurrentMessages) -> Message:
+        message: Message = await before(messages)
+        check(messages._claim, message)
+        return message
+
+    ConcurrentMessages.__anext__ = hand_out  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        ConcurrentMessages.__anext__ = before  # type: ignore[method-assign]
+
+
+def run(seed: int) -> str:
+    """Run one schedule. Return a line about it.
+
+    Raises:
+        BrokenRule: A rule is broken, maybe in an ExceptionGroup.
+    """
+    scheduler: Any = trio._core._run
+    before = scheduler._ALLOW_DETERMINISTIC_SCHEDULING, scheduler._r.getstate()
+    scheduler._ALLOW_DETERMINISTIC_SCHEDULING = True
+    scheduler._r.seed(seed)
+    try:
+        return trio.run(World(seed).run, clock=MockClock(autojump_threshold=0))
+    finally:
+        scheduler._ALLOW_DETERMINISTIC_SCHEDULING = before[0]
+        scheduler._r.setstate(before[1])
+
+
+def main() -> int:
+    """Run the schedules of these seeds: `python -m tests.handling.schedules FIRST COUNT`."""
+    import sys
+    import traceback
+
+    first, count = int(sys.argv[1]), int(sys.argv[2])
+    failed = 0
+    for seed in range(first, first + count):
+        try:
+            line = run(seed)
+        except Exception:
+            failed += 1
+            print(f"seed {seed}: FAILED", flush=True)
+            traceback.print_exc()
+        else:
+            print(f"seed {seed}: {line}", flush=True)
+    print(f"{count} schedules, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
