@@ -63,7 +63,7 @@ from sarameya.group.standalone import Consumer
 from sarameya.group.stream import Stream, StreamBatches, StreamMessages
 from sarameya.handling.letters import FailedMessage
 from sarameya.handling.message_handler import MessageHandler
-from sarameya.handling.options import DeadLetterTopic, Retry, RetryTopics
+from sarameya.handling.options import CircuitBreaker, DeadLetterTopic, Retry, RetryTopics
 from sarameya.message_batch import MessageBatch
 from sarameya.meters import Histogram, Meters, TopicMeters
 from sarameya.model import (
@@ -119,6 +119,7 @@ __all__ = [
     "AuthenticationError",
     "BatchTooLargeError",
     "Broker",
+    "CircuitBreaker",
     "Claim",
     "ClaimBatches",
     "ClaimError",

@@ -16,6 +16,7 @@ from sarameya.group.claim import Claim
 from sarameya.group.delivery.time_slices import TimeSlice
 from sarameya.group.session import Session
 from sarameya.handling.calls import Calls
+from sarameya.handling.circuit_breaker import Circuit
 from sarameya.handling.failure_policy import FailurePolicy
 from sarameya.handling.lanes import Lanes
 from sarameya.handling.letters import FailedMessage, Origin
@@ -42,7 +43,8 @@ class ClaimWork:
         calls: Calls `handle`.
         policy: What happens to messages that fail.
         ordering: Which messages wait for each other.
-        slots: A token for each message that is being handled, shared by all claims of the handler.
+        circuit: The circuit breaker, shared by all claims of the handler.
+        slots: A token for each message that is being handled, shared by them, too.
         limit: Maximum number of unfinished messages of this claim, those that wait included.
     """
 
@@ -53,6 +55,7 @@ class ClaimWork:
         calls: Calls,
         policy: FailurePolicy,
         ordering: Ordering,
+        circuit: Circuit,
         slots: trio.CapacityLimiter,
         limit: int,
     ) -> None:
@@ -61,6 +64,7 @@ class ClaimWork:
         self._calls = calls
         self._policy = policy
         self._lanes = Lanes(ordering)
+        self._circuit = circuit
         self._slots = slots
         self._limit = limit
         self._waits: set[trio.CancelScope] = set()
@@ -129,22 +133,48 @@ class ClaimWork:
         origin = Origin.of(message)
         original, attempt, began = origin.restore(message), 1, trio.current_time()
         while True:
-            await self._begin(time_slice)
-            try:
-                await self._calls.call(original)
+            failure = await self._attempt(message, original, time_slice)
+            if failure is None:
                 return
-            except Exception as error:  # noqa: BLE001 - the policy decides
-                failure = error
-            finally:
-                time_slice.release_messages()
-                self._slots.release()
-            delay = self._policy.delay(failure, attempt)
-            if delay is None:
+            delay = None if self._circuit.is_open else self._policy.delay(failure, attempt)
+            if delay is not None:
+                await self._wait_again(message, "message", failure, attempt, began, delay, self._policy.attempts)
+            elif not self._circuit.failed():
                 break
-            await self._wait_again(message, "message", failure, attempt, began, delay, self._policy.attempts)
             attempt += 1
         failed = FailedMessage(original, failure, origin.attempts + attempt, self._session.group)
         await self._divert(message, failed)
+
+    async def _attempt(self, read: Message, message: Message, time_slice: TimeSlice) -> Exception | None:
+        """Wait for a slot, for the circuit breaker and for a time slice, then handle a message once.
+
+        Returns:
+            The exception of `handle`; None if it has succeeded.
+
+        Raises:
+            Stopped: The claim has stopped before.
+        """
+        is_probe = False
+        await self._wait(self._slots.acquire)
+        try:
+            if self._circuit.is_open:
+                with self._claim.report.doing(Activity.RETRYING, f"{self._name(read)}: the circuit breaker is open"):
+                    await self._wait(self._circuit.wait)
+                is_probe = self._circuit.is_open
+            await self._wait(time_slice.start)
+            if self._claim.has_ended:
+                raise Stopped
+            try:
+                await self._calls.call(message)
+            except Exception as error:  # noqa: BLE001 - the policy decides
+                return error
+            self._circuit.succeeded()
+            return None
+        finally:
+            time_slice.release_messages()
+            self._slots.release()
+            if is_probe:
+                self._circuit.end_probe()
 
     async def _divert(self, message: Message, failed: FailedMessage) -> None:
         """Send a failed message to its next place, until that succeeds.
@@ -182,23 +212,7 @@ class ClaimWork:
     def _name(self, message: Message) -> str:
         return held_text(message.topic_partition, message.offset, message.offset)
 
-    async def _begin(self, time_slice: TimeSlice) -> None:
-        """Wait for a slot, which the caller has to release, and for a time slice.
-
-        Raises:
-            Stopped: The claim has stopped.
-        """
-        await self._wait(self._slots.acquire)
-        try:
-            await self._wait(time_slice.start)
-            if self._claim.has_ended:
-                raise Stopped
-        except BaseException:
-            time_slice.release_messages()
-            self._slots.release()
-            raise
-
-    async def _wait(self, wait: Callable[..., Awaitable[None]], *args: Any) -> None:
+    async def _wait(self, wait: Callable[..., Awaitable[object]], *args: Any) -> None:
         """Wait for something else than the message's own work.
 
         Raises:

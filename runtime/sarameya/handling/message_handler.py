@@ -15,11 +15,13 @@ from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.services import HandlerServices
 from sarameya.group.session import Session
 from sarameya.handling.calls import Calls
+from sarameya.handling.circuit_breaker import Circuit
 from sarameya.handling.claim_work import ClaimWork
 from sarameya.handling.failure_policy import DeadLetters, FailureOptions, FailurePolicy
 from sarameya.handling.options import (
     NO_RETRY,
     ORDERINGS,
+    CircuitBreaker,
     DeadLetterTopic,
     Ordering,
     Retry,
@@ -43,11 +45,13 @@ class HandlerRun:
     Attributes:
         calls: Calls `handle`.
         policy: What happens to messages that fail.
+        circuit: The circuit breaker.
         slots: A token for each message that is being handled.
     """
 
     calls: Calls
     policy: FailurePolicy
+    circuit: Circuit
     slots: trio.CapacityLimiter
 
 
@@ -81,6 +85,7 @@ class MessageHandler(ConsumerGroupHandler):
         retry_topics: Topics for messages that are tried again later, after that; None: none.
         dead_letters: A topic, or a coroutine function, that keeps messages whose handling has failed for good. None:
             the failure ends the session, and `ConsumerGroup.consume` raises it.
+        circuit_breaker: Stops handling after several failures in a row; None: never.
         max_handler_time: Maximum of seconds for one call of `handle`, which then fails with HandlerTimeoutError; None
             for no limit.
     """
@@ -91,6 +96,7 @@ class MessageHandler(ConsumerGroupHandler):
     retry: Retry = NO_RETRY
     retry_topics: RetryTopics | None = None
     dead_letters: DeadLetters | None = None
+    circuit_breaker: CircuitBreaker | None = None
     max_handler_time: float | None = None
 
     _run: HandlerRun | None = None
@@ -114,7 +120,7 @@ class MessageHandler(ConsumerGroupHandler):
         assert run is not None, "a session runs within consume()"
         at_once = self.partition_concurrency or self.concurrency
         limit = 1 if self.ordering == "partition" else at_once if self.ordering == "none" else at_once * _WAITING
-        await ClaimWork(session, claim, run.calls, run.policy, self.ordering, run.slots, limit).run()
+        await ClaimWork(session, claim, run.calls, run.policy, self.ordering, run.circuit, run.slots, limit).run()
 
     def _running(self, services: HandlerServices) -> AbstractAsyncContextManager[None]:
         return self._started(services)
@@ -133,7 +139,7 @@ class MessageHandler(ConsumerGroupHandler):
         async with services.open_sender() if options.needs_sender else nullcontext() as sender:
             policy = FailurePolicy(options, services, sender)
             await policy.prepare()
-            self._run = HandlerRun(calls, policy, trio.CapacityLimiter(self.concurrency))
+            self._run = HandlerRun(calls, policy, Circuit(self.circuit_breaker), trio.CapacityLimiter(self.concurrency))
             try:
                 yield
             finally:
@@ -153,6 +159,7 @@ class MessageHandler(ConsumerGroupHandler):
         """
         check_kind("retry", self.retry, Retry)
         check_kind("retry_topics", self.retry_topics, RetryTopics, type(None))
+        check_kind("circuit_breaker", self.circuit_breaker, CircuitBreaker, type(None))
         if not callable(self.dead_letters):
             check_kind("dead_letters", self.dead_letters, DeadLetterTopic, type(None))
         check_choice("ordering", self.ordering, ORDERINGS)

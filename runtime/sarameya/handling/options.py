@@ -165,6 +165,22 @@ class DeadLetterTopic:
         return _named(self.topic, topic, group)
 
 
+@attrs.frozen(slots=True)
+class CircuitBreaker:
+    """Stops handling after several failures in a row, instead of sending every message to the dead letters.
+
+    A message counts once its attempts in place are used up. After `failures` of them, without a success in between,
+    messages wait; every `pause` seconds one of them is tried. The first success ends the wait.
+
+    Attributes:
+        failures: Number of failed messages in a row, over all partitions of the member.
+        pause: Seconds between two tries.
+    """
+
+    failures: int = attrs.field(default=10, validator=whole(1))
+    pause: float = attrs.field(default=30.0, validator=number(0, 86_400, above=True))
+
+
 NO_RETRY = Retry(attempts=1)
 """Every failure is final."""
 

@@ -1,0 +1,94 @@
+"""The circuit breaker: an outage of what `handle` needs holds messages back instead of dead-lettering all of them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sarameya import CircuitBreaker, ConfigError, DeadLetterTopic, Message, MessageHandler, Retry
+from sarameya.testing import ClaimFeed
+
+
+class Outage(MessageHandler):
+    """Fails until `ends`, and for messages with the value `bad`."""
+
+    ordering = "none"
+    concurrency = 5
+    dead_letters = DeadLetterTopic()
+    circuit_breaker = CircuitBreaker(failures=3, pause=60)
+
+    def __init__(self, ends: float) -> None:
+        self.ends = ends
+        self.calls: list[float] = []
+        self.handled: list[int] = []
+
+    async def handle(self, message: Message) -> None:
+        now = trio.current_time()
+        self.calls.append(now)
+        await trio.sleep(0.1)
+        if now < self.ends or message.value == b"bad":
+            raise OSError("down")
+        self.handled.append(message.offset)
+
+
+def feed_of(*values: bytes) -> ClaimFeed:
+    feed = ClaimFeed("orders")
+    for value in values:
+        feed.send(value)
+    feed.end()
+    return feed
+
+
+async def test_outage_is_probed_until_it_ends(autojump_clock: MockClock) -> None:
+    handler, feed = Outage(ends=trio.current_time() + 600), feed_of(*[b""] * 20)
+    await feed.run(handler)
+    lost = {message.headers for message in feed.sent}
+    assert len(feed.sent) == len(lost) == 2, "the first failures open the circuit"
+    assert len(handler.handled) == 18
+    assert feed.committed == 20
+    probes = [call for call in handler.calls if call < handler.ends][5:]
+    assert 9 <= len(probes) <= 10
+    assert all(later - earlier >= 60 for earlier, later in pairwise(probes))
+
+
+async def test_single_failures_do_not_open_it(autojump_clock: MockClock) -> None:
+    handler, feed = Outage(ends=0), feed_of(*[b"bad", b"good", b"good"] * 5)
+    handler.ordering, handler.concurrency = "partition", 1
+    began = trio.current_time()
+    await feed.run(handler)
+    assert len(feed.sent) == 5
+    assert trio.current_time() - began < 60
+
+
+async def test_attempts_in_place_come_first(autojump_clock: MockClock) -> None:
+    handler, feed = Outage(ends=trio.current_time() + 5), feed_of(*[b""] * 5)
+    handler.retry = Retry(attempts=10, backoff=1, backoff_max=2)
+    await feed.run(handler)
+    assert feed.sent == []
+    assert trio.current_time() < handler.ends + 30
+
+
+async def test_open_circuit_ends_with_the_claim(autojump_clock: MockClock) -> None:
+    handler, feed = Outage(ends=float("inf")), ClaimFeed("orders")
+    for _ in range(10):
+        feed.send(b"")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(feed.run, handler)
+        await trio.sleep(100)
+        stopped = trio.current_time()
+        feed.end(now=True)
+    assert trio.current_time() - stopped < 1
+    feed.end()
+    handler.ends = 0
+    with trio.fail_after(500):
+        await feed.run(handler)
+    assert feed.committed == 10
+
+
+@pytest.mark.parametrize("options", [{"failures": 0}, {"pause": 0}, {"pause": "30"}])
+def test_invalid_options_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        CircuitBreaker(**options)  # type: ignore[arg-type]
