@@ -34,6 +34,8 @@ myst_enable_extensions = ["attrs_inline"]
 
 # Docstrings use Markdown's single backticks.
 default_role = "code"
+# `type[Exception]` in a signature would be a reference to an attribute called `type`.
+autodoc_type_aliases = {"Exceptions": "Exceptions"}
 autodoc_member_order = "bysource"
 maximum_signature_line_length = 100
 autodoc_default_options = {"members": True, "undoc-members": True, "exclude-members": "__init__, __new__"}
@@ -45,6 +47,7 @@ nitpick_ignore_regex = [
     ("py:class", r"sarameya\.embedded\.(groups|network|log)\..*"),
     ("py:class", r"sarameya\.(testing\.virtual_time\.T|group\.membership\.leader\.RunSync)"),
     ("py:class", r"sarameya\.consumer\.partition_consumer\.PartitionConsumer"),
+    ("py:class", r"sarameya\.protocol\.offset_ledger\.OffsetLedger"),
     ("py:class", r"sarameya\.group\.delivery\.time_slices\.HandlerTime"),
     ("py:class", r"sarameya_handlers\.spark\.tables\.row_count\.RowCount"),
 ]

@@ -52,6 +52,14 @@ CLAIMS: Claims = {
         (f"docs/coming-from-{client}", "python"): (f"{_COMING}program_reads_all_and_commits",)
         for client in ("sarama", "kafka-python", "aiokafka", "confluent-kafka")
     },
+    ("docs/message-handlers", "python"): tuple(
+        f"tests/docs/test_message_handlers_page.py::test_{name}"
+        for name in (
+            *("orders_are_booked", "failed_payments_go_through_all_topics", "dead_letters_are_kept_by_a_function"),
+            *("rows_are_written_in_threads", "wrong_example_loses_messages", "own_tasks_mark_one_message_each"),
+            "test_of_the_page_passes",
+        )
+    ),
     ("docs/coming-from-spark", "python"): (f"{_COMING}program_lands_the_rows_of_the_transform",),
     ("docs/coming-from-spark", "toml"): (f"{_COMING}app_file_is_valid",),
     ("docs/coming-from-kafka-connect", "toml"): (f"{_COMING}app_file_is_valid",),

@@ -13,7 +13,16 @@ from trio.testing import MockClock
 
 import sarameya
 import sarameya.testing
-from sarameya import Config, ConsumerGroup, ConsumerGroupHandler, Message, Producer, TopicConfig
+from sarameya import (
+    Config,
+    ConsumerGroup,
+    ConsumerGroupHandler,
+    Message,
+    MessageHandler,
+    Producer,
+    Session,
+    TopicConfig,
+)
 from sarameya.embedded import EmbeddedCluster
 from sarameya.testing import ClaimFeed, virtual_wall_clock
 from sarameya_handlers import ForeachBatch, SparkSink, with_event_date
@@ -24,7 +33,9 @@ from tests.producer.kit import log
 
 EXAMPLES = examples()
 RUN = {
+    "sarameya.Claim.concurrently": 1,
     "sarameya.Consumer": 1,
+    "sarameya.MessageHandler": 1,
     "sarameya.Producer": 1,
     "sarameya.TopicConfig": 2,
     "sarameya.testing": 3,
@@ -56,6 +67,45 @@ def written_out(text: str, names: dict[str, Any], *, end: str = "") -> Callable[
     exec(f"async def example():\n{indent(text + end, '    ')}", names)
     example: Callable[[], Awaitable[Any]] = names["example"]
     return example
+
+
+async def test_claim_is_read_concurrently(autojump_clock: MockClock) -> None:
+    [text] = EXAMPLES["sarameya.Claim.concurrently"]
+    names: dict[str, Any] = {"trio": trio}
+    exec(f"async def read(self, session, claim):\n{indent(text, '    ')}", names)
+
+    class Handler(ConsumerGroupHandler):
+        consume_claim = names["read"]
+
+        async def process(self, session: Session, message: Message) -> None:
+            await trio.sleep(3 - message.offset)
+            session.mark_message(message)
+
+    feed = ClaimFeed()
+    for _ in range(3):
+        feed.send(b"")
+    feed.end()
+    await feed.run(Handler())
+    assert feed.committed == 3
+
+
+async def test_message_handler_handles(autojump_clock: MockClock) -> None:
+    [text] = EXAMPLES["sarameya.MessageHandler"]
+    posted: list[tuple[str, bytes]] = []
+
+    class Client:
+        async def post(self, url: str, content: bytes) -> None:
+            posted.append((url, content))
+
+    names: dict[str, Any] = {"MessageHandler": MessageHandler, "Message": Message, "URL": "orders"}
+    exec(text, names)
+    handler = names["Orders"]()
+    handler.client = Client()
+    feed = ClaimFeed()
+    feed.send(b"1")
+    feed.end()
+    await feed.run(handler)
+    assert posted == [("orders", b"1")]
 
 
 async def test_consumer_reads(autojump_clock: MockClock) -> None:

@@ -251,3 +251,11 @@ def test_compacted_message_is_not_waited_for() -> None:
     next_owner = CompletionTracker(tracker.commit(), TOPIC_ID)
     assert not next_owner.hand_out(7, 1)
     assert next_owner.position == 8
+
+
+def test_metadata_of_another_topic_is_ignored() -> None:
+    tracker = in_flight(5, 6)
+    tracker.finish(6, 1)
+    new_topic = CompletionTracker(tracker.commit(), OTHER_ID)
+    assert new_topic.hand_out(5, 1)
+    assert new_topic.hand_out(6, 1)

@@ -1,4 +1,4 @@
-"""What a group lends to its handler for the length of `consume()`: a producer, topics, the time."""
+"""Services of a group for its handler, for the length of `consume()`: a producer, topics, the time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Topics(Protocol):
 
 @attrs.frozen(slots=True)
 class HandlerServices:
-    """What a handler may use besides its session.
+    """Services that a handler may use besides its session.
 
     Attributes:
         group: Id of the group.

@@ -1,4 +1,4 @@
-"""One call of `MessageHandler.handle`: a coroutine on the event loop, or a plain function in a worker thread."""
+"""Calls of `MessageHandler.handle`: a coroutine on the event loop, or a plain function in a worker thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to a message whose handling fails: another attempt, a retry topic, dead letters, or the claim's failure.
+"""Policy for messages whose handling fails: another attempt, a retry topic, dead letters, or the claim's failure.
 
 The steps for one message, each until it succeeds:
 
@@ -17,7 +17,7 @@ import attrs
 from sarameya.errors import ConfigError
 from sarameya.group.services import HandlerServices, RecordSender
 from sarameya.handling.letters import FailedMessage, Origin
-from sarameya.handling.options import DeadLetterTopic, Retry, RetryTopics
+from sarameya.handling.options import DeadLetterTopic, Exceptions, Retry, RetryTopics
 from sarameya.model import Headers, Message
 from sarameya.observe import DeadLettered, SentToRetry
 from sarameya.producer.record import ProducerRecord
@@ -167,7 +167,7 @@ class FailurePolicy:
         self._existing.update(new)
 
 
-def _is_one_of(error: Exception, kinds: type[Exception] | tuple[type[Exception], ...]) -> bool:
+def _is_one_of(error: Exception, kinds: Exceptions) -> bool:
     """Return whether an exception is of these kinds; for an ExceptionGroup, whether all of its exceptions are."""
     if isinstance(error, kinds):
         return True

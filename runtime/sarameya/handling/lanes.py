@@ -1,4 +1,4 @@
-"""Which messages of a claim may be handled now, and which wait for an earlier one. Pure.
+"""Lanes: messages of a claim that are handled one after the other. Pure.
 
 A lane holds messages that are handled one after the other, in the order of the log: all of the partition, those with
 the same key, or a single message. Messages of different lanes are handled at the same time.

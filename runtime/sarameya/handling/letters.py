@@ -34,7 +34,7 @@ _MOST_MESSAGE = 2_000
 
 @attrs.frozen(slots=True)
 class Origin:
-    """Where a message was first written, and how often its handling was tried before."""
+    """Place where a message was first written, and the number of earlier attempts at it."""
 
     topic: str
     partition: int

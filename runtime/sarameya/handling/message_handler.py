@@ -40,7 +40,7 @@ _WAITING = 4
 
 @attrs.frozen(slots=True)
 class HandlerRun:
-    """What a handler has for the length of one `consume()`.
+    """State of a handler for the length of one `consume()`.
 
     Attributes:
         calls: Calls `handle`.

@@ -13,6 +13,9 @@ from sarameya.option_kinds import MOST_SECONDS, boolean, number, whole
 Ordering: TypeAlias = Literal["partition", "key", "none"]
 """Which messages of a partition wait for each other: all, those with the same key, or none."""
 
+Exceptions: TypeAlias = type[Exception] | tuple[type[Exception], ...]
+"""A class of exceptions, or a tuple of classes."""
+
 _PLACES = ("topic", "group", "delay")
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -41,7 +44,7 @@ class Retry:
     attempts: int = attrs.field(default=3, validator=whole(1))
     backoff: float = attrs.field(default=0.1, validator=number(0, 86_400))
     backoff_max: float = attrs.field(default=30.0, validator=number(0, 86_400))
-    on: type[Exception] | tuple[type[Exception], ...] = attrs.field(default=Exception, validator=_exceptions)
+    on: Exceptions = attrs.field(default=Exception, validator=_exceptions)
 
 
 def _delays(value: Any) -> Any:
@@ -113,7 +116,7 @@ class RetryTopics:
     """
 
     delays: tuple[float, ...] = attrs.field(converter=_delays, validator=_check_delays)
-    on: type[Exception] | tuple[type[Exception], ...] = attrs.field(default=Exception, validator=_exceptions)
+    on: Exceptions = attrs.field(default=Exception, validator=_exceptions)
     topic: str = attrs.field(default="{topic}.{group}.retry.{delay}", validator=_template("topic", "delay"))
     create: bool = attrs.field(default=True, validator=boolean)
 

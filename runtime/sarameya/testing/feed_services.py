@@ -1,4 +1,4 @@
-"""What a `ClaimFeed` lends to its handler: a list instead of a producer, and every topic exists."""
+"""Services of a `ClaimFeed` for its handler: a list instead of a producer, and every topic exists."""
 
 from __future__ import annotations
 
