@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from docutils import nodes
+from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.ext.napoleon import Config, GoogleDocstring
 from sphinx.util import logging
@@ -34,8 +36,6 @@ myst_enable_extensions = ["attrs_inline"]
 
 # Docstrings use Markdown's single backticks.
 default_role = "code"
-# `type[Exception]` in a signature would be a reference to an attribute called `type`.
-autodoc_type_aliases = {"Exceptions": "Exceptions"}
 autodoc_member_order = "bysource"
 maximum_signature_line_length = 100
 autodoc_default_options = {"members": True, "undoc-members": True, "exclude-members": "__init__, __new__"}
@@ -100,6 +100,14 @@ def _transitions(diagram: str) -> str:
     return "\n".join(["| state | input | next state |", "|---|---|---|", *rows, ""])
 
 
+def _name_builtin_type(_: Sphinx, doctree: nodes.document) -> None:
+    """Let `type[Exception]` in a signature name the builtin, not every attribute that is called `type`."""
+    for reference in doctree.findall(pending_xref):
+        if reference.get("reftarget") == "type":
+            reference["reftarget"] = "builtins.type"
+
+
 def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-docstring", _convert_docstring)
+    app.connect("doctree-read", _name_builtin_type)
     app.connect("source-read", _replace_diagrams)
