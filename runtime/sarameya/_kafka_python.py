@@ -21,7 +21,7 @@ from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 from typing import Any
 
-_LAZY_PACKAGES = ("kafka", "kafka.net", "aiokafka")
+_LAZY_PACKAGES = ("kafka", "kafka.net", "aiokafka", "aiokafka.record")
 _init_lock = threading.RLock()
 _running: set[str] = set()
 """Packages whose `__init__` runs."""

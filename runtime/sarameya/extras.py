@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from importlib.metadata import PackageNotFoundError, requires
 
 
 def install_command(extra: str) -> str:
@@ -15,6 +14,9 @@ def install_command(extra: str) -> str:
     Args:
         extra: Name of the extra, as in `pip install '/path/to/clone[spark]'`.
     """
+    # Only a missing package needs this module, whose import takes as long as the rest of a small one.
+    from importlib.metadata import PackageNotFoundError, requires
+
     try:
         declared = requires("sarameya") or []
     except PackageNotFoundError:  # run from a checkout that was not installed

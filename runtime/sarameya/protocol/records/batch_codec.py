@@ -20,6 +20,7 @@ Rules that are easily broken:
 from __future__ import annotations
 
 import logging
+import os
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
@@ -27,7 +28,6 @@ from operator import attrgetter, lt
 from typing import Any, TypeVar
 
 from aiokafka.errors import CorruptRecordException
-from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from sarameya.errors import CorruptRecordError, DecompressionLimitError, RecordError
 from sarameya.message_batch import MessageColumns
@@ -62,7 +62,14 @@ __all__ = [
 
 _T = TypeVar("_T")
 
-if "_crecords" not in DefaultRecordBatch.__module__:
+try:
+    if os.environ.get("AIOKAFKA_NO_EXTENSIONS"):
+        raise ImportError("aiokafka's compiled modules are not wanted")
+    # Not from `aiokafka.record.default_records`, which would choose the same classes but imports asyncio.
+    from aiokafka.record._crecords import DefaultRecordBatch, DefaultRecordBatchBuilder
+except ImportError:
+    from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+
     logging.getLogger(__name__).warning(
         "aiokafka's compiled record decoder is missing; decoding will be about twenty times slower "
         "(install a binary wheel of aiokafka, and unset AIOKAFKA_NO_EXTENSIONS)"

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 
 import google_crc32c
 import msgspec
-from aiokafka.record.util import calc_crc32c
 
 from sarameya.errors import CorruptRecordError, UnsupportedFormatError
 from sarameya.model import NO_LEADER_EPOCH, NO_TIMESTAMP, TimestampType, TopicPartition
@@ -42,6 +41,8 @@ _OFFSETS_END = 2**63 - 1
 _crc32c: Callable[[bytes], int] = google_crc32c.value
 if google_crc32c.implementation != "c":
     # aiokafka's function is usually compiled. google-crc32c's fallback takes ten times as long as the decoding.
+    from aiokafka.record.util import calc_crc32c
+
     _crc32c = calc_crc32c
     logging.getLogger(__name__).warning(
         "google-crc32c's compiled half is missing; checking CRCs will be about ten times slower "
