@@ -6,7 +6,8 @@ name of the `__init__` runs it, so `from kafka import KafkaConsumer` still works
 kafka-python.
 
 Python 3.11 also warns about the way in which kafka-python reads its schemas. The warning is suppressed: otherwise users
-who turn warnings into errors could not import this package.
+who turn warnings into errors could not import this package. So a package whose modules import messages of Kafka calls
+`import_schemas` in its `__init__`. Test: `tests/test_imports.py::test_schemas_are_imported_without_their_warning`.
 """
 
 from __future__ import annotations
@@ -70,9 +71,12 @@ def schema_warnings_ignored() -> Iterator[None]:
         yield
 
 
+def import_schemas(*names: str) -> None:
+    """Import these modules of kafka-python, and with them the schemas of their messages, without a warning."""
+    with schema_warnings_ignored():
+        for name in names:
+            importlib.import_module(name)
+
+
 for _name in _LAZY_PACKAGES:
     _make_lazy(_name)
-with schema_warnings_ignored():
-    for _name in ("admin", "consumer", "metadata", "producer", "sasl"):
-        importlib.import_module(f"kafka.protocol.{_name}")
-    importlib.import_module("kafka.coordinator.assignors.sticky.user_data")

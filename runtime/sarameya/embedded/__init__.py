@@ -24,6 +24,7 @@
 | `sasl/` | authentication of clients |
 """
 
+from sarameya import _kafka_schemas as _kafka_schemas  # must precede every import of kafka-python's messages
 from sarameya.embedded.cluster import EmbeddedCluster
 from sarameya.embedded.groups.config import CoordinatorConfig
 from sarameya.embedded.groups.model.group_states import GroupState

@@ -9,3 +9,7 @@ sender            requests to leaders, and their responses
 deliveries        a call of `send`, from its records to their outcomes
 producer          the public class
 """
+
+from sarameya._kafka_python import import_schemas
+
+import_schemas("kafka.protocol.producer")

@@ -8,3 +8,7 @@ No trio, no sockets and no clock: the current time (`now`) is an argument.
     records/        record batches to messages and columns      wire/           frames, requests, responses
     sasl/           authentication                              versions        negotiation of API versions
 """
+
+from sarameya._kafka_python import import_schemas
+
+import_schemas("kafka.protocol.consumer", "kafka.coordinator.assignors.sticky.user_data")
