@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import resolve_name
+from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args, get_type_hints
 
@@ -14,7 +17,10 @@ import pytest
 
 import sarameya
 import sarameya.embedded
+import sarameya.service
 import sarameya.testing
+import sarameya_handlers
+import sarameya_handlers.spark
 from sarameya import Consumer, ConsumerGroup, DescribedGroup, GroupAdmin, Listing, Producer, Session
 from sarameya.embedded import EmbeddedCluster, GroupDescription
 from sarameya.protocol.assignors import ASSIGNORS
@@ -73,4 +79,35 @@ def test_assignors_that_can_be_named_in_a_config_can_be_imported() -> None:
 )
 def test_who_turns_warnings_into_errors_can_import_it(module: str) -> None:
     done = subprocess.run([sys.executable, "-W", "error", "-c", f"import {module}"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("module", [sarameya, sarameya.service, sarameya_handlers, sarameya_handlers.spark])
+def test_lazy_names_agree_with_the_imports_for_type_checkers(module: ModuleType) -> None:
+    assert module.__file__ is not None
+    imports, table = [], None
+    for node in ast.walk(ast.parse(Path(module.__file__).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            imports = [inner for inner in node.body if isinstance(inner, ast.ImportFrom)]
+            (assignment,) = node.orelse
+            assert isinstance(assignment, ast.Assign)
+            assert isinstance(assignment.value, ast.Call)
+            table = ast.literal_eval(assignment.value.args[1])
+    assert table is not None
+    homes = {name: resolve_name(home, module.__name__) for home, listed in table.items() for name in listed.split()}
+    assert homes == {alias.name: one.module for one in imports for alias in one.names}
+    assert homes.keys() == set(module.__all__) - {"__version__"}
+
+
+@pytest.mark.parametrize("module", [sarameya, sarameya.service, sarameya_handlers, sarameya_handlers.spark])
+def test_lazy_names_are_listed_and_others_refused(module: ModuleType) -> None:
+    assert set(module.__all__) <= set(dir(module))
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        getattr(module, "nonsense")  # noqa: B009  the type checker would object to the attribute
+
+
+def test_modules_of_a_lazy_package_are_its_attributes() -> None:
+    """Type checkers believe it after `import sarameya`, since the names are imported from them."""
+    code = "import sarameya; assert sarameya.errors.ConfigError is sarameya.ConfigError"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +28,14 @@ UNUSED = (
     "rich",
 )
 
+RUNTIME = Path(__file__).parents[1] / "runtime"
+
+# kafka-python and aiokafka are in `sys.modules` without their own code (`sarameya/_kafka_python.py`).
+_LAZY = {"kafka", "aiokafka"}
+START_MAY_IMPORT = {
+    "import sarameya": _LAZY,
+}
+
 
 def output_of(code: str) -> list[str]:
     done = subprocess.run(
@@ -35,8 +46,41 @@ def output_of(code: str) -> list[str]:
 
 
 def test_clients_and_extras_that_are_not_used_are_not_imported() -> None:
-    found = output_of("import sarameya, sys; print(*sys.modules)")
+    found = output_of("from sarameya import *; import sys; print(*sys.modules)")
     assert [name for name in UNUSED if name in found] == []
+
+
+@pytest.mark.parametrize("code", START_MAY_IMPORT)
+def test_start_imports_no_other_third_party_package(code: str) -> None:
+    """A start is as slow as its imports; a new one is a decision, and not an accident."""
+    before = {name.partition(".")[0] for name in output_of("import sys; print(*sys.modules)")}
+    found = {name.partition(".")[0] for name in output_of(f"{code}; import sys; print('modules:', *sys.modules)")}
+    ours = {"sarameya", "sarameya_handlers", "sarameya_main"}
+    third_party = {name for name in found - before - ours if find_spec_of(name) is not None}
+    assert third_party <= START_MAY_IMPORT[code]
+
+
+def find_spec_of(name: str) -> str | None:
+    """The file of a third-party package; None for the standard library's modules, and for words that are none."""
+    if not name.isidentifier() or name in sys.stdlib_module_names or (spec := find_spec(name)) is None:
+        return None
+    return spec.origin
+
+
+def schema_modules() -> dict[str, list[str]]:
+    """Our modules that import messages of kafka-python, by package."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((RUNTIME / "sarameya").rglob("*.py")):
+        if re.search(r"^from kafka\.(protocol|coordinator)\b", path.read_text(encoding="utf-8"), re.MULTILINE):
+            module = ".".join(path.relative_to(RUNTIME).with_suffix("").parts).removesuffix(".__init__")
+            found.setdefault(module.rpartition(".")[0], []).append(module)
+    return found
+
+
+@pytest.mark.parametrize("package", schema_modules())
+def test_schemas_are_imported_without_their_warning(package: str) -> None:
+    """Whichever package is imported first."""
+    assert output_of(f"import {', '.join(schema_modules()[package])}; print('done')") == ["done"]
 
 
 @pytest.mark.parametrize(

@@ -7,22 +7,39 @@ registry/     a schema registry's client
 audit/        the commands verify, sweep, rewind, compact
 """
 
-from sarameya_handlers.landing.links import ChainKey, Kind, Link, Origin
-from sarameya_handlers.printing import PrintHandler
-from sarameya_handlers.spark import (
-    DeltaTable,
-    ForeachBatch,
-    IcebergTable,
-    LandingError,
-    Layout,
-    Ledger,
-    ParquetTable,
-    SparkOptions,
-    SparkSink,
-    landed_files,
-    read_landing,
-    with_event_date,
-)
+from typing import TYPE_CHECKING
+
+from sarameya.exports import lazy_names
+
+if TYPE_CHECKING:
+    from sarameya_handlers.landing.links import ChainKey, Kind, Link, Origin
+    from sarameya_handlers.printing import PrintHandler
+    from sarameya_handlers.spark import (
+        DeltaTable,
+        ForeachBatch,
+        IcebergTable,
+        LandingError,
+        Layout,
+        Ledger,
+        ParquetTable,
+        SparkOptions,
+        SparkSink,
+        landed_files,
+        read_landing,
+        with_event_date,
+    )
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            ".landing.links": "ChainKey Kind Link Origin",
+            ".printing": "PrintHandler",
+            ".spark": (
+                "DeltaTable ForeachBatch IcebergTable LandingError Layout Ledger ParquetTable SparkOptions "
+                "SparkSink landed_files read_landing with_event_date"
+            ),
+        },
+    )
 
 __all__ = [
     "ChainKey",

@@ -8,106 +8,159 @@ protocol/   pure state machines, formats  embedded/  a broker in the process
 model, errors, config, observe            testing/   the test kit        service/  the command line
 """
 
+from typing import TYPE_CHECKING
+
 from sarameya import _kafka_python as _kafka_python  # must precede every import of kafka-python
 from sarameya._version import __version__
-from sarameya.config import ClientProperties, Config, TopicConfig
-from sarameya.error_codes import ErrorCode
-from sarameya.errors import (
-    AssignorError,
-    AuthenticationError,
-    BatchTooLargeError,
-    ClaimError,
-    CommitError,
-    ConfigError,
-    ConnectError,
-    ConnectionLostError,
-    CorruptRecordError,
-    DecompressionLimitError,
-    DeliveryTimeoutError,
-    FencedInstanceError,
-    GroupAuthorizationError,
-    GroupError,
-    HandlerError,
-    HandlerTimeoutError,
-    InterceptorError,
-    KafkaError,
-    LogTruncatedError,
-    MessageTooLargeError,
-    NoCommittedOffsetError,
-    OffsetOutOfRangeError,
-    PropertiesError,
-    ProtocolError,
-    RebalanceDeadlineError,
-    RecordError,
-    RequestTimeoutError,
-    ResponseTooLargeError,
-    RetriesExhaustedError,
-    SarameyaError,
-    TlsError,
-    TokenError,
-    TopicAuthorizationError,
-    TopicRecreatedError,
-    UnknownTopicError,
-    UnsupportedFormatError,
-    UnsupportedVersionError,
-)
-from sarameya.extras import install_command
-from sarameya.group.claim import Claim, ClaimBatches, ClaimMessages, ConcurrentMessages
-from sarameya.group.consumer_group import ConsumerGroup
-from sarameya.group.delivery.interceptors import ConsumerInterceptor
-from sarameya.group.delivery.pauses import Paused
-from sarameya.group.delivery.report import Report
-from sarameya.group.handler import ConsumerGroupHandler, StreamHandler
-from sarameya.group.session import Session
-from sarameya.group.standalone import Consumer
-from sarameya.group.stream import Stream, StreamBatches, StreamMessages
-from sarameya.handling.letters import FailedMessage
-from sarameya.handling.message_handler import MessageHandler
-from sarameya.handling.options import CircuitBreaker, DeadLetterTopic, Retry, RetryTopics
-from sarameya.message_batch import MessageBatch
-from sarameya.meters import Histogram, Meters, TopicMeters
-from sarameya.model import (
-    Assignment,
-    CommittedOffset,
-    Generation,
-    GroupMetadata,
-    LogRange,
-    Message,
-    TimestampType,
-    TopicPartition,
-)
-from sarameya.net.admin.group_admin import GroupAdmin
-from sarameya.net.log_offsets import LOG_END, LOG_START, LogOffsets
-from sarameya.net.transport import TcpTransport, Transport
-from sarameya.observe import (
-    DeadLettered,
-    Event,
-    Landed,
-    LandingFailed,
-    LandingStarted,
-    Observer,
-    SentToRetry,
-    TableGrown,
-    log_event,
-)
-from sarameya.option_kinds import unknown_option
-from sarameya.producer.producer import Producer
-from sarameya.producer.record import ProducerRecord, RecordMetadata
-from sarameya.protocol.assignors import (
-    Assignor,
-    CooperativeStickyAssignor,
-    RangeAssignor,
-    RebalanceProtocol,
-    RoundRobinAssignor,
-    StickyAssignor,
-    Subscription,
-    TopicLayout,
-)
-from sarameya.protocol.cluster.described_groups import DescribedGroup, DescribedMember, ListedGroup, Listing
-from sarameya.protocol.cluster.metadata import Broker, ClusterMetadata
-from sarameya.secret import Secret
-from sarameya.status import Activity, GroupStatus, OverdueHandler, PartitionStatus
-from sarameya.token import Token
+from sarameya.exports import lazy_names
+
+if TYPE_CHECKING:
+    from sarameya.config import ClientProperties, Config, TopicConfig
+    from sarameya.error_codes import ErrorCode
+    from sarameya.errors import (
+        AssignorError,
+        AuthenticationError,
+        BatchTooLargeError,
+        ClaimError,
+        CommitError,
+        ConfigError,
+        ConnectError,
+        ConnectionLostError,
+        CorruptRecordError,
+        DecompressionLimitError,
+        DeliveryTimeoutError,
+        FencedInstanceError,
+        GroupAuthorizationError,
+        GroupError,
+        HandlerError,
+        HandlerTimeoutError,
+        InterceptorError,
+        KafkaError,
+        LogTruncatedError,
+        MessageTooLargeError,
+        NoCommittedOffsetError,
+        OffsetOutOfRangeError,
+        PropertiesError,
+        ProtocolError,
+        RebalanceDeadlineError,
+        RecordError,
+        RequestTimeoutError,
+        ResponseTooLargeError,
+        RetriesExhaustedError,
+        SarameyaError,
+        TlsError,
+        TokenError,
+        TopicAuthorizationError,
+        TopicRecreatedError,
+        UnknownTopicError,
+        UnsupportedFormatError,
+        UnsupportedVersionError,
+    )
+    from sarameya.extras import install_command
+    from sarameya.group.claim import Claim, ClaimBatches, ClaimMessages, ConcurrentMessages
+    from sarameya.group.consumer_group import ConsumerGroup
+    from sarameya.group.delivery.interceptors import ConsumerInterceptor
+    from sarameya.group.delivery.pauses import Paused
+    from sarameya.group.delivery.report import Report
+    from sarameya.group.handler import ConsumerGroupHandler, StreamHandler
+    from sarameya.group.session import Session
+    from sarameya.group.standalone import Consumer
+    from sarameya.group.stream import Stream, StreamBatches, StreamMessages
+    from sarameya.handling.letters import FailedMessage
+    from sarameya.handling.message_handler import MessageHandler
+    from sarameya.handling.options import CircuitBreaker, DeadLetterTopic, Retry, RetryTopics
+    from sarameya.message_batch import MessageBatch
+    from sarameya.meters import Histogram, Meters, TopicMeters
+    from sarameya.model import (
+        Assignment,
+        CommittedOffset,
+        Generation,
+        GroupMetadata,
+        LogRange,
+        Message,
+        TimestampType,
+        TopicPartition,
+    )
+    from sarameya.net.admin.group_admin import GroupAdmin
+    from sarameya.net.log_offsets import LOG_END, LOG_START, LogOffsets
+    from sarameya.net.transport import TcpTransport, Transport
+    from sarameya.observe import (
+        DeadLettered,
+        Event,
+        Landed,
+        LandingFailed,
+        LandingStarted,
+        Observer,
+        TableGrown,
+        log_event,
+    )
+    from sarameya.option_kinds import unknown_option
+    from sarameya.producer.producer import Producer
+    from sarameya.producer.record import ProducerRecord, RecordMetadata
+    from sarameya.protocol.assignors import (
+        Assignor,
+        CooperativeStickyAssignor,
+        RangeAssignor,
+        RebalanceProtocol,
+        RoundRobinAssignor,
+        StickyAssignor,
+        Subscription,
+        TopicLayout,
+    )
+    from sarameya.protocol.cluster.described_groups import DescribedGroup, DescribedMember, ListedGroup, Listing
+    from sarameya.protocol.cluster.metadata import Broker, ClusterMetadata
+    from sarameya.secret import Secret
+    from sarameya.status import Activity, GroupStatus, OverdueHandler, PartitionStatus
+    from sarameya.token import Token
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            ".config": "ClientProperties Config TopicConfig",
+            ".error_codes": "ErrorCode",
+            ".errors": (
+                "AssignorError AuthenticationError BatchTooLargeError ClaimError CommitError ConfigError "
+                "ConnectError ConnectionLostError CorruptRecordError DecompressionLimitError DeliveryTimeoutError "
+                "FencedInstanceError GroupAuthorizationError GroupError HandlerError InterceptorError KafkaError "
+                "LogTruncatedError MessageTooLargeError NoCommittedOffsetError OffsetOutOfRangeError "
+                "PropertiesError ProtocolError RebalanceDeadlineError RecordError RequestTimeoutError "
+                "ResponseTooLargeError RetriesExhaustedError SarameyaError TlsError TokenError "
+                "TopicAuthorizationError TopicRecreatedError UnknownTopicError UnsupportedFormatError "
+                "UnsupportedVersionError"
+            ),
+            ".extras": "install_command",
+            ".group.claim": "Claim ClaimBatches ClaimMessages",
+            ".group.consumer_group": "ConsumerGroup",
+            ".group.delivery.interceptors": "ConsumerInterceptor",
+            ".group.delivery.pauses": "Paused",
+            ".group.delivery.report": "Report",
+            ".group.handler": "ConsumerGroupHandler StreamHandler",
+            ".group.session": "Session",
+            ".group.standalone": "Consumer",
+            ".group.stream": "Stream StreamBatches StreamMessages",
+            ".message_batch": "MessageBatch",
+            ".meters": "Histogram Meters TopicMeters",
+            ".model": (
+                "Assignment CommittedOffset Generation GroupMetadata LogRange Message TimestampType TopicPartition"
+            ),
+            ".net.admin.group_admin": "GroupAdmin",
+            ".net.log_offsets": "LOG_END LOG_START LogOffsets",
+            ".net.transport": "TcpTransport Transport",
+            ".observe": "DeadLettered Event Landed LandingFailed LandingStarted Observer TableGrown log_event",
+            ".option_kinds": "unknown_option",
+            ".producer.producer": "Producer",
+            ".producer.record": "ProducerRecord RecordMetadata",
+            ".protocol.assignors": (
+                "Assignor CooperativeStickyAssignor RangeAssignor RebalanceProtocol RoundRobinAssignor "
+                "StickyAssignor Subscription TopicLayout"
+            ),
+            ".protocol.cluster.described_groups": "DescribedGroup DescribedMember ListedGroup Listing",
+            ".protocol.cluster.metadata": "Broker ClusterMetadata",
+            ".secret": "Secret",
+            ".status": "Activity GroupStatus OverdueHandler PartitionStatus",
+            ".token": "Token",
+        },
+    )
 
 __all__ = [
     "LOG_END",

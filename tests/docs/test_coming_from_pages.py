@@ -44,7 +44,7 @@ def is_ours(name: str) -> bool:
     if name in OPTIONS or name in SINK:
         return True
     owner, _, member = name.partition(".")
-    found = next((vars(module)[owner] for module in MODULES if owner in module.__all__), None)
+    found = next((getattr(module, owner) for module in MODULES if owner in module.__all__), None)
     if found is None or not member:
         return found is not None
     in_constructor = member in inspect.signature(found).parameters

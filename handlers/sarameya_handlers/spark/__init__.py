@@ -15,16 +15,37 @@ its staged records. A *flush* writes one or more of them with one call of `Table
 Imports go one way: sink, formats, poison, shaping, tables, engines, then the modules above.
 """
 
-from sarameya_handlers.spark.delta.table import DeltaTable
-from sarameya_handlers.spark.errors import LandingError
-from sarameya_handlers.spark.iceberg.table import IcebergTable
-from sarameya_handlers.spark.options import SparkOptions
-from sarameya_handlers.spark.parquet.reader import landed_files, read_landing
-from sarameya_handlers.spark.parquet.table import ParquetTable
-from sarameya_handlers.spark.shaping.partitions import with_event_date
-from sarameya_handlers.spark.sink.spark_sink import SparkSink
-from sarameya_handlers.spark.tables.foreach_batch import ForeachBatch, Ledger
-from sarameya_handlers.spark.tables.table import Landing, Layout, Phase, Table
+from typing import TYPE_CHECKING
+
+from sarameya.exports import lazy_names
+
+if TYPE_CHECKING:
+    from sarameya_handlers.spark.delta.table import DeltaTable
+    from sarameya_handlers.spark.errors import LandingError
+    from sarameya_handlers.spark.iceberg.table import IcebergTable
+    from sarameya_handlers.spark.options import SparkOptions
+    from sarameya_handlers.spark.parquet.reader import landed_files, read_landing
+    from sarameya_handlers.spark.parquet.table import ParquetTable
+    from sarameya_handlers.spark.shaping.partitions import with_event_date
+    from sarameya_handlers.spark.sink.spark_sink import SparkSink
+    from sarameya_handlers.spark.tables.foreach_batch import ForeachBatch, Ledger
+    from sarameya_handlers.spark.tables.table import Landing, Layout, Phase, Table
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            ".delta.table": "DeltaTable",
+            ".errors": "LandingError",
+            ".iceberg.table": "IcebergTable",
+            ".options": "SparkOptions",
+            ".parquet.reader": "landed_files read_landing",
+            ".parquet.table": "ParquetTable",
+            ".shaping.partitions": "with_event_date",
+            ".sink.spark_sink": "SparkSink",
+            ".tables.foreach_batch": "ForeachBatch Ledger",
+            ".tables.table": "Landing Layout Phase Table",
+        },
+    )
 
 __all__ = [
     "DeltaTable",

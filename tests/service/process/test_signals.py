@@ -11,7 +11,14 @@ import trio
 import trio.testing
 
 from sarameya.service.output.error_report import ExitCode
-from sarameya.service.process.signals import Stop, _listened_to, obey, run, stop_at_end_of_input, stop_with_supervisor
+from sarameya.service.process.signals import (
+    Stop,
+    _listened_to,
+    obey,
+    run_program,
+    stop_at_end_of_input,
+    stop_with_supervisor,
+)
 
 
 async def these(*numbers: int) -> AsyncIterator[int]:
@@ -84,7 +91,7 @@ def test_real_signal_ends_the_program_in_order() -> None:
             await stop.wait()
         return ExitCode.OK
 
-    assert run(program) is ExitCode.OK
+    assert run_program(program) is ExitCode.OK
 
 
 def test_failing_program_raises_its_error() -> None:
@@ -92,20 +99,20 @@ def test_failing_program_raises_its_error() -> None:
         raise ValueError("bug")
 
     with pytest.raises(ExceptionGroup) as caught:
-        run(program)
+        run_program(program)
     assert caught.group_contains(ValueError, match="bug")
 
 
 STUBBORN = """
 import signal, trio
-from sarameya.service.process.signals import run
+from sarameya.service.process.signals import run_program
 async def stubborn(stop):
     print("up", flush=True)
     await stop.wait()
     print("asked", flush=True)
     with trio.CancelScope(shield=True):
         await trio.sleep_forever()
-run(stubborn, before_exit=lambda: print("last words", flush=True))
+run_program(stubborn, before_exit=lambda: print("last words", flush=True))
 """
 
 

@@ -236,11 +236,11 @@ async def test_cancelled_supervisor_leaves_no_process_behind(tmp_path: Path) -> 
 SUPERVISE = """
 import logging, sys
 from sarameya.service.app.app_file import ServiceSection
-from sarameya.service.process.signals import run
+from sarameya.service.process.signals import run_program
 from sarameya.service.process.supervisor import Supervisor
 logging.basicConfig(level="INFO")
 supervisor = Supervisor([[sys.executable, "-c", sys.argv[1]]], ServiceSection())
-raise SystemExit(run(supervisor.run, before_exit=supervisor.kill_nowait))
+raise SystemExit(run_program(supervisor.run, before_exit=supervisor.kill_nowait))
 """
 HANGING = """
 import signal, sys, time

@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         ConfigError: The address can never be listened at.
     """
     configure_logging("debug" if args.debug else args.log_level, log_format=args.log_format)
-    return signals.run(partial(_serve, args))
+    return signals.run_program(partial(_serve, args))
 
 
 async def _serve(args: argparse.Namespace, stop: Stop) -> ExitCode:

@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     group: str | None = args.group or kafka.group
     if not group:
         args.usage_error("no group is named: give --group NAME, or name it by --app, --properties or SARAMEYA_GROUP")
-    return signals.run(partial(_serve, args, str(group), kafka))
+    return signals.run_program(partial(_serve, args, str(group), kafka))
 
 
 async def _serve(args: argparse.Namespace, group: str, kafka: Cluster, stop: Stop) -> ExitCode:

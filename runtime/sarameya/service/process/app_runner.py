@@ -119,7 +119,7 @@ def run_app(app: App, layers: Layers, args: argparse.Namespace, watch: Watch | N
     new_handler()  # Build a handler now, so that an invalid option is reported once, before any worker starts.
     if args.worker:
         app = attrs.evolve(app, service=attrs.evolve(app.service, http=None))  # the supervisor serves
-        return signals.run(
+        return signals.run_program(
             partial(
                 _serve,
                 {args.worker: app_of_member(app, args.worker)},
@@ -134,11 +134,11 @@ def run_app(app: App, layers: Layers, args: argparse.Namespace, watch: Watch | N
     numbers = range(1, app.service.workers + 1)
     if app.service.workers == 1 or app.service.in_process:
         apps = {number: app_of_member(app, number) for number in numbers}
-        return signals.run(partial(_serve, apps, new_handler, watch_input, watch, None, notifier))
+        return signals.run_program(partial(_serve, apps, new_handler, watch_input, watch, None, notifier))
     commands = [worker_command(args.argv, number, app.service.workers) for number in numbers]
     supervisor = Supervisor(commands, app.service)
     run = partial(_supervise, app, supervisor, watch_input, watch, notifier)
-    return signals.run(run, before_exit=supervisor.kill_nowait)
+    return signals.run_program(run, before_exit=supervisor.kill_nowait)
 
 
 def app_of_member(app: App, number: int) -> App:

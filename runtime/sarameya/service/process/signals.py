@@ -58,7 +58,7 @@ class Stop:
         await self._requested.wait()
 
 
-def run(program: Callable[[Stop], Awaitable[int]], *, before_exit: Callable[[], None] = lambda: None) -> int:
+def run_program(program: Callable[[Stop], Awaitable[int]], *, before_exit: Callable[[], None] = lambda: None) -> int:
     """Run a program under trio, and return its exit code. A second signal exits at once.
 
     Args:
