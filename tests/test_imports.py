@@ -34,6 +34,9 @@ RUNTIME = Path(__file__).parents[1] / "runtime"
 _LAZY = {"kafka", "aiokafka"}
 START_MAY_IMPORT = {
     "import sarameya": _LAZY,
+    # attrs and cattrs: the app file's errors; msgspec: Message.
+    "import sys; sys.argv = ['sarameya', '--help']; import sarameya_main; sarameya_main.main()": _LAZY
+    | {"attr", "attrs", "cattr", "cattrs", "msgspec", "typing_extensions"},
 }
 
 

@@ -21,7 +21,7 @@ from trio.testing import MockClock
 import sarameya
 from sarameya import Config, ConsumerGroup
 from sarameya.service.app.app_file import App, ServiceSection, load_app
-from sarameya.service.cli.commands import _BUILT_IN
+from sarameya.service.cli.commands import BUILT_IN
 from sarameya.testing import run_inline, virtual_wall_clock
 from sarameya_handlers import SparkSink
 from tests.docs import sarama
@@ -34,7 +34,7 @@ SOURCES = [*CLIENTS, "spark", "kafka-connect"]
 MODULES = [import_module(name) for name in ("sarameya", "sarameya.testing", "sarameya_handlers", "sarameya.observe")]
 OPTIONS = {field.name for kind in (Config, App, ServiceSection) for field in attrs.fields(kind)}
 SINK = set(inspect.signature(SparkSink.__init__).parameters) | {"value_format"}
-COMMANDS = {*_BUILT_IN, *(entry.name for entry in entry_points(group="sarameya.commands"))}
+COMMANDS = {*BUILT_IN, *(entry.name for entry in entry_points(group="sarameya.commands"))}
 ABSENT = object()
 
 

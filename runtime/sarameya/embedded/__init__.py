@@ -22,9 +22,10 @@
 | `purgatory` | operations that wait for an event or a deadline |
 | `faults` | requests that must fail on purpose |
 | `sasl/` | authentication of clients |
+| `schemas` | kafka-python's schemas of all requests |
 """
 
-from sarameya import _kafka_schemas as _kafka_schemas  # must precede every import of kafka-python's messages
+from sarameya.embedded import schemas as schemas  # must precede every import of kafka-python's messages
 from sarameya.embedded.cluster import EmbeddedCluster
 from sarameya.embedded.groups.config import CoordinatorConfig
 from sarameya.embedded.groups.model.group_states import GroupState

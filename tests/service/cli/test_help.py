@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 
 import pytest
 
-from sarameya.service.cli.commands import ENTRY_POINT_GROUP
+from sarameya.service.cli.commands import BUILT_IN, ENTRY_POINT_GROUP
 from sarameya.service.cli.program import HelpFormatter, whole_parser
 from sarameya.service.output.help_epilog import epilog
 
@@ -50,6 +50,13 @@ def test_own_entry_point_commands_are_listed() -> None:
     progs = {parser.prog for parser in parsers()}
     assert {"sarameya run", "sarameya topics create", "sarameya groups offsets reset", "sarameya verify"} <= progs
     assert {f"sarameya {entry.name}" for entry in entry_points(group=ENTRY_POINT_GROUP)} <= progs
+
+
+def test_summaries_of_built_in_commands_are_their_descriptions() -> None:
+    (commands,) = (action for action in PARSER._actions if isinstance(action, argparse._SubParsersAction))
+    assert {name: commands.choices[name].description for name in BUILT_IN} == {
+        name: summary for name, (_, summary) in BUILT_IN.items()
+    }
 
 
 def test_text_in_one_piece_is_filled_and_lines_are_left_alone() -> None:

@@ -50,6 +50,18 @@ def half(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", required=True)
 
 
+class Summarized:
+    """A command with a summary, for which it need not be called."""
+
+    summary = "waves from afar"
+
+    def __call__(self, parser: argparse.ArgumentParser) -> None:
+        raise RuntimeError("called for its summary")
+
+
+wave = Summarized()
+
+
 @pytest.fixture(autouse=True)
 def plugged_in(monkeypatch: pytest.MonkeyPatch) -> None:
     others = [
@@ -57,6 +69,7 @@ def plugged_in(monkeypatch: pytest.MonkeyPatch) -> None:
         EntryPoint("absent", "made_up_module:command", commands.ENTRY_POINT_GROUP),
         EntryPoint("broken", f"{__name__}:broken.command", commands.ENTRY_POINT_GROUP),
         EntryPoint("half", f"{__name__}:half", commands.ENTRY_POINT_GROUP),
+        EntryPoint("wave", f"{__name__}:wave", commands.ENTRY_POINT_GROUP),
     ]
     monkeypatch.setattr(commands, "entry_points", EntryPoints(others).select)
 
@@ -142,6 +155,7 @@ def test_help_lists_every_command_and_the_exit_codes(capsys: pytest.CaptureFixtu
     assert all(name in text for name in ("run", "broker", "greet", "absent", "exit codes: 0"))
     assert " ".join(text.split()).count("greets somebody") == 1
     assert "Or does not" not in text
+    assert "waves from afar" in text
 
 
 def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:

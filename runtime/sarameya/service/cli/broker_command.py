@@ -18,8 +18,6 @@ from sarameya.service.web.listen_error import listen_error
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
-SUMMARY = "serve the embedded broker on a TCP port, in memory: nothing is kept when it ends"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command to `parser`."""

@@ -16,8 +16,6 @@ from sarameya.service.output.command_result import print_out
 from sarameya.service.output.error_report import ExitCode
 from sarameya.service.output.help_epilog import epilog
 
-SUMMARY = "print a script that completes the command line in a shell"
-
 _FILES = {"bash": "_shtab_compgen_files", "zsh": "_files"}
 """Completion of file names in each shell."""
 

@@ -19,8 +19,6 @@ from sarameya.service.output.help_epilog import epilog
 from sarameya.service.output.log_format import add_logging_arguments
 from sarameya.service.process.app_runner import make_handler
 
-SUMMARY = "show an app's effective configuration, or the reference of all options"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command to `parser`."""

@@ -9,8 +9,6 @@ from sarameya.service.app.app_file import load
 from sarameya.service.output.help_epilog import epilog
 from sarameya.service.process.app_runner import add_run_arguments, run_app
 
-SUMMARY = "run members of a consumer group with the handler that an app file names"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command to `parser`."""

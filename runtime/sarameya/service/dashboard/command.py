@@ -17,8 +17,6 @@ from sarameya.service.process import signals
 from sarameya.service.process.app_runner import listen_argument
 from sarameya.service.process.signals import Stop
 
-SUMMARY = "show a whole group on one page, from Kafka and from its members' endpoints"
-
 _DEFAULT = "127.0.0.1:8090"
 
 

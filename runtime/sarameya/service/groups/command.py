@@ -26,8 +26,6 @@ from sarameya.service.output.command_result import CommandResult, log_asking, ru
 from sarameya.service.output.help_epilog import epilog
 from sarameya.service.output.progress_display import LINE_INTERVAL, steps
 
-SUMMARY = "show the groups of a Kafka cluster, and reset offsets of those without members"
-
 _STATES = (
     "Empty",
     "PreparingRebalance",

@@ -13,8 +13,6 @@ from sarameya.service.output.command_result import CommandResult, log_asking, ru
 from sarameya.service.output.help_epilog import epilog
 from sarameya.service.topics import results
 
-SUMMARY = "show, create, grow and delete the topics of a Kafka cluster"
-
 Operation = Callable[[TopicAdmin], Awaitable[CommandResult]]
 
 

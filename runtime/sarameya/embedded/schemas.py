@@ -1,8 +1,4 @@
-"""All schemas of kafka-python that Sarameya uses, imported without their warning.
-
-The embedded broker imports this module, since it answers every request. The client's packages import only the schemas
-that they use.
-"""
+"""Schemas of kafka-python for all requests that the broker answers, imported without their warning."""
 
 from __future__ import annotations
 
