@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-import attrs
+import msgspec
 import pytest
 
 from sarameya.error_codes import ErrorCode
@@ -467,7 +467,7 @@ def test_leader_of_a_standing_assignment_only_watches() -> None:
     """A static leader that comes back within its session (KIP-814)."""
     driver = Driver(group_instance_id="i-1")
     answer = joined(driver.joining().token, leads=True)
-    driver.receive(attrs.evolve(answer, skip_assignment=True))
+    driver.receive(msgspec.structs.replace(answer, skip_assignment=True))
     assert driver.get(Supervise).members == answer.members
     assert driver.get(SendSync).assignments == {}
     assert "Assign" not in kinds(driver.commands)

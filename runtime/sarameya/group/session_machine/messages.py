@@ -1,7 +1,8 @@
 """Events for the session's state machine, and the commands and jobs that it returns. Plain data.
 
 A command is executed at once. A job takes time: the runner runs one job at a time, and reports its end as an event.
-Times are in seconds, on the caller's monotonic clock.
+Times are in seconds, on the caller's monotonic clock. The classes are msgspec Structs: an attrs class takes half a
+millisecond to create.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import math
 from collections.abc import Mapping
 
 import attrs
+import msgspec
 
 from sarameya.errors import SarameyaError
 from sarameya.model import Assignment, CommittedOffset, Generation, TopicPartition
@@ -23,8 +25,7 @@ CommittedOffsets = Mapping[TopicPartition, CommittedOffset | None]
 # -- notices: from the member -------------------------------------------------------------------------
 
 
-@attrs.frozen(slots=True)
-class NewAssignment:
+class NewAssignment(msgspec.Struct, frozen=True):
     """The partitions assigned to this member, until the next generation or until the membership is lost.
 
     Attributes:
@@ -36,18 +37,16 @@ class NewAssignment:
 
     generation: Generation
     assignment: Assignment
-    claimed: Assignment = attrs.field(factory=dict)
+    claimed: Assignment = {}
 
 
-@attrs.frozen(slots=True)
-class CloseWanted:
+class CloseWanted(msgspec.Struct, frozen=True):
     """A request to close the group. `reason` is sent to the broker (KIP-800)."""
 
     reason: str
 
 
-@attrs.frozen(slots=True)
-class SubscriptionChanged:
+class SubscriptionChanged(msgspec.Struct, frozen=True):
     """The user has changed or dropped the subscription. `Member.wanted` has the new subscription."""
 
 
@@ -57,34 +56,29 @@ Notice = NewAssignment | PrepareRebalance | MembershipLost | Left | Fail | Close
 # -- events: from the runner --------------------------------------------------------------------------
 
 
-@attrs.frozen(slots=True)
-class SubscriptionRead:
+class SubscriptionRead(msgspec.Struct, frozen=True):
     """The subscription, read after it has changed; None if it was dropped."""
 
     wanted: Wanted | None
 
 
-@attrs.frozen(slots=True)
-class EndWanted:
+class EndWanted(msgspec.Struct, frozen=True):
     """The handler has requested the end of the session (`Session.end`)."""
 
     reason: str
 
 
-@attrs.frozen(slots=True)
-class Cancelled:
+class Cancelled(msgspec.Struct, frozen=True):
     """`consume()` was cancelled, and with it all tasks of the handler."""
 
 
-@attrs.frozen(slots=True)
-class ReaderReturned:
+class ReaderReturned(msgspec.Struct, frozen=True):
     """A reader has returned although it was not stopped."""
 
     reason: str
 
 
-@attrs.frozen(slots=True)
-class ReaderFailed:
+class ReaderFailed(msgspec.Struct, frozen=True):
     """A reader has raised an exception.
 
     Attributes:
@@ -100,61 +94,52 @@ class ReaderFailed:
     error: Exception
 
 
-@attrs.frozen(slots=True)
-class CallFailed:
+class CallFailed(msgspec.Struct, frozen=True):
     """A method of the handler that is not a reader has raised an exception."""
 
     name: str
     error: Exception
 
 
-@attrs.frozen(slots=True)
-class TasksEnded:
+class TasksEnded(msgspec.Struct, frozen=True):
     """Every task of the handler has ended."""
 
 
-@attrs.frozen(slots=True)
-class ShutdownCutOff:
+class ShutdownCutOff(msgspec.Struct, frozen=True):
     """The time for the last calls and the last commit is over; the running job was cancelled."""
 
 
-@attrs.frozen(slots=True)
-class TasksStuck:
+class TasksStuck(msgspec.Struct, frozen=True):
     """The names of the tasks that still run after the deadline; may be empty."""
 
     names: tuple[str, ...]
 
 
-@attrs.frozen(slots=True)
-class OffsetsFetched:
+class OffsetsFetched(msgspec.Struct, frozen=True):
     """The end of `FetchOffsets`. `committed` is None if the fetch was cancelled."""
 
     committed: CommittedOffsets | None
 
 
-@attrs.frozen(slots=True)
-class OffsetsFailed:
+class OffsetsFailed(msgspec.Struct, frozen=True):
     """The end of `FetchOffsets`: the group's committed offsets could not be fetched."""
 
     error: SarameyaError
 
 
-@attrs.frozen(slots=True)
-class Drained:
+class Drained(msgspec.Struct, frozen=True):
     """The end of `Drain`. `not_started` has the partitions whose start was cancelled."""
 
     not_started: frozenset[TopicPartition] = frozenset()
 
 
-@attrs.frozen(slots=True)
-class CallEnded:
+class CallEnded(msgspec.Struct, frozen=True):
     """The end of `CallHandler`: the call has returned, has raised, or was cancelled at its deadline (`cut_off`)."""
 
     cut_off: bool = False
 
 
-@attrs.frozen(slots=True)
-class CommitEnded:
+class CommitEnded(msgspec.Struct, frozen=True):
     """The end of `Commit`. `in_time` is False if its deadline cancelled it. A failure is reported to observers."""
 
     in_time: bool = True
@@ -185,37 +170,32 @@ Event = (
 # -- commands: to the runner, executed at once --------------------------------------------------------
 
 
-@attrs.frozen(slots=True)
-class Observe:
+class Observe(msgspec.Struct, frozen=True):
     """Report this event to the group's observers."""
 
     event: ObservedEvent
 
 
-@attrs.frozen(slots=True)
-class Post:
+class Post(msgspec.Struct, frozen=True):
     """Pass this event to the membership."""
 
     event: JoinWanted | LeaveWanted
 
 
-@attrs.frozen(slots=True)
-class UpdateSession:
+class UpdateSession(msgspec.Struct, frozen=True):
     """Set generation and partitions of the handler's `Session`, and drop the pinned ids of other topics."""
 
     generation: Generation
     owned: frozenset[TopicPartition]
 
 
-@attrs.frozen(slots=True)
-class StartPartitions:
+class StartPartitions(msgspec.Struct, frozen=True):
     """Determine the start offset of each partition, and start reading there."""
 
     committed: CommittedOffsets
 
 
-@attrs.frozen(slots=True)
-class StopReaders:
+class StopReaders(msgspec.Struct, frozen=True):
     """Stop the readers of these partitions (None for all), and cancel their starts.
 
     Iterators end. Tasks that still run at `grace_ends` are cancelled. A repeated stop can only move that to an earlier
@@ -226,30 +206,25 @@ class StopReaders:
     grace_ends: float
 
 
-@attrs.frozen(slots=True)
-class LimitTime:
+class LimitTime(msgspec.Struct, frozen=True):
     """Shorten the time of running jobs: the deadline was moved to an earlier time."""
 
 
-@attrs.frozen(slots=True)
-class BreakOffFetch:
+class BreakOffFetch(msgspec.Struct, frozen=True):
     """Cancel `FetchOffsets`: a newer assignment, or a rebalance, has priority."""
 
 
-@attrs.frozen(slots=True)
-class StopStarting:
+class StopStarting(msgspec.Struct, frozen=True):
     """Start no more partitions, cancel the commit of revoked partitions, and stop fetching: the session ends."""
 
 
-@attrs.frozen(slots=True)
-class DropOffsets:
+class DropOffsets(msgspec.Struct, frozen=True):
     """Drop the marks and commits of these partitions: they are revoked."""
 
     partitions: frozenset[TopicPartition]
 
 
-@attrs.frozen(slots=True)
-class FindStuckTasks:
+class FindStuckTasks(msgspec.Struct, frozen=True):
     """Find the tasks that still run after the deadline, and report them with `TasksStuck`."""
 
 
@@ -269,30 +244,26 @@ Command = (
 # -- jobs: to the runner, one at a time ---------------------------------------------------------------
 
 
-@attrs.frozen(slots=True)
-class FetchOffsets:
+class FetchOffsets(msgspec.Struct, frozen=True):
     """Fetch the group's committed offsets of these partitions."""
 
     partitions: tuple[TopicPartition, ...]
 
 
-@attrs.frozen(slots=True)
-class CallHandler:
+class CallHandler(msgspec.Struct, frozen=True):
     """Call this method of the handler. `partitions` is its argument, if it has one."""
 
     name: str
     partitions: tuple[TopicPartition, ...] = ()
 
 
-@attrs.frozen(slots=True)
-class Drain:
+class Drain(msgspec.Struct, frozen=True):
     """Wait until the stopped readers and the cancelled starts of these partitions have ended."""
 
     partitions: frozenset[TopicPartition]
 
 
-@attrs.frozen(slots=True)
-class Commit:
+class Commit(msgspec.Struct, frozen=True):
     """Commit all marks: of revoked partitions or, if it `is_last`, at the end of the session."""
 
     is_last: bool

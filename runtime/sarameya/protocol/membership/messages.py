@@ -1,20 +1,19 @@
 """Inputs (events) and outputs (commands) of the membership machine. Plain data.
 
 Each command with a response carries a `token`, and so does the event that reports the response. Times are seconds on
-the caller's monotonic clock.
+the caller's monotonic clock. The classes are msgspec Structs: an attrs class takes half a millisecond to create.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
+import msgspec
 
 from sarameya.model import NO_GENERATION, Assignment, Generation
 
 
-@attrs.frozen(slots=True)
-class GroupMember:
+class GroupMember(msgspec.Struct, frozen=True):
     """A member in a JoinGroup response to the leader. `metadata` is the encoded subscription."""
 
     member_id: str
@@ -25,8 +24,7 @@ class GroupMember:
 # -- events: from the shell ---------------------------------------------------------------------------
 
 
-@attrs.frozen(slots=True)
-class JoinWanted:
+class JoinWanted(msgspec.Struct, frozen=True):
     """A request to join, or to rejoin after all revocations that a rebalance requires.
 
     `owned` is the assignment that is kept (KIP-429), empty under an eager assignor. `reason` goes to the broker
@@ -34,34 +32,30 @@ class JoinWanted:
     """
 
     reason: str = ""
-    owned: Assignment = attrs.field(factory=dict)
+    owned: Assignment = {}
     generation: int | None = None
 
 
-@attrs.frozen(slots=True)
-class RebalanceWanted:
+class RebalanceWanted(msgspec.Struct, frozen=True):
     """A request of this member for a rebalance, since partition counts or the subscription changed."""
 
     reason: str
 
 
-@attrs.frozen(slots=True)
-class LeaveWanted:
+class LeaveWanted(msgspec.Struct, frozen=True):
     """A request to leave the group; the session, if there was one, has ended. `reason` goes to the broker (KIP-800)."""
 
     reason: str
 
 
-@attrs.frozen(slots=True)
-class FindSucceeded:
+class FindSucceeded(msgspec.Struct, frozen=True):
     """Response to `FindCoordinator`: the coordinator's node id."""
 
     token: int
     node_id: int
 
 
-@attrs.frozen(slots=True)
-class FindFailed:
+class FindFailed(msgspec.Struct, frozen=True):
     """A failed search for the coordinator. `code` is Kafka's, or 0 if no broker responded."""
 
     token: int
@@ -69,40 +63,35 @@ class FindFailed:
     cause: str
 
 
-@attrs.frozen(slots=True)
-class CoordinatorLost:
+class CoordinatorLost(msgspec.Struct, frozen=True):
     """Report of another request (a commit) that broker `coordinator` no longer coordinates the group."""
 
     coordinator: int
     cause: str
 
 
-@attrs.frozen(slots=True)
-class RequestFailed:
+class RequestFailed(msgspec.Struct, frozen=True):
     """A request without a response: connection lost, deadline passed, or undecodable bytes."""
 
     token: int
     cause: str
 
 
-@attrs.frozen(slots=True)
-class Unanswered:
+class Unanswered(msgspec.Struct, frozen=True):
     """A join or sync without a response in time. Either the coordinator holds the request, or it was lost."""
 
     token: int
     cause: str
 
 
-@attrs.frozen(slots=True)
-class RequestImpossible:
+class RequestImpossible(msgspec.Struct, frozen=True):
     """A request that can never be sent: broker and client share no version of its API."""
 
     token: int
     error: Exception
 
 
-@attrs.frozen(slots=True)
-class JoinAnswered:
+class JoinAnswered(msgspec.Struct, frozen=True):
     """Response to `SendJoin`. `code` is Kafka's; the leader also gets the members."""
 
     token: int
@@ -115,8 +104,7 @@ class JoinAnswered:
     skip_assignment: bool = False
 
 
-@attrs.frozen(slots=True)
-class SyncAnswered:
+class SyncAnswered(msgspec.Struct, frozen=True):
     """Response to `SendSync`: an error code, or the encoded assignment."""
 
     token: int
@@ -124,40 +112,35 @@ class SyncAnswered:
     assignment: bytes = b""
 
 
-@attrs.frozen(slots=True)
-class HeartbeatAnswered:
+class HeartbeatAnswered(msgspec.Struct, frozen=True):
     """Response to `SendHeartbeat`."""
 
     token: int
     code: int
 
 
-@attrs.frozen(slots=True)
-class LeaveAnswered:
+class LeaveAnswered(msgspec.Struct, frozen=True):
     """Response to `SendLeave`."""
 
     token: int
     code: int
 
 
-@attrs.frozen(slots=True)
-class AssignmentMade:
+class AssignmentMade(msgspec.Struct, frozen=True):
     """Result of the leader's assignor: member id -> its assignment, encoded."""
 
     token: int
     assignments: Mapping[str, bytes]
 
 
-@attrs.frozen(slots=True)
-class AssignmentFailed:
+class AssignmentFailed(msgspec.Struct, frozen=True):
     """Report that the leader's assignor has raised."""
 
     token: int
     error: Exception
 
 
-@attrs.frozen(slots=True)
-class CommitRefused:
+class CommitRefused(msgspec.Struct, frozen=True):
     """An error code that concerns the membership, in the response to a commit of `generation`."""
 
     generation: int
@@ -187,36 +170,32 @@ Event = (
 # -- commands: to the shell ---------------------------------------------------------------------------
 
 
-@attrs.frozen(slots=True)
-class FindCoordinator:
+class FindCoordinator(msgspec.Struct, frozen=True):
     """Send a FindCoordinator request."""
 
     token: int
 
 
-@attrs.frozen(slots=True)
-class ForgetCoordinator:
+class ForgetCoordinator(msgspec.Struct, frozen=True):
     """Forget the coordinator: it is no longer at `node_id`."""
 
     node_id: int
     cause: str
 
 
-@attrs.frozen(slots=True)
-class SendJoin:
+class SendJoin(msgspec.Struct, frozen=True):
     """Send a JoinGroup request. `owned` was assigned in generation `owned_since` (KIP-792; -1 if there was none)."""
 
     token: int
     member_id: str
     reason: str = ""
-    owned: Assignment = attrs.field(factory=dict)
+    owned: Assignment = {}
     owned_since: int = NO_GENERATION
     silences: int = 0
     """Number of joins and syncs in a row that got no response before this one."""
 
 
-@attrs.frozen(slots=True)
-class Assign:
+class Assign(msgspec.Struct, frozen=True):
     """Assign partitions to `members`, as the leader, in a worker thread. Heartbeats go on meanwhile."""
 
     token: int
@@ -224,15 +203,13 @@ class Assign:
     members: tuple[GroupMember, ...]
 
 
-@attrs.frozen(slots=True)
-class Supervise:
+class Supervise(msgspec.Struct, frozen=True):
     """Watch the topics of `members`, as the leader. The old assignment stays valid (KIP-814)."""
 
     members: tuple[GroupMember, ...]
 
 
-@attrs.frozen(slots=True)
-class SendSync:
+class SendSync(msgspec.Struct, frozen=True):
     """Send a SyncGroup request. `assignments` is empty for a follower, and for a leader that must skip it (KIP-814)."""
 
     token: int
@@ -242,16 +219,14 @@ class SendSync:
     """Number of joins and syncs in a row that got no response before this one."""
 
 
-@attrs.frozen(slots=True)
-class SendHeartbeat:
+class SendHeartbeat(msgspec.Struct, frozen=True):
     """Send a heartbeat for `generation`."""
 
     token: int
     generation: Generation
 
 
-@attrs.frozen(slots=True)
-class SendLeave:
+class SendLeave(msgspec.Struct, frozen=True):
     """Send a LeaveGroup request. `reason` goes to the broker (KIP-800)."""
 
     token: int
@@ -259,31 +234,27 @@ class SendLeave:
     reason: str
 
 
-@attrs.frozen(slots=True)
-class Assigned:
+class Assigned(msgspec.Struct, frozen=True):
     """Own `assignment` (encoded, empty bytes for no partitions) in `generation`: the membership is stable."""
 
     generation: Generation
     assignment: bytes
 
 
-@attrs.frozen(slots=True)
-class PrepareRebalance:
+class PrepareRebalance(msgspec.Struct, frozen=True):
     """Revoke, by `deadline`, the partitions that the rebalance protocol requires; then send JoinWanted."""
 
     reason: str
     deadline: float
 
 
-@attrs.frozen(slots=True)
-class MembershipLost:
+class MembershipLost(msgspec.Struct, frozen=True):
     """Stop and commit nothing, since all owned partitions are lost; then send JoinWanted."""
 
     reason: str
 
 
-@attrs.frozen(slots=True)
-class Left:
+class Left(msgspec.Struct, frozen=True):
     """End: the membership has ended.
 
     `taken` is True if the coordinator has accepted a leave. A client that has not joined sends no leave, nor does a
@@ -294,15 +265,13 @@ class Left:
     reason: str
 
 
-@attrs.frozen(slots=True)
-class Fail:
+class Fail(msgspec.Struct, frozen=True):
     """Stop, commit nothing, send LeaveWanted: the membership has failed for good, and no other command follows."""
 
     error: Exception
 
 
-@attrs.frozen(slots=True)
-class StateChanged:
+class StateChanged(msgspec.Struct, frozen=True):
     """Report a transition of the machine to observers."""
 
     before: str
@@ -311,8 +280,7 @@ class StateChanged:
     trigger: str
 
 
-@attrs.frozen(slots=True)
-class RetryScheduled:
+class RetryScheduled(msgspec.Struct, frozen=True):
     """Report to observers that a request is retried in `delay` seconds."""
 
     what: str
