@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,9 @@ UNUSED = (
     "aiokafka.client",
     "aiokafka.consumer",
     "aiokafka.producer",
+    "aiokafka.util",
+    "asyncio",
+    "importlib.metadata",
     "pyarrow",
     "pyspark",
     "starlette",
@@ -32,8 +35,22 @@ RUNTIME = Path(__file__).parents[1] / "runtime"
 
 # kafka-python and aiokafka are in `sys.modules` without their own code (`sarameya/_kafka_python.py`).
 _LAZY = {"kafka", "aiokafka"}
+_CODECS = {"backports", "cramjam", "google_crc32c", "lz4", "xxhash"}
+# idna, outcome, sniffio and sortedcontainers are trio's; typing_extensions is aiokafka's.
+_CLIENT = {
+    "attr",
+    "attrs",
+    "idna",
+    "msgspec",
+    "outcome",
+    "sniffio",
+    "sortedcontainers",
+    "trio",
+    "typing_extensions",
+} | _CODECS
 START_MAY_IMPORT = {
     "import sarameya": _LAZY,
+    "from sarameya import ConsumerGroup": _LAZY | _CLIENT,
     # attrs and cattrs: the app file's errors; msgspec: Message.
     "import sys; sys.argv = ['sarameya', '--help']; import sarameya_main; sarameya_main.main()": _LAZY
     | {"attr", "attrs", "cattr", "cattrs", "msgspec", "typing_extensions"},
@@ -58,16 +75,23 @@ def test_start_imports_no_other_third_party_package(code: str) -> None:
     """A start is as slow as its imports; a new one is a decision, and not an accident."""
     before = {name.partition(".")[0] for name in output_of("import sys; print(*sys.modules)")}
     found = {name.partition(".")[0] for name in output_of(f"{code}; import sys; print('modules:', *sys.modules)")}
-    ours = {"sarameya", "sarameya_handlers", "sarameya_main"}
-    third_party = {name for name in found - before - ours if find_spec_of(name) is not None}
+    assert "sarameya" in found
+    third_party = {name for name in found - before if is_third_party(name)}
     assert third_party <= START_MAY_IMPORT[code]
 
 
-def find_spec_of(name: str) -> str | None:
-    """The file of a third-party package; None for the standard library's modules, and for words that are none."""
-    if not name.isidentifier() or name in sys.stdlib_module_names or (spec := find_spec(name)) is None:
-        return None
-    return spec.origin
+def is_third_party(name: str) -> bool:
+    """Neither ours nor the standard library's; nor a word of a help text, or a module that compiled code makes up."""
+    spec = PathFinder.find_spec(name) if name.isidentifier() and not name.startswith("sarameya") else None
+    if spec is None:
+        return False
+    places = [*(spec.submodule_search_locations or ()), spec.origin or ""]
+    return any("site-packages" in Path(place).parts for place in places)
+
+
+def test_third_party_packages_are_told_apart() -> None:
+    assert all(map(is_third_party, ("attrs", "backports", "kafka", "trio")))
+    assert not any(map(is_third_party, ("sarameya", "asyncio", "sysconfig", "COMMAND", "config", "_cython_3_2_4")))
 
 
 def schema_modules() -> dict[str, list[str]]:

