@@ -91,6 +91,7 @@ if TYPE_CHECKING:
         LandingFailed,
         LandingStarted,
         Observer,
+        SentToRetry,
         TableGrown,
         log_event,
     )
@@ -121,15 +122,15 @@ else:
             ".errors": (
                 "AssignorError AuthenticationError BatchTooLargeError ClaimError CommitError ConfigError "
                 "ConnectError ConnectionLostError CorruptRecordError DecompressionLimitError DeliveryTimeoutError "
-                "FencedInstanceError GroupAuthorizationError GroupError HandlerError InterceptorError KafkaError "
-                "LogTruncatedError MessageTooLargeError NoCommittedOffsetError OffsetOutOfRangeError "
-                "PropertiesError ProtocolError RebalanceDeadlineError RecordError RequestTimeoutError "
-                "ResponseTooLargeError RetriesExhaustedError SarameyaError TlsError TokenError "
+                "FencedInstanceError GroupAuthorizationError GroupError HandlerError HandlerTimeoutError "
+                "InterceptorError KafkaError LogTruncatedError MessageTooLargeError NoCommittedOffsetError "
+                "OffsetOutOfRangeError PropertiesError ProtocolError RebalanceDeadlineError RecordError "
+                "RequestTimeoutError ResponseTooLargeError RetriesExhaustedError SarameyaError TlsError TokenError "
                 "TopicAuthorizationError TopicRecreatedError UnknownTopicError UnsupportedFormatError "
                 "UnsupportedVersionError"
             ),
             ".extras": "install_command",
-            ".group.claim": "Claim ClaimBatches ClaimMessages",
+            ".group.claim": "Claim ClaimBatches ClaimMessages ConcurrentMessages",
             ".group.consumer_group": "ConsumerGroup",
             ".group.delivery.interceptors": "ConsumerInterceptor",
             ".group.delivery.pauses": "Paused",
@@ -138,6 +139,9 @@ else:
             ".group.session": "Session",
             ".group.standalone": "Consumer",
             ".group.stream": "Stream StreamBatches StreamMessages",
+            ".handling.letters": "FailedMessage",
+            ".handling.message_handler": "MessageHandler",
+            ".handling.options": "CircuitBreaker DeadLetterTopic Retry RetryTopics",
             ".message_batch": "MessageBatch",
             ".meters": "Histogram Meters TopicMeters",
             ".model": (
@@ -146,7 +150,9 @@ else:
             ".net.admin.group_admin": "GroupAdmin",
             ".net.log_offsets": "LOG_END LOG_START LogOffsets",
             ".net.transport": "TcpTransport Transport",
-            ".observe": "DeadLettered Event Landed LandingFailed LandingStarted Observer TableGrown log_event",
+            ".observe": (
+                "DeadLettered Event Landed LandingFailed LandingStarted Observer SentToRetry TableGrown log_event"
+            ),
             ".option_kinds": "unknown_option",
             ".producer.producer": "Producer",
             ".producer.record": "ProducerRecord RecordMetadata",
