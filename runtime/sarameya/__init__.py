@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         ConnectError,
         ConnectionLostError,
         CorruptRecordError,
+        DecodeError,
         DecompressionLimitError,
         DeliveryTimeoutError,
         FencedInstanceError,
@@ -121,7 +122,7 @@ else:
             ".error_codes": "ErrorCode",
             ".errors": (
                 "AssignorError AuthenticationError BatchTooLargeError ClaimError CommitError ConfigError "
-                "ConnectError ConnectionLostError CorruptRecordError DecompressionLimitError DeliveryTimeoutError "
+                "ConnectError ConnectionLostError CorruptRecordError DecodeError DecompressionLimitError DeliveryTimeoutError "
                 "FencedInstanceError GroupAuthorizationError GroupError HandlerError HandlerTimeoutError "
                 "InterceptorError KafkaError LogTruncatedError MessageTooLargeError NoCommittedOffsetError "
                 "OffsetOutOfRangeError PropertiesError ProtocolError RebalanceDeadlineError RecordError "
@@ -200,6 +201,7 @@ __all__ = [
     "CorruptRecordError",
     "DeadLetterTopic",
     "DeadLettered",
+    "DecodeError",
     "DecompressionLimitError",
     "DeliveryTimeoutError",
     "DescribedGroup",

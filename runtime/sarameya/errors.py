@@ -33,6 +33,7 @@
     │   ├── UnsupportedFormatError      unknown magic or codec
     │   ├── BatchTooLargeError          a batch does not fit in a response of `max_response_bytes`
     │   └── DecompressionLimitError     a batch decompresses beyond `fetch_max_decompressed_bytes`
+    ├── DecodeError                     a key or a value that is not of the handler's type
     ├── AssignorError                   an assignor raised, or returned an invalid assignment
     ├── InterceptorError                an interceptor raised, or returned an invalid result
     ├── ClaimError                      an exception of one claim's handler, with its coordinates
@@ -402,6 +403,35 @@ class BatchTooLargeError(RecordError):
 
 class DecompressionLimitError(RecordError):
     """A batch that decompresses beyond `fetch_max_decompressed_bytes`."""
+
+
+class DecodeError(SarameyaError):
+    """A key or a value that is not of the type that the handler wants (`MessageHandler.value_type`).
+
+    The same bytes fail again, so a person has to change the type, the format, or the sender; or `dead_letters` keeps
+    such messages elsewhere.
+
+    Attributes:
+        partition: Topic and partition of the message.
+        offset: Offset of the message.
+        part: `key` or `value`.
+        problem: The reason; at most a few words of it are the message's own.
+        path: Place in the value, such as `$.items[0].price`; empty for the value as a whole.
+    """
+
+    permanent = True
+
+    def __init__(self, partition: TopicPartition, offset: int, part: str, problem: str, path: str = "") -> None:
+        super().__init__(partition, offset, part, problem, path)
+        self.partition = partition
+        self.offset = offset
+        self.part = part
+        self.problem = problem
+        self.path = path
+
+    def __str__(self) -> str:
+        at = f" at {self.path}" if self.path else ""
+        return f"{self.partition} offset {self.offset}: the {self.part} cannot be decoded{at}: {self.problem}"
 
 
 class AssignorError(SarameyaError):

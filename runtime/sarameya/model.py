@@ -7,10 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 import attrs
 import msgspec
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    V_co = TypeVar("V_co", covariant=True, default=bytes | None)
+    K_co = TypeVar("K_co", covariant=True, default=bytes | None)
+else:
+    from typing import TypeVar
+
+    # Before Python 3.13 type variables have no defaults at run time. Nothing needs them there.
+    V_co, K_co = TypeVar("V_co", covariant=True), TypeVar("K_co", covariant=True)
 
 NO_LEADER_EPOCH = -1
 """Leader epoch of a record whose format or broker has none (KIP-320)."""
@@ -47,8 +59,11 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-class Message(msgspec.Struct, frozen=True, gc=False):
+class Message(msgspec.Struct, Generic[V_co, K_co], frozen=True, gc=False):
     """A record as a handler gets it. Keys and values are bytes or None, as in Kafka.
+
+    A `MessageHandler` may want others: `Message[Order]` has a value of the type Order, and `Message[Order, str]` also
+    has a key that is a str.
 
     `timestamp` is in milliseconds since 1970, or NO_TIMESTAMP. `leader_epoch` is NO_LEADER_EPOCH if the record format
     has none. The class is a msgspec.Struct, since there are millions of messages: compiled code creates a Struct in a
@@ -61,19 +76,29 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     offset: int
     timestamp: int
     timestamp_type: TimestampType
-    key: bytes | None
-    value: bytes | None
+    key: K_co
+    value: V_co
     headers: Headers = ()
     leader_epoch: int = NO_LEADER_EPOCH
+
+    if not TYPE_CHECKING:
+        __class_getitem__ = classmethod(GenericAlias)
 
     @property
     def topic_partition(self) -> TopicPartition:
         """Topic and partition."""
         return TopicPartition(self.topic, self.partition)
 
-    def replace(self, **changes: Any) -> Message:
+    def replace(self, **changes: Any) -> Message[V_co, K_co]:
         """Return a copy with these fields changed."""
         return msgspec.structs.replace(self, **changes)
+
+
+class DecodedMessage(Message[Any, Any], frozen=True, gc=True):
+    """A message whose key or value was decoded.
+
+    The garbage collector tracks it, since a decoded value may refer to its message.
+    """
 
 
 @attrs.frozen(slots=True)

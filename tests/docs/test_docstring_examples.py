@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from textwrap import indent
 from typing import Any
 
+import msgspec
 import trio
 from trio.testing import MockClock
 
@@ -46,6 +47,10 @@ RUN = {
     "sarameya_handlers.with_event_date": 1,
 }
 """How many each docstring has. For each of these there is a test below."""
+
+
+class Order(msgspec.Struct):
+    number: int
 
 
 def test_every_example_has_a_test_below() -> None:
@@ -123,6 +128,22 @@ async def test_consumer_reads(autojump_clock: MockClock) -> None:
             names = {"Consumer": lambda _: Watched(cluster), "told": told}
             await written_out(text.replace("...", "told(message)"), names)()
     assert [message.offset for message in messages] == [0, 1, 2]
+
+
+async def test_message_handler_ships_orders(autojump_clock: MockClock) -> None:
+    shipped: list[int] = []
+
+    async def ship(number: int) -> None:
+        shipped.append(number)
+
+    [text] = EXAMPLES["sarameya.MessageHandler"]
+    names: dict[str, Any] = {"MessageHandler": MessageHandler, "Message": Message, "Order": Order, "ship": ship}
+    exec(text, names)
+    feed = ClaimFeed("orders")
+    feed.send(b'{"number": 7}')
+    feed.end()
+    await feed.run(names["Orders"]())
+    assert shipped == [7]
 
 
 async def test_producer_sends(autojump_clock: MockClock) -> None:

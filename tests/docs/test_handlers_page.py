@@ -65,6 +65,20 @@ async def test_rows_are_written_once_despite_failing_commits(autojump_clock: Moc
     assert table.rows == [b"0", b"1", b"2", b"3"]
 
 
+async def test_orders_are_decoded_and_added_up(autojump_clock: MockClock, shown: dict[str, Any]) -> None:
+    feed, sums = ClaimFeed("orders"), shown["Sums"]()
+    for cents in (300, 400):
+        feed.send(b'{"customer": "ann", "cents": %d}' % cents)
+    feed.end()
+    await feed.run(sums)
+    assert sums.cents == {"ann": 700}
+    feed.send(b'{"customer": "ann", "cents": "5"}')
+    with pytest.raises(ExceptionGroup) as raised:
+        await feed.run(sums)
+    told = str(raised.value.exceptions[0].__cause__).replace("`", "")
+    assert told.replace("offset 2", "offset 5") in " ".join(PAGE.split())
+
+
 async def test_failures_are_logged_with_their_offsets(autojump_clock: MockClock, shown: dict[str, Any]) -> None:
     async with orders(1) as cluster:
         cluster.produce("orders", 0, b"3")

@@ -87,6 +87,11 @@ parse: Any
 database: Any
 ledger: Any
 add_up: Any
+ship: Any
+
+
+class Order:
+    number: int
 """
 
 
@@ -107,3 +112,43 @@ def test_wrong_argument_is_noticed(tmp_path: Path) -> None:
     program = tmp_path / "wrong.py"
     program.write_text('from sarameya import Config, ConsumerGroup\n\nConsumerGroup(["a:1"], 7, Config())\n')
     assert 'Argument 2 to "ConsumerGroup" has incompatible type "int"; expected "str"' in complaints(*STRICT, program)
+
+
+TYPED_MESSAGES = """\
+from typing import assert_type
+
+import msgspec
+
+from sarameya import Message, MessageHandler
+
+
+class Order(msgspec.Struct):
+    price: int
+
+
+class Orders(MessageHandler[Order]):
+    async def handle(self, message: Message[Order]) -> None:
+        assert_type(message.value, Order)
+        assert_type(message.key, bytes | None)
+        assert_type(message.replace(offset=1).value, Order)
+
+
+class Accounts(MessageHandler[Order | None, str]):
+    def handle(self, message: Message[Order | None, str]) -> None:
+        assert_type(message.value, Order | None)
+        assert_type(message.key, str)
+
+
+class Raw(MessageHandler):
+    async def handle(self, message: Message) -> None:
+        assert_type(message.value, bytes | None)
+"""
+
+
+def test_types_of_messages_are_known(tmp_path: Path) -> None:
+    program = tmp_path / "typed.py"
+    program.write_text(TYPED_MESSAGES)
+    assert complaints(*STRICT, program) == ""
+    program = tmp_path / "wrongly_typed.py"
+    program.write_text(TYPED_MESSAGES.replace("message: Message[Order]", "message: Message[int]"))
+    assert 'supertype defines the argument type as "Message[Order, bytes | None]"' in complaints(*STRICT, program)

@@ -23,13 +23,13 @@ class Calls:
         limit: Maximum of seconds for a call; None for no limit.
     """
 
-    def __init__(self, handle: Callable[[Message], Any], threads: int, limit: float | None) -> None:
+    def __init__(self, handle: Callable[[Message[Any, Any]], Any], threads: int, limit: float | None) -> None:
         self._handle = handle
         self._in_threads = not _is_async(handle)
         self._threads = trio.CapacityLimiter(threads)
         self._limit = limit
 
-    async def call(self, message: Message) -> None:
+    async def call(self, message: Message[Any, Any]) -> None:
         """Handle a message.
 
         A coroutine is cancelled at the time limit. A thread cannot be stopped. A cancellation waits for it: no thread
@@ -46,7 +46,7 @@ class Calls:
         if scope.cancelled_caught and self._limit is not None:
             raise HandlerTimeoutError(message.topic_partition, message.offset, self._limit)
 
-    async def _call(self, message: Message) -> None:
+    async def _call(self, message: Message[Any, Any]) -> None:
         if self._in_threads:
             returned = await trio.to_thread.run_sync(
                 self._handle, message, abandon_on_cancel=True, limiter=self._threads

@@ -12,6 +12,8 @@ from typing import Any
 
 import trio
 
+from sarameya.errors import DecodeError
+from sarameya.formats.message_decoder import MessageDecoder
 from sarameya.group.claim import Claim
 from sarameya.group.delivery.time_slices import TimeSlice
 from sarameya.group.session import Session
@@ -40,6 +42,7 @@ class ClaimWork:
     Args:
         session: The claim's session.
         claim: The claim.
+        decoder: Decodes keys and values.
         calls: Calls `handle`.
         policy: What happens to messages that fail.
         ordering: Which messages wait for each other.
@@ -52,6 +55,7 @@ class ClaimWork:
         self,
         session: Session,
         claim: Claim,
+        decoder: MessageDecoder,
         calls: Calls,
         policy: FailurePolicy,
         ordering: Ordering,
@@ -61,6 +65,7 @@ class ClaimWork:
     ) -> None:
         self._session = session
         self._claim = claim
+        self._decoder = decoder
         self._calls = calls
         self._policy = policy
         self._lanes = Lanes(ordering)
@@ -139,7 +144,7 @@ class ClaimWork:
             delay = None if self._circuit.is_open else self._policy.delay(failure, attempt)
             if delay is not None:
                 await self._wait_again(message, "message", failure, attempt, began, delay, self._policy.attempts)
-            elif not self._circuit.failed():
+            elif isinstance(failure, DecodeError) or not self._circuit.failed():
                 break
             attempt += 1
         failed = FailedMessage(original, failure, origin.attempts + attempt, self._session.group)
@@ -165,7 +170,8 @@ class ClaimWork:
             if self._claim.has_ended:
                 raise Stopped
             try:
-                await self._calls.call(message)
+                # Each attempt gets an object of its own: the last one may have changed the value.
+                await self._calls.call(self._decoder.decode(message))
             except Exception as error:  # noqa: BLE001 - the policy decides
                 return error
             self._circuit.succeeded()

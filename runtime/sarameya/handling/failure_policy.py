@@ -4,6 +4,8 @@ The steps for one message, each until it succeeds:
 
     `Retry.attempts` in place -> each of the retry topics, one after the other -> dead letters, or the claim fails
 
+A message that cannot be decoded (DecodeError) takes the last step at once.
+
 A message that goes to another topic is finished here once all in-sync replicas have it: it is never lost in between,
 and a crash may send it twice.
 """
@@ -14,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import attrs
 
-from sarameya.errors import ConfigError
+from sarameya.errors import ConfigError, DecodeError
 from sarameya.group.services import HandlerServices, RecordSender
 from sarameya.handling.letters import FailedMessage, Origin
 from sarameya.handling.options import DeadLetterTopic, Exceptions, Retry, RetryTopics
@@ -168,7 +170,12 @@ class FailurePolicy:
 
 
 def _is_one_of(error: Exception, kinds: Exceptions) -> bool:
-    """Return whether an exception is of these kinds; for an ExceptionGroup, whether all of its exceptions are."""
+    """Return whether an exception is of these kinds; for an ExceptionGroup, whether all of its exceptions are.
+
+    A message that cannot be decoded is not tried again: its bytes stay the same.
+    """
+    if isinstance(error, DecodeError):
+        return False
     if isinstance(error, kinds):
         return True
     return isinstance(error, ExceptionGroup) and error.split(kinds)[1] is None

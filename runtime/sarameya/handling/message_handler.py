@@ -5,11 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import final
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, Generic, final
 
 import attrs
 import trio
 
+from sarameya.formats.message_decoder import RAW, MessageDecoder
 from sarameya.group.claim import Claim
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.services import HandlerServices
@@ -31,8 +33,19 @@ from sarameya.handling.options import (
     check_kind,
     check_seconds,
 )
+from sarameya.handling.type_arguments import type_arguments
 from sarameya.model import Message
 from sarameya.protocol.subscription import Wanted
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    V = TypeVar("V", default=bytes | None)
+    K = TypeVar("K", default=bytes | None)
+else:
+    from typing import TypeVar
+
+    V, K = TypeVar("V"), TypeVar("K")
 
 _WAITING = 4
 """Messages of a claim that are read ahead, as a multiple of those that may be handled: other keys may be among them."""
@@ -43,29 +56,31 @@ class HandlerRun:
     """State of a handler for the length of one `consume()`.
 
     Attributes:
+        decoder: Decodes keys and values.
         calls: Calls `handle`.
         policy: What happens to messages that fail.
         circuit: The circuit breaker.
         slots: A token for each message that is being handled.
     """
 
+    decoder: MessageDecoder
     calls: Calls
     policy: FailurePolicy
     circuit: Circuit
     slots: trio.CapacityLimiter
 
 
-class MessageHandler(ConsumerGroupHandler):
+class MessageHandler(ConsumerGroupHandler, Generic[V, K]):
     """A handler whose `handle` gets one message at a time, while several are handled at once.
 
     Example::
 
-        class Orders(MessageHandler):
+        class Orders(MessageHandler[Order]):
             ordering = "key"
             concurrency = 50
 
-            async def handle(self, message: Message) -> None:
-                await self.client.post(URL, content=message.value)
+            async def handle(self, message: Message[Order]) -> None:
+                await ship(message.value.number)
 
     A message is marked once `handle` has returned. The committed offset is that of the first unfinished message; the
     commit's metadata has the finished ones beyond it, so that the next owner does not repeat them (see
@@ -74,9 +89,16 @@ class MessageHandler(ConsumerGroupHandler):
     When a partition is revoked, no further message of it is begun. Messages that are being handled have
     `Config.claim_grace` to end, and are then cancelled. All other methods are those of ConsumerGroupHandler.
 
+    Values are decoded to the type in brackets, and keys to a second one: `MessageHandler[Order, str]`. Without types
+    they are bytes, or None. A message that cannot be decoded fails with DecodeError; it is not retried.
+
     The options are attributes of the class, or of an object before it is used.
 
     Attributes:
+        value_type: Type of values; the one in brackets, unless it is set. A `str` is decoded from UTF-8, and any other
+            type but `bytes` from JSON, by msgspec: a Struct, a dataclass, an attrs class, a TypedDict, a builtin type.
+            A message without a value (a tombstone) is None, which only a type such as `Order | None` accepts.
+        key_type: The same for keys.
         ordering: Which messages of a partition are handled one after the other: `partition` (all of them), `key` (those
             with the same key; a message without a key waits for no other), or `none`.
         concurrency: Maximum number of messages that are handled at the same time, over all partitions of the member.
@@ -90,6 +112,8 @@ class MessageHandler(ConsumerGroupHandler):
             for no limit.
     """
 
+    value_type: Any = RAW
+    key_type: Any = RAW
     ordering: Ordering = "partition"
     concurrency: int = 16
     partition_concurrency: int | None = None
@@ -101,8 +125,17 @@ class MessageHandler(ConsumerGroupHandler):
 
     _run: HandlerRun | None = None
 
+    if not TYPE_CHECKING:
+        __class_getitem__ = classmethod(GenericAlias)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name, kind in type_arguments(cls, MessageHandler, ("value_type", "key_type")).items():
+            if name not in vars(cls):
+                setattr(cls, name, kind)
+
     @abstractmethod
-    def handle(self, message: Message) -> Awaitable[None] | None:
+    def handle(self, message: Message[V, K]) -> Awaitable[None] | None:
         """Handle one message.
 
         Written as `async def`, it runs on the event loop. Written as `def`, it runs in a worker thread, where it may
@@ -120,7 +153,10 @@ class MessageHandler(ConsumerGroupHandler):
         assert run is not None, "a session runs within consume()"
         at_once = self.partition_concurrency or self.concurrency
         limit = 1 if self.ordering == "partition" else at_once if self.ordering == "none" else at_once * _WAITING
-        await ClaimWork(session, claim, run.calls, run.policy, self.ordering, run.circuit, run.slots, limit).run()
+        work = ClaimWork(
+            session, claim, run.decoder, run.calls, run.policy, self.ordering, run.circuit, run.slots, limit
+        )
+        await work.run()
 
     def _running(self, services: HandlerServices) -> AbstractAsyncContextManager[None]:
         return self._started(services)
@@ -135,11 +171,14 @@ class MessageHandler(ConsumerGroupHandler):
         if self._run is not None:
             raise RuntimeError(f"this {type(self).__name__} is in use by another consume(): create an object for each")
         options = self._failure_options()
+        decoder = self._message_decoder()
         calls = Calls(self.handle, self.concurrency, self.max_handler_time)
         async with services.open_sender() if options.needs_sender else nullcontext() as sender:
             policy = FailurePolicy(options, services, sender)
             await policy.prepare()
-            self._run = HandlerRun(calls, policy, Circuit(self.circuit_breaker), trio.CapacityLimiter(self.concurrency))
+            self._run = HandlerRun(
+                decoder, calls, policy, Circuit(self.circuit_breaker), trio.CapacityLimiter(self.concurrency)
+            )
             try:
                 yield
             finally:
@@ -147,6 +186,14 @@ class MessageHandler(ConsumerGroupHandler):
 
     def _subscribed(self, wanted: Wanted, group: str) -> Wanted:
         return self._failure_options().subscribed(wanted, group)
+
+    def _message_decoder(self) -> MessageDecoder:
+        """Return the decoder of keys and values.
+
+        Raises:
+            ConfigError: Bytes cannot be decoded to a type.
+        """
+        return MessageDecoder(self.key_type, self.value_type)
 
     def _failure_options(self) -> FailureOptions:
         return FailureOptions(self.retry, self.retry_topics, self.dead_letters)
@@ -157,6 +204,7 @@ class MessageHandler(ConsumerGroupHandler):
         Raises:
             ConfigError: An option is invalid.
         """
+        self._message_decoder()
         check_kind("retry", self.retry, Retry)
         check_kind("retry_topics", self.retry_topics, RetryTopics, type(None))
         check_kind("circuit_breaker", self.circuit_breaker, CircuitBreaker, type(None))

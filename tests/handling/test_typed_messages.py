@@ -1,0 +1,307 @@
+"""Typed messages: keys and values that are decoded to a type, and those that cannot be."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+from enum import Enum
+from typing import Annotated, Any, Generic, TypedDict, TypeVar
+
+import attrs
+import msgspec
+import pytest
+from trio.testing import MockClock
+
+from sarameya import (
+    ClaimError,
+    ConfigError,
+    DeadLetterTopic,
+    DecodeError,
+    Message,
+    MessageHandler,
+    Retry,
+    RetryTopics,
+)
+from sarameya.testing import ClaimFeed
+
+
+class Order(msgspec.Struct):
+    id: int
+    tags: list[str] = []
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: int = 0
+
+    def __post_init__(self) -> None:
+        if self.x < 0:
+            raise ValueError("x is negative")
+
+
+@attrs.define
+class Size:
+    width: float
+
+
+class Colours(TypedDict):
+    red: int
+
+
+class Kind(Enum):
+    BOOK = "book"
+
+
+class Keeps(MessageHandler):
+    """Keeps its messages."""
+
+    def __init__(self, **options: Any) -> None:
+        self.messages: list[Message[Any, Any]] = []
+        for name, value in options.items():
+            setattr(self, name, value)
+
+    async def handle(self, message: Message[Any, Any]) -> None:
+        self.messages.append(message)
+
+
+async def handled(value: bytes | None, key: bytes | None = None, **options: Any) -> Message[Any, Any]:
+    """Return the message that a handler with these options gets."""
+    feed, handler = ClaimFeed("orders", at=5), Keeps(**options)
+    feed.send(value, key, (("trace", b"7"),), timestamp=1234)
+    feed.end()
+    await feed.run(handler)
+    (message,) = handler.messages
+    assert feed.committed == 6
+    return message
+
+
+async def failure(value: bytes | None, key: bytes | None = None, **options: Any) -> DecodeError:
+    """Return the error of a claim whose message cannot be decoded."""
+    feed, handler = ClaimFeed("orders", at=5), Keeps(**options)
+    feed.send(value, key)
+    with pytest.raises(ExceptionGroup) as raised:
+        await feed.run(handler)
+    (error,) = raised.value.exceptions
+    assert isinstance(error, ClaimError)
+    assert isinstance(error.__cause__, DecodeError)
+    assert handler.messages == []
+    assert feed.committed == 5
+    return error.__cause__
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "decoded"),
+    [
+        (Order, b'{"id": 7, "tags": ["new"]}', Order(7, ["new"])),
+        (list[Order], b'[{"id": 7}]', [Order(7)]),
+        (Point, b'{"x": 1}', Point(1)),
+        (Size, b'{"width": 1.5}', Size(1.5)),
+        (Colours, b'{"red": 3}', {"red": 3}),
+        (dict[str, int], b'{"a": 1}', {"a": 1}),
+        (int, b"42", 42),
+        (Annotated[int, msgspec.Meta(gt=0)], b"42", 42),
+        (Kind, b'"book"', Kind.BOOK),
+        (Any, b'{"a": null}', {"a": None}),
+        (str, "für Ö".encode(), "für Ö"),
+        (str | None, b"null", "null"),
+        (str | None, None, None),
+        (bytes, b"\xff", b"\xff"),
+        (bytes | None, None, None),
+        (Order | None, None, None),
+        (Order | None, b"null", None),
+        (Any, None, None),
+    ],
+)
+async def test_value_is_decoded_to_its_type(autojump_clock: MockClock, kind: Any, value: Any, decoded: Any) -> None:
+    assert (await handled(value, value_type=kind)).value == decoded
+
+
+async def test_key_is_decoded_to_its_type(autojump_clock: MockClock) -> None:
+    message = await handled(b"raw", b'{"id": 7}', key_type=Order)
+    assert (message.key, message.value) == (Order(7), b"raw")
+
+
+async def test_rest_of_a_decoded_message_is_unchanged(autojump_clock: MockClock) -> None:
+    message = await handled(b"7", b"k", value_type=int, key_type=str)
+    assert isinstance(message, Message)
+    assert (message.topic_partition, message.offset, message.timestamp) == (("orders", 0), 5, 1234)
+    assert (message.key, message.value, message.headers) == ("k", 7, (("trace", b"7"),))
+    assert message.replace(value=8).value == 8
+
+
+async def test_without_types_messages_stay_as_they_are(autojump_clock: MockClock) -> None:
+    message = await handled(b"{", None)
+    assert type(message) is Message
+    assert (message.key, message.value) == (None, b"{")
+
+
+async def test_value_that_refers_to_its_message_is_collected(autojump_clock: MockClock) -> None:
+    message = await handled(b"{}", value_type=dict[str, Any])
+    assert gc.is_tracked(message)
+    assert not gc.is_tracked(await handled(b"{}"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "path", "problem"),
+    [
+        (Order, b'{"id": "7"}', "$.id", "Expected `int`, got `str`"),
+        (list[Order], b'[{"id": 7, "tags": ["a", 1]}]', "$[0].tags[1]", "Expected `str`, got `int`"),
+        (Order, b"{}", "", "Object missing required field `id`"),
+        (Order, b'{"id": 7', "", "Input data was truncated"),
+        (Order, b'{"id": 7} ;', "", "JSON is malformed: trailing characters (byte 11)"),
+        (Order, b"", "", "Input data was truncated"),
+        (Order, b"null", "", "Expected `object`, got `null`"),
+        (Order, None, "", "the message has none (it is a tombstone); value_type = T | None accepts that"),
+        (bytes, None, "", "the message has none (it is a tombstone); value_type = T | None accepts that"),
+        (Point, b'{"x": -1}', "", "x is negative"),
+        (Any, b"[" * 100_000, "", "RecursionError: maximum recursion depth exceeded while deserializing an object"),
+        (str, b"a\xff", "", "it is no UTF-8: invalid start byte at byte 1"),
+    ],
+)
+async def test_undecodable_value_is_named_with_its_field(
+    autojump_clock: MockClock, kind: Any, value: Any, path: str, problem: str
+) -> None:
+    error = await failure(value, value_type=kind)
+    assert (error.partition, error.offset, error.part) == (("orders", 0), 5, "value")
+    assert (error.path, error.problem) == (path, problem)
+    at = f" at {path}" if path else ""
+    assert str(error) == f"orders-0 offset 5: the value cannot be decoded{at}: {problem}"
+    assert error.permanent
+
+
+async def test_undecodable_key_is_named(autojump_clock: MockClock) -> None:
+    error = await failure(b"7", b"x", key_type=int)
+    assert (error.part, error.problem) == ("key", "JSON is malformed: invalid character (byte 0)")
+    error = await failure(b"7", None, key_type=str)
+    assert error.problem == "the message has none; key_type = T | None accepts that"
+
+
+async def test_content_of_a_message_is_not_shown_at_length(autojump_clock: MockClock) -> None:
+    error = await failure(b'"%s"' % (b"secret " * 1000), value_type=Kind)
+    assert len(str(error)) < 300
+    assert error.__cause__ is None
+    assert error.__suppress_context__
+
+
+async def test_undecodable_message_is_not_retried(autojump_clock: MockClock) -> None:
+    handler = Keeps(
+        value_type=Order, retry=Retry(attempts=5), retry_topics=RetryTopics([60]), dead_letters=DeadLetterTopic()
+    )
+    feed = ClaimFeed("orders", group="billing")
+    feed.send(b'{"id": "x"}', b"key")
+    feed.send(b'{"id": 7}')
+    feed.end()
+    await feed.run(handler)
+    (letter,) = feed.sent
+    assert (letter.topic, letter.value, letter.key) == ("orders.billing.dead", b'{"id": "x"}', b"key")
+    headers = dict(letter.headers)
+    assert headers["__sarameya.errors.attempts"] == b"1"
+    assert headers["__sarameya.errors.exception.class"] == b"sarameya.errors.DecodeError"
+    assert b"at $.id: Expected `int`, got `str`" in (headers["__sarameya.errors.exception.message"] or b"")
+    assert [message.value for message in handler.messages] == [Order(7)]
+    assert feed.committed == 2
+
+
+class Changes(MessageHandler[Order]):
+    """Fails once, after it has changed the value."""
+
+    retry = Retry(attempts=2)
+
+    def __init__(self) -> None:
+        self.tags: list[list[str]] = []
+
+    async def handle(self, message: Message[Order]) -> None:
+        message.value.tags.append("seen")
+        self.tags.append(message.value.tags)
+        if len(self.tags) == 1:
+            raise ValueError
+
+
+async def test_each_attempt_gets_a_value_of_its_own(autojump_clock: MockClock) -> None:
+    feed, handler = ClaimFeed(), Changes()
+    feed.send(b'{"id": 7}')
+    feed.end()
+    await feed.run(handler)
+    assert handler.tags == [["seen"], ["seen"]]
+
+
+async def test_failed_message_of_a_retry_topic_is_decoded_there(autojump_clock: MockClock) -> None:
+    feed, handler = ClaimFeed("orders"), Changes()
+    handler.retry, handler.retry_topics = Retry(attempts=1), RetryTopics([60])
+    feed.send(b'{"id": 7}')
+    feed.end()
+    await feed.run(handler)
+    (record,) = feed.sent
+    assert record.value == b'{"id": 7}'
+    tier = ClaimFeed(record.topic)
+    tier.send(record.value, record.key, record.headers)
+    tier.end()
+    await tier.run(handler)
+    assert handler.tags == [["seen"], ["seen"]]
+
+
+class InThreads(MessageHandler[Order]):
+    def __init__(self) -> None:
+        self.values: list[Order] = []
+
+    def handle(self, message: Message[Order]) -> None:
+        self.values.append(message.value)
+
+
+async def test_plain_function_gets_decoded_messages() -> None:
+    feed, handler = ClaimFeed(), InThreads()
+    feed.send(b'{"id": 7}')
+    feed.end()
+    await feed.run(handler)
+    assert handler.values == [Order(7)]
+
+
+T = TypeVar("T")
+
+
+class Lists(MessageHandler[list[T]], Generic[T]):
+    async def handle(self, message: Message[list[T]]) -> None: ...
+
+
+class Numbers(Lists[int]): ...
+
+
+class Fixed(MessageHandler[T, str]):
+    value_type = Order
+
+    async def handle(self, message: Message[T, str]) -> None: ...
+
+
+def test_types_in_brackets_are_those_of_the_messages() -> None:
+    assert (Changes.value_type, Changes.key_type) == (Order, bytes | None)
+    assert (Numbers.value_type, Numbers.key_type) == (list[int], bytes | None)
+    assert (Fixed.value_type, Fixed.key_type) == (Order, str)
+    assert (Keeps.value_type, Keeps.key_type) == (bytes | None, bytes | None)
+
+
+class NoType:
+    pass
+
+
+@dataclasses.dataclass
+class HasNoType:
+    rest: list[NoType]
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        (NoType, "NoType"),
+        (HasNoType, "NoType"),
+        (Order | Point, "more than one"),
+        ("Order", "not the name"),
+        (T, "type variable"),
+        (7, "must be a type"),
+    ],
+)
+async def test_type_that_cannot_be_decoded_is_refused(autojump_clock: MockClock, kind: Any, told: str) -> None:
+    for option in ("value_type", "key_type"):
+        with pytest.raises(ConfigError, match=told) as raised:
+            await ClaimFeed().run(Keeps(**{option: kind}))
+        assert raised.value.option == option
