@@ -9,6 +9,7 @@ from typing import Annotated, Any, Generic, TypedDict, TypeVar
 
 import attrs
 import msgspec
+import pydantic
 import pytest
 from trio.testing import MockClock
 
@@ -51,6 +52,28 @@ class Colours(TypedDict):
 
 class Kind(Enum):
     BOOK = "book"
+
+
+class Item(pydantic.BaseModel):
+    price: int = pydantic.Field(gt=0)
+    part: Item | None = None
+
+
+class Basket(pydantic.BaseModel):
+    items: dict[str, list[Item]]
+    owner: str
+
+
+@pydantic.dataclasses.dataclass
+class Even:
+    number: int
+
+    @pydantic.field_validator("number")
+    @classmethod
+    def _check(cls, number: int) -> int:
+        if number % 2:
+            raise ValueError("odd")
+        return number
 
 
 class Keeps(MessageHandler):
@@ -103,6 +126,10 @@ async def failure(value: bytes | None, key: bytes | None = None, **options: Any)
         (Annotated[int, msgspec.Meta(gt=0)], b"42", 42),
         (Kind, b'"book"', Kind.BOOK),
         (Any, b'{"a": null}', {"a": None}),
+        (Item, b'{"price": "5", "part": {"price": 2}}', Item(price=5, part=Item(price=2))),
+        (list[Item], b'[{"price": 5}]', [Item(price=5)]),
+        (Item | None, None, None),
+        (Item | Even, b'{"number": 2}', Even(2)),
         (str, "für Ö".encode(), "für Ö"),
         (str | None, b"null", "null"),
         (str | None, None, None),
@@ -155,6 +182,11 @@ async def test_value_that_refers_to_its_message_is_collected(autojump_clock: Moc
         (Order, None, "", "the message has none (it is a tombstone); value_type = T | None accepts that"),
         (bytes, None, "", "the message has none (it is a tombstone); value_type = T | None accepts that"),
         (Point, b'{"x": -1}', "", "x is negative"),
+        (Item, b'{"price": 0}', "$.price", "Input should be greater than 0"),
+        (Basket, b'{"items": {"a": [{}]}}', "$.items.a[0].price", "Field required (and 1 more)"),
+        (Item, b"{", "", "Invalid JSON: EOF while parsing an object at line 1 column 1"),
+        (Item, None, "", "the message has none (it is a tombstone); value_type = T | None accepts that"),
+        (Even, b'{"number": 1}', "$.number", "Value error, odd"),
         (Any, b"[" * 100_000, "", "RecursionError: maximum recursion depth exceeded while deserializing an object"),
         (str, b"a\xff", "", "it is no UTF-8: invalid start byte at byte 1"),
     ],
@@ -177,9 +209,13 @@ async def test_undecodable_key_is_named(autojump_clock: MockClock) -> None:
     assert error.problem == "the message has none; key_type = T | None accepts that"
 
 
-async def test_content_of_a_message_is_not_shown_at_length(autojump_clock: MockClock) -> None:
-    error = await failure(b'"%s"' % (b"secret " * 1000), value_type=Kind)
-    assert len(str(error)) < 300
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [(Kind, b'"%s"'), (Item, b'{"price": "%s"}'), (dict[str, Item], b'{"%s": {}}'), (dict[str, int], b'{"%s": ""}')],
+)
+async def test_content_of_a_message_is_not_shown_at_length(autojump_clock: MockClock, kind: Any, value: bytes) -> None:
+    error = await failure(value % (b"secret " * 1000), value_type=kind)
+    assert len(str(error)) < 400
     assert error.__cause__ is None
     assert error.__suppress_context__
 
@@ -289,10 +325,23 @@ class HasNoType:
     rest: list[NoType]
 
 
+class ModelWithoutType(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(arbitrary_types_allowed=False)
+    later: Missing  # type: ignore[name-defined]  # noqa: F821
+
+
+@dataclasses.dataclass
+class HasModel:
+    item: Item
+
+
 @pytest.mark.parametrize(
     ("kind", "told"),
     [
         (NoType, "NoType"),
+        (HasModel, "make all of it pydantic models"),
+        (ModelWithoutType, "pydantic"),
+        (Item | NoType, "pydantic"),
         (HasNoType, "NoType"),
         (Order | Point, "more than one"),
         ("Order", "not the name"),

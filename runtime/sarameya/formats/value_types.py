@@ -1,7 +1,7 @@
 """Conversion of JSON, text and plain objects to a type of the user: a Struct, a dataclass, an attrs class, a TypedDict.
 
-msgspec converts, and is strict: `"5"` is no int. A type that it cannot convert is refused before the first message.
-Otherwise every message would seem to be at fault.
+msgspec converts, and is strict: `"5"` is no int. pydantic converts to its own models, as they are configured. A type
+that cannot be converted to is refused before the first message. Otherwise every message would seem to be at fault.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def value_type(option: str, kind: Any) -> ValueType:
         raise ConfigError(option, kind, "must be a type, not the name of one")
     if isinstance(kind, TypeVar):
         raise ConfigError(option, kind, f"must be a type, not a type variable: set {option}")
-    return _MsgspecType(option, kind)
+    return _PydanticType(option, kind) if _has_model(kind) else _MsgspecType(option, kind)
 
 
 def without_none(kind: Any) -> Any:
@@ -67,6 +67,54 @@ class _MsgspecType:
 
     def from_object(self, value: object) -> Any:
         return _converted(lambda given: msgspec.convert(given, self._kind), value)
+
+
+class _PydanticType:
+    def __init__(self, option: str, kind: Any) -> None:
+        # The user's model has imported it already.
+        from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
+
+        try:
+            self._adapter = TypeAdapter(kind)
+            self.accepts_none = self._accepts_none()
+        except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+            text = str(error).partition("\n")[0]
+            raise ConfigError(option, kind, f"must be a type that pydantic can validate: {text}") from error
+
+    def from_json(self, data: bytes) -> Any:
+        return self._validated(self._adapter.validate_json, data)
+
+    def from_object(self, value: object) -> Any:
+        return self._validated(self._adapter.validate_python, value)
+
+    def _accepts_none(self) -> bool:
+        from pydantic import PydanticUserError
+
+        try:
+            self._adapter.validate_python(None)
+        except PydanticUserError:
+            raise
+        except Exception:  # noqa: BLE001 - the checks of a model may raise anything
+            return False
+        return True
+
+    def _validated(self, validate: Callable[[Any], Any], given: Any) -> Any:
+        from pydantic import ValidationError
+
+        try:
+            return validate(given)
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_context=False, include_input=False)
+            path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in found[0]["loc"])
+            more = f" (and {len(found) - 1} more)" if found[1:] else ""
+            raise UndecodableError(f"{found[0]['msg']}{more}", path and f"${path}") from None
+        except Exception as error:  # noqa: BLE001 - the checks of a model may raise anything
+            raise UndecodableError(f"{type(error).__name__}: {error}") from None
+
+
+def _has_model(kind: Any) -> bool:
+    """Return whether a type is a pydantic model, or is made of one: `list[Order]`, `Order | None`."""
+    return hasattr(kind, "__pydantic_validator__") or any(map(_has_model, get_args(kind)))
 
 
 def _accepts_none(kind: Any) -> bool:
@@ -101,7 +149,13 @@ def _check_convertible(option: str, kind: Any) -> None:
         raise ConfigError(option, kind, f"must be a type that msgspec can decode: {error}") from error
     for part in parts:
         if isinstance(part, inspect.CustomType):
-            raise ConfigError(option, kind, f"must be a type that msgspec can decode, and {part.cls} is none")
+            raise ConfigError(
+                option, kind, f"must be a type that msgspec can decode, and {part.cls} is none{_hint(part)}"
+            )
+
+
+def _hint(part: Any) -> str:
+    return ": make all of it pydantic models" if _has_model(part.cls) else ""
 
 
 def _parts(info: Any, seen: set[int]) -> Iterator[Any]:

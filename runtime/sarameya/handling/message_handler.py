@@ -96,7 +96,8 @@ class MessageHandler(ConsumerGroupHandler, Generic[V, K]):
 
     Attributes:
         value_type: Type of values; the one in brackets, unless it is set. A `str` is decoded from UTF-8, and any other
-            type but `bytes` from JSON, by msgspec: a Struct, a dataclass, an attrs class, a TypedDict, a builtin type.
+            type but `bytes` from JSON: by msgspec to a Struct, a dataclass, an attrs class, a TypedDict or a builtin
+            type, by pydantic to its models.
             A message without a value (a tombstone) is None, which only a type such as `Order | None` accepts.
         key_type: The same for keys.
         ordering: Which messages of a partition are handled one after the other: `partition` (all of them), `key` (those
