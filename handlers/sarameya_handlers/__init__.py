@@ -3,7 +3,6 @@
 printing.py   PrintHandler: a line for each message
 spark/        SparkSink: partitions land in tables through Spark
 landing/      the exactly-once protocol: chains of links, for any kind of table
-registry/     a schema registry's client
 audit/        the commands verify, sweep, rewind, compact
 commands.py   the entry points of all commands
 """

@@ -45,14 +45,18 @@ if TYPE_CHECKING:
         ProtocolError,
         RebalanceDeadlineError,
         RecordError,
+        RegistryError,
+        RegistryRefusedError,
         RequestTimeoutError,
         ResponseTooLargeError,
         RetriesExhaustedError,
         SarameyaError,
+        SchemaError,
         TlsError,
         TokenError,
         TopicAuthorizationError,
         TopicRecreatedError,
+        UnknownSubjectError,
         UnknownTopicError,
         UnsupportedFormatError,
         UnsupportedVersionError,
@@ -122,12 +126,13 @@ else:
             ".error_codes": "ErrorCode",
             ".errors": (
                 "AssignorError AuthenticationError BatchTooLargeError ClaimError CommitError ConfigError "
-                "ConnectError ConnectionLostError CorruptRecordError DecodeError DecompressionLimitError DeliveryTimeoutError "
-                "FencedInstanceError GroupAuthorizationError GroupError HandlerError HandlerTimeoutError "
-                "InterceptorError KafkaError LogTruncatedError MessageTooLargeError NoCommittedOffsetError "
-                "OffsetOutOfRangeError PropertiesError ProtocolError RebalanceDeadlineError RecordError "
-                "RequestTimeoutError ResponseTooLargeError RetriesExhaustedError SarameyaError TlsError TokenError "
-                "TopicAuthorizationError TopicRecreatedError UnknownTopicError UnsupportedFormatError "
+                "ConnectError ConnectionLostError CorruptRecordError DecodeError DecompressionLimitError "
+                "DeliveryTimeoutError FencedInstanceError GroupAuthorizationError GroupError HandlerError "
+                "HandlerTimeoutError InterceptorError KafkaError LogTruncatedError MessageTooLargeError "
+                "NoCommittedOffsetError OffsetOutOfRangeError PropertiesError ProtocolError RebalanceDeadlineError "
+                "RecordError RegistryError RegistryRefusedError RequestTimeoutError ResponseTooLargeError "
+                "RetriesExhaustedError SarameyaError SchemaError TlsError TokenError TopicAuthorizationError "
+                "TopicRecreatedError UnknownSubjectError UnknownTopicError UnsupportedFormatError "
                 "UnsupportedVersionError"
             ),
             ".extras": "install_command",
@@ -249,6 +254,8 @@ __all__ = [
     "RebalanceProtocol",
     "RecordError",
     "RecordMetadata",
+    "RegistryError",
+    "RegistryRefusedError",
     "Report",
     "RequestTimeoutError",
     "ResponseTooLargeError",
@@ -257,6 +264,7 @@ __all__ = [
     "RetryTopics",
     "RoundRobinAssignor",
     "SarameyaError",
+    "SchemaError",
     "Secret",
     "SentToRetry",
     "Session",
@@ -279,6 +287,7 @@ __all__ = [
     "TopicPartition",
     "TopicRecreatedError",
     "Transport",
+    "UnknownSubjectError",
     "UnknownTopicError",
     "UnsupportedFormatError",
     "UnsupportedVersionError",

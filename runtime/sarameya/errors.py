@@ -34,6 +34,10 @@
     │   ├── BatchTooLargeError          a batch does not fit in a response of `max_response_bytes`
     │   └── DecompressionLimitError     a batch decompresses beyond `fetch_max_decompressed_bytes`
     ├── DecodeError                     a key or a value that is not of the handler's type
+    ├── RegistryError                   a schema registry did not respond, or not as one    (retriable)
+    │   ├── RegistryRefusedError        it refuses the credentials
+    │   ├── UnknownSubjectError         it has no such subject, or no such version of it
+    │   └── SchemaError                 a registered schema that cannot be used
     ├── AssignorError                   an assignor raised, or returned an invalid assignment
     ├── InterceptorError                an interceptor raised, or returned an invalid result
     ├── ClaimError                      an exception of one claim's handler, with its coordinates
@@ -432,6 +436,36 @@ class DecodeError(SarameyaError):
     def __str__(self) -> str:
         at = f" at {self.path}" if self.path else ""
         return f"{self.partition} offset {self.offset}: the {self.part} cannot be decoded{at}: {self.problem}"
+
+
+class RegistryError(SarameyaError):
+    """A schema registry that did not respond, or whose response cannot be understood.
+
+    Records wait for the registry; they are not at fault. An unknown schema id is no such error: that record is bad.
+    """
+
+    retriable = True
+
+
+class RegistryRefusedError(RegistryError):
+    """A schema registry that refuses our credentials. A person must change them, or a permission."""
+
+    retriable = False
+    permanent = True
+
+
+class UnknownSubjectError(RegistryError):
+    """A subject, or a version of it, that the schema registry does not have. The configuration has to change."""
+
+    retriable = False
+    permanent = True
+
+
+class SchemaError(RegistryError):
+    """A registered schema that cannot be used: it is invalid, incomplete, or of another kind than the format."""
+
+    retriable = False
+    permanent = True
 
 
 class AssignorError(SarameyaError):

@@ -10,9 +10,9 @@ import attrs
 import pytest
 
 from sarameya import ConfigError
+from sarameya.registry.client import LOOK_AGAIN_AFTER
+from sarameya.registry.options import RegistryOptions
 from sarameya_handlers import SparkSink
-from sarameya_handlers.registry import RegistryOptions
-from sarameya_handlers.registry.client import LOOK_AGAIN_AFTER
 from sarameya_handlers.spark.shaping.decode_options import FORMATS
 from sarameya_handlers.spark.shaping.shaping import SHAPING_OPTIONS, Shaping
 from sarameya_handlers.spark.tables.table import Layout

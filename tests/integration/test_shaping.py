@@ -25,7 +25,8 @@ from pyspark.sql.types import (
 )
 
 from sarameya import HandlerError
-from sarameya_handlers.registry import Registry, RegistryOptions
+from sarameya.registry.client import Registry
+from sarameya.registry.options import RegistryOptions
 from sarameya_handlers.spark.shaping.decode_options import Decode
 from sarameya_handlers.spark.shaping.errors import SchemaMismatchError, ShapeError, TooManyPartitionsError
 from sarameya_handlers.spark.shaping.partitions import (

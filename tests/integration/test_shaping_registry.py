@@ -20,8 +20,7 @@ from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.sql import SparkSession
 
-from sarameya import Consumer, TopicPartition
-from sarameya_handlers.registry import RegistryError
+from sarameya import Consumer, RegistryError, TopicPartition
 from sarameya_handlers.spark.shaping.errors import ShapeError
 from sarameya_handlers.spark.shaping.formats.protobuf_columns import message_class
 from sarameya_handlers.spark.shaping.shaping import Shaping

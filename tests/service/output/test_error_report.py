@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from sarameya import RegistryError, RegistryRefusedError, UnknownSubjectError
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import (
     ClaimError,
@@ -24,7 +25,6 @@ from sarameya.model import TopicPartition
 from sarameya.service.app.app_file import AppFileError
 from sarameya.service.output.error_report import ExitCode, error_lines, exit_code, report
 from sarameya_handlers.landing.errors import ForeignChainError, MovedCommitError
-from sarameya_handlers.registry import RegistryError, RegistryRefusedError, UnknownSubjectError
 from sarameya_handlers.spark.errors import SparkGoneError, SparkStartError
 from sarameya_handlers.spark.poison.poison_search import PoisonError
 from sarameya_handlers.spark.shaping.errors import SchemaMismatchError, TooManyPartitionsError

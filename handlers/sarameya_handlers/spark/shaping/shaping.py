@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import attrs
 
 from sarameya import ConfigError, HandlerError, install_command
-from sarameya_handlers.registry import Registry, RegistryOptions, SchemaKind
+from sarameya.registry.client import Registry
+from sarameya.registry.options import RegistryOptions
+from sarameya.registry.schemas import SchemaKind
+from sarameya.registry.wire import Prefix
 from sarameya_handlers.spark.options import load_transform
 from sarameya_handlers.spark.shaping.decode_options import COLUMNS, DECODE_OPTIONS, Decode
 from sarameya_handlers.spark.shaping.errors import ShapeError
@@ -19,7 +22,6 @@ from sarameya_handlers.spark.shaping.formats.framing import ReaderSchemas
 from sarameya_handlers.spark.shaping.formats.json_codec import JsonCodec, StringCodec
 from sarameya_handlers.spark.shaping.formats.plans import ColumnCodec, Plan, survey_column
 from sarameya_handlers.spark.shaping.formats.protobuf_codec import ProtobufCodec
-from sarameya_handlers.spark.shaping.formats.wire import Prefix
 from sarameya_handlers.spark.shaping.transforms import (
     analyze,
     apply_transform,

@@ -6,7 +6,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from sarameya_handlers.registry import Schema
+from sarameya.registry.schemas import Schema
 from sarameya_handlers.spark.shaping.errors import ShapeError
 from sarameya_handlers.spark.shaping.formats.avro_codec import with_references
 

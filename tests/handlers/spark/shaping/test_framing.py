@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from sarameya_handlers.registry import Registry, RegistryError
+from sarameya import RegistryError
+from sarameya.registry.client import Registry
+from sarameya.registry.wire import Prefix
 from sarameya_handlers.spark.shaping.errors import ShapeError
 from sarameya_handlers.spark.shaping.formats.framing import ReaderSchemas, header, writer_schemas
-from sarameya_handlers.spark.shaping.formats.wire import Prefix
-from tests.handlers.registry.kit import SmallRegistry
+from tests.registry.kit import SmallRegistry
 
 LATEST = "/subjects/s/versions/latest"
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sarameya_handlers.registry import Reference, Schema
+from sarameya.registry.schemas import Reference, Schema
 from sarameya_handlers.spark.shaping.errors import ShapeError
 from sarameya_handlers.spark.shaping.formats.json_schema import ddl_of
 

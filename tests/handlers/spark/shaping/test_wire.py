@@ -6,7 +6,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sarameya_handlers.spark.shaping.formats.wire import Prefix, PrefixSurvey, survey
+from sarameya.registry.wire import Prefix
+from sarameya_handlers.spark.shaping.formats.wire import PrefixSurvey, survey
 
 SEVEN = b"\x00\x00\x00\x00\x07"
 

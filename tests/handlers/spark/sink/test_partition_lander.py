@@ -10,11 +10,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from sarameya import Activity, Landed, LandingFailed, LandingStarted, MessageBatch, TopicPartition
+from sarameya import Activity, Landed, LandingFailed, LandingStarted, MessageBatch, RegistryError, TopicPartition
 from sarameya_handlers import SparkSink
 from sarameya_handlers.landing.errors import BrokenChainError
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Origin
-from sarameya_handlers.registry.errors import RegistryError
 from sarameya_handlers.spark.errors import SparkGoneError
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Shape
 from tests.handlers.kit import FakeClaim, FakeSession, batch

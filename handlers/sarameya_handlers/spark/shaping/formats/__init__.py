@@ -7,5 +7,4 @@ json_codec.py        text and JSON                      json_schema.py       col
 json_leaves.py       values that Spark would change     json_faults.py       descriptions of a record's faults
 avro_codec.py        Avro
 protobuf_codec.py    Protobuf                           protobuf_columns.py  messages as Arrow columns
-protobuf_files.py    .proto files, compiled
 """

@@ -8,18 +8,18 @@ from typing import Any
 
 import attrs
 
-from sarameya_handlers.registry import Registry, Schema, SchemaKind
+from sarameya.registry.client import Registry
+from sarameya.registry.schemas import Schema, SchemaKind
+from sarameya.registry.wire import HEADER, Prefix, header
 from sarameya_handlers.spark.shaping.errors import ShapeError
 from sarameya_handlers.spark.shaping.formats.framing import (
     ReaderSchemas,
     body,
-    header,
     header_in,
     refuse,
     writer_schemas,
 )
 from sarameya_handlers.spark.shaping.formats.plans import SqlPlan
-from sarameya_handlers.spark.shaping.formats.wire import HEADER, Prefix
 from sarameya_handlers.spark.tables.expressions import literal
 
 _PRIMITIVE = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))

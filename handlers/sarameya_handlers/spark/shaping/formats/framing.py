@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Mapping
 
 import attrs
 
-from sarameya_handlers.registry import Registry, Schema
-from sarameya_handlers.registry.client import MOST_UNKNOWN
+from sarameya.registry.client import MOST_UNKNOWN, Registry
+from sarameya.registry.schemas import Schema
+from sarameya.registry.wire import HEADER, Prefix, header
 from sarameya_handlers.spark.shaping.errors import ShapeError
-from sarameya_handlers.spark.shaping.formats.wire import HEADER, Prefix
 from sarameya_handlers.spark.tables.expressions import literal
 
 
@@ -90,11 +90,6 @@ def header_in(column: str, ids: Iterable[int]) -> str:
 def body(column: str) -> str:
     """Return SQL for the bytes after the header."""
     return f"substring({column}, {HEADER + 1})"
-
-
-def header(schema_id: int) -> bytes:
-    """Return the header of a record: a zero byte, and the id of its schema in four bytes."""
-    return b"\x00" + schema_id.to_bytes(4, "big")
 
 
 def refuse(column: str, problem: str) -> str:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from sarameya_handlers.registry import Registry, SchemaKind
+from sarameya.registry.client import Registry
+from sarameya.registry.schemas import SchemaKind
+from sarameya.registry.wire import HEADER, Prefix
 from sarameya_handlers.spark.shaping.formats import json_leaves as leaves
 from sarameya_handlers.spark.shaping.formats.framing import ReaderSchemas, body, header_in, refuse, writer_schemas
 from sarameya_handlers.spark.shaping.formats.json_faults import describe_fault
 from sarameya_handlers.spark.shaping.formats.json_schema import ddl_of
 from sarameya_handlers.spark.shaping.formats.plans import SqlPlan, replace_column
-from sarameya_handlers.spark.shaping.formats.wire import HEADER, Prefix
 from sarameya_handlers.spark.tables.expressions import literal, quoted
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import attrs
 
-from sarameya_handlers.registry import Schema
+from sarameya.registry.schemas import Schema
 from sarameya_handlers.spark.shaping.errors import ShapeError
 from sarameya_handlers.spark.tables.expressions import quoted
 

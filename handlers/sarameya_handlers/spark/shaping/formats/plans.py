@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
-from sarameya_handlers.spark.shaping.formats.wire import Prefix, PrefixSurvey, survey
+from sarameya.registry.wire import Prefix
+from sarameya_handlers.spark.shaping.formats.wire import PrefixSurvey, survey
 from sarameya_handlers.spark.tables.expressions import quoted
 
 if TYPE_CHECKING:

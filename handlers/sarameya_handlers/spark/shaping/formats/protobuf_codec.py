@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from sarameya_handlers.registry import Registry, Schema, SchemaKind
+from sarameya import SchemaError
+from sarameya.registry.client import Registry
+from sarameya.registry.protobuf_files import file_set, message_at
+from sarameya.registry.schemas import Schema, SchemaKind
+from sarameya.registry.wire import Prefix
+from sarameya_handlers.spark.engines.jvm.scratch import owned_directory
 from sarameya_handlers.spark.shaping.errors import ShapeError
 from sarameya_handlers.spark.shaping.formats import protobuf_columns
 from sarameya_handlers.spark.shaping.formats.framing import ReaderSchemas, writer_schemas
 from sarameya_handlers.spark.shaping.formats.plans import Plan, SqlPlan
-from sarameya_handlers.spark.shaping.formats.protobuf_files import file_set, message_at
-from sarameya_handlers.spark.shaping.formats.wire import Prefix
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -144,7 +147,11 @@ class ProtobufCodec:
     def _files(self, schema: Schema) -> FileDescriptorSet:
         assert self.registry is not None
         if schema.id not in self._compiled:
-            self._compiled[schema.id] = file_set(schema, self.registry.referred(schema))
+            referred = self.registry.referred(schema)
+            try:
+                self._compiled[schema.id] = file_set(schema, referred, owned_directory)
+            except SchemaError as error:
+                raise ShapeError(str(error)) from error
         return self._compiled[schema.id]
 
     def _checked(self, plan: ProtobufPlan) -> ProtobufPlan:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
-from sarameya_handlers.registry import RegistryOptions
+from sarameya.registry.options import RegistryOptions
 
 
 def at(url: str, timeout: float = 5.0) -> RegistryOptions:

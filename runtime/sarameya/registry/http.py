@@ -13,9 +13,8 @@ from typing import IO, Any
 
 import attrs
 
-from sarameya import ConfigError
-from sarameya_handlers.registry.errors import RegistryError
-from sarameya_handlers.registry.options import RegistryOptions
+from sarameya.errors import ConfigError, RegistryError
+from sarameya.registry.options import RegistryOptions
 
 MAX_BYTES = 16 * 2**20
 """Maximum size of a response. No schema is that long."""

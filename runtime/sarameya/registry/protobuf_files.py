@@ -12,15 +12,15 @@ import importlib
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
-from pathlib import PurePosixPath
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from sarameya import install_command
-from sarameya_handlers.registry import Schema
-from sarameya_handlers.spark.engines.jvm.scratch import owned_directory
-from sarameya_handlers.spark.errors import LandingError
-from sarameya_handlers.spark.shaping.errors import ShapeError
+from sarameya.errors import RegistryError, SchemaError
+from sarameya.extras import install_command
+from sarameya.registry.schemas import Schema
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto, FileDescriptorSet
@@ -34,24 +34,34 @@ _NO_ERROR = re.compile(r"^WARNING: |^[WI]\d{4} |: warning: ")
 """Lines of protoc's output that are warnings or information, not errors."""
 
 
-class ProtocTimeoutError(LandingError):
-    """The compiler did not end in time."""
-
-    passes = True
+WorkDirectory = Callable[[], AbstractContextManager[str | Path]]
+"""Makes a directory that exists for a block."""
 
 
-def file_set(schema: Schema, referred: Mapping[str, Schema]) -> FileDescriptorSet:
-    """Return the files that the schema imports, and its own file last. Raises ShapeError."""
+def file_set(
+    schema: Schema, referred: Mapping[str, Schema], work_directory: WorkDirectory = TemporaryDirectory
+) -> FileDescriptorSet:
+    """Return the files that the schema imports, and its own file last.
+
+    Args:
+        schema: The schema.
+        referred: Schemas that it refers to, by their names in the references.
+        work_directory: Makes the directory in which protoc works.
+
+    Raises:
+        SchemaError: The schema, or one that it refers to, is invalid, or protoc is missing.
+        RegistryError: protoc did not end in time.
+    """
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
     descriptor = _decode_descriptor(schema)
     if descriptor is None:
-        return _compile(schema, {name: other.text for name, other in referred.items()})
+        return _compile(schema, {name: other.text for name, other in referred.items()}, work_directory)
     files = {}
     for name, other in referred.items():
         file = _decode_descriptor(other)
         if file is None:
-            raise ShapeError(f"Protobuf schema {schema.id} is a descriptor, but {name!r}, which it imports, is not")
+            raise SchemaError(f"Protobuf schema {schema.id} is a descriptor, but {name!r}, which it imports, is not")
         file.name = name
         files[name] = file
     found = FileDescriptorSet()
@@ -92,7 +102,7 @@ def _collect(
             continue
         needed = files.get(name) or _bundled(name)
         if needed is None:
-            raise ShapeError(f"Protobuf schema {schema.id} imports {name!r}, which is not among its references")
+            raise SchemaError(f"Protobuf schema {schema.id} imports {name!r}, which is not among its references")
         _collect(needed, files, found, schema)
     found.file.append(file)
 
@@ -113,14 +123,15 @@ def _bundled(name: str) -> FileDescriptorProto | None:
     return file
 
 
-def _compile(schema: Schema, others: Mapping[str, str]) -> FileDescriptorSet:
+def _compile(schema: Schema, others: Mapping[str, str], work_directory: WorkDirectory) -> FileDescriptorSet:
     """Compile the schema with protoc, in a temporary directory."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-    with owned_directory() as root:
+    with work_directory() as directory:
+        root = Path(directory)
         for name, text in {**others, _SCHEMA_FILE: schema.text}.items():
             if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or "\0" in name:
-                raise ShapeError(f"Protobuf schema {schema.id} refers to a file with the name {name!r}")
+                raise SchemaError(f"Protobuf schema {schema.id} refers to a file with the name {name!r}")
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text, encoding="utf-8")
         output = root / "made.desc"
@@ -134,7 +145,7 @@ def _compile(schema: Schema, others: Mapping[str, str]) -> FileDescriptorSet:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise ProtocTimeoutError(
+            raise RegistryError(
                 f"protoc did not compile Protobuf schema {schema.id} within {_PROTOC_SECONDS} s: is the machine busy?"
             ) from None
         if protoc.returncode != 0:
@@ -142,5 +153,5 @@ def _compile(schema: Schema, others: Mapping[str, str]) -> FileDescriptorSet:
             text = "; ".join(lines)
             if "No module named" in text:
                 text = f"protoc is missing: {install_command('protobuf')}"
-            raise ShapeError(f"Protobuf schema {schema.id} cannot be compiled: {text[:1000]}")
+            raise SchemaError(f"Protobuf schema {schema.id} cannot be compiled: {text[:1000]}")
         return FileDescriptorSet.FromString(output.read_bytes())

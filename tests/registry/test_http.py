@@ -13,9 +13,10 @@ import attrs
 import pytest
 import trio
 
-from sarameya_handlers.registry import Registry, RegistryError, UnknownSubjectError
-from sarameya_handlers.registry.http import MAX_BYTES, Http
-from tests.handlers.registry.kit import SmallRegistry, at
+from sarameya import RegistryError, UnknownSubjectError
+from sarameya.registry.client import Registry
+from sarameya.registry.http import MAX_BYTES, Http
+from tests.registry.kit import SmallRegistry, at
 
 
 @pytest.fixture

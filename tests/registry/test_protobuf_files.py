@@ -7,11 +7,10 @@ import base64
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-from sarameya_handlers.registry import Schema
-from sarameya_handlers.spark.errors import LandingError
-from sarameya_handlers.spark.shaping.errors import ShapeError
+from sarameya import RegistryError, SchemaError
+from sarameya.registry.protobuf_files import file_set, message_at
+from sarameya.registry.schemas import Schema
 from sarameya_handlers.spark.shaping.formats.protobuf_columns import message_class
-from sarameya_handlers.spark.shaping.formats.protobuf_files import file_set, message_at
 
 MONEY = 'syntax = "proto3"; package base; message Money { int64 units = 1; }'
 ORDER = """
@@ -73,26 +72,26 @@ def test_message_without_a_package_has_a_plain_name() -> None:
 
 
 def test_invalid_schema_is_refused_with_protocs_error() -> None:
-    with pytest.raises(ShapeError, match=r"^Protobuf schema 7 cannot be compiled: sarameya_schema.proto:1:9: E"):
+    with pytest.raises(SchemaError, match=r"^Protobuf schema 7 cannot be compiled: sarameya_schema.proto:1:9: E"):
         file_set(schema("message {"), {})
 
 
 def test_compiler_that_is_too_slow_is_a_passing_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sarameya_handlers.spark.shaping.formats.protobuf_files._PROTOC_SECONDS", 0.001)
-    with pytest.raises(LandingError, match="did not compile Protobuf schema 7 within") as raised:
+    monkeypatch.setattr("sarameya.registry.protobuf_files._PROTOC_SECONDS", 0.001)
+    with pytest.raises(RegistryError, match="did not compile Protobuf schema 7 within") as raised:
         file_set(schema(ORDER), {"base/money.proto": schema(MONEY)})
-    assert raised.value.passes
+    assert raised.value.retriable
 
 
 def test_import_missing_from_the_references_is_refused() -> None:
-    with pytest.raises(ShapeError, match=r"cannot be compiled: base/money.proto: File not found"):
+    with pytest.raises(SchemaError, match=r"cannot be compiled: base/money.proto: File not found"):
         file_set(schema(ORDER), {})
     compiled = files()
-    with pytest.raises(ShapeError, match=r"imports 'base/money.proto', which is not among its references"):
+    with pytest.raises(SchemaError, match=r"imports 'base/money.proto', which is not among its references"):
         file_set(in_base64(compiled, compiled.file[-1].name), {})
 
 
 @pytest.mark.parametrize("name", ["../up.proto", "/etc/up.proto", "a/../../up.proto"])
 def test_reference_cannot_escape_the_directory(name: str) -> None:
-    with pytest.raises(ShapeError, match="refers to a file with the name"):
+    with pytest.raises(SchemaError, match="refers to a file with the name"):
         file_set(schema(ORDER), {name: schema(MONEY)})

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from sarameya import ConfigError
-from sarameya_handlers.registry import Registry, RegistryOptions
+from sarameya.registry.client import Registry
+from sarameya.registry.options import RegistryOptions
 
 
 def test_options_come_from_a_table() -> None:

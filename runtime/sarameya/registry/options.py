@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from sarameya import ConfigError
-from sarameya_handlers.options import check_known
+from sarameya.errors import ConfigError
+from sarameya.option_kinds import unknown_option
 
 
 def _urls(value: Any) -> Any:
@@ -83,8 +83,10 @@ class RegistryOptions:
         known = [field.name for field in attrs.fields(cls)]
         if not isinstance(options, Mapping):
             raise ConfigError(prefix.rstrip("."), options, f"must be a table of {', '.join(known)}")
-        # A password whose name is misspelt must not be shown either.
-        check_known(dict.fromkeys(options, "(hidden)"), known, prefix)
+        for name in options:
+            if name not in known:
+                # A password whose name is misspelt must not be shown either.
+                raise ConfigError(prefix + name, "(hidden)", unknown_option(name, set(known)))
         if "url" not in options:
             raise ConfigError(f"{prefix}url", None, "must be the registry's URL")
         try:

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import quote
 
-from sarameya_handlers.registry.errors import RegistryError, RegistryRefusedError, UnknownSubjectError
-from sarameya_handlers.registry.http import Answer, Http
-from sarameya_handlers.registry.options import RegistryOptions
-from sarameya_handlers.registry.schemas import Schema, error_code
+from sarameya.errors import RegistryError, RegistryRefusedError, UnknownSubjectError
+from sarameya.registry.http import Answer, Http
+from sarameya.registry.options import RegistryOptions
+from sarameya.registry.schemas import Schema, error_code
 
 LATEST = "latest"
 

@@ -8,17 +8,11 @@ from typing import Any
 
 import pytest
 
-from sarameya_handlers.registry import (
-    Reference,
-    Registry,
-    RegistryError,
-    RegistryOptions,
-    RegistryRefusedError,
-    Schema,
-    UnknownSubjectError,
-)
-from sarameya_handlers.registry.client import FORGOTTEN_AFTER, LOOK_AGAIN_AFTER, MOST_REMEMBERED, MOST_UNKNOWN, TRIES
-from sarameya_handlers.registry.http import Answer
+from sarameya import RegistryError, RegistryRefusedError, UnknownSubjectError
+from sarameya.registry.client import FORGOTTEN_AFTER, LOOK_AGAIN_AFTER, MOST_REMEMBERED, MOST_UNKNOWN, TRIES, Registry
+from sarameya.registry.http import Answer
+from sarameya.registry.options import RegistryOptions
+from sarameya.registry.schemas import Reference, Schema
 
 UNKNOWN = Answer(404, b'{"error_code": 40403, "message": "Schema not found"}')
 
