@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         UnsupportedVersionError,
     )
     from sarameya.extras import install_command
+    from sarameya.formats.format import Format
     from sarameya.group.claim import Claim, ClaimBatches, ClaimMessages, ConcurrentMessages
     from sarameya.group.consumer_group import ConsumerGroup
     from sarameya.group.delivery.interceptors import ConsumerInterceptor
@@ -115,6 +116,7 @@ if TYPE_CHECKING:
     )
     from sarameya.protocol.cluster.described_groups import DescribedGroup, DescribedMember, ListedGroup, Listing
     from sarameya.protocol.cluster.metadata import Broker, ClusterMetadata
+    from sarameya.registry.options import RegistryOptions
     from sarameya.secret import Secret
     from sarameya.status import Activity, GroupStatus, OverdueHandler, PartitionStatus
     from sarameya.token import Token
@@ -136,6 +138,7 @@ else:
                 "UnsupportedVersionError"
             ),
             ".extras": "install_command",
+            ".formats.format": "Format",
             ".group.claim": "Claim ClaimBatches ClaimMessages ConcurrentMessages",
             ".group.consumer_group": "ConsumerGroup",
             ".group.delivery.interceptors": "ConsumerInterceptor",
@@ -168,6 +171,7 @@ else:
             ),
             ".protocol.cluster.described_groups": "DescribedGroup DescribedMember ListedGroup Listing",
             ".protocol.cluster.metadata": "Broker ClusterMetadata",
+            ".registry.options": "RegistryOptions",
             ".secret": "Secret",
             ".status": "Activity GroupStatus OverdueHandler PartitionStatus",
             ".token": "Token",
@@ -215,6 +219,7 @@ __all__ = [
     "Event",
     "FailedMessage",
     "FencedInstanceError",
+    "Format",
     "Generation",
     "GroupAdmin",
     "GroupAuthorizationError",
@@ -255,6 +260,7 @@ __all__ = [
     "RecordError",
     "RecordMetadata",
     "RegistryError",
+    "RegistryOptions",
     "RegistryRefusedError",
     "Report",
     "RequestTimeoutError",

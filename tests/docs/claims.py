@@ -72,7 +72,7 @@ CLAIMS: Claims = {
         {
             "python": "totals_cover_one_session remaining_rows_are_written_after_the_loop "
             "rows_are_written_once_despite_failing_commits failures_are_logged_with_their_offsets "
-            "orders_are_decoded_and_added_up options_are_checked_and_their_defaults_known"
+            "orders_are_decoded_and_added_up avro_orders_are_added_up options_are_checked_and_their_defaults_known"
         },
     ),
     **_of(

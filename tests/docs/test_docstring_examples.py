@@ -18,9 +18,11 @@ from sarameya import (
     Config,
     ConsumerGroup,
     ConsumerGroupHandler,
+    Format,
     Message,
     MessageHandler,
     Producer,
+    RegistryOptions,
     Session,
     TopicConfig,
 )
@@ -36,6 +38,7 @@ EXAMPLES = examples()
 RUN = {
     "sarameya.Claim.concurrently": 1,
     "sarameya.Consumer": 1,
+    "sarameya.Format": 1,
     "sarameya.MessageHandler": 1,
     "sarameya.Producer": 1,
     "sarameya.TopicConfig": 2,
@@ -128,6 +131,11 @@ async def test_consumer_reads(autojump_clock: MockClock) -> None:
             names = {"Consumer": lambda _: Watched(cluster), "told": told}
             await written_out(text.replace("...", "told(message)"), names)()
     assert [message.offset for message in messages] == [0, 1, 2]
+
+
+def test_format_names_a_registry() -> None:
+    [text] = EXAMPLES["sarameya.Format"]
+    assert eval(text, {"Format": Format}) == Format("avro", registry=RegistryOptions(url="http://registry:8081"))
 
 
 async def test_message_handler_ships_orders(autojump_clock: MockClock) -> None:

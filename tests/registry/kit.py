@@ -10,6 +10,8 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
+from sarameya.registry.client import Registry
+from sarameya.registry.http import Answer
 from sarameya.registry.options import RegistryOptions
 
 
@@ -28,7 +30,8 @@ class SmallRegistry:
     def __init__(self) -> None:
         self.requests: list[str] = []
         self.headers: dict[str, str] = {}
-        self.fault: Callable[[BaseHTTPRequestHandler], tuple[int, bytes] | None] | None = None
+        self.fault: Callable[[Any], tuple[int, bytes] | None] | None = None
+        self._now = 0.0
         self._schemas: list[dict[str, Any]] = []
         self._subjects: dict[str, list[int]] = {}
 
@@ -69,16 +72,59 @@ class SmallRegistry:
                 return 200, {"subject": subject, "version": found, "id": number, **self._schemas[number - 1]}
         return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
 
+    def post(self, path: str, body: Any) -> tuple[int, dict[str, Any]]:
+        """Return the status and the document of the correct response to a POST."""
+        text, kind, references = body["schema"], body.get("schemaType", "AVRO"), body.get("references")
+        match [unquote(part) for part in path.strip("/").split("/")]:
+            case ["subjects", subject, "versions"]:
+                return 200, {"id": self.register(subject, text, kind, references)}
+            case ["subjects", subject]:
+                for version, number in enumerate(self._subjects.get(subject, []), 1):
+                    if self._schemas[number - 1] == {
+                        "schema": text,
+                        "schemaType": kind,
+                        "references": references or [],
+                    }:
+                        return 200, {"subject": subject, "version": version, "id": number, **self._schemas[number - 1]}
+                return 404, {"error_code": 40403 if subject in self._subjects else 40401, "message": "not found"}
+        return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
+
+    def client(self, options: RegistryOptions | None = None) -> Registry:
+        """Return a client without a network and without pauses. `fault` is called with the URL."""
+        options = options or at("http://small")
+        return Registry(
+            options, check=lambda: None, sleep=lambda seconds: None, clock=self._clock, request=self._request
+        )
+
+    def _clock(self) -> float:
+        self._now += 10.0  # longer than any pause
+        return self._now
+
+    def _request(self, url: str, body: bytes | None) -> Answer:
+        path = urlsplit(url).path
+        self.requests.append(path)
+        if self.fault is not None and (response := self.fault(url)) is not None:
+            return Answer(*response)
+        status, document = self.answer(path) if body is None else self.post(path, json.loads(body))
+        return Answer(status, json.dumps(document).encode())
+
     def __enter__(self) -> Self:
         registry = self
 
         class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                self._respond(lambda path: registry.post(path, json.loads(body)))
+
             def do_GET(self) -> None:
+                self._respond(registry.answer)
+
+            def _respond(self, answer: Callable[[str], tuple[int, dict[str, Any]]]) -> None:
                 registry.requests.append(self.path)
                 registry.headers = dict(self.headers.items())
                 response = registry.fault(self) if registry.fault else None
                 if response is None:
-                    status, document = registry.answer(urlsplit(self.path).path)
+                    status, document = answer(urlsplit(self.path).path)
                     response = status, json.dumps(document).encode()
                 self.send_response(response[0])
                 self.send_header("Content-Length", str(len(response[1])))

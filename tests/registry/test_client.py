@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sarameya import RegistryError, RegistryRefusedError, UnknownSubjectError
+from sarameya import RegistryError, RegistryRefusedError, SchemaError, UnknownSubjectError
 from sarameya.registry.client import FORGOTTEN_AFTER, LOOK_AGAIN_AFTER, MOST_REMEMBERED, MOST_UNKNOWN, TRIES, Registry
 from sarameya.registry.http import Answer
 from sarameya.registry.options import RegistryOptions
@@ -27,14 +27,16 @@ class Network:
     def __init__(self) -> None:
         self.answers: dict[str, list[Answer | Exception]] = {}
         self.asked: list[str] = []
+        self.bodies: list[bytes | None] = []
         self.now = 0.0
         self.on_check: Callable[[], None] = lambda: None
 
     def say(self, path: str, *answers: Answer | Exception) -> None:
         self.answers[path] = list(answers)
 
-    def get(self, url: str) -> Answer:
+    def request(self, url: str, body: bytes | None) -> Answer:
         self.asked.append(url)
+        self.bodies.append(body)
         answers = self.answers[url.partition("://")[2].partition("/")[2]]
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if isinstance(answer, Exception):
@@ -46,7 +48,9 @@ class Network:
 
     def registry(self, *urls: str) -> Registry:
         options = RegistryOptions(url=list(urls) or "http://r")
-        return Registry(options, check=lambda: self.on_check(), sleep=self.sleep, clock=lambda: self.now, get=self.get)
+        return Registry(
+            options, check=lambda: self.on_check(), sleep=self.sleep, clock=lambda: self.now, request=self.request
+        )
 
 
 @pytest.fixture
@@ -196,6 +200,41 @@ def test_unknown_subject_or_version_is_permanent(network: Network, code: int) ->
     with pytest.raises(UnknownSubjectError, match="there is no version 3 of subject 'o'") as raised:
         network.registry().version("o", 3)
     assert not raised.value.retriable
+
+
+@pytest.mark.parametrize(("register", "path"), [(False, "subjects/a%2Fb"), (True, "subjects/a%2Fb/versions")])
+def test_schema_is_found_by_its_text(network: Network, register: bool, path: str) -> None:
+    network.say(path, Answer(200, b'{"id": 7, "version": 2}'))
+    found = network.registry().registered("a/b", "JSON", "{}", register=register)
+    assert found == Schema(7, "JSON", "{}")
+    assert network.bodies == [b'{"schema":"{}","schemaType":"JSON"}']
+
+
+def test_kind_of_an_avro_schema_is_not_sent(network: Network) -> None:
+    network.say("subjects/o", Answer(200, b'{"id": 7}'))
+    network.registry().registered("o", "AVRO", '"long"')
+    assert network.bodies == [b'{"schema":"\\"long\\""}']
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "told"),
+    [
+        (Answer(404, b'{"error_code": 40401}'), UnknownSubjectError, "not registered for subject 'o'"),
+        (Answer(404, b'{"error_code": 40403}'), UnknownSubjectError, "not registered for subject 'o'"),
+        (Answer(409, b'{"message": "incompatible"}'), SchemaError, "status 409: .*incompatible"),
+        (Answer(422, b"bad"), SchemaError, "status 422: bad"),
+        (Answer(403, b""), RegistryRefusedError, "refuses the request"),
+        (Answer(404, b"<html>"), RegistryError, "is this the registry's base URL"),
+        (Answer(200, b"{}"), RegistryError, "no schema id"),
+    ],
+)
+def test_schema_that_is_not_found_by_its_text_is_an_error(
+    network: Network, answer: Answer, kind: type[Exception], told: str
+) -> None:
+    network.say("subjects/o", answer)
+    with pytest.raises(kind, match=told) as raised:
+        network.registry().registered("o", "AVRO", '"long"')
+    assert type(raised.value) is kind
 
 
 def test_references_come_in_the_order_in_which_they_are_needed(network: Network) -> None:

@@ -48,6 +48,16 @@ def test_credentials_are_sent(small: SmallRegistry, more: dict[str, str], header
     assert small.headers.get("Authorization") == header
 
 
+def test_schema_is_posted(small: SmallRegistry) -> None:
+    registry = Registry(small.options)
+    with pytest.raises(UnknownSubjectError):
+        registry.registered("s", "AVRO", '"long"')
+    number = registry.registered("s", "AVRO", '"long"', register=True).id
+    assert registry.registered("s", "AVRO", '"long"').id == number
+    assert small.headers["Content-Type"] == "application/vnd.schemaregistry.v1+json"
+    assert registry.version("s").text == '"long"'
+
+
 def test_redirection_is_not_followed(small: SmallRegistry) -> None:
     small.fault = lambda _: (302, b"")
     with pytest.raises(RegistryError, match="answers with status 302"):
@@ -58,7 +68,7 @@ def test_redirection_is_not_followed(small: SmallRegistry) -> None:
 def test_answer_without_end_is_cut(small: SmallRegistry) -> None:
     small.fault = lambda _: (200, b" " * (MAX_BYTES + 1))
     with pytest.raises(RegistryError, match=f"does not answer: OSError: the answer has more than {MAX_BYTES} bytes"):
-        Http(small.options, lambda: None).get(small.url)
+        Http(small.options, lambda: None).request(small.url)
 
 
 def test_answer_that_breaks_off_is_an_error(small: SmallRegistry) -> None:
@@ -76,7 +86,7 @@ def test_nobody_there_is_an_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     with pytest.raises(RegistryError, match="does not answer: ConnectionRefusedError"):
-        Http(at(url), lambda: None).get(url)
+        Http(at(url), lambda: None).request(url)
 
 
 def test_answer_that_drips_is_given_up_at_the_time_out() -> None:
@@ -98,7 +108,7 @@ def test_answer_that_drips_is_given_up_at_the_time_out() -> None:
         thread.start()
         began = time.monotonic()
         with pytest.raises(RegistryError, match=r"does not answer: TimeoutError: the answer did not end within 0\.2 s"):
-            Http(at(url, timeout=0.2), lambda: None).get(url)
+            Http(at(url, timeout=0.2), lambda: None).request(url)
         assert time.monotonic() - began < 2
         thread.join()
 

@@ -1,5 +1,7 @@
-"""Formats of keys and values: bytes to Python objects.
+"""Formats of keys and values: bytes to Python objects, and back.
 
-value_types       conversion to a type of the user: by msgspec, pydantic   errors   why bytes cannot be decoded
-message_decoder   a message with the key and the value that a handler wants
+format           what a user names: `Format`        value_types   conversion to a type: by msgspec, pydantic
+decoders         a format and a type                message_decoder   a message, with both of its columns
+avro, protobuf   by their libraries                 lookups       schemas, each requested once
+packages         what has to be installed           errors        of one key or value
 """

@@ -1,6 +1,8 @@
-"""Error of bytes that cannot be decoded, before it is known which message they belong to."""
+"""Errors of one key or value, before it is known which message it belongs to."""
 
 from __future__ import annotations
+
+from sarameya.errors import RegistryError
 
 _MOST_TEXT = 200
 """Characters of a text that are kept. It may quote the message, whose content must not fill logs."""
@@ -18,6 +20,25 @@ class UndecodableError(Exception):
         self.problem = _cut(problem)
         self.path = _cut(path)
         super().__init__(self.problem, self.path)
+
+
+class NotEncodableError(Exception):
+    """An object that does not have the format. The text is the reason."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(_cut(problem))
+
+
+class NoSchemaError(Exception):
+    """A record that cannot be decoded now: the registry has not returned its schema. The record is not at fault.
+
+    Attributes:
+        error: The registry's error.
+    """
+
+    def __init__(self, error: RegistryError) -> None:
+        self.error = error
+        super().__init__(error)
 
 
 def _cut(text: str) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 
 from sarameya.errors import DecodeError
+from sarameya.formats.errors import NoSchemaError
 from sarameya.formats.message_decoder import MessageDecoder
 from sarameya.group.claim import Claim
 from sarameya.group.delivery.time_slices import TimeSlice
@@ -28,8 +29,10 @@ from sarameya.observe import Retrying
 from sarameya.protocol.backoff import Backoff
 from sarameya.status import Activity, held_text
 
+T = TypeVar("T")
+
 _SENDING = Backoff(1.0, 30.0)
-"""Delays between attempts to store a failed message elsewhere."""
+"""Delays between attempts to store a failed message elsewhere, or to look up a schema."""
 
 
 class Stopped(Exception):
@@ -133,17 +136,27 @@ class ClaimWork:
 
         Raises:
             Stopped: The claim has stopped before the message was finished.
+            RegistryError: The message's schema cannot be looked up, until a person changes something.
             Exception: The exception of the last attempt, if there is no other place for the message.
         """
         origin = Origin.of(message)
-        original, attempt, began = origin.restore(message), 1, trio.current_time()
+        original, attempt, began, lookups = origin.restore(message), 1, trio.current_time(), 0
         while True:
             failure = await self._attempt(message, original, time_slice)
             if failure is None:
                 return
+            if isinstance(failure, NoSchemaError):
+                if failure.error.permanent:
+                    raise failure.error
+                # The message is not at fault, so this is none of its attempts.
+                lookups += 1
+                what = f"looking up the schema of {self._name(message)}"
+                await self._wait_again("registry", what, failure.error, lookups, began, _SENDING.delay(lookups))
+                continue
             delay = None if self._circuit.is_open else self._policy.delay(failure, attempt)
             if delay is not None:
-                await self._wait_again(message, "message", failure, attempt, began, delay, self._policy.attempts)
+                what, attempts = self._name(message), self._policy.attempts
+                await self._wait_again("message", what, failure, attempt, began, delay, attempts)
             elif isinstance(failure, DecodeError) or not self._circuit.failed():
                 break
             attempt += 1
@@ -151,10 +164,10 @@ class ClaimWork:
         await self._divert(message, failed)
 
     async def _attempt(self, read: Message, message: Message, time_slice: TimeSlice) -> Exception | None:
-        """Wait for a slot, for the circuit breaker and for a time slice, then handle a message once.
+        """Wait for a slot, for the circuit breaker and for a time slice, then decode a message and handle it.
 
         Returns:
-            The exception of `handle`; None if it has succeeded.
+            The failure; None if the message was handled.
 
         Raises:
             Stopped: The claim has stopped before.
@@ -171,7 +184,9 @@ class ClaimWork:
                 raise Stopped
             try:
                 # Each attempt gets an object of its own: the last one may have changed the value.
-                await self._calls.call(self._decoder.decode(message))
+                await self._calls.call(await self._decode(message))
+            except Stopped:
+                raise
             except Exception as error:  # noqa: BLE001 - the policy decides
                 return error
             self._circuit.succeeded()
@@ -181,6 +196,11 @@ class ClaimWork:
             self._slots.release()
             if is_probe:
                 self._circuit.end_probe()
+
+    async def _decode(self, message: Message) -> Message[Any, Any]:
+        if self._decoder.looks_up:
+            return await self._wait(self._decoder.decode, message)
+        return await self._decoder.decode(message)
 
     async def _divert(self, message: Message, failed: FailedMessage) -> None:
         """Send a failed message to its next place, until that succeeds.
@@ -196,21 +216,21 @@ class ClaimWork:
                     return
             except Exception as error:  # noqa: BLE001 - whatever it is, the message must not be lost
                 delay = _SENDING.delay(attempt)
-                await self._wait_again(message, "dead_letter", error, attempt, began, delay)
+                what = f"storing the failed message {self._name(message)}"
+                await self._wait_again("dead_letter", what, error, attempt, began, delay)
                 attempt += 1
             else:
                 raise failed.error
 
     async def _wait_again(
-        self, message: Message, kind: str, error: Exception, attempt: int, began: float, delay: float, attempts: int = 0
+        self, kind: str, what: str, error: Exception, attempt: int, began: float, delay: float, attempts: int = 0
     ) -> None:
         """Report a failed attempt, and wait before the next one.
 
         Raises:
             Stopped: The claim has stopped.
         """
-        name, cause = self._name(message), f"{type(error).__name__}: {error}"
-        what = name if kind == "message" else f"storing the failed message {name}"
+        cause = f"{type(error).__name__}: {error}"
         self._session.tell(Retrying(what, attempt, trio.current_time() - began, delay, cause, kind=kind))
         with self._claim.report.doing(Activity.RETRYING, f"{what}: {cause}", attempt=attempt + 1, attempts=attempts):
             await self._wait(trio.sleep, delay)
@@ -218,8 +238,8 @@ class ClaimWork:
     def _name(self, message: Message) -> str:
         return held_text(message.topic_partition, message.offset, message.offset)
 
-    async def _wait(self, wait: Callable[..., Awaitable[object]], *args: Any) -> None:
-        """Wait for something else than the message's own work.
+    async def _wait(self, wait: Callable[..., Awaitable[T]], *args: Any) -> T:
+        """Wait for something else than the message's own work. Return its result.
 
         Raises:
             Stopped: The claim has stopped.
@@ -229,8 +249,7 @@ class ClaimWork:
         with trio.CancelScope() as scope:
             self._waits.add(scope)
             try:
-                await wait(*args)
+                return await wait(*args)
             finally:
                 self._waits.discard(scope)
-        if scope.cancelled_caught:
-            raise Stopped
+        raise Stopped

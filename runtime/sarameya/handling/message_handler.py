@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Generic, final
 import attrs
 import trio
 
-from sarameya.formats.message_decoder import RAW, MessageDecoder
+from sarameya.formats.decoders import RAW
+from sarameya.formats.format import Format
+from sarameya.formats.message_decoder import MessageDecoder
 from sarameya.group.claim import Claim
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.services import HandlerServices
@@ -100,6 +102,9 @@ class MessageHandler(ConsumerGroupHandler, Generic[V, K]):
             type, by pydantic to its models.
             A message without a value (a tombstone) is None, which only a type such as `Order | None` accepts.
         key_type: The same for keys.
+        value_format: Format of values, if it is not the usual one of their type: a name (`json`, `string`, `bytes`,
+            `protobuf`), or a `Format` (Avro, a schema registry).
+        key_format: The same for keys.
         ordering: Which messages of a partition are handled one after the other: `partition` (all of them), `key` (those
             with the same key; a message without a key waits for no other), or `none`.
         concurrency: Maximum number of messages that are handled at the same time, over all partitions of the member.
@@ -115,6 +120,8 @@ class MessageHandler(ConsumerGroupHandler, Generic[V, K]):
 
     value_type: Any = RAW
     key_type: Any = RAW
+    value_format: Format | str | None = None
+    key_format: Format | str | None = None
     ordering: Ordering = "partition"
     concurrency: int = 16
     partition_concurrency: int | None = None
@@ -192,9 +199,9 @@ class MessageHandler(ConsumerGroupHandler, Generic[V, K]):
         """Return the decoder of keys and values.
 
         Raises:
-            ConfigError: Bytes cannot be decoded to a type.
+            ConfigError: A type or a format cannot be used.
         """
-        return MessageDecoder(self.key_type, self.value_type)
+        return MessageDecoder(self.key_type, self.key_format, self.value_type, self.value_format)
 
     def _failure_options(self) -> FailureOptions:
         return FailureOptions(self.retry, self.retry_topics, self.dead_letters)

@@ -11,13 +11,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from sarameya.errors import RegistryError, RegistryRefusedError, UnknownSubjectError
-from sarameya.registry.http import Answer, Http
+import msgspec
+
+from sarameya.errors import RegistryError, RegistryRefusedError, SchemaError, UnknownSubjectError
 from sarameya.registry.options import RegistryOptions
-from sarameya.registry.schemas import Schema, error_code
+from sarameya.registry.schemas import Schema, SchemaKind, error_code
+
+if TYPE_CHECKING:
+    from sarameya.registry.http import Answer
 
 LATEST = "latest"
 
@@ -40,6 +44,10 @@ MOST_REMEMBERED = 10 * MOST_UNKNOWN
 _SUBJECT_NOT_FOUND, _VERSION_NOT_FOUND, _SCHEMA_NOT_FOUND = 40401, 40402, 40403
 
 
+class _Registered(msgspec.Struct):
+    id: int
+
+
 def check_cancelled() -> None:
     """Raise `trio.Cancelled` if the call of this worker thread was cancelled. Do nothing outside of trio's threads."""
     import trio
@@ -60,10 +68,10 @@ class Registry:
         check: Callable[[], None] = check_cancelled,
         sleep: Callable[[float], object] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
-        get: Callable[[str], Answer] | None = None,
+        request: Callable[[str, bytes | None], Answer] | None = None,
     ) -> None:
         self._urls = tuple(url.rstrip("/") for url in options.url)
-        self._get_url = get or Http(options, check).get
+        self._send = request or _http(options, check)
         self._check = check
         self._sleep = sleep
         self._clock = clock
@@ -107,7 +115,7 @@ class Registry:
         if isinstance(version, int) and (subject, version) in self._versions:
             return self._versions[subject, version]
         path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
-        url, answer = self._get(path)
+        url, answer = self._request(path)
         if answer.status == 404 and error_code(answer.body) in (_SUBJECT_NOT_FOUND, _VERSION_NOT_FOUND):
             raise UnknownSubjectError(f"{url}: there is no version {version} of subject {subject!r}")
         schema = self._schema(url, answer)
@@ -131,13 +139,42 @@ class Registry:
                 found |= self.referred(other) | {reference.name: other}
         return found
 
+    def registered(self, subject: str, kind: str, text: str, *, register: bool = False) -> Schema:
+        """Return the schema with this text of a subject.
+
+        Args:
+            subject: The subject.
+            kind: The schema's language, one of `SchemaKind`.
+            text: The schema. It refers to no others.
+            register: Register it for the subject, if it is not registered.
+
+        Raises:
+            UnknownSubjectError: It is not registered, and `register` is False.
+            SchemaError: The registry does not accept it: it is invalid, or not compatible with the last version.
+            RegistryError: The registry did not respond, or its response has no id.
+        """
+        # Older registries have only Avro, and do not know the field.
+        typed = {} if kind == SchemaKind.AVRO else {"schemaType": str(kind)}
+        body = msgspec.json.encode({"schema": text, **typed})
+        url, answer = self._request(f"/subjects/{quote(subject, safe='')}{'/versions' if register else ''}", body)
+        if answer.status == 404 and error_code(answer.body) in (_SUBJECT_NOT_FOUND, _SCHEMA_NOT_FOUND):
+            raise UnknownSubjectError(f"{url}: the schema is not registered for subject {subject!r}")
+        if answer.status in (409, 422):
+            raise SchemaError(f"{url} does not accept the schema (status {answer.status}{_error_text(answer)})")
+        _check_status(url, answer)
+        try:
+            number = msgspec.json.decode(answer.body, type=_Registered).id
+        except msgspec.MsgspecError as error:
+            raise RegistryError(f"{url} answers with no schema id ({error}): is it a schema registry?") from error
+        return Schema(number, kind, text)
+
     def _still_unknown(self, ids: list[int], most: int) -> list[int]:
         """Return the ids that the registry does not know, at most `most`; cache the schemas of the others."""
         unknown: list[int] = []
         for number in ids:
             if len(unknown) >= most:
                 break
-            url, answer = self._get(f"/schemas/ids/{number}")
+            url, answer = self._request(f"/schemas/ids/{number}")
             if answer.status == 404 and error_code(answer.body) == _SCHEMA_NOT_FOUND:
                 unknown.append(number)
             else:
@@ -149,7 +186,7 @@ class Registry:
         for number in list(self._unknown)[: max(0, len(self._unknown) - MOST_REMEMBERED)]:
             self._unknown.pop(number, None)  # another thread may have dropped it
 
-    def _get(self, path: str) -> tuple[str, Answer]:
+    def _request(self, path: str, body: bytes | None = None) -> tuple[str, Answer]:
         """Return the first response below status 500, except 429. A proxy or a failing node sends others: retry them.
 
         Raises:
@@ -162,7 +199,7 @@ class Registry:
             for base in self._urls:
                 self._check()
                 try:
-                    answer = self._get_url(base + path)
+                    answer = self._send(base + path, body)
                 except RegistryError as error:
                     problem = str(error)
                     continue
@@ -172,14 +209,7 @@ class Registry:
         raise RegistryError(problem)
 
     def _schema(self, url: str, answer: Answer, number: int | None = None) -> Schema:
-        if answer.status in (401, 403):
-            raise RegistryRefusedError(
-                f"{url} refuses the request (status {answer.status}): check username, password or token"
-            )
-        if answer.status != 200:
-            raise RegistryError(
-                f"{url} answers with status {answer.status}{_error_text(answer)}: is this the registry's base URL?"
-            )
+        _check_status(url, answer)
         try:
             return Schema.from_json(answer.body, number)
         except ValueError as error:
@@ -198,6 +228,24 @@ class Registry:
         self._unknown = {
             number: since for number, since in self._unknown.copy().items() if now - since < FORGOTTEN_AFTER
         }
+
+
+def _check_status(url: str, answer: Answer) -> None:
+    if answer.status in (401, 403):
+        raise RegistryRefusedError(
+            f"{url} refuses the request (status {answer.status}): check username, password or token"
+        )
+    if answer.status != 200:
+        raise RegistryError(
+            f"{url} answers with status {answer.status}{_error_text(answer)}: is this the registry's base URL?"
+        )
+
+
+def _http(options: RegistryOptions, check: Callable[[], None]) -> Callable[[str, bytes | None], Answer]:
+    # Imported when it is used: it imports most of the standard library's network modules.
+    from sarameya.registry.http import Http
+
+    return Http(options, check).request
 
 
 def _error_text(answer: Answer) -> str:

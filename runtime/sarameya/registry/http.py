@@ -1,4 +1,4 @@
-"""Sends GET requests, bounded in time and size. Blocking; can be cancelled between two pieces of the response."""
+"""Sends requests, bounded in time and size. Blocking; can be cancelled between two pieces of the response."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from sarameya.registry.options import RegistryOptions
 MAX_BYTES = 16 * 2**20
 """Maximum size of a response. No schema is that long."""
 _PIECE = 64 * 1024
-_ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
+_CONTENT = "application/vnd.schemaregistry.v1+json"
+_ACCEPT = f"{_CONTENT}, application/json"
 
 
 @attrs.frozen(slots=True)
@@ -38,7 +39,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 class Http:
-    """Sends GET requests with the options' credentials."""
+    """Sends requests with the options' credentials."""
 
     def __init__(self, options: RegistryOptions, check: Callable[[], None]) -> None:
         self._timeout = options.timeout
@@ -50,15 +51,20 @@ class Http:
             raise ConfigError("registry.ca_file", options.ca_file, f"must hold certificates (PEM): {error}") from error
         self._opener = urllib.request.build_opener(_NoRedirects, urllib.request.HTTPSHandler(context=context))
 
-    def get(self, url: str) -> Answer:
+    def request(self, url: str, body: bytes | None = None) -> Answer:
         """Return the response, whatever its status.
+
+        Args:
+            url: The URL.
+            body: JSON to post; None for a GET.
 
         Raises:
             RegistryError: There was no response, or it did not end within the time-out.
         """
         deadline = time.monotonic() + self._timeout
         try:
-            with self._open(urllib.request.Request(url, headers=self._headers)) as answer:
+            headers = self._headers if body is None else {**self._headers, "Content-Type": _CONTENT}
+            with self._open(urllib.request.Request(url, body, headers)) as answer:
                 return Answer(answer.status, self._read(answer, deadline))
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or error

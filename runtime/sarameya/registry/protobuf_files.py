@@ -82,6 +82,21 @@ def message_at(file: FileDescriptorProto, path: Iterable[int]) -> str | None:
     return name
 
 
+def path_of(file: FileDescriptorProto, name: str) -> tuple[int, ...] | None:
+    """Return the index path of the message with this full name; None if there is none."""
+    return _path_of(file.message_type, f"{file.package}." if file.package else "", name)
+
+
+def _path_of(messages: Iterable[DescriptorProto], prefix: str, name: str) -> tuple[int, ...] | None:
+    for index, message in enumerate(messages):
+        own = f"{prefix}{message.name}"
+        if own == name:
+            return (index,)
+        if name.startswith(f"{own}.") and (path := _path_of(message.nested_type, f"{own}.", name)) is not None:
+            return (index, *path)
+    return None
+
+
 def _decode_descriptor(schema: Schema) -> FileDescriptorProto | None:
     """Decode the text as a base64 descriptor; None if it is a .proto file."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto

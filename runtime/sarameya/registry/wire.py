@@ -71,6 +71,20 @@ def header(schema_id: int) -> bytes:
     return b"\x00" + schema_id.to_bytes(4, "big")
 
 
+def message_indexes(path: tuple[int, ...]) -> bytes:
+    """Return the indexes that follow the header of a Protobuf record."""
+    return b"\x00" if path == (0,) else b"".join(map(_zigzag, (len(path), *path)))
+
+
+def _zigzag(number: int) -> bytes:
+    left, written = number << 1, bytearray()
+    while left > 0x7F:
+        written.append(left & 0x7F | 0x80)
+        left >>= 7
+    written.append(left)
+    return bytes(written)
+
+
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = 0
     for n in range(_MAX_VARINT):
