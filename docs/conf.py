@@ -46,6 +46,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(?!sarameya).*"),
     ("py:class", r"sarameya\.embedded\.(groups|network|log)\..*"),
     ("py:class", r"sarameya\.(testing\.virtual_time\.T|group\.membership\.leader\.RunSync)"),
+    ("py:.*", r"sarameya\.type_variables\..*"),
     ("py:class", r"sarameya\.consumer\.partition_consumer\.PartitionConsumer"),
     ("py:class", r"sarameya\.protocol\.offset_ledger\.OffsetLedger"),
     ("py:class", r"sarameya\.group\.delivery\.time_slices\.HandlerTime"),

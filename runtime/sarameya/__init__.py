@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         DecodeError,
         DecompressionLimitError,
         DeliveryTimeoutError,
+        EncodeError,
         FencedInstanceError,
         GroupAuthorizationError,
         GroupError,
@@ -129,8 +130,8 @@ else:
             ".errors": (
                 "AssignorError AuthenticationError BatchTooLargeError ClaimError CommitError ConfigError "
                 "ConnectError ConnectionLostError CorruptRecordError DecodeError DecompressionLimitError "
-                "DeliveryTimeoutError FencedInstanceError GroupAuthorizationError GroupError HandlerError "
-                "HandlerTimeoutError InterceptorError KafkaError LogTruncatedError MessageTooLargeError "
+                "DeliveryTimeoutError EncodeError FencedInstanceError GroupAuthorizationError GroupError "
+                "HandlerError HandlerTimeoutError InterceptorError KafkaError LogTruncatedError MessageTooLargeError "
                 "NoCommittedOffsetError OffsetOutOfRangeError PropertiesError ProtocolError RebalanceDeadlineError "
                 "RecordError RegistryError RegistryRefusedError RequestTimeoutError ResponseTooLargeError "
                 "RetriesExhaustedError SarameyaError SchemaError TlsError TokenError TopicAuthorizationError "
@@ -215,6 +216,7 @@ __all__ = [
     "DeliveryTimeoutError",
     "DescribedGroup",
     "DescribedMember",
+    "EncodeError",
     "ErrorCode",
     "Event",
     "FailedMessage",

@@ -34,6 +34,7 @@
     │   ├── BatchTooLargeError          a batch does not fit in a response of `max_response_bytes`
     │   └── DecompressionLimitError     a batch decompresses beyond `fetch_max_decompressed_bytes`
     ├── DecodeError                     a key or a value that is not of the handler's type
+    ├── EncodeError                     a key or a value that does not have the producer's format
     ├── RegistryError                   a schema registry did not respond, or not as one    (retriable)
     │   ├── RegistryRefusedError        it refuses the credentials
     │   ├── UnknownSubjectError         it has no such subject, or no such version of it
@@ -436,6 +437,27 @@ class DecodeError(SarameyaError):
     def __str__(self) -> str:
         at = f" at {self.path}" if self.path else ""
         return f"{self.partition} offset {self.offset}: the {self.part} cannot be decoded{at}: {self.problem}"
+
+
+class EncodeError(SarameyaError):
+    """A key or a value that does not have the producer's format. Nothing was sent.
+
+    Attributes:
+        topic: Topic of the record.
+        part: `key` or `value`.
+        problem: The reason; at most a few words of it are the record's own.
+    """
+
+    permanent = True
+
+    def __init__(self, topic: str, part: str, problem: str) -> None:
+        super().__init__(topic, part, problem)
+        self.topic = topic
+        self.part = part
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"record for {self.topic}: the {self.part} cannot be encoded: {self.problem}"
 
 
 class RegistryError(SarameyaError):

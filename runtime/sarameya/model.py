@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 import attrs
 import msgspec
 
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar
-
-    V_co = TypeVar("V_co", covariant=True, default=bytes | None)
-    K_co = TypeVar("K_co", covariant=True, default=bytes | None)
-else:
-    from typing import TypeVar
-
-    # Before Python 3.13 type variables have no defaults at run time. Nothing needs them there.
-    V_co, K_co = TypeVar("V_co", covariant=True), TypeVar("K_co", covariant=True)
+from sarameya.type_variables import K_co, V_co
 
 NO_LEADER_EPOCH = -1
 """Leader epoch of a record whose format or broker has none (KIP-320)."""

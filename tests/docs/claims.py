@@ -90,7 +90,10 @@ CLAIMS: Claims = {
             "text": "text_lines_equal_those_of_the_log",
         },
     ),
-    **_of("producing", {"python": "example_sends_its_records", "toml": "dead_letter_option_is_accepted"}),
+    **_of(
+        "producing",
+        {"python": "example_sends_its_records typed_records_are_sent", "toml": "dead_letter_option_is_accepted"},
+    ),
     **_of(
         "rebalancing",
         {

@@ -40,6 +40,21 @@ async def test_example_sends_its_records(autojump_clock: MockClock, monkeypatch:
         assert len(log(cluster, 0)) + len(log(cluster, 1)) == 1 + len(places) == 1001
 
 
+async def test_typed_records_are_sent(autojump_clock: MockClock) -> None:
+    async with memory_cluster({"invoices": 1}) as cluster:
+
+        class Here(Producer[Any, Any]):
+            def __init__(self, servers: list[str], **options: Any) -> None:
+                super().__init__(servers, transport=cluster.transport, wall_clock=virtual_wall_clock, **options)
+
+        names: dict[str, Any] = {}
+        exec("\n".join(blocks(PAGE, "python")), names)
+        names["Producer"] = Here
+        await names["bill"](cluster.bootstrap_servers)
+        sent = [(message.key, message.value) for message in log(cluster, 0, "invoices")]
+    assert sent == [(b"ann", b'{"customer":"ann","cents":300}'), (b"bob", None)]
+
+
 def test_defaults_equal_the_options() -> None:
     config = Config()
     rows = dict(re.findall(r"^\| `([a-z_]+)` \| ([^|]+) \|", PAGE, re.MULTILINE))
@@ -51,7 +66,7 @@ def test_defaults_equal_the_options() -> None:
 
 def test_named_errors_exist() -> None:
     names = set(re.findall(r"`([A-Z]\w+Error)`", PAGE))
-    assert len(names) == 7
+    assert len(names) == 9
     assert names <= set(sarameya.__all__)
 
 

@@ -119,11 +119,22 @@ from typing import assert_type
 
 import msgspec
 
-from sarameya import Message, MessageHandler
+from sarameya import Message, MessageHandler, Producer, ProducerRecord
 
 
 class Order(msgspec.Struct):
     price: int
+
+
+async def send(servers: str) -> None:
+    async with Producer[Order, str](servers, value_format="json", key_format="string") as typed:
+        await typed.send("orders", Order(7), key="key")
+        await typed.send("orders", None)
+        await typed.send_many([ProducerRecord("orders", Order(7)), ProducerRecord("orders", Order(8), "key")])
+        await typed.send_many(ProducerRecord("orders", Order(price)) for price in range(2))
+    async with Producer(servers) as producer:
+        await producer.send("orders", b"value", key=b"key")
+        await producer.send_many([ProducerRecord("orders", b"value", b"key"), ProducerRecord("orders", None)])
 
 
 class Orders(MessageHandler[Order]):
@@ -149,6 +160,11 @@ def test_types_of_messages_are_known(tmp_path: Path) -> None:
     program = tmp_path / "typed.py"
     program.write_text(TYPED_MESSAGES)
     assert complaints(*STRICT, program) == ""
+    program = tmp_path / "wrongly_sent.py"
+    program.write_text(TYPED_MESSAGES.replace("Order(7), key", "7, key").replace('b"value", key', '"value", key'))
+    found = complaints(*STRICT, program)
+    assert 'Argument 2 to "send" of "Producer" has incompatible type "int"; expected "Order | None"' in found
+    assert 'Argument 2 to "send" of "Producer" has incompatible type "str"; expected "bytes | None"' in found
     program = tmp_path / "wrongly_typed.py"
     program.write_text(TYPED_MESSAGES.replace("message: Message[Order]", "message: Message[int]"))
     assert 'supertype defines the argument type as "Message[Order, bytes | None]"' in complaints(*STRICT, program)

@@ -9,7 +9,7 @@ import pytest
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-from sarameya.formats import lookups, message_decoder
+from sarameya.formats import lookups, message_decoder, record_encoder
 from sarameya.registry.wire import header
 from sarameya.testing import run_inline
 from tests.registry.kit import SmallRegistry
@@ -35,7 +35,8 @@ message Order { int64 id = 1; string note = 2; }
 def small_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallRegistry]:
     """Replace every registry by one in memory, and threads by calls on the event loop."""
     registry = SmallRegistry()
-    monkeypatch.setattr(message_decoder, "Registry", registry.client)
+    for module in (message_decoder, record_encoder):
+        monkeypatch.setattr(module, "Registry", registry.client)
     monkeypatch.setattr(lookups, "run_in_thread", run_inline)
     yield registry
 

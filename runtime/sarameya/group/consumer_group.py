@@ -18,7 +18,6 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from types import TracebackType
 from typing import Self, overload
 
@@ -270,12 +269,15 @@ class ConsumerGroup(Pausing):
         return HandlerServices(
             self.group_id,
             wanted if isinstance(wanted, tuple) else (),
-            partial(Producer, self._bootstrap, self.config, transport=self._transport, wall_clock=self._wall_clock),
+            self._producer,
             self._ensure_topics,
             self._wall_clock,
             self._observer,
             self._backoff.rng,
         )
+
+    def _producer(self) -> Producer:
+        return Producer(self._bootstrap, self.config, transport=self._transport, wall_clock=self._wall_clock)
 
     async def _ensure_topics(self, wanted: Mapping[str, str | None], *, create: bool) -> None:
         async with TopicAdmin(self._bootstrap, self.config, self._observer, self._transport) as admin:

@@ -38,16 +38,7 @@ from sarameya.handling.options import (
 from sarameya.handling.type_arguments import type_arguments
 from sarameya.model import Message
 from sarameya.protocol.subscription import Wanted
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar
-
-    V = TypeVar("V", default=bytes | None)
-    K = TypeVar("K", default=bytes | None)
-else:
-    from typing import TypeVar
-
-    V, K = TypeVar("V"), TypeVar("K")
+from sarameya.type_variables import K, V
 
 _WAITING = 4
 """Messages of a claim that are read ahead, as a multiple of those that may be handled: other keys may be among them."""

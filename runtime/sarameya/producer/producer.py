@@ -6,12 +6,15 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from types import TracebackType
-from typing import Self
+from types import GenericAlias, TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Self
 
+import attrs
 import trio
 
 from sarameya.config import Config
+from sarameya.formats.format import Format
+from sarameya.formats.record_encoder import RecordEncoder
 from sarameya.model import Headers
 from sarameya.net.bootstrap import parse_bootstrap
 from sarameya.net.broker_pool import open_broker_pool
@@ -25,9 +28,10 @@ from sarameya.producer.record import ProducerRecord, RecordMetadata
 from sarameya.producer.sender import Sender
 from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.records.compression import Codec
+from sarameya.type_variables import K, V
 
 
-class Producer:
+class Producer(Generic[V, K]):
     """Sender of records. Use it with `async with`.
 
     Example::
@@ -43,31 +47,44 @@ class Producer:
     An error means that a record was not acknowledged. Unless a broker has refused the record, it may be stored
     nevertheless, now or later. The same holds after a cancellation, which drops the records that were not sent yet.
 
-    Creation does no I/O. The end of the block waits for nothing: calls of `send` in other tasks raise RuntimeError.
+    Keys and values are bytes, unless they have formats: `Producer[Order](servers, value_format="json")` sends Orders.
+    Such a producer encodes objects of the types that a `MessageHandler` decodes; the type in brackets is for type
+    checkers only. None is never encoded: it is no key, or a tombstone.
+
+    Creation connects to nothing. The end of the block waits for nothing: calls of `send` in other tasks raise
+    RuntimeError.
 
     Args:
         bootstrap_servers: Addresses, each `HOST:PORT`.
         config: Options; defaults if left out.
+        value_format: Format of values: a name (`json`, `string`, `protobuf`), or a `Format` (Avro, a schema registry).
+        key_format: The same for keys.
         observers: Called with each event.
         transport: Opens the connections; TCP if left out.
         rng: Source of randomness, for reproducible tests.
         wall_clock: Returns the time for timestamps, in seconds since 1970.
 
     Raises:
-        ConfigError: An address is malformed.
+        ConfigError: An address is malformed, or a format cannot be used.
     """
+
+    if not TYPE_CHECKING:
+        __class_getitem__ = classmethod(GenericAlias)
 
     def __init__(
         self,
         bootstrap_servers: Sequence[str] | str,
         config: Config | None = None,
         *,
+        value_format: Format | str = "bytes",
+        key_format: Format | str = "bytes",
         observers: Iterable[Observer] = (),
         transport: Transport | None = None,
         rng: random.Random | None = None,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         parse_bootstrap(bootstrap_servers)
+        self._encoder = RecordEncoder(key_format, value_format)
         self.config = config if config is not None else Config()
         self._bootstrap = bootstrap_servers
         self._transport = transport
@@ -117,9 +134,9 @@ class Producer:
     async def send(
         self,
         topic: str,
-        value: bytes | None,
+        value: V | None,
         *,
-        key: bytes | None = None,
+        key: K | None = None,
         headers: Headers = (),
         partition: int | None = None,
         timestamp: int | None = None,
@@ -134,18 +151,31 @@ class Producer:
             MessageTooLargeError: The record is too large.
             KafkaError: The broker refuses the record for another reason.
             ConnectError: No broker can be reached.
+            EncodeError: The key or the value does not have its format.
+            RegistryError: The schema registry did not respond, or does not have the schema.
             TypeError: An argument has the wrong type.
             ValueError: An argument is out of range.
         """
         (stored,) = await self.send_many([ProducerRecord(topic, value, key, headers, partition, timestamp)])
         return stored
 
-    async def send_many(self, records: Iterable[ProducerRecord]) -> list[RecordMetadata]:
+    async def send_many(self, records: Iterable[ProducerRecord[V | None, K | None]]) -> list[RecordMetadata]:
         """Send records, in this order within each partition, and return their places once all are acknowledged.
+
+        All are encoded before the first one is sent.
 
         If records have failed, raise as `send` does for the first of them, once all have an outcome. The others may be
         stored.
         """
         if self._deliveries is None:
             raise RuntimeError(CLOSED)
-        return await self._deliveries.deliver(tuple(records), int(self._wall_clock() * 1000))
+        encoded = [await self._encoded(record) for record in records]
+        if self._deliveries is None:  # the block has ended meanwhile
+            raise RuntimeError(CLOSED)
+        return await self._deliveries.deliver(encoded, int(self._wall_clock() * 1000))
+
+    async def _encoded(self, record: ProducerRecord[Any, Any]) -> ProducerRecord:
+        key, value = await self._encoder.encode(record.topic, record.key, record.value)
+        if key is record.key and value is record.value:
+            return record
+        return attrs.evolve(record, key=key, value=value)

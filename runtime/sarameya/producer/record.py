@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, cast
 
 import attrs
 
 from sarameya.model import Headers
+from sarameya.type_variables import K_co, V_co
 
 UNKNOWN_OFFSET = -1
 """In place of an offset: the record is stored, and its offset is not known."""
@@ -27,11 +29,6 @@ class RecordMetadata(NamedTuple):
 def _text(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     if not isinstance(value, str) or not value:
         raise TypeError(f"{attribute.name} must be a non-empty str, not {value!r}")
-
-
-def _bytes(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if value is not None and not isinstance(value, bytes):
-        raise TypeError(f"{attribute.name} must be bytes or None, not {type(value).__name__}")
 
 
 def _headers(value: Iterable[tuple[str, bytes | None]]) -> Headers:
@@ -54,8 +51,10 @@ def _number(high: int) -> Any:
 
 
 @attrs.frozen(slots=True)
-class ProducerRecord:
+class ProducerRecord(Generic[V_co, K_co]):
     """Record to send. Raises TypeError or ValueError for invalid arguments.
+
+    Key and value are bytes or None, unless the producer has formats for them.
 
     Without a `partition` the key determines it, as with Kafka's own producer. Without a key, any partition may be
     chosen. `timestamp` is in milliseconds since 1970, None for the time of sending. Brokers replace it in topics with
@@ -63,11 +62,14 @@ class ProducerRecord:
     """
 
     topic: str = attrs.field(validator=_text)
-    value: bytes | None = attrs.field(validator=_bytes)
-    key: bytes | None = attrs.field(default=None, validator=_bytes)
+    value: V_co
+    key: K_co = attrs.field(default=cast("K_co", None))
     headers: Headers = attrs.field(default=(), converter=_headers)
     partition: int | None = attrs.field(default=None, validator=_number(2**31 - 1))
     timestamp: int | None = attrs.field(default=None, validator=_number(_LATEST))
+
+    if not TYPE_CHECKING:
+        __class_getitem__ = classmethod(GenericAlias)
 
     def __str__(self) -> str:
         return f"record for {self.topic}" if self.partition is None else f"record for {self.topic}-{self.partition}"
