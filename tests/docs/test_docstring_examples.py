@@ -97,25 +97,6 @@ async def test_claim_is_read_concurrently(autojump_clock: MockClock) -> None:
     assert feed.committed == 3
 
 
-async def test_message_handler_handles(autojump_clock: MockClock) -> None:
-    [text] = EXAMPLES["sarameya.MessageHandler"]
-    posted: list[tuple[str, bytes]] = []
-
-    class Client:
-        async def post(self, url: str, content: bytes) -> None:
-            posted.append((url, content))
-
-    names: dict[str, Any] = {"MessageHandler": MessageHandler, "Message": Message, "URL": "orders"}
-    exec(text, names)
-    handler = names["Orders"]()
-    handler.client = Client()
-    feed = ClaimFeed()
-    feed.send(b"1")
-    feed.end()
-    await feed.run(handler)
-    assert posted == [("orders", b"1")]
-
-
 async def test_consumer_reads(autojump_clock: MockClock) -> None:
     [text] = EXAMPLES["sarameya.Consumer"]
     messages: list[Message] = []

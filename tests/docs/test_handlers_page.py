@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import re
 import sys
 import types
@@ -17,7 +16,6 @@ from sarameya import Config, ConfigError, ConsumerGroup, ConsumerGroupHandler, S
 from sarameya.service.app.handler_factory import build_handler, default_options
 from sarameya.testing import ClaimFeed, run_inline, virtual_wall_clock
 from tests.docs.pages import blocks, page
-from tests.formats.kit import framed, small_registry
 from tests.group.kit import orders
 
 PAGE = page("handlers")
@@ -65,33 +63,6 @@ async def test_rows_are_written_once_despite_failing_commits(autojump_clock: Moc
     feed.end()
     await feed.run(shown["Once"](table))
     assert table.rows == [b"0", b"1", b"2", b"3"]
-
-
-async def test_orders_are_decoded_and_added_up(autojump_clock: MockClock, shown: dict[str, Any]) -> None:
-    feed, sums = ClaimFeed("orders"), shown["Sums"]()
-    for cents in (300, 400):
-        feed.send(b'{"customer": "ann", "cents": %d}' % cents)
-    feed.end()
-    await feed.run(sums)
-    assert sums.cents == {"ann": 700}
-    feed.send(b'{"customer": "ann", "cents": "5"}')
-    with pytest.raises(ExceptionGroup) as raised:
-        await feed.run(sums)
-    told = str(raised.value.exceptions[0].__cause__).replace("`", "")
-    assert told.replace("offset 2", "offset 5") in " ".join(PAGE.split())
-
-
-async def test_avro_orders_are_added_up(
-    autojump_clock: MockClock, shown: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fields = [{"name": "customer", "type": "string"}, {"name": "cents", "type": "int"}, {"name": "more", "type": "int"}]
-    schema = json.dumps({"type": "record", "name": "Order", "fields": fields})
-    feed, sums = ClaimFeed("orders"), shown["AvroSums"]()
-    with small_registry(monkeypatch) as registry:
-        feed.send(framed(registry.register("orders-value", schema), b"\x06ann\x0e\x00"))
-        feed.end()
-        await feed.run(sums)
-    assert sums.cents == {"ann": 7}
 
 
 async def test_failures_are_logged_with_their_offsets(autojump_clock: MockClock, shown: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from textwrap import indent
 from typing import Any, ClassVar
@@ -15,6 +16,7 @@ from sarameya.handling.letters import ERRORS
 from sarameya.handling.options import ORDERINGS
 from sarameya.testing import ClaimFeed
 from tests.docs.pages import blocks, page
+from tests.formats.kit import framed, small_registry
 
 PAGE = page("message-handlers")
 
@@ -52,6 +54,33 @@ async def test_orders_are_booked(autojump_clock: MockClock, shown: dict[str, Any
     await feed.run(shown["Orders"](service))
     assert len(service.booked) == 60
     assert feed.committed == 60
+
+
+async def test_orders_are_decoded_and_added_up(autojump_clock: MockClock, shown: dict[str, Any]) -> None:
+    feed, sums = ClaimFeed("orders"), shown["Sums"]()
+    for cents in (300, 400):
+        feed.send(b'{"customer": "ann", "cents": %d}' % cents)
+    feed.end()
+    await feed.run(sums)
+    assert sums.cents == {"ann": 700}
+    feed.send(b'{"customer": "ann", "cents": "5"}')
+    with pytest.raises(ExceptionGroup) as raised:
+        await feed.run(sums)
+    told = str(raised.value.exceptions[0].__cause__).replace("`", "")
+    assert told.replace("offset 2", "offset 5") in " ".join(PAGE.split())
+
+
+async def test_avro_orders_are_added_up(
+    autojump_clock: MockClock, shown: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = [{"name": "customer", "type": "string"}, {"name": "cents", "type": "int"}, {"name": "more", "type": "int"}]
+    schema = json.dumps({"type": "record", "name": "Order", "fields": fields})
+    feed, sums = ClaimFeed("orders"), shown["AvroSums"]()
+    with small_registry(monkeypatch) as registry:
+        feed.send(framed(registry.register("orders-value", schema), b"\x06ann\x0e\x00"))
+        feed.end()
+        await feed.run(sums)
+    assert sums.cents == {"ann": 7}
 
 
 async def test_test_of_the_page_passes(autojump_clock: MockClock, shown: dict[str, Any]) -> None:

@@ -59,7 +59,6 @@ def decoder(column: str, kind: Any, chosen: Format | str | None, open_registry: 
         given = checked_format(option, chosen)
         _check_for_reading(option, given)
         kind = Any if kind == RAW and given.name != "bytes" else kind
-    nothing = _Nothing(column, accepts=True)
     if given.name == "protobuf":
         return _protobuf(column, kind, given, open_registry)
     converts = value_type(f"{column}_type", kind)

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from typing import Any, TypeVar
 
+import attrs
 import trio
 
 from sarameya.errors import DecodeError
@@ -39,41 +40,46 @@ class Stopped(Exception):
     """The claim has stopped: a message that is not being handled is left to the next owner."""
 
 
+@attrs.frozen(slots=True)
+class HandlerRun:
+    """State of a handler for the length of one `consume()`, shared by all its claims.
+
+    Attributes:
+        decoder: Decodes keys and values.
+        calls: Calls `handle`.
+        policy: What happens to messages that fail.
+        ordering: Which messages wait for each other.
+        circuit: The circuit breaker.
+        slots: A token for each message that is being handled.
+    """
+
+    decoder: MessageDecoder
+    calls: Calls
+    policy: FailurePolicy
+    ordering: Ordering
+    circuit: Circuit
+    slots: trio.CapacityLimiter
+
+
 class ClaimWork:
     """The work on one claim.
 
     Args:
         session: The claim's session.
         claim: The claim.
-        decoder: Decodes keys and values.
-        calls: Calls `handle`.
-        policy: What happens to messages that fail.
-        ordering: Which messages wait for each other.
-        circuit: The circuit breaker, shared by all claims of the handler.
-        slots: A token for each message that is being handled, shared by them, too.
+        run: State of the handler.
         limit: Maximum number of unfinished messages of this claim, those that wait included.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        claim: Claim,
-        decoder: MessageDecoder,
-        calls: Calls,
-        policy: FailurePolicy,
-        ordering: Ordering,
-        circuit: Circuit,
-        slots: trio.CapacityLimiter,
-        limit: int,
-    ) -> None:
+    def __init__(self, session: Session, claim: Claim, run: HandlerRun, limit: int) -> None:
         self._session = session
         self._claim = claim
-        self._decoder = decoder
-        self._calls = calls
-        self._policy = policy
-        self._lanes = Lanes(ordering)
-        self._circuit = circuit
-        self._slots = slots
+        self._decoder = run.decoder
+        self._calls = run.calls
+        self._policy = run.policy
+        self._lanes = Lanes(run.ordering)
+        self._circuit = run.circuit
+        self._slots = run.slots
         self._limit = limit
         self._waits: set[trio.CancelScope] = set()
 

@@ -8,7 +8,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Generic, final
 
-import attrs
 import trio
 
 from sarameya.formats.decoders import RAW
@@ -20,7 +19,7 @@ from sarameya.group.services import HandlerServices
 from sarameya.group.session import Session
 from sarameya.handling.calls import Calls
 from sarameya.handling.circuit_breaker import Circuit
-from sarameya.handling.claim_work import ClaimWork
+from sarameya.handling.claim_work import ClaimWork, HandlerRun
 from sarameya.handling.failure_policy import DeadLetters, FailureOptions, FailurePolicy
 from sarameya.handling.options import (
     NO_RETRY,
@@ -42,25 +41,6 @@ from sarameya.type_variables import K, V
 
 _WAITING = 4
 """Messages of a claim that are read ahead, as a multiple of those that may be handled: other keys may be among them."""
-
-
-@attrs.frozen(slots=True)
-class HandlerRun:
-    """State of a handler for the length of one `consume()`.
-
-    Attributes:
-        decoder: Decodes keys and values.
-        calls: Calls `handle`.
-        policy: What happens to messages that fail.
-        circuit: The circuit breaker.
-        slots: A token for each message that is being handled.
-    """
-
-    decoder: MessageDecoder
-    calls: Calls
-    policy: FailurePolicy
-    circuit: Circuit
-    slots: trio.CapacityLimiter
 
 
 class MessageHandler(ConsumerGroupHandler, Generic[V, K]):
@@ -152,10 +132,7 @@ class MessageHandler(ConsumerGroupHandler, Generic[V, K]):
         assert run is not None, "a session runs within consume()"
         at_once = self.partition_concurrency or self.concurrency
         limit = 1 if self.ordering == "partition" else at_once if self.ordering == "none" else at_once * _WAITING
-        work = ClaimWork(
-            session, claim, run.decoder, run.calls, run.policy, self.ordering, run.circuit, run.slots, limit
-        )
-        await work.run()
+        await ClaimWork(session, claim, run, limit).run()
 
     def _running(self, services: HandlerServices) -> AbstractAsyncContextManager[None]:
         return self._started(services)
@@ -175,9 +152,8 @@ class MessageHandler(ConsumerGroupHandler, Generic[V, K]):
         async with services.open_sender() if options.needs_sender else nullcontext() as sender:
             policy = FailurePolicy(options, services, sender)
             await policy.prepare()
-            self._run = HandlerRun(
-                decoder, calls, policy, Circuit(self.circuit_breaker), trio.CapacityLimiter(self.concurrency)
-            )
+            circuit, slots = Circuit(self.circuit_breaker), trio.CapacityLimiter(self.concurrency)
+            self._run = HandlerRun(decoder, calls, policy, self.ordering, circuit, slots)
             try:
                 yield
             finally:
