@@ -128,6 +128,16 @@ class PartitionStatus:
     """Seconds of backpressure in total since the claim started."""
     overdue: OverdueHandler | None = None
     """Records that its handler has held for too long."""
+    in_flight: int = 0
+    """Messages that were handed out and are not finished, those that wait included (`Claim.concurrently`)."""
+    retrying: int = 0
+    """Messages among them that have failed, and wait for another attempt."""
+    oldest_offset: int = -1
+    """Offset of the first message in flight, to which the partition is committed; -1 if there is none."""
+    oldest_seconds: float = 0.0
+    """Seconds since it was handed out."""
+    oldest_key: str = ""
+    """The start of its key, as text."""
 
 
 @attrs.frozen(slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import perf_counter
 
+import attrs
 import trio
 
 from sarameya.config import Config
@@ -80,10 +81,9 @@ class Claim:
         self._slice = TimeSlice(handler_time or HandlerTime())
         self._ended = False
         self._stop = trio.Event()
-        self.taken_at: float | None = None
-        """Time at which the handler last received records, on trio's clock; None while it waits for more."""
+        self._taken_at: float | None = None
         self.waits_since = trio.current_time()
-        """Time since which the handler waits for records, on trio's clock. Valid while `taken_at` is None."""
+        """Time since which the handler waits for records, on trio's clock. Valid while it has none."""
         # The total time that the handler has worked on this claim.
         self._work = Stopwatch()
         self.records_total = self.bytes_total = 0
@@ -136,8 +136,21 @@ class Claim:
         return self._present.position(self._batch_position)
 
     @property
+    def taken_at(self) -> float | None:
+        """Time at which the handler received the records of `held_offsets`, on trio's clock; None if it has none."""
+        oldest = self.oldest_in_flight
+        return oldest.since if oldest is not None else self._taken_at
+
+    @property
+    def oldest_in_flight(self) -> InFlight | None:
+        """The first unfinished message of a claim that is read by `concurrently`; None if there is none."""
+        return None if self._concurrent is None else self._concurrent._oldest
+
+    @property
     def held_offsets(self) -> tuple[int, int]:
-        """First and last offset of the message or batch that the handler received last."""
+        """First and last offset of the message or batch that the handler received last, and of unfinished messages."""
+        if (oldest := self.oldest_in_flight) is not None:
+            return oldest.offset, oldest.offset
         return self._present.last_taken or (self.position - 1, self.position - 1)
 
     @property
@@ -366,7 +379,7 @@ class Claim:
             if not present.is_taken:
                 if not by_columns:
                     present.refill(self._slice.left)
-                self.taken_at = now = trio.current_time()
+                self._taken_at = now = trio.current_time()
                 self._work.begin(now)
                 return True
             self._drop_taken()
@@ -389,8 +402,8 @@ class Claim:
 
     def _note_waiting(self) -> None:
         """Record that the handler waits for records of this claim."""
-        if self.taken_at is not None:
-            self.taken_at, self.waits_since = None, trio.current_time()
+        if self._taken_at is not None:
+            self._taken_at, self.waits_since = None, trio.current_time()
 
     def _continue_at(self, position: int) -> None:
         """Set the position while no batch is current: to the end of the last fetch, or to a reset position."""
@@ -501,6 +514,23 @@ class ClaimMessages:
         return next(self._present.left)
 
 
+@attrs.define(slots=True, eq=False)
+class InFlight:
+    """A message that was handed out by `Claim.concurrently`, and is not marked.
+
+    Attributes:
+        offset: Its offset.
+        key: Its key.
+        since: Time at which it was handed out, on trio's clock.
+        size: Bytes that the claim holds for it.
+    """
+
+    offset: int
+    key: bytes | None
+    since: float
+    size: int
+
+
 class ConcurrentMessages:
     """Messages of a claim that are marked one by one. Created by `Claim.concurrently`.
 
@@ -512,8 +542,7 @@ class ConcurrentMessages:
         self._messages = ClaimMessages(claim)
         self._limit = limit
         self._tracker = ledger.track(claim.topic_partition, claim.topic_id, claim.position, self._on_finish)
-        # Bytes that the claim holds for each message that is not marked.
-        self._held: dict[int, int] = {}
+        self._in_flight: dict[int, InFlight] = {}
         self._finished = trio.Event()
 
     def __aiter__(self) -> ConcurrentMessages:
@@ -522,7 +551,9 @@ class ConcurrentMessages:
     async def __anext__(self) -> Message:
         claim, tracker = self._claim, self._tracker
         while True:
-            while tracker.in_flight >= self._limit or not tracker.has_room or not (claim.has_room or not self._held):
+            while (
+                tracker.in_flight >= self._limit or not tracker.has_room or not (claim.has_room or not self._in_flight)
+            ):
                 if claim.has_ended:
                     raise StopAsyncIteration
                 self._finished = trio.Event()
@@ -531,18 +562,23 @@ class ConcurrentMessages:
             offset = message.offset
             if tracker.hand_out(offset, message.leader_epoch):
                 size = RECORD_BYTES + len(message.key or b"") + len(message.value or b"")
-                self._held[offset] = self._held.get(offset, 0) + size
+                if (lost := self._in_flight.get(offset)) is not None:  # the log was truncated
+                    claim.release(lost.size)
+                self._in_flight[offset] = InFlight(offset, message.key, trio.current_time(), size)
                 claim.hold(size)
                 return message
 
     def _on_finish(self, offset: int) -> None:
-        size = self._held.pop(offset, 0)
-        if size:
-            self._claim.release(size)
+        if (message := self._in_flight.pop(offset, None)) is not None:
+            self._claim.release(message.size)
         self._stop_waiting()
 
     def _stop_waiting(self) -> None:
         self._finished.set()
+
+    @property
+    def _oldest(self) -> InFlight | None:
+        return self._in_flight.get(self._tracker.position) if self._tracker.in_flight else None
 
 
 class ClaimBatches:

@@ -150,6 +150,16 @@ def _partitions(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
         "Seconds for which an overdue handler has held the same records without progress; 0 if it is not overdue.",
         labels=_PARTITION,
     )
+    in_flight = GaugeMetricFamily(
+        "sarameya_partition_in_flight_records",
+        "Messages that were handed out and are not finished, if several are handled at the same time.",
+        labels=_PARTITION,
+    )
+    oldest = GaugeMetricFamily(
+        "sarameya_partition_oldest_in_flight_seconds",
+        "Seconds since the first of these was handed out; 0 if there is none.",
+        labels=_PARTITION,
+    )
     activity = GaugeMetricFamily(
         "sarameya_partition_activity_seconds", "Seconds in the present activity.", labels=[*_PARTITION, "activity"]
     )
@@ -163,8 +173,10 @@ def _partitions(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
             if one.unlanded_seconds >= 0:
                 unlanded.add_metric(labels, one.unlanded_seconds)
             overdue.add_metric(labels, 0.0 if one.overdue is None else one.overdue.seconds)
+            in_flight.add_metric(labels, one.in_flight)
+            oldest.add_metric(labels, one.oldest_seconds)
             activity.add_metric([*labels, str(one.activity)], one.seconds)
-    yield from (*offsets.values(), unlanded, backpressured, overdue, activity)
+    yield from (*offsets.values(), unlanded, backpressured, overdue, in_flight, oldest, activity)
 
 
 def _topics(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:

@@ -11,7 +11,7 @@ import trio
 from sarameya.status import Activity
 
 
-@attrs.frozen(slots=True)
+@attrs.frozen(slots=True, eq=False)
 class Doing:
     """A handler's activity on one claim. `since` is on trio's clock."""
 
@@ -28,7 +28,7 @@ class Report:
     def __init__(self) -> None:
         self.landed = -1
         """Offset up to which records are stored at their destination (exclusive); -1 if unknown."""
-        self.doing_now: Doing | None = None
+        self._activities: list[Doing] = []
         self.failed_offset: int | None = None
         """Offset of the message whose processing has failed, for the ClaimError; None: the claim's position."""
 
@@ -44,10 +44,18 @@ class Report:
             attempt: Number of the attempt, from 1; 0 if there is only one.
             attempts: Number of the last allowed attempt; 0 if unlimited.
         """
-        before, self.doing_now = self.doing_now, Doing(activity, trio.current_time(), reason, attempt, attempts)
-        mine = self.doing_now
+        mine = Doing(activity, trio.current_time(), reason, attempt, attempts)
+        self._activities.append(mine)
         try:
             yield
         finally:
-            if self.doing_now is mine:
-                self.doing_now = before
+            self._activities.remove(mine)
+
+    @property
+    def doing_now(self) -> Doing | None:
+        """The last activity that was reported and has not ended."""
+        return self._activities[-1] if self._activities else None
+
+    def count(self, activity: Activity) -> int:
+        """Return how many tasks report this activity."""
+        return sum(1 for doing in self._activities if doing.activity is activity)

@@ -147,4 +147,6 @@ class OverdueHandlers:
         """Return a value that changes with each sign of work on the claim."""
         marked, _ = self._offsets.ledger.known(claim.topic_partition)
         report = claim.report
-        return claim.taken_at, claim.position, marked, report.landed, report.doing_now
+        # New messages are no progress while an older one is stuck.
+        position = claim.position if claim.oldest_in_flight is None else -1
+        return claim.taken_at, position, marked, report.landed, report.doing_now

@@ -12,6 +12,9 @@ from sarameya.status import Activity, OverdueHandler, PartitionStatus
 _INDEPENDENT_OF_HANDLER = (Activity.FETCHING, Activity.RETRYING, Activity.RESETTING)
 """Activities that a handler does not delay, however long it holds records."""
 
+_MOST_KEY = 40
+"""Bytes of a key that are shown."""
+
 
 def partition_status(
     claim: Claim,
@@ -33,6 +36,8 @@ def partition_status(
         overdue: Records that the reading task has held for too long. They may be of another partition of its stream.
     """
     doing = _doing(claim, feed, offsets)
+    why = doing.reason or ("" if overdue is None or doing.activity in _INDEPENDENT_OF_HANDLER else str(overdue))
+    oldest = claim.oldest_in_flight
     consumer = claim._consumer
     marked, committed = offsets.ledger.known(claim.topic_partition)
     uncommitted_since = offsets.uncommitted_since(claim.topic_partition)
@@ -40,7 +45,7 @@ def partition_status(
         partition=claim.topic_partition,
         activity=doing.activity,
         seconds=now - doing.since,
-        reason=doing.reason or ("" if overdue is None or doing.activity in _INDEPENDENT_OF_HANDLER else str(overdue)),
+        reason="; ".join(part for part in (why, _in_flight_text(claim, offsets)) if part),
         attempt=doing.attempt,
         attempts=doing.attempts,
         position=claim.position,
@@ -63,6 +68,11 @@ def partition_status(
         backpressured_seconds=consumer.backpressured_for(now),
         backpressure_seconds=consumer.backpressure_seconds_until(now),
         overdue=overdue if overdue is not None and overdue.partition == claim.topic_partition else None,
+        in_flight=offsets.ledger.in_flight(claim.topic_partition),
+        retrying=claim.report.count(Activity.RETRYING) if oldest is not None else 0,
+        oldest_offset=-1 if oldest is None else oldest.offset,
+        oldest_seconds=0.0 if oldest is None else now - oldest.since,
+        oldest_key="" if oldest is None else _key_text(oldest.key),
     )
 
 
@@ -123,3 +133,18 @@ def _doing(claim: Claim, feed: FeedState, offsets: OffsetManager) -> Doing:
     # Only failed fetches (`source.attempts`) have a limit. After early, empty responses the fetches only slow down.
     attempts = claim._config.retry_max_attempts or 0 if attempt and consumer.source.attempts is not None else 0
     return Doing(feed.activity, since, feed.reason, attempt, attempts)
+
+
+def _in_flight_text(claim: Claim, offsets: OffsetManager) -> str:
+    """Return a text about the messages in flight: `12 in flight, the first is offset 17 with key "ann"`."""
+    oldest = claim.oldest_in_flight
+    if oldest is None:
+        return ""
+    key = "" if oldest.key is None else f' with key "{_key_text(oldest.key)}"'
+    return f"{offsets.ledger.in_flight(claim.topic_partition)} in flight, the first is offset {oldest.offset}{key}"
+
+
+def _key_text(key: bytes | None) -> str:
+    """Return the start of a key as text, on one line."""
+    text = "" if key is None else key[:_MOST_KEY].decode(errors="replace")
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
