@@ -61,6 +61,9 @@ CLAIMS: Claims = {
             "test_of_the_page_passes",
         )
     ),
+    ("docs/message-handlers", "toml"): (
+        "tests/docs/test_message_handlers_page.py::test_options_of_an_app_file_are_accepted",
+    ),
     ("docs/coming-from-spark", "python"): (f"{_COMING}program_lands_the_rows_of_the_transform",),
     ("docs/coming-from-spark", "toml"): (f"{_COMING}app_file_is_valid",),
     ("docs/coming-from-kafka-connect", "toml"): (f"{_COMING}app_file_is_valid",),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
+import tomllib
+import types
 from textwrap import indent
 from typing import Any, ClassVar
 
@@ -11,9 +14,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from sarameya import ConsumerGroupHandler, Message, MessageHandler, Session
+from sarameya import ConsumerGroupHandler, Message, MessageHandler, Retry, Session
 from sarameya.handling.letters import ERRORS
 from sarameya.handling.options import ORDERINGS
+from sarameya.service.app.handler_factory import build_handler
 from sarameya.testing import ClaimFeed
 from tests.docs.pages import blocks, page
 from tests.formats.kit import framed, small_registry
@@ -116,6 +120,17 @@ async def test_failed_payments_go_through_all_topics(autojump_clock: MockClock, 
         topics.append(topic)
     assert topics == ["payments.group.retry.1m", "payments.group.retry.1h", "payments.group.dead"]
     assert dict(headers)["__sarameya.errors.attempts"] == b"9"
+
+
+def test_options_of_an_app_file_are_accepted(shown: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = types.ModuleType("shop")
+    vars(shop).update(shown, Busy=type("Busy", (Exception,), {}))
+    monkeypatch.setitem(sys.modules, "shop", shop)
+    [text] = blocks(PAGE, "toml")
+    given = tomllib.loads(text)["handler"]
+    handler: Any = build_handler(given["name"], given["options"])
+    assert handler.retry == Retry(attempts=5, backoff=1.0, on=(OSError, vars(shop)["Busy"]))
+    assert (handler.concurrency, handler.dead_letters.topic) == (100, "payments.dead")
 
 
 async def test_dead_letters_are_kept_by_a_function(autojump_clock: MockClock, shown: dict[str, Any]) -> None:

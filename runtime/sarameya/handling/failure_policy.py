@@ -34,7 +34,7 @@ DeadLetters = DeadLetterTopic | Callable[[FailedMessage], Awaitable[None]]
 class FailureOptions:
     """The options of a handler that decide about failed messages."""
 
-    retry: Retry
+    retry: Retry | None
     retry_topics: RetryTopics | None
     dead_letters: DeadLetters | None
 
@@ -83,7 +83,8 @@ class FailurePolicy:
         self._services = services
         self._sender = sender
         self._existing: set[str] = set()
-        self._backoff = Backoff(options.retry.backoff, options.retry.backoff_max, rng=services.rng)
+        self._retry = options.retry or Retry(attempts=1)
+        self._backoff = Backoff(self._retry.backoff, self._retry.backoff_max, rng=services.rng)
 
     async def prepare(self) -> None:
         """Create the topics that are known now, or check that they exist.
@@ -100,7 +101,7 @@ class FailurePolicy:
             error: The exception of the last attempt.
             attempt: Number of attempts in place so far.
         """
-        retry = self._options.retry
+        retry = self._retry
         if attempt >= retry.attempts or not _is_one_of(error, retry.on):
             return None
         return self._backoff.delay(attempt)
@@ -108,7 +109,7 @@ class FailurePolicy:
     @property
     def attempts(self) -> int:
         """Maximum number of attempts in place."""
-        return self._options.retry.attempts
+        return self._retry.attempts
 
     def seconds_until_due(self, origin: Origin) -> float:
         """Return the seconds to wait before a message of a retry topic is handled; 0 if it is due."""

@@ -22,7 +22,6 @@ from sarameya.handling.circuit_breaker import Circuit
 from sarameya.handling.claim_work import ClaimWork, HandlerRun
 from sarameya.handling.failure_policy import DeadLetters, FailureOptions, FailurePolicy
 from sarameya.handling.options import (
-    NO_RETRY,
     ORDERINGS,
     CircuitBreaker,
     DeadLetterTopic,
@@ -80,7 +79,7 @@ class MessageHandler(ConsumerGroupHandler, Generic[V, K]):
             with the same key; a message without a key waits for no other), or `none`.
         concurrency: Maximum number of messages that are handled at the same time, over all partitions of the member.
         partition_concurrency: The same for one partition; None: `concurrency`.
-        retry: Retries in place of a message whose handling fails; none by default.
+        retry: Retries in place of a message whose handling fails; None: none.
         retry_topics: Topics for messages that are tried again later, after that; None: none.
         dead_letters: A topic, or a coroutine function, that keeps messages whose handling has failed for good. None:
             the failure ends the session, and `ConsumerGroup.consume` raises it.
@@ -96,7 +95,7 @@ class MessageHandler(ConsumerGroupHandler, Generic[V, K]):
     ordering: Ordering = "partition"
     concurrency: int = 16
     partition_concurrency: int | None = None
-    retry: Retry = NO_RETRY
+    retry: Retry | None = None
     retry_topics: RetryTopics | None = None
     dead_letters: DeadLetters | None = None
     circuit_breaker: CircuitBreaker | None = None
@@ -180,7 +179,7 @@ class MessageHandler(ConsumerGroupHandler, Generic[V, K]):
             ConfigError: An option is invalid.
         """
         self._message_decoder()
-        check_kind("retry", self.retry, Retry)
+        check_kind("retry", self.retry, Retry, type(None))
         check_kind("retry_topics", self.retry_topics, RetryTopics, type(None))
         check_kind("circuit_breaker", self.circuit_breaker, CircuitBreaker, type(None))
         if not callable(self.dead_letters):

@@ -184,10 +184,6 @@ class CircuitBreaker:
     pause: float = attrs.field(default=30.0, validator=number(0, 86_400, above=True))
 
 
-NO_RETRY = Retry(attempts=1)
-"""Every failure is final."""
-
-
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     """Check that an option has one of these values.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sarameya import CircuitBreaker, DeadLetterTopic, Format, MessageHandler, RegistryOptions, Retry, RetryTopics
 from sarameya.errors import ConfigError, HandlerError
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.service.app import handler_factory
@@ -27,6 +28,10 @@ class Plain(ConsumerGroupHandler):
         self.limit = limit
 
     async def consume_claim(self, session: object, claim: object) -> None: ...
+
+
+class Lost(Exception):
+    pass
 
 
 class Optionless(ConsumerGroupHandler):
@@ -88,7 +93,19 @@ class Nested:
     Inner = Optionless
 
 
+class Orders(MessageHandler):
+    ordering = "key"
+    retry = Retry(attempts=3, on=OSError)
+
+    def __init__(self, url: str, max_handler_time: str = "own") -> None:
+        self.url, self.own = url, max_handler_time
+
+    async def handle(self, message: object) -> None: ...
+
+
 KINDS = (
+    Orders,
+    Lost,
     Plain,
     Optionless,
     OwnOptions,
@@ -236,3 +253,55 @@ def test_option_to_a_class_without_any_is_told_so() -> None:
     with pytest.raises(ConfigError) as caught:
         build_handler("made_up_handlers:Optionless", {"path": "x"})
     assert str(caught.value) == "path = 'x': the handler takes no options"
+
+
+def test_message_options_become_attributes_of_the_handler() -> None:
+    options = {
+        "url": "http://here",
+        "concurrency": 50,
+        "retry": {"attempts": 5},
+        "retry_topics": {"delays": [60, 600], "on": ["OSError", "made_up_handlers:Lost"]},
+        "dead_letters": {"topic": "{topic}.dead"},
+        "circuit_breaker": {},
+        "value_format": {"name": "avro", "registry": {"url": "http://registry:8081", "username": "a", "password": "b"}},
+        "key_format": "string",
+        "max_handler_time": "five",
+    }
+    handler: Any = build_handler("made_up_handlers:Orders", options)
+    assert (handler.url, handler.own, handler.ordering, handler.concurrency) == ("http://here", "five", "key", 50)
+    assert handler.retry == Retry(attempts=5, on=OSError), "the rest is as in the class"
+    assert handler.retry_topics == RetryTopics([60, 600], on=(OSError, Lost))
+    assert (handler.dead_letters, handler.circuit_breaker) == (DeadLetterTopic("{topic}.dead"), CircuitBreaker())
+    registry = RegistryOptions(url="http://registry:8081", username="a", password="b")
+    assert (handler.value_format, handler.key_format) == (Format("avro", registry=registry), "string")
+    assert handler.max_handler_time is None, "an argument of its own has precedence"
+    assert Orders.concurrency == 16
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"ordering": "keys"}, "ordering = 'keys': must be one of"),
+        ({"retry": 3}, "retry = 3: must be a table of attempts, backoff, backoff_max, on"),
+        ({"retry": {"atempts": 3}}, "retry.atempts = 3: no such option; did you mean 'attempts'?"),
+        ({"retry": {"attempts": 0}}, "retry.attempts = 0: must be a whole number"),
+        ({"retry": {"on": "Lost"}}, "retry.on = 'Lost': must be the name of a class: 'OSError', or "),
+        ({"retry": {"on": "print"}}, "retry.on = "),
+        ({"retry_topics": {"create": True}}, "retry_topics.delays = None: is required"),
+        (
+            {"value_format": {"name": "avro", "registry": {}}},
+            "value_format.registry.url = None: must be the",
+        ),
+        ({"concurency": 3}, "concurency = 3: no such option; did you mean 'concurrency'?"),
+    ],
+)
+def test_wrong_message_option_is_named_with_its_table(options: dict[str, Any], error: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        build_handler("made_up_handlers:Orders", {"url": "", **options})
+    assert str(raised.value).startswith(error)
+
+
+def test_defaults_of_message_options_are_those_of_the_class() -> None:
+    defaults = default_options("made_up_handlers:Orders")
+    assert defaults["retry"] == {"attempts": 3, "backoff": 0.1, "backoff_max": 30.0, "on": "OSError"}
+    assert (defaults["ordering"], defaults["retry_topics"], defaults["max_handler_time"]) == ("key", None, "own")

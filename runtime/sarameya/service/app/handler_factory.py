@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from sarameya.errors import ConfigError, HandlerError
 from sarameya.group.handler import ConsumerGroupHandler
+from sarameya.handling.message_handler import MessageHandler
 from sarameya.option_kinds import unknown_option
 from sarameya.service.app.imports import NotImportedError, import_attribute, import_name
+from sarameya.service.app.message_options import MESSAGE_OPTIONS, set_options, shown
 
 ENTRY_POINT_GROUP = "sarameya.handlers"
 
@@ -27,7 +29,8 @@ def installed_handlers() -> list[str]:
 def build_handler(name: str, options: Mapping[str, Any]) -> ConsumerGroupHandler:
     """Return a new handler of the class called `name`.
 
-    A class with `from_options` is built by `from_options(options)`, any other by `Class(**options)`.
+    A class with `from_options` is built by `from_options(options)`, any other by `Class(**options)`. Options of a
+    MessageHandler that are no arguments of the class become attributes of the object.
 
     Raises:
         HandlerError: The class cannot be found or imported, or is no handler.
@@ -37,8 +40,12 @@ def build_handler(name: str, options: Mapping[str, Any]) -> ConsumerGroupHandler
     if hasattr(kind, "from_options"):
         handler = kind.from_options(options)
     else:
-        _check_arguments(name, kind, options)
-        handler = kind(**options)
+        known = _message_options(kind)
+        arguments = {key: value for key, value in options.items() if key not in known}
+        _check_arguments(name, kind, arguments, known)
+        handler = kind(**arguments)
+        if isinstance(handler, MessageHandler):
+            set_options(handler, {key: value for key, value in options.items() if key in known})
     if not isinstance(handler, ConsumerGroupHandler):
         raise HandlerError(
             f"handler {name!r}: from_options returned a {type(handler).__name__}, not a ConsumerGroupHandler"
@@ -62,7 +69,7 @@ def default_options(name: str) -> dict[str, Any]:
     """Return the options that the handler called `name` uses if they are not given.
 
     A class with `from_options` returns them by `option_defaults()`, if it has that method. For any other class they are
-    the defaults of the constructor's arguments.
+    the defaults of the constructor's arguments, and a MessageHandler's options.
 
     Raises:
         HandlerError: The class cannot be used, or its `option_defaults()` fails.
@@ -71,7 +78,8 @@ def default_options(name: str) -> dict[str, Any]:
     if hasattr(kind, "from_options"):
         return _declared_defaults(name, kind) if hasattr(kind, "option_defaults") else {}
     parameters = inspect.signature(kind).parameters.values()
-    return {p.name: p.default for p in parameters if p.default is not p.empty}
+    arguments = {p.name: p.default for p in parameters if p.default is not p.empty}
+    return arguments | {option: shown(getattr(kind, option)) for option in _message_options(kind)}
 
 
 def _declared_defaults(name: str, kind: Any) -> dict[str, Any]:
@@ -108,11 +116,21 @@ def _installed(name: str) -> EntryPoint:
     return next(iter(found))
 
 
-def _check_arguments(name: str, kind: type[ConsumerGroupHandler], options: Mapping[str, Any]) -> None:
+def _message_options(kind: type[ConsumerGroupHandler]) -> tuple[str, ...]:
+    """Return the names of options that become attributes of the handler: an argument of its own has precedence."""
+    if not issubclass(kind, MessageHandler):
+        return ()
+    arguments = inspect.signature(kind).parameters
+    return tuple(option for option in MESSAGE_OPTIONS if option not in arguments)
+
+
+def _check_arguments(
+    name: str, kind: type[ConsumerGroupHandler], options: Mapping[str, Any], others: Sequence[str]
+) -> None:
     """Raise a clear error for an option that does not fit the class's arguments, before Python raises a TypeError."""
     parameters = inspect.signature(kind).parameters.values()
     if not any(p.kind is p.VAR_KEYWORD for p in parameters):
-        known = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        known = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)} | {*others}
         for key, value in options.items():
             if key not in known:
                 raise ConfigError(key, value, unknown_option(key, known) if known else "the handler takes no options")
