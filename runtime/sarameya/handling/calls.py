@@ -1,4 +1,4 @@
-"""Calls of `MessageHandler.handle`: a coroutine on the event loop, or a plain function in a worker thread."""
+"""Calls of `MessageHandler.handle`: a coroutine on the event loop, or a plain function in a thread or a process."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import trio
 
 from sarameya.errors import HandlerTimeoutError
+from sarameya.handling.processes import WorkerProcesses
 from sarameya.model import Message
 
 
@@ -21,20 +22,27 @@ class Calls:
         handle: A coroutine function, or a plain function, which is called in worker threads.
         threads: Maximum number of threads.
         limit: Maximum of seconds for a call; None for no limit.
+        processes: Processes that call a plain function instead of threads.
     """
 
-    def __init__(self, handle: Callable[[Message[Any, Any]], Any], threads: int, limit: float | None) -> None:
-        self._handle = handle
-        self._in_threads = not _is_async(handle)
+    def __init__(
+        self,
+        handle: Callable[[Message[Any, Any]], Any],
+        threads: int,
+        limit: float | None,
+        processes: WorkerProcesses | None = None,
+    ) -> None:
+        self._handle = handle if processes is None else processes.call
+        self._in_threads = not is_async(self._handle)
         self._threads = trio.CapacityLimiter(threads)
         self._limit = limit
 
     async def call(self, message: Message[Any, Any]) -> None:
         """Handle a message.
 
-        A coroutine is cancelled at the time limit. A thread cannot be stopped. A cancellation waits for it: no thread
-        may still work on a message when another member owns its partition. At the time limit it is left behind, and
-        keeps its place among `threads`.
+        A coroutine is cancelled at the time limit, and a process is killed. A thread cannot be stopped. A cancellation
+        waits for it: no thread may still work on a message when another member owns its partition. At the time limit it
+        is left behind, and keeps its place among `threads`.
 
         Raises:
             HandlerTimeoutError: The time limit has passed.
@@ -57,7 +65,8 @@ class Calls:
             await returned
 
 
-def _is_async(handle: Any) -> bool:
+def is_async(handle: Any) -> bool:
+    """Return whether a call of `handle` returns an awaitable for certain."""
     while isinstance(handle, functools.partial):
         handle = handle.func
     return inspect.iscoroutinefunction(handle) or inspect.iscoroutinefunction(type(handle).__call__)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, final
 
 import trio
 
+from sarameya.errors import ConfigError
 from sarameya.formats.decoders import RAW
 from sarameya.formats.format import Format
 from sarameya.formats.message_decoder import MessageDecoder
@@ -17,7 +18,7 @@ from sarameya.group.claim import Claim
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.services import HandlerServices
 from sarameya.group.session import Session
-from sarameya.handling.calls import Calls
+from sarameya.handling.calls import Calls, is_async
 from sarameya.handling.circuit_breaker import Circuit
 from sarameya.handling.claim_work import ClaimWork, HandlerRun
 from sarameya.handling.failure_policy import DeadLetters, FailureOptions, FailurePolicy
@@ -33,6 +34,7 @@ from sarameya.handling.options import (
     check_kind,
     check_seconds,
 )
+from sarameya.handling.processes import check_processes, open_processes
 from sarameya.handling.type_arguments import type_arguments
 from sarameya.model import Message
 from sarameya.protocol.subscription import Wanted
@@ -84,6 +86,7 @@ class MessageHandler(ConsumerGroupHandler, Generic[V, K]):
         dead_letters: A topic, or a coroutine function, that keeps messages whose handling has failed for good. None:
             the failure ends the session, and `ConsumerGroup.consume` raises it.
         circuit_breaker: Stops handling after several failures in a row; None: never.
+        processes: Number of processes that call a plain `def handle` (see there); None: threads.
         max_handler_time: Maximum of seconds for one call of `handle`, which then fails with HandlerTimeoutError; None
             for no limit.
     """
@@ -99,6 +102,7 @@ class MessageHandler(ConsumerGroupHandler, Generic[V, K]):
     retry_topics: RetryTopics | None = None
     dead_letters: DeadLetters | None = None
     circuit_breaker: CircuitBreaker | None = None
+    processes: int | None = None
     max_handler_time: float | None = None
 
     _run: HandlerRun | None = None
@@ -120,6 +124,10 @@ class MessageHandler(ConsumerGroupHandler, Generic[V, K]):
         block; up to `concurrency` threads run at the same time. A thread cannot be cancelled: a rebalance waits for it
         until its deadline, and then the member leaves the group (RebalanceDeadlineError).
 
+        With `processes`, a plain `def` runs in a process, for work that needs the processor. Each process has a copy of
+        the handler from the start of `consume()`; what `handle` changes stays there. The handler, the messages (with
+        their types) and the exceptions must be picklable. A cancellation, and `max_handler_time`, kill the process.
+
         Raises:
             Exception: Any exception counts as a failure of this message: see `retry`.
         """
@@ -129,7 +137,7 @@ class MessageHandler(ConsumerGroupHandler, Generic[V, K]):
         """Call `handle` with the messages of the claim."""
         run = self._run
         assert run is not None, "a session runs within consume()"
-        at_once = self.partition_concurrency or self.concurrency
+        at_once = self.partition_concurrency or self.processes or self.concurrency
         limit = 1 if self.ordering == "partition" else at_once if self.ordering == "none" else at_once * _WAITING
         await ClaimWork(session, claim, run, limit).run()
 
@@ -147,11 +155,15 @@ class MessageHandler(ConsumerGroupHandler, Generic[V, K]):
             raise RuntimeError(f"this {type(self).__name__} is in use by another consume(): create an object for each")
         options = self._failure_options()
         decoder = self._message_decoder()
-        calls = Calls(self.handle, self.concurrency, self.max_handler_time)
-        async with services.open_sender() if options.needs_sender else nullcontext() as sender:
+        at_once = self.processes or self.concurrency
+        async with (
+            services.open_sender() if options.needs_sender else nullcontext() as sender,
+            open_processes(self, self.processes) if self.processes else nullcontext() as processes,
+        ):
+            calls = Calls(self.handle, at_once, self.max_handler_time, processes)
             policy = FailurePolicy(options, services, sender)
             await policy.prepare()
-            circuit, slots = Circuit(self.circuit_breaker), trio.CapacityLimiter(self.concurrency)
+            circuit, slots = Circuit(self.circuit_breaker), trio.CapacityLimiter(at_once)
             self._run = HandlerRun(decoder, calls, policy, self.ordering, circuit, slots)
             try:
                 yield
@@ -188,4 +200,9 @@ class MessageHandler(ConsumerGroupHandler, Generic[V, K]):
         check_count("concurrency", self.concurrency)
         if self.partition_concurrency is not None:
             check_count("partition_concurrency", self.partition_concurrency)
+        if self.processes is not None:
+            check_count("processes", self.processes)
+            if is_async(self.handle):
+                raise ConfigError("processes", self.processes, "needs a plain `def handle`, without `async`")
+            check_processes(self, self.processes)
         check_seconds("max_handler_time", self.max_handler_time)

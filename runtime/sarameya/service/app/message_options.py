@@ -16,7 +16,7 @@ from sarameya.option_kinds import unknown_option
 from sarameya.registry.options import RegistryOptions
 from sarameya.service.app.imports import NotImportedError, import_name
 
-_PLAIN = ("ordering", "concurrency", "partition_concurrency", "max_handler_time")
+_PLAIN = ("ordering", "concurrency", "partition_concurrency", "processes", "max_handler_time")
 _TABLES: dict[str, Any] = {
     "retry": Retry,
     "retry_topics": RetryTopics,

@@ -1,0 +1,79 @@
+"""Calls of a handler in worker processes, by trio-parallel, for work that needs the processor.
+
+Each process has a copy of the handler, made when `consume()` begins. Messages, and exceptions of `handle`, are pickled.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import trio
+
+from sarameya.errors import ConfigError
+from sarameya.formats.packages import require
+from sarameya.model import Message
+
+_handler: Any = None
+"""The copy of this process, if it is a worker."""
+
+
+class WorkerProcesses:
+    """Processes that handle messages.
+
+    Args:
+        workers: The context of trio-parallel, which starts a process when it is needed.
+        limit: Maximum number of processes.
+    """
+
+    def __init__(self, workers: Any, limit: int) -> None:
+        self._workers = workers
+        self._limiter = trio.CapacityLimiter(limit)
+
+    async def call(self, message: Message[Any, Any]) -> None:
+        """Call `handle` in a process. A cancellation kills the process.
+
+        Raises:
+            Exception: Any exception of `handle`, or trio-parallel's BrokenWorkerError if the process has died.
+        """
+        await self._workers.run_sync(_handle, message, kill_on_cancel=True, limiter=self._limiter)
+
+
+@asynccontextmanager
+async def open_processes(handler: Any, limit: int) -> AsyncIterator[WorkerProcesses]:
+    """Open processes for a handler. They end with the block.
+
+    Args:
+        handler: The handler, which must be picklable.
+        limit: Maximum number of processes.
+    """
+    from trio_parallel import open_worker_context
+
+    async with open_worker_context(init=partial(_load, pickle.dumps(handler))) as workers:
+        yield WorkerProcesses(workers, limit)
+
+
+def check_processes(handler: Any, limit: int) -> None:
+    """Check that a handler can be used in processes.
+
+    Raises:
+        ConfigError: trio-parallel is not installed, or the handler cannot be pickled.
+    """
+    require("processes", limit, "trio_parallel", "processes")
+    try:
+        pickle.dumps(handler)
+    except Exception as error:
+        reason = f"needs a handler that can be pickled; open connections in `handle`: {type(error).__name__}: {error}"
+        raise ConfigError("processes", limit, reason) from error
+
+
+def _load(data: bytes) -> None:
+    global _handler
+    _handler = pickle.loads(data)
+
+
+def _handle(message: Message[Any, Any]) -> None:
+    _handler.handle(message)

@@ -1,0 +1,104 @@
+"""Handlers with `processes`: their calls run elsewhere, and can be killed. Real time, as in other processes."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+import trio
+
+from sarameya import Config, ConfigError, Message, MessageHandler
+from sarameya.observe import Retrying
+from sarameya.testing import ClaimFeed
+from tests.handling.process_kit import Fails, Writes
+
+
+def feed_of(*values: bytes, config: Config | None = None) -> ClaimFeed:
+    feed = ClaimFeed("orders", config=config)
+    for value in values:
+        feed.send(value)
+    return feed
+
+
+def pid_of(path: Path) -> int:
+    """Return the process that has written a file; 0 if none has."""
+    return int(path.read_text() or "0") if path.exists() else 0
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def causes(feed: ClaimFeed) -> set[str]:
+    return {event.cause.partition(":")[0] for event in feed.events if isinstance(event, Retrying)}
+
+
+async def test_messages_are_handled_in_processes(tmp_path: Path) -> None:
+    handler, feed = Writes(tmp_path), feed_of(*[b""] * 6)
+    feed.end()
+    await feed.run(handler)
+    assert feed.committed == 6
+    assert handler.count == 0, "the copies count"
+    written = [pid_of(tmp_path / str(offset)) for offset in range(6)]
+    assert os.getpid() not in written
+    assert 1 <= len({*written}) <= 2
+    assert all(map(is_gone, written))
+
+
+async def test_failures_of_processes_are_retried(tmp_path: Path) -> None:
+    handler, feed = Fails(tmp_path), feed_of(b"raise", b"die")
+    feed.end()
+    await feed.run(handler)
+    assert feed.committed == 2
+    assert causes(feed) == {"BrokenWorkerProcessError", "ValueError"}
+
+
+async def test_process_that_takes_too_long_is_killed(tmp_path: Path) -> None:
+    handler, feed = Fails(tmp_path), feed_of(b"hang")
+    handler.max_handler_time = 5
+    feed.end()
+    await feed.run(handler)
+    assert feed.committed == 1
+    assert causes(feed) == {"HandlerTimeoutError"}
+    assert is_gone(pid_of(tmp_path / "tried-0"))
+
+
+async def test_end_of_a_claim_kills_processes_after_the_grace(tmp_path: Path) -> None:
+    handler, feed = Fails(tmp_path), feed_of(b"hang", config=Config(claim_grace=0.1))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(feed.run, handler)
+        while not pid_of(tmp_path / "tried-0"):
+            await trio.sleep(0.05)
+        feed.end(now=True)
+    assert feed.committed == 0
+    assert is_gone(pid_of(tmp_path / "tried-0"))
+
+
+class Async(MessageHandler):
+    processes = 1
+
+    async def handle(self, message: Message) -> None: ...
+
+
+class Locked(Writes):
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+@pytest.mark.parametrize(
+    ("handler", "reason"),
+    [
+        (Async(), "needs a plain `def handle`, without `async`"),
+        (Locked(), "needs a handler that can be pickled; open connections in `handle`: TypeError: cannot pickle "),
+    ],
+)
+async def test_handler_that_cannot_run_in_processes_is_refused(handler: MessageHandler, reason: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        await feed_of(b"").run(handler)
+    assert reason in str(raised.value)
