@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trio.abc import Clock
     from trio.testing import MockClock
 
-    from sarameya import ConsumerGroup
+    from sarameya import ConsumerGroup, Producer
     from sarameya.testing import ClaimFeed, EmbeddedCluster
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "sarameya_cluster",
     "sarameya_faults",
     "sarameya_group",
+    "sarameya_producer",
     "sarameya_tcp_cluster",
 ]
 
@@ -98,12 +99,13 @@ async def sarameya_cluster(request: pytest.FixtureRequest) -> AsyncIterator[Embe
         return
     from trio.testing import MockClock
 
-    from sarameya.testing import virtual_wall_clock
+    from sarameya.testing import threads_in_virtual_time, virtual_wall_clock
 
     if not isinstance(_clock(request, "sarameya_cluster"), MockClock):
         pytest.fail(_NO_VIRTUAL_TIME.format(test=_function(request)), pytrace=False)
-    async with _cluster(request, in_memory=True, wall_clock=virtual_wall_clock) as cluster:
-        yield cluster
+    with threads_in_virtual_time():
+        async with _cluster(request, in_memory=True, wall_clock=virtual_wall_clock) as cluster:
+            yield cluster
 
 
 @pytest.fixture
@@ -146,6 +148,24 @@ def sarameya_group(request: pytest.FixtureRequest, sarameya_cluster: EmbeddedClu
         return ConsumerGroup(cluster.bootstrap_servers, group_id, config, **given)
 
     return member
+
+
+@pytest.fixture
+def sarameya_producer(request: pytest.FixtureRequest, sarameya_cluster: EmbeddedCluster) -> Callable[..., Producer]:
+    """Return a function that creates producers: `sarameya_producer(config=None, **arguments)`.
+
+    The result is a Producer to `sarameya_cluster` with everything that virtual time needs.
+    """
+    from sarameya import Config, Producer
+    from sarameya.testing import virtual_wall_clock
+
+    virtual = {} if _is_tcp(request) else {"wall_clock": virtual_wall_clock}
+
+    def producer(config: Config | None = None, **arguments: Any) -> Producer:
+        given: dict[str, Any] = {"transport": sarameya_cluster.transport, **virtual, **arguments}
+        return Producer(sarameya_cluster.bootstrap_servers, Config() if config is None else config, **given)
+
+    return producer
 
 
 @pytest.fixture

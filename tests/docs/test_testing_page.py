@@ -34,5 +34,5 @@ def test_every_feed_method_is_listed() -> None:
 
 def test_every_fixture_is_listed() -> None:
     fixtures = re.findall(r"^@pytest.fixture\n(?:async )?def (\w+)", inspect.getsource(sarameya_pytest), re.MULTILINE)
-    assert len(fixtures) == 6
+    assert len(fixtures) == 7
     assert set(first_column("fixture")) == set(fixtures)

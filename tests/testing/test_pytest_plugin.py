@@ -228,3 +228,26 @@ def test_who_tests_something_else_does_not_import_the_package(project: Project) 
 def test_options_and_marker_are_told(project: Project) -> None:
     assert "--sarameya={memory,tcp}" in project.run("", "--help").stdout
     assert "@pytest.mark.sarameya(topics, brokers=1" in project.run("", "--markers").stdout
+
+
+PRODUCER = """
+    import pytest
+    import trio
+
+    @pytest.mark.sarameya({"orders": 1})
+    async def test_producer_and_threads(sarameya_clock, sarameya_cluster, sarameya_group, sarameya_producer):
+        counts = Counts()
+        async with sarameya_group("g") as group, sarameya_producer() as producer, trio.open_nursery() as nursery:
+            nursery.start_soon(group.consume, ["orders"], counts)
+            assert await producer.send("orders", b"1") == (0, 0)
+            while not counts.values:
+                await trio.sleep(0.1)
+            with trio.fail_after(10):
+                await trio.to_thread.run_sync(__import__("time").sleep, 0.1)
+            group.close_nowait()
+"""
+
+
+@pytest.mark.parametrize("option", ["memory", "tcp"])
+def test_producer_sends_to_the_cluster_and_threads_take_no_time(project: Project, option: str) -> None:
+    project.passes(with_handler(PRODUCER), f"--sarameya={option}")

@@ -58,7 +58,7 @@ from sarameya.embedded.faults import Delay, Drop, ErrorResponse, Fault
 from sarameya.error_codes import ErrorCode
 from sarameya.protocol.versions import Api
 from sarameya.testing.claim_feed import ClaimFeed
-from sarameya.testing.virtual_time import VIRTUAL_EPOCH, run_inline, virtual_wall_clock
+from sarameya.testing.virtual_time import VIRTUAL_EPOCH, run_inline, threads_in_virtual_time, virtual_wall_clock
 
 __all__ = [
     "VIRTUAL_EPOCH",
@@ -77,6 +77,7 @@ __all__ = [
     "MemberDescription",
     "memory_cluster",
     "run_inline",
+    "threads_in_virtual_time",
     "virtual_wall_clock",
 ]
 

@@ -44,7 +44,7 @@ from sarameya.testing.feed_log import FeedLog
 from sarameya.testing.feed_member import FeedCoordinator, FeedMember
 from sarameya.testing.feed_script import FeedScript
 from sarameya.testing.feed_services import FeedSender, ensure_topics
-from sarameya.testing.virtual_time import VIRTUAL_EPOCH, virtual_wall_clock
+from sarameya.testing.virtual_time import VIRTUAL_EPOCH, threads_in_virtual_time, virtual_wall_clock
 
 _REASONS = {"end": "the test revokes the partition", "lose": "the test ends the membership"}
 
@@ -256,7 +256,8 @@ class ClaimFeed:
         generation = Generation(self._generation, f"{self.group}-member", self.config.rebalance_strategies[0])
         self._member = member = FeedMember(self.group, self.topic_partition.topic, generation, self._commits)
         try:
-            outcome = await self._session(member, handler, generation, observer)
+            with threads_in_virtual_time():
+                outcome = await self._session(member, handler, generation, observer)
         finally:
             self._member = self._fetcher = None
         if outcome.fatal is not None and not outcome.failures:
