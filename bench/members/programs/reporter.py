@@ -30,6 +30,9 @@ class Reporter:
         self._version = version(distribution)
         self._sequences = array("q")
         self._lateness = array("q")
+        # A long last report is written in parts: the thread of `progress` must not write between them. The lock is
+        # reentrant, since the signal may interrupt a report of its own thread (a short one, which is written at once).
+        self._writing = threading.RLock()
         signal.signal(signal.SIGTERM, self._end)
         self._write("loaded", rss_bytes=rss_bytes())
         if self.task.report_seconds:
@@ -67,9 +70,9 @@ class Reporter:
         slow_count = self.counts[slow] if slow >= 0 else 0
         return {"others": sum(self.counts) - slow_count, "slow": slow_count}
 
-    @staticmethod
-    def _write(event: str, **fields: object) -> None:
+    def _write(self, event: str, **fields: object) -> None:
         """Write a report. Not with print: a signal handler must not call it while the main program does."""
         line = json.dumps({"event": event, "at": time.monotonic(), **fields}).encode() + b"\n"
-        while line:
-            line = line[os.write(sys.stdout.fileno(), line) :]
+        with self._writing:
+            while line:
+                line = line[os.write(sys.stdout.fileno(), line) :]

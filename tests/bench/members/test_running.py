@@ -8,6 +8,7 @@ import sys
 import pytest
 import trio
 
+from bench.members.protocol import MemberTask
 from bench.members.rounds import leaves
 from bench.members.running import Member, MemberError, open_member, open_program
 
@@ -18,6 +19,8 @@ import json, signal, sys, time
 def say(event, **told):
     print(json.dumps({"event": event, "at": 0.0, **told}), flush=True)
 """
+MANY = 50_000
+"""Messages whose numbers are longer than what a pipe holds."""
 IN_ORDER = """
 signal.signal(signal.SIGTERM, lambda *_: (say("done", others=5), sys.exit(0)))
 say("loaded", rss_bytes=1)
@@ -47,6 +50,24 @@ async def test_member_tells_what_it_has_and_at_its_end_what_it_did() -> None:
 
     assert [line.event for line in member.lines] == ["loaded", "assigned", "assigned", "done"]
     assert done.others == 5
+
+
+async def test_long_last_report_is_not_interrupted_by_progress() -> None:
+    task = MemberTask("", "t", "g", 1, is_stamped=True, report_seconds=0.0005).to_json()
+    code = f"""
+sys.argv[1:] = [{task!r}]
+from bench.members.programs.reporter import Reporter
+from bench.members.stamps import stamped
+reporter = Reporter("attrs")
+for sequence in range({MANY}): reporter.handle(0, stamped(sequence, 16))
+reporter.assigned(1)
+while True: time.sleep(60)
+"""
+    async with open_member(command(code)) as member:
+        await member.assigned(1)
+        done = await member.end()
+
+    assert done.sequences == tuple(range(MANY))
 
 
 async def test_member_that_is_left_is_killed() -> None:
