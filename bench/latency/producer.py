@@ -23,13 +23,16 @@ _FLUSH_SECONDS = 20
 
 def send(task: SendTask) -> Sent:
     """Send the messages, and return the result."""
-    producer = Producer({"bootstrap.servers": task.bootstrap, "linger.ms": 0})
+    # The queue has room for all messages: without a rate, they are sent at once.
+    options = {"linger.ms": 0, "queue.buffering.max.messages": max(100_000, task.messages)}
+    producer = Producer({"bootstrap.servers": task.bootstrap, **options})
     producer.list_topics(task.topic, _FLUSH_SECONDS)  # the first message does not wait for the connection
     acknowledged: dict[int, int] = {}
     failures = 0
+    keys = [b"customer%04d" % number for number in task.key_numbers()] if task.keys else [None] * task.messages
     start = time.monotonic()
-    for sequence in range(task.messages):
-        due = start + sequence / task.rate
+    for sequence, key in enumerate(keys):
+        due = start + (sequence / task.rate if task.rate else 0.0)
         while (left := due - time.monotonic()) > 0:
             producer.poll(left)
         sent = time.monotonic_ns()
@@ -40,7 +43,8 @@ def send(task: SendTask) -> Sent:
             acknowledged[sequence] = time.monotonic_ns() - sent
 
         value = stamped(sequence, task.size)
-        producer.produce(task.topic, value, partition=sequence % task.partitions, on_delivery=on_delivery)
+        partition = sequence % task.partitions
+        producer.produce(task.topic, value, key, partition=partition, on_delivery=on_delivery)
     seconds = time.monotonic() - start
     producer.flush(_FLUSH_SECONDS)
     return Sent(failures, seconds, tuple(late for _, late in sorted(acknowledged.items())))

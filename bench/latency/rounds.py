@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator, Sequence
 
-import attrs
 import trio
 
 from bench.common.broker import running_kafka
@@ -14,11 +11,10 @@ from bench.common.machine import load
 from bench.common.processes import cores, usage
 from bench.common.tables import Table
 from bench.latency.figures import COLUMNS, CPU, P99, fault, figures, table
-from bench.latency.sending import SendTask, Sent
+from bench.latency.sending import SendTask, send
 from bench.members.clients import Contender, build
 from bench.members.rounds import MemberOutcome, run_rounds
 from bench.members.running import MemberError, open_member
-from tests.integration.peers.running import ROOT
 from tests.integration.real_kafka import RealKafka
 
 PARTITIONS = 4
@@ -55,18 +51,10 @@ async def _run(kafka: RealKafka, contender: Contender, topic: str, messages: int
         await member.assigned(PARTITIONS)
         await trio.sleep(_SETTLE_SECONDS)
         before = usage(member.pid)
-        sent = await _send(SendTask(bootstrap, topic, PARTITIONS, messages, RATE, SIZE))
+        sent = await send(SendTask(bootstrap, topic, PARTITIONS, messages, RATE, SIZE))
         cpu = cores(before, usage(member.pid))
         await trio.sleep(_TAIL_SECONDS)
         done = await member.end()
     if (reason := fault(done, sent, messages, RATE)) is not None:
         raise MemberError(reason)
     return MemberOutcome([{**figures(done, sent, _WARM), CPU: cpu}], done.version)
-
-
-async def _send(task: SendTask) -> Sent:
-    command = [sys.executable, "-m", "bench.latency.producer", json.dumps(attrs.asdict(task))]
-    done = await trio.run_process(command, capture_stdout=True, check=False, cwd=ROOT)
-    if done.returncode != 0:
-        raise MemberError(f"the producer ended with {done.returncode}")
-    return Sent.of_json(done.stdout)

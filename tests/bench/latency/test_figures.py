@@ -37,6 +37,10 @@ def test_run_that_lost_repeated_or_delayed_something_is_at_fault(line: Line, tol
     assert fault(line, told, 4, 1_000) == reason
 
 
+def test_run_without_a_rate_may_take_any_time() -> None:
+    assert fault(done(0, 1, 2, 3), sent(4, seconds=9.0), 4, 0) is None
+
+
 @pytest.mark.parametrize(("part", "number"), [(0.5, 50), (0.99, 99), (0.999, 100), (1.0, 100), (0.0, 1)])
 def test_quantile_is_one_of_the_numbers(part: float, number: int) -> None:
     assert quantile(list(range(100, 0, -1)), part) == number
