@@ -43,6 +43,11 @@ class MemberTask:
     """True if values start with a stamp of `bench.members.stamps`: the member reports how late each message is."""
     report_seconds: float = 0.0
     """Time between two `progress` reports; 0 for none."""
+    ordering: str = ""
+    """Messages that are handled one after the other, for ways that handle several at once: those of a `partition`, of a
+    `key`, or `none`."""
+    concurrency: int = 0
+    """Maximum number of messages that are handled at the same time, for such ways."""
 
     @classmethod
     def of_json(cls, text: str) -> MemberTask:

@@ -1,4 +1,8 @@
-"""aiokafka's member: one loop over all partitions ("loop"), or a task with getmany for each partition ("tasks")."""
+"""aiokafka's member, with three ways to read.
+
+"loop" has one loop over all partitions, "tasks" a task with getmany for each partition. "pool" handles several messages
+of a partition at once.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import asyncio
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 
+from bench.members.programs.aiokafka_pool import pool
 from bench.members.programs.reporter import Reporter
 from bench.members.protocol import NEVER
 
@@ -44,7 +49,7 @@ async def _task(consumer: AIOKafkaConsumer, reporter: Reporter, number: int) -> 
                     await asyncio.sleep(pace)
 
 
-WAYS = {"loop": loop, "tasks": tasks}
+WAYS = {"loop": loop, "tasks": tasks, "pool": pool}
 
 
 async def main() -> None:
@@ -54,7 +59,7 @@ async def main() -> None:
         bootstrap_servers=task.bootstrap,
         group_id=task.group,
         auto_offset_reset="earliest",
-        enable_auto_commit=task.commits,
+        enable_auto_commit=task.commits and task.way != "pool",  # a pool commits by itself
         **task.options,
     )
     consumer.subscribe([task.topic], listener=Listener(reporter))

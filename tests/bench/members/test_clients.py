@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from bench.members import clients
 from bench.members.clients import CLIENTS, JAVA, Contender
 from bench.members.protocol import MemberTask
 
 
 @pytest.mark.parametrize("client", [client for client in CLIENTS if client != JAVA])
-def test_command_ends_with_the_task(client: str) -> None:
+def test_command_ends_with_the_task(client: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "maven_jars", lambda *_: Path("jars"))
     contender = Contender("one", client, "loop", {"option": 1}, commits=True)
 
     assert MemberTask.of_json(contender.command("127.0.0.1:9092", "t", "g", 4, pace=0.5)[-1]) == MemberTask(
