@@ -17,6 +17,7 @@ BENCHES: tuple[str, ...] = (
     "workers",
     "latency",
     "slow-partition",
+    "handlers",
     "idle",
     "memory",
     "rebalance",
