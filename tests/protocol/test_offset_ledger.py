@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+
 import pytest
 
 from sarameya.model import CommittedOffset, TopicPartition
@@ -352,3 +355,27 @@ def test_marks_of_a_tracked_partition_stop_at_a_position_that_moved_back() -> No
     assert tracker.hand_out(10, 2)
     ledger.finish(P0, 10, 2)
     assert ledger.marked(P0) == CommittedOffset(11, leader_epoch=2)
+
+
+@pytest.mark.parametrize("switch", range(12))
+def test_mark_of_another_thread_is_not_lost_when_the_cell_is_closed(switch: int) -> None:
+    """A thread may mark at each call that `marked` makes: the mark counts, or the thread finds the cell closed."""
+    ledger = OffsetLedger({P0: at(5)})
+    ledger.mark(P0, at(6))
+    cell, calls, is_stored = ledger.cell(P0), 0, False
+    cell.next_offset = 7  # the mark of message 6
+
+    def mark_message_7(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls, is_stored
+        if event not in ("call", "c_call"):
+            return
+        if calls == switch and cell.next_offset <= 7:
+            is_stored, cell.next_offset = True, 8
+        calls += 1
+
+    sys.setprofile(mark_message_7)
+    try:
+        found = ledger.marked(P0)
+    finally:
+        sys.setprofile(None)
+    assert found == at(8 if is_stored else 7)

@@ -54,8 +54,9 @@ class MarkCell:
     """Latest mark of a partition that the ledger has not taken over yet.
 
     To mark a message: if its offset is at least `next_offset`, store its leader epoch, then its offset + 1. Otherwise
-    call `OffsetLedger.mark`. Worker threads may do the same: CPython switches threads at calls and backward jumps only,
-    and there is none between the comparison and the two stores.
+    call `OffsetLedger.mark`. Another thread may do the same: CPython switches threads at calls and backward jumps only,
+    and there is none between the comparison and the two stores, nor where the ledger closes the cell
+    (`tests/protocol/test_offset_ledger.py::test_mark_of_another_thread_is_not_lost_when_the_cell_is_closed`).
 
     Attributes:
         topic: Name of the topic.
@@ -140,10 +141,11 @@ class _Entry:
     def close(self) -> None:
         """Take over the mark of the cell, and close it: the next mark must call `OffsetLedger.mark`."""
         cell = self.cell
-        if cell.next_offset != _CLOSED:
-            if cell.next_offset > self._mark_offset:
-                self.marked = CommittedOffset(cell.next_offset, "", cell.leader_epoch)
-            cell.next_offset = _CLOSED
+        # In this order, and without a call: the mark of another thread is taken over, or finds the cell closed.
+        next_offset, leader_epoch = cell.next_offset, cell.leader_epoch
+        cell.next_offset = _CLOSED
+        if next_offset != _CLOSED and next_offset > self._mark_offset:
+            self.marked = CommittedOffset(next_offset, "", leader_epoch)
         if self.has_finished and self.tracker is not None:
             self.has_finished = False
             self.advance(self.tracker.commit())
