@@ -133,7 +133,8 @@ class Claim:
 
         At the end of the log it is the offset of the next record to be written.
         """
-        return self._present.position(self._batch_position)
+        position = self._present.position()
+        return self._batch_position if position is None else position
 
     @property
     def taken_at(self) -> float | None:
@@ -459,6 +460,7 @@ class Claim:
     def _take_rest(self) -> MessageBatch:
         """Take all remaining messages of the current batch."""
         rest = self._present.take_rest()
+        assert rest is not None, "no batch is current"
         self._slice.left -= self._present.count_taken()
         return rest
 
@@ -467,8 +469,9 @@ class Claim:
         if paused == self.is_paused:
             return
         if paused:
-            self._batch_position = self.position
-            self._present.set_aside()
+            with self._present.frozen():
+                self._batch_position = self.position
+                self._present.set_aside()
             self._consumer.pause()
         else:
             self._present.restore()
@@ -476,10 +479,11 @@ class Claim:
 
     def _end(self) -> None:
         """Stop the claim: its iterators end at their next step, and buffered messages are dropped."""
-        self._batch_position, self._range_start = self.position, self.from_offset
-        self._ended = True
+        with self._present.frozen():
+            self._batch_position, self._range_start = self.position, self.from_offset
+            self._ended = True
+            self._present.drop()
         self._stop.set()
-        self._present.drop()
         self._undecoded.clear()
         self._fetched = None
         self._slice.interrupt()
