@@ -5,37 +5,20 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from types import GenericAlias
-from typing import TYPE_CHECKING, Any, Generic, final
+from typing import final
 
 import trio
 
-from sarameya.errors import ConfigError
-from sarameya.formats.decoders import RAW
-from sarameya.formats.format import Format
-from sarameya.formats.message_decoder import MessageDecoder
 from sarameya.group.claim import Claim
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.services import HandlerServices
 from sarameya.group.session import Session
-from sarameya.handling.calls import Calls, is_async
+from sarameya.handling.calls import Calls
 from sarameya.handling.circuit_breaker import Circuit
 from sarameya.handling.claim_work import ClaimWork, HandlerRun
-from sarameya.handling.failure_policy import DeadLetters, FailureOptions, FailurePolicy
-from sarameya.handling.options import (
-    ORDERINGS,
-    CircuitBreaker,
-    DeadLetterTopic,
-    Ordering,
-    Retry,
-    RetryTopics,
-    check_choice,
-    check_count,
-    check_kind,
-    check_seconds,
-)
-from sarameya.handling.processes import check_processes, open_processes
-from sarameya.handling.type_arguments import type_arguments
+from sarameya.handling.failure_policy import FailurePolicy
+from sarameya.handling.message_options import MessageOptions
+from sarameya.handling.processes import WorkerProcesses, open_processes
 from sarameya.model import Message
 from sarameya.protocol.subscription import Wanted
 from sarameya.type_variables import K, V
@@ -44,7 +27,7 @@ _WAITING = 4
 """Messages of a claim that are read ahead, as a multiple of those that may be handled: other keys may be among them."""
 
 
-class MessageHandler(ConsumerGroupHandler, Generic[V, K]):
+class MessageHandler(MessageOptions[V, K], ConsumerGroupHandler):
     """A handler whose `handle` gets one message at a time, while several are handled at once.
 
     Example::
@@ -91,30 +74,7 @@ class MessageHandler(ConsumerGroupHandler, Generic[V, K]):
             for no limit.
     """
 
-    value_type: Any = RAW
-    key_type: Any = RAW
-    value_format: Format | str | None = None
-    key_format: Format | str | None = None
-    ordering: Ordering = "partition"
-    concurrency: int = 16
-    partition_concurrency: int | None = None
-    retry: Retry | None = None
-    retry_topics: RetryTopics | None = None
-    dead_letters: DeadLetters | None = None
-    circuit_breaker: CircuitBreaker | None = None
-    processes: int | None = None
-    max_handler_time: float | None = None
-
     _run: HandlerRun | None = None
-
-    if not TYPE_CHECKING:
-        __class_getitem__ = classmethod(GenericAlias)
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        for name, kind in type_arguments(cls, MessageHandler, ("value_type", "key_type")).items():
-            if name not in vars(cls):
-                setattr(cls, name, kind)
 
     @abstractmethod
     def handle(self, message: Message[V, K]) -> Awaitable[None] | None:
@@ -158,9 +118,9 @@ class MessageHandler(ConsumerGroupHandler, Generic[V, K]):
         at_once = self.processes or self.concurrency
         async with (
             services.open_sender() if options.needs_sender else nullcontext() as sender,
-            open_processes(self, self.processes) if self.processes else nullcontext() as processes,
+            open_processes(self._called, self.processes) if self.processes else nullcontext() as processes,
         ):
-            calls = Calls(self.handle, at_once, self.max_handler_time, processes)
+            calls = self._open_calls(at_once, processes)
             policy = FailurePolicy(options, services, sender)
             await policy.prepare()
             circuit, slots = Circuit(self.circuit_breaker), trio.CapacityLimiter(at_once)
@@ -170,39 +130,8 @@ class MessageHandler(ConsumerGroupHandler, Generic[V, K]):
             finally:
                 self._run = None
 
+    def _open_calls(self, threads: int, processes: WorkerProcesses | None) -> Calls:
+        return Calls(self.handle, threads, self.max_handler_time, processes)
+
     def _subscribed(self, wanted: Wanted, group: str) -> Wanted:
         return self._failure_options().subscribed(wanted, group)
-
-    def _message_decoder(self) -> MessageDecoder:
-        """Return the decoder of keys and values.
-
-        Raises:
-            ConfigError: A type or a format cannot be used.
-        """
-        return MessageDecoder(self.key_type, self.key_format, self.value_type, self.value_format)
-
-    def _failure_options(self) -> FailureOptions:
-        return FailureOptions(self.retry, self.retry_topics, self.dead_letters)
-
-    def _check(self) -> None:
-        """Check the options.
-
-        Raises:
-            ConfigError: An option is invalid.
-        """
-        self._message_decoder()
-        check_kind("retry", self.retry, Retry, type(None))
-        check_kind("retry_topics", self.retry_topics, RetryTopics, type(None))
-        check_kind("circuit_breaker", self.circuit_breaker, CircuitBreaker, type(None))
-        if not callable(self.dead_letters):
-            check_kind("dead_letters", self.dead_letters, DeadLetterTopic, type(None))
-        check_choice("ordering", self.ordering, ORDERINGS)
-        check_count("concurrency", self.concurrency)
-        if self.partition_concurrency is not None:
-            check_count("partition_concurrency", self.partition_concurrency)
-        if self.processes is not None:
-            check_count("processes", self.processes)
-            if is_async(self.handle):
-                raise ConfigError("processes", self.processes, "needs a plain `def handle`, without `async`")
-            check_processes(self, self.processes)
-        check_seconds("max_handler_time", self.max_handler_time)

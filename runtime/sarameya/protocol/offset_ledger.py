@@ -192,6 +192,10 @@ class OffsetLedger:
             if (entry := self._entries.pop(partition, None)) is not None:
                 entry.close()
 
+    def owns(self, partition: TopicPartition) -> bool:
+        """Return whether marks of this partition are accepted. Any thread may call it."""
+        return partition in self._entries
+
     def cell(self, partition: TopicPartition) -> MarkCell:
         """Return the partition's cell; a closed cell if the partition is not owned."""
         entry = self._entries.get(partition)

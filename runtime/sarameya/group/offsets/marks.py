@@ -35,9 +35,8 @@ class Marks(ABC):
         if offset >= cell.next_offset and not metadata:
             cell.leader_epoch = message.leader_epoch
             cell.next_offset = offset + 1
-        elif metadata or not self._ledger.finish(message.topic_partition, offset, message.leader_epoch):
-            self._mark(message.topic_partition, offset + 1, metadata, message.leader_epoch)
-            self._cell = self._ledger.cell(message.topic_partition)  # the partition may have been revoked and be back
+        else:
+            self._mark_message(message, metadata)
 
     def mark_batch(self, batch: MessageBatch, metadata: str = "") -> None:
         """Mark this batch, and everything before it in its partition, as processed."""
@@ -77,12 +76,21 @@ class Marks(ABC):
         Raises:
             ValueError: The partition is not claimed here, or `offset` is not a valid offset.
         """
-        target = TopicPartition(topic, partition)
         _check(offset)
+        self._reset(TopicPartition(topic, partition), offset, metadata)
+
+    def _reset(self, partition: TopicPartition, offset: int, metadata: str) -> None:
         try:
-            self._ledger.reset(target, CommittedOffset(offset, metadata))
+            self._ledger.reset(partition, CommittedOffset(offset, metadata))
         except KeyError:
-            raise self._not_claimed(target) from None
+            raise self._not_claimed(partition) from None
+
+    def _mark_message(self, message: Message, metadata: str) -> None:
+        """Mark a message by a call of the ledger, since its cell is closed."""
+        partition, offset, leader_epoch = message.topic_partition, message.offset, message.leader_epoch
+        if metadata or not self._ledger.finish(partition, offset, leader_epoch):
+            self._mark(partition, offset + 1, metadata, leader_epoch)
+            self._cell = self._ledger.cell(partition)  # the partition may have been revoked and be back
 
     def _mark(self, partition: TopicPartition, offset: int, metadata: str, leader_epoch: int) -> None:
         try:

@@ -1,0 +1,95 @@
+"""The options of a message handler, as attributes of its class. The same for handlers of trio and of asyncio."""
+
+from __future__ import annotations
+
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, Generic
+
+from sarameya.errors import ConfigError
+from sarameya.formats.decoders import RAW
+from sarameya.formats.format import Format
+from sarameya.formats.message_decoder import MessageDecoder
+from sarameya.handling.calls import is_async
+from sarameya.handling.failure_policy import DeadLetters, FailureOptions
+from sarameya.handling.options import (
+    ORDERINGS,
+    CircuitBreaker,
+    DeadLetterTopic,
+    Ordering,
+    Retry,
+    RetryTopics,
+    check_choice,
+    check_count,
+    check_kind,
+    check_seconds,
+)
+from sarameya.handling.processes import check_processes
+from sarameya.handling.type_arguments import type_arguments
+from sarameya.type_variables import K, V
+
+
+class MessageOptions(Generic[V, K]):
+    """Base class with the options; `MessageHandler` describes them."""
+
+    value_type: Any = RAW
+    key_type: Any = RAW
+    value_format: Format | str | None = None
+    key_format: Format | str | None = None
+    ordering: Ordering = "partition"
+    concurrency: int = 16
+    partition_concurrency: int | None = None
+    retry: Retry | None = None
+    retry_topics: RetryTopics | None = None
+    dead_letters: DeadLetters | None = None
+    circuit_breaker: CircuitBreaker | None = None
+    processes: int | None = None
+    max_handler_time: float | None = None
+
+    if not TYPE_CHECKING:
+        __class_getitem__ = classmethod(GenericAlias)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        generic = next(kind for kind in reversed(cls.__mro__) if MessageOptions in kind.__bases__)
+        for name, kind in type_arguments(cls, generic, ("value_type", "key_type")).items():
+            if name not in vars(cls):
+                setattr(cls, name, kind)
+
+    @property
+    def _called(self) -> Any:
+        """The object whose `handle` is called."""
+        return self
+
+    def _message_decoder(self) -> MessageDecoder:
+        """Return the decoder of keys and values.
+
+        Raises:
+            ConfigError: A type or a format cannot be used.
+        """
+        return MessageDecoder(self.key_type, self.key_format, self.value_type, self.value_format)
+
+    def _failure_options(self) -> FailureOptions:
+        return FailureOptions(self.retry, self.retry_topics, self.dead_letters)
+
+    def _check(self) -> None:
+        """Check the options.
+
+        Raises:
+            ConfigError: An option is invalid.
+        """
+        self._message_decoder()
+        check_kind("retry", self.retry, Retry, type(None))
+        check_kind("retry_topics", self.retry_topics, RetryTopics, type(None))
+        check_kind("circuit_breaker", self.circuit_breaker, CircuitBreaker, type(None))
+        if not callable(self.dead_letters):
+            check_kind("dead_letters", self.dead_letters, DeadLetterTopic, type(None))
+        check_choice("ordering", self.ordering, ORDERINGS)
+        check_count("concurrency", self.concurrency)
+        if self.partition_concurrency is not None:
+            check_count("partition_concurrency", self.partition_concurrency)
+        if self.processes is not None:
+            check_count("processes", self.processes)
+            if is_async(self._called.handle):
+                raise ConfigError("processes", self.processes, "needs a plain `def handle`, without `async`")
+            check_processes(self._called, self.processes)
+        check_seconds("max_handler_time", self.max_handler_time)
