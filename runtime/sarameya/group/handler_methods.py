@@ -15,7 +15,7 @@ from sarameya.group.handler import ConsumerGroupHandler, StreamHandler
 T = TypeVar("T")
 
 
-_METHODS = (
+METHODS = (
     *("setup", "partitions_assigned", "start_offset", "partitions_revoked", "partitions_lost", "cleanup"),
     "consume_claim",
 )
@@ -27,7 +27,7 @@ def check_handler(handler: ConsumerGroupHandler) -> None:
     Raises:
         ConfigError: A method is not a coroutine function, or `streams` is invalid.
     """
-    check_async(handler, _METHODS)
+    check_async(handler, METHODS)
     if isinstance(handler, StreamHandler):
         check_async(handler, ["consume_stream"])
     handler._check()

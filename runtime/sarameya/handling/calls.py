@@ -62,7 +62,10 @@ class Calls:
         else:
             returned = self._handle(message)
         if isinstance(returned, Awaitable):
-            await returned
+            await self._wait_for(returned)
+
+    async def _wait_for(self, returned: Awaitable[None]) -> None:
+        await returned
 
 
 def is_async(handle: Any) -> bool:

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
+from weakref import WeakKeyDictionary
 
 import trio
 
 _MOST_TASKS = 5
 _MOST_FRAMES = 16
 """Maximum number of frames of one task; the innermost frames are kept."""
+
+_continued: WeakKeyDictionary[trio.lowlevel.Task, Callable[[], traceback.StackSummary]] = WeakKeyDictionary()
+"""Stacks of tasks whose work goes on in another event loop."""
+
+
+@contextmanager
+def continued(stack: Callable[[], traceback.StackSummary]) -> Iterator[None]:
+    """Use what `stack` returns as the stack of the current task, outermost frame first, for the length of a block."""
+    task = trio.lowlevel.current_task()
+    _continued[task] = stack
+    try:
+        yield
+    finally:
+        del _continued[task]
 
 
 def stack_of(task: trio.lowlevel.Task) -> str:
@@ -31,7 +47,8 @@ def _with_children(task: trio.lowlevel.Task) -> Iterator[trio.lowlevel.Task]:
 
 
 def _format(task: trio.lowlevel.Task) -> str:
-    frames = traceback.StackSummary.extract(task.iter_await_frames())
+    stack = _continued.get(task)
+    frames = traceback.StackSummary.extract(task.iter_await_frames()) if stack is None else stack()
     left_out = max(len(frames) - _MOST_FRAMES, 0)
     more = f"  ({left_out} outer frames are left out)\n" if left_out else ""
     return f"{task.name}\n{more}" + "".join(traceback.StackSummary.from_list(frames[left_out:]).format())

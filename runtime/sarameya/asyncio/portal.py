@@ -1,0 +1,408 @@
+"""A thread with a trio event loop for an asyncio program, and calls between the two loops, in both directions.
+
+    asyncio's thread                                         trio's thread
+    Portal.call, Portal.start, Portal.post  ── Mailbox ──►   a task of the portal, or a function
+    a task of the loop                      ◄── Mailbox ──   Portal.call_back
+
+Each side awaits the other; no thread ever blocks. A cancellation is passed on to the other side, and the caller waits
+until the call has ended there: what it was doing is in order when the cancellation is raised. Context variables of the
+caller are those of the call.
+
+Trio's guest mode was not chosen: it runs trio within asyncio's loop, and a handler that blocks the loop would stop the
+heartbeats.
+
+Rules that are easily broken:
+
+- The portal's nursery encloses the object's block: `ConsumerGroup` waits at the end of its block for `consume()`, which
+  runs in the nursery. Test: `tests/asyncio/test_shutdown.py::test_end_of_the_block_ends_consume`.
+- A function that is put into a mailbox must not raise: it would take the others with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, suppress
+from contextvars import Context, ContextVar, copy_context
+from functools import partial
+from traceback import StackSummary
+from typing import Any, Generic, TypeVar, TypeVarTuple
+
+import trio
+
+from sarameya.asyncio.mailbox import Mailbox
+from sarameya.asyncio.stacks import stack_of
+from sarameya.group.handler_methods import awaited
+from sarameya.group.monitoring.stacks import continued
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+_OTHER_LOOP = "this object belongs to another event loop"
+_HOW_CANCELLED = "a task or a future that it awaits was cancelled"
+_LOOP_CLOSED = "the event loop was closed before the block of this object ended"
+
+_CHECK_SECONDS = 1.0
+
+_current: ContextVar[Call[Any] | None] = ContextVar("sarameya_call", default=None)
+"""The call that the current task of trio belongs to."""
+
+
+class Portal:
+    """A thread that runs trio for the length of an object's block.
+
+    Args:
+        name: Name of the thread.
+        runtime: The object: its block lasts from `open` to `close`, in the thread.
+        closed: Text of the RuntimeError of a call outside of the block.
+    """
+
+    def __init__(self, name: str, runtime: AbstractAsyncContextManager[object], closed: str) -> None:
+        self._name = name
+        self._runtime = runtime
+        self._closed = closed
+        self._loop = asyncio.get_running_loop()
+        self._loop_thread = threading.get_ident()
+        self._to_asyncio = Mailbox(self._wake_asyncio)
+        # Set by the thread before `open` returns.
+        self._to_trio: Mailbox
+        self._nursery: trio.Nursery
+        self._stop: trio.Event
+        self._opened, self._ended = self._loop.create_future(), self._loop.create_future()
+        self._failure: BaseException | None = None
+        self._calls: set[Call[Any]] = set()  # used by asyncio's thread
+        self._callbacks: set[_CallBack[Any]] = set()  # used by trio's thread
+        # A daemon: if the program ends without closing the portal, the interpreter must not wait for the thread.
+        self._thread = threading.Thread(
+            target=copy_context().run, args=(self._run_thread,), name=self._name, daemon=True
+        )
+
+    # -- asyncio's thread ---------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Start the thread, and enter the object's block.
+
+        Raises:
+            BaseException: The object's block could not be entered.
+        """
+        self._thread.start()
+        try:
+            await asyncio.wait([self._opened, self._ended], return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await self._end()
+            raise
+        if self._ended.done():
+            await self._end()
+            self._raise_failure()
+
+    async def close(self) -> None:
+        """Leave the object's block, and end the thread. A cancellation is raised after that.
+
+        Raises:
+            BaseException: An exception of the block's end.
+        """
+        await self._end()
+        self._raise_failure()
+
+    async def _end(self) -> None:
+        cancelled: asyncio.CancelledError | None = None
+        is_told = False
+        while not self._ended.done():
+            if self._opened.done() and not is_told:
+                is_told = True
+                self._to_trio.put(self._stop.set)
+            try:
+                waiting = [self._ended] if self._opened.done() else [self._ended, self._opened]
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError as error:
+                cancelled = error
+        self._thread.join()
+        if cancelled is not None and self._failure is None:
+            raise cancelled
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    async def call(self, function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
+        """Call a coroutine function in trio's thread, and wait for its end.
+
+        Raises:
+            CancelledError: The caller was cancelled. The call has ended, too.
+            Exception: Any exception of the function, even if the caller was cancelled.
+            RuntimeError: The portal is closed.
+        """
+        call = self.start(function, *args)
+        cancelled: asyncio.CancelledError | None = None
+        while not call.is_done:
+            try:
+                await call.wait()
+            except asyncio.CancelledError as error:
+                cancelled = error
+                call.cancel()
+        if cancelled is not None and not call.has_failed:
+            raise cancelled
+        return call.result()
+
+    async def call_sync(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
+        """Call a function in trio's thread. Raises as `call` does."""
+
+        async def call() -> T:
+            return function(*args)
+
+        return await self.call(call)
+
+    def start(self, function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> Call[T]:
+        """Start a call of a coroutine function in trio's thread.
+
+        Raises:
+            RuntimeError: The portal is closed, or belongs to another event loop.
+        """
+        if asyncio.get_running_loop() is not self._loop:
+            raise RuntimeError(_OTHER_LOOP)
+        call = Call(self, self._loop.create_future(), partial(function, *args))
+        self._put(call._start)
+        self._calls.add(call)
+        return call
+
+    def post(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
+        """Call a function in trio's thread, and do not wait. The event loop's handler of exceptions gets its exception.
+
+        Raises:
+            RuntimeError: The portal is closed.
+        """
+        self._put(partial(self._run_posted, partial(function, *args)))
+
+    def _put(self, function: Callable[[], object]) -> None:
+        if not self._opened.done() or self._ended.done():
+            raise RuntimeError(self._closed)
+        try:
+            self._to_trio.put(function)
+        except trio.RunFinishedError:
+            raise RuntimeError(self._closed) from self._failure
+
+    def _set_ended(self) -> None:
+        for call in self._calls:  # none, unless trio itself has failed
+            call._fail_closed()
+            call._done.set_result(None)
+        self._ended.set_result(None)
+
+    # -- trio's thread ------------------------------------------------------------------------------------
+
+    def _run_thread(self) -> None:
+        try:
+            trio.run(self._main)
+        except BaseException as error:  # noqa: BLE001 - `close` raises it
+            self._failure = error
+        finally:
+            self._to_asyncio.put(self._set_ended)
+
+    async def _main(self) -> None:
+        self._to_trio = Mailbox(trio.lowlevel.current_trio_token().run_sync_soon)
+        self._stop = trio.Event()
+        async with trio.open_nursery() as self._nursery:
+            self._nursery.start_soon(self._watch_loop)
+            try:
+                async with self._runtime:
+                    self._to_asyncio.put(partial(self._opened.set_result, None))
+                    await self._stop.wait()
+            except Exception as error:  # noqa: BLE001 - `close` raises it, without the group of a nursery
+                self._failure = error
+            # Calls that still run: the object has ended without them.
+            self._nursery.cancel_scope.cancel()
+
+    def _run_posted(self, function: Callable[[], object]) -> None:
+        try:
+            function()
+        except Exception as error:  # noqa: BLE001 - reported
+            context = {"message": f"{self._name}: {error}", "exception": error}
+            self._to_asyncio.put(partial(self._loop.call_exception_handler, context))
+
+    async def call_back(self, function: Callable[[*Ts], Awaitable[T]], *args: *Ts, name: str) -> T:
+        """Call a coroutine function as a task of asyncio's loop, and wait for its end.
+
+        If somebody else cancels the task, or Ctrl-C interrupts it, the portal's call that this call belongs to is
+        cancelled as well.
+
+        Args:
+            function: The function.
+            args: Its arguments.
+            name: Name of the task.
+
+        Raises:
+            Exception: Any exception of the function.
+            RuntimeError: The function has raised CancelledError by itself.
+        """
+        if self._loop.is_closed():
+            raise RuntimeError(_LOOP_CLOSED)
+        call = _CallBack(self, partial(awaited, function, *args), name)
+        self._callbacks.add(call)
+        try:
+            return await call.run()
+        finally:
+            self._callbacks.discard(call)
+
+    def put_to_asyncio(self, function: Callable[[], object]) -> None:
+        """Run a function in asyncio's thread. It must not raise."""
+        self._to_asyncio.put(function)
+
+    def put_to_trio(self, function: Callable[[], object]) -> None:
+        """Run a function in trio's thread. It must not raise. Called by tasks that trio waits for."""
+        self._to_trio.put(function)
+
+    def _wake_asyncio(self, function: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(function)
+
+    async def _watch_loop(self) -> None:
+        """End everything if asyncio's loop is closed: nobody can close this portal any more."""
+        while not self._loop.is_closed():  # noqa: ASYNC110 - no event tells
+            await trio.sleep(_CHECK_SECONDS)
+        for call in self._callbacks:
+            call.abandon()
+        self._nursery.cancel_scope.cancel()
+
+
+class Call(Generic[T]):
+    """A call in trio's thread. Created by `Portal.start`."""
+
+    def __init__(self, portal: Portal, done: asyncio.Future[None], function: Callable[[], Awaitable[T]]) -> None:
+        self._portal = portal
+        self._done = done
+        self._function = function
+        self._context: Context = copy_context()
+        self._scope = trio.CancelScope()
+        self._error: BaseException | None = None
+        self._value: T
+
+    @property
+    def is_done(self) -> bool:
+        """True once the call has ended."""
+        return self._done.done()
+
+    @property
+    def has_failed(self) -> bool:
+        """True if the call has ended by an exception other than a cancellation."""
+        return self._error is not None and not isinstance(self._error, asyncio.CancelledError)
+
+    async def wait(self) -> None:
+        """Wait until the call has ended. A cancellation of the wait does not cancel the call."""
+        await asyncio.wait([self._done])
+
+    def cancel(self) -> None:
+        """Cancel the call. It ends soon."""
+        with suppress(RuntimeError):  # it has ended just now
+            self._portal._put(self._scope.cancel)
+
+    def result(self) -> T:
+        """Return the result of the call, which has ended.
+
+        Raises:
+            CancelledError: The call was cancelled.
+            RuntimeError: The portal was closed before the end of the call.
+            BaseException: Any exception of the call.
+        """
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def _start(self) -> None:
+        try:
+            self._context.run(self._portal._nursery.start_soon, self._run)
+        except RuntimeError:  # the nursery is closed
+            self._fail_closed()
+            self._end()
+
+    async def _run(self) -> None:
+        _current.set(self)
+        try:
+            with self._scope:
+                self._value = await self._function()
+            if self._scope.cancelled_caught:
+                self._error = asyncio.CancelledError()
+        except trio.Cancelled:  # by the portal's end
+            self._fail_closed()
+        except BaseExceptionGroup as group:
+            self._error = group.split(trio.Cancelled)[1]
+        except BaseException as error:  # noqa: BLE001 - the caller gets it
+            self._error = error
+        self._end()
+
+    def _fail_closed(self) -> None:
+        self._error = RuntimeError(self._portal._closed)
+        self._error.__cause__ = self._portal._failure
+
+    def _end(self) -> None:
+        self._portal._to_asyncio.put(self._set_done)
+
+    def _set_done(self) -> None:
+        self._portal._calls.discard(self)
+        self._done.set_result(None)
+
+
+class _CallBack(Generic[T]):
+    """A call in asyncio's thread."""
+
+    def __init__(self, portal: Portal, function: Callable[[], Awaitable[T]], name: str) -> None:
+        self._portal = portal
+        self._function = function
+        self._name = name
+        self._context = copy_context()
+        self._ended = trio.Event()
+        self._task: asyncio.Task[T] | None = None
+        self._was_cancelled = self._was_cancelled_from_outside = False
+        self._error: BaseException | None = None
+        self._value: T
+
+    async def run(self) -> T:
+        self._portal._to_asyncio.put(self._start)
+        with continued(self._stack):
+            try:
+                await self._ended.wait()
+            except trio.Cancelled:
+                self._portal._to_asyncio.put(self._cancel)
+                with trio.CancelScope(shield=True):
+                    await self._ended.wait()
+                if self._was_cancelled:
+                    raise
+        if self._was_cancelled:
+            if self._was_cancelled_from_outside and (call := _current.get()) is not None:
+                call._scope.cancel()
+                await trio.lowlevel.checkpoint()
+            raise RuntimeError(f"{self._name} has raised CancelledError: {_HOW_CANCELLED}") from self._error
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def abandon(self) -> None:
+        """End the call without its result: the event loop is closed."""
+        self._error = RuntimeError(_LOOP_CLOSED)
+        self._ended.set()
+
+    def _stack(self) -> StackSummary:
+        return stack_of(self._task, self._portal._loop_thread)
+
+    # -- asyncio's thread ---------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        call: Any = self._function()
+        self._task = self._portal._loop.create_task(call, name=self._name, context=self._context)
+        self._task.add_done_callback(self._on_done)
+
+    def _cancel(self) -> None:
+        assert self._task is not None, "it was started before"
+        self._task.cancel()
+
+    def _on_done(self, task: asyncio.Task[T]) -> None:
+        try:
+            self._value = task.result()
+        except asyncio.CancelledError as error:
+            self._was_cancelled, self._error = True, error
+            self._was_cancelled_from_outside = task.cancelling() > 0
+        except Exception as error:  # noqa: BLE001 - the caller gets it
+            self._error = error
+        except BaseException as error:  # noqa: BLE001 - KeyboardInterrupt, SystemExit: the loop has raised it already
+            self._was_cancelled, self._error = True, error
+            self._was_cancelled_from_outside = True
+        self._portal._to_trio.put(self._ended.set)

@@ -1,0 +1,42 @@
+"""A program on asyncio that is interrupted by Ctrl-C. Prints what happens, a line each.
+
+Its argument says what the handler does with the first message: `wait` for ever, or `block` the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+
+from sarameya.asyncio import Claim, ConsumerGroup, ConsumerGroupHandler, Session
+from tests.asyncio.kit import QUICK
+
+
+class Handler(ConsumerGroupHandler):
+    async def consume_claim(self, session: Session, claim: Claim) -> None:
+        async for message in claim:
+            session.mark_message(message)
+            print("message", flush=True)
+            if sys.argv[2] == "block":
+                time.sleep(600)  # noqa: ASYNC251 - that is what is tested
+            await asyncio.sleep(600)
+
+    async def cleanup(self, session: Session) -> None:
+        print("cleanup", flush=True)
+
+
+async def main() -> None:
+    async with ConsumerGroup(sys.argv[1], "billing", QUICK) as group:
+        try:
+            await group.consume(["orders"], Handler())
+        except BaseException as error:
+            print(type(error).__name__, flush=True)
+            raise
+
+
+if __name__ == "__main__":
+    try:
+        asyncio.run(main(), debug=True)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)

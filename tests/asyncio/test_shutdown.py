@@ -1,0 +1,308 @@
+"""Cancellations, the end of blocks, and the end of the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import attrs
+import pytest
+
+from sarameya import ClaimError
+from sarameya.asyncio import Claim, ConsumerGroup, ConsumerGroupHandler, MessageHandler, Session
+from sarameya.model import Message
+from tests.asyncio.kit import QUICK, Cluster, cluster_of, eventually, group_of, run
+
+
+class Waits(ConsumerGroupHandler):
+    """Marks each message, waits for ever after the first, and notes how it ends."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    async def consume_claim(self, session: Session, claim: Claim) -> None:
+        async for message in claim:
+            session.mark_message(message)
+            self.seen.append("message")
+            try:
+                await asyncio.sleep(1e6)
+            except asyncio.CancelledError:
+                self.seen.append("cancelled")
+                raise
+
+    async def cleanup(self, session: Session) -> None:
+        self.seen.append("cleanup")
+
+
+def test_cancelling_consume_ends_the_session_in_order() -> None:
+    async def main() -> None:
+        async with cluster_of({"orders": 1}) as cluster:
+            await cluster.produce("orders", 0, b"a")
+            handler = Waits()
+            async with group_of(cluster) as group:
+                consuming = asyncio.create_task(group.consume(["orders"], handler))
+                await eventually(lambda: bool(handler.seen))
+                consuming.cancel("enough")
+                with pytest.raises(asyncio.CancelledError, match="enough"):
+                    await consuming
+                assert consuming.cancelled()
+                assert handler.seen == ["message", "cancelled", "cleanup"]
+                assert await cluster.committed("billing") == 1
+                assert await cluster.members("billing") == 0
+
+    run(main)
+
+
+def test_timeout_around_consume_expires() -> None:
+    async def main() -> None:
+        async with cluster_of({"orders": 1}) as cluster:
+            await cluster.produce("orders", 0, b"a")
+            handler = Waits()
+            async with group_of(cluster) as group:
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(1):
+                        await group.consume(["orders"], handler)
+            assert await cluster.members("billing") == 0
+
+    run(main)
+
+
+def test_failure_during_a_cancellation_is_raised() -> None:
+    class Fails(Waits):
+        async def cleanup(self, session: Session) -> None:
+            raise ValueError("cleanup failed")
+
+    async def main() -> None:
+        async with cluster_of({"orders": 1}) as cluster:
+            await cluster.produce("orders", 0, b"a")
+            handler = Fails()
+            async with group_of(cluster) as group:
+                consuming = asyncio.create_task(group.consume(["orders"], handler))
+                await eventually(lambda: bool(handler.seen))
+                consuming.cancel()
+                with pytest.raises(ExceptionGroup) as raised:
+                    await consuming
+                assert raised.group_contains(ValueError, match="cleanup failed")
+
+    run(main)
+
+
+def test_end_of_the_block_ends_consume() -> None:
+    async def main() -> None:
+        async with cluster_of({"orders": 1}) as cluster:
+            await cluster.produce("orders", 0, b"a", b"b")
+            handler = Waits()
+            async with group_of(cluster, config=attrs.evolve(QUICK, claim_grace=0.1)) as group:
+                consuming = asyncio.create_task(group.consume(["orders"], handler))
+                await eventually(lambda: bool(handler.seen))
+            await consuming
+            assert handler.seen == ["message", "cancelled", "cleanup"]
+            assert await cluster.committed("billing") == 1
+
+    run(main)
+
+
+def test_exception_of_the_block_comes_out_as_it_is() -> None:
+    async def main() -> None:
+        async with cluster_of({"orders": 1}) as cluster:
+            with pytest.raises(KeyError):
+                async with group_of(cluster):
+                    raise KeyError("mine")
+
+    run(main)
+
+
+def test_cancelled_task_of_a_handler_cancels_consume() -> None:
+    """As all tasks are when `asyncio.run` ends."""
+
+    class Named(Waits):
+        async def consume_claim(self, session: Session, claim: Claim) -> None:
+            self.task = asyncio.current_task()
+            await super().consume_claim(session, claim)
+
+    async def main() -> None:
+        async with cluster_of({"orders": 1}) as cluster:
+            await cluster.produce("orders", 0, b"a")
+            handler = Named()
+            async with group_of(cluster) as group:
+                consuming = asyncio.create_task(group.consume(["orders"], handler))
+                await eventually(lambda: bool(handler.seen))
+                assert handler.task is not None
+                handler.task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await consuming
+                assert handler.seen == ["message", "cancelled", "cleanup"]
+                assert await cluster.members("billing") == 0
+
+    run(main)
+
+
+def test_handler_that_raises_cancelled_error_by_itself_has_failed() -> None:
+    class Confused(Waits):
+        async def consume_claim(self, session: Session, claim: Claim) -> None:
+            future = asyncio.get_running_loop().create_future()
+            future.cancel()
+            await future
+
+    async def main() -> None:
+        async with cluster_of({"orders": 1}) as cluster:
+            async with group_of(cluster) as group:
+                with pytest.raises(ExceptionGroup) as raised:
+                    await group.consume(["orders"], Confused())
+            (error,) = raised.value.exceptions
+            assert isinstance(error, ClaimError)
+            assert str(error.cause) == (
+                "Confused.consume_claim of orders-0 has raised CancelledError: "
+                "a task or a future that it awaits was cancelled"
+            )
+
+    run(main)
+
+
+def test_messages_that_are_handled_are_cancelled_with_consume() -> None:
+    class Handles(MessageHandler):
+        ordering = "none"
+
+        def __init__(self) -> None:
+            self.begun: list[int] = []
+            self.cancelled: list[int] = []
+
+        async def handle(self, message: Message) -> None:
+            self.begun.append(message.offset)
+            if message.offset == 1:
+                return
+            try:
+                await asyncio.sleep(1e6)
+            except asyncio.CancelledError:
+                self.cancelled.append(message.offset)
+                raise
+
+    async def main() -> None:
+        async with cluster_of({"orders": 1}) as cluster:
+            await cluster.produce("orders", 0, b"a", b"b", b"c")
+            handler = Handles()
+            async with group_of(cluster) as group:
+                consuming = asyncio.create_task(group.consume(["orders"], handler))
+                await eventually(lambda: len(handler.begun) == 3)
+                consuming.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await consuming
+            assert sorted(handler.cancelled) == [0, 2]
+            assert await cluster.committed("billing") == 0, "the metadata says that 1 is finished"
+
+    run(main)
+
+
+def test_end_of_asyncio_run_ends_a_group_in_order() -> None:
+    """A group in a task that nobody awaits: `asyncio.run` cancels all tasks, those of the handler too."""
+    handler = Waits()
+
+    async def broken(cluster_ready: asyncio.Future[str]) -> None:
+        async with ConsumerGroup(await cluster_ready, "billing", QUICK) as group:
+            await group.consume(["orders"], handler)
+
+    async def main() -> None:
+        async with cluster_of({"orders": 1}) as cluster:
+            await cluster.produce("orders", 0, b"a")
+            address = ",".join(cluster.bootstrap_servers)
+
+            async def program() -> None:
+                ready = asyncio.get_running_loop().create_future()
+                ready.set_result(address)
+                task = asyncio.create_task(broken(ready))
+                await eventually(lambda: bool(handler.seen))
+                assert not task.done()
+
+            await asyncio.to_thread(asyncio.run, program(), debug=True)
+            assert await cluster.members("billing") == 0
+            assert await cluster.committed("billing") == 1
+
+    run(main)
+    assert handler.seen == ["message", "cancelled", "cleanup"]
+
+
+def test_member_leaves_once_it_meets_a_closed_loop() -> None:
+    """A program that closes its loop inside the block of a group. Nobody can close the group any more."""
+
+    class Reads(Waits):
+        async def consume_claim(self, session: Session, claim: Claim) -> None:
+            async for message in claim:
+                self.seen.append("message")
+                session.mark_message(message)
+
+    async def main() -> None:
+        async with cluster_of({"orders": 1}) as cluster:
+            await cluster.produce("orders", 0, b"a")
+            handler, group = Reads(), group_of(cluster)
+
+            def program() -> None:
+                loop = asyncio.new_event_loop()
+                loop.run_until_complete(group.__aenter__())
+                consuming = loop.create_task(group.consume(["orders"], handler))
+                loop.run_until_complete(eventually(lambda: bool(handler.seen)))
+                assert not consuming.done()
+                for task in asyncio.all_tasks(loop):
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]
+                loop.close()
+
+            await asyncio.to_thread(program)
+            assert await cluster.members("billing") == 1
+            await cluster.produce("orders", 0, b"b")
+            await eventually(lambda: _left(cluster))
+            await eventually(lambda: "sarameya group billing" not in {each.name for each in threading.enumerate()})
+
+    run(main)
+
+
+async def _left(cluster: Cluster) -> bool:
+    return await cluster.members("billing") == 0
+
+
+def test_opening_may_be_cancelled() -> None:
+    async def main() -> None:
+        for steps in range(6):
+            group = ConsumerGroup(["localhost:1"], "billing")
+            opening = asyncio.create_task(group.__aenter__())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            opening.cancel()
+            try:
+                await opening
+            except asyncio.CancelledError:
+                continue
+            await group.__aexit__(None, None, None)
+
+    run(main)
+
+
+def test_closing_may_be_cancelled() -> None:
+    async def main() -> None:
+        async with cluster_of({"orders": 1}) as cluster:
+            await cluster.produce("orders", 0, b"a")
+            handler = Waits()
+
+            async def program() -> None:
+                async with group_of(cluster, config=attrs.evolve(QUICK, claim_grace=0.1)) as group:
+                    consuming = asyncio.create_task(group.consume(["orders"], handler))
+                    await eventually(lambda: bool(handler.seen))
+                    asyncio.get_running_loop().call_soon(program_task.cancel)
+                consuming.result()
+
+            program_task = asyncio.create_task(program())
+            with pytest.raises(asyncio.CancelledError):
+                await program_task
+            assert handler.seen == ["message", "cancelled", "cleanup"]
+            assert await cluster.members("billing") == 0
+            assert not [thread for thread in threading.enumerate() if thread.name == "sarameya group billing"]
+
+    run(main)
+
+
+def test_failing_start_is_raised_and_leaves_no_thread() -> None:
+    async def main() -> None:
+        config = attrs.evolve(QUICK, security_protocol="SSL", tls_ca_file="/no/such/file")
+        with pytest.raises(Exception, match="/no/such/file"):
+            async with ConsumerGroup(["localhost:1"], "billing", config):
+                pass
+
+    run(main)
