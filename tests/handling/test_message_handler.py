@@ -246,6 +246,19 @@ async def test_call_that_takes_too_long_fails(autojump_clock: MockClock) -> None
     assert str(error.cause) == "topic-0 offset 0: handle() has not returned within 5 s"
 
 
+async def test_plain_function_may_return_a_coroutine(autojump_clock: MockClock) -> None:
+    """A decorator often hides that a function is a coroutine function."""
+
+    class Wrapped(Sleeps):
+        def handle(self, message: Message):  # type: ignore[no-untyped-def,override]
+            return super().handle(message)
+
+    handler, feed = Wrapped(), feed_of((b"a", b"0"))
+    feed.end()
+    await feed.run(handler)
+    assert handler.finished == [0]
+
+
 class Blocks(MessageHandler):
     """A plain function, which blocks."""
 

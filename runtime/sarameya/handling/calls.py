@@ -56,13 +56,17 @@ class Calls:
 
     async def _call(self, message: Message[Any, Any]) -> None:
         if self._in_threads:
-            returned = await trio.to_thread.run_sync(
-                self._handle, message, abandon_on_cancel=True, limiter=self._threads
+            (returned,) = await trio.to_thread.run_sync(
+                self._handle_in_thread, message, abandon_on_cancel=True, limiter=self._threads
             )
         else:
             returned = self._handle(message)
         if isinstance(returned, Awaitable):
             await self._wait_for(returned)
+
+    def _handle_in_thread(self, message: Message) -> tuple[Any]:
+        # A tuple, since trio refuses functions that return coroutines. A decorator may hide a coroutine function.
+        return (self._handle(message),)
 
     async def _wait_for(self, returned: Awaitable[None]) -> None:
         await returned
