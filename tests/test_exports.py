@@ -16,6 +16,7 @@ import attrs
 import pytest
 
 import sarameya
+import sarameya.asyncio
 import sarameya.embedded
 import sarameya.service
 import sarameya.testing
@@ -59,6 +60,7 @@ def names(module: ModuleType) -> set[Any]:
         (GroupAdmin, [sarameya]),
         (DescribedGroup, [sarameya]),
         (Listing, [sarameya]),
+        *((getattr(sarameya.asyncio, name), [sarameya, sarameya.asyncio]) for name in sarameya.asyncio.__all__),
         (EmbeddedCluster, [sarameya, sarameya.embedded, sarameya.testing]),
         (GroupDescription, [sarameya, sarameya.embedded]),
     ],
@@ -75,7 +77,8 @@ def test_assignors_that_can_be_named_in_a_config_can_be_imported() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["sarameya", "sarameya.embedded", "sarameya.testing", "sarameya_handlers", "sarameya_main"]
+    "module",
+    ["sarameya", "sarameya.asyncio", "sarameya.embedded", "sarameya.testing", "sarameya_handlers", "sarameya_main"],
 )
 def test_who_turns_warnings_into_errors_can_import_it(module: str) -> None:
     done = subprocess.run([sys.executable, "-W", "error", "-c", f"import {module}"], capture_output=True, text=True)

@@ -17,7 +17,14 @@ import griffe
 ROOT = Path(__file__).parents[1]
 SNAPSHOT = ROOT / "tests" / "api.txt"
 SOURCES = [ROOT / "runtime", ROOT / "handlers"]
-MODULES = ("sarameya", "sarameya.observe", "sarameya.testing", "sarameya.embedded", "sarameya.service")
+MODULES = (
+    "sarameya",
+    "sarameya.asyncio",
+    "sarameya.observe",
+    "sarameya.testing",
+    "sarameya.embedded",
+    "sarameya.service",
+)
 MODULES += tuple(f"sarameya.telemetry.{name}" for name in ("prometheus", "otel_metrics", "otel_tracing", "snapshot"))
 MODULES += ("sarameya_handlers", "sarameya_handlers.spark", "sarameya_handlers.audit", "sarameya_pytest")
 COMMAND = "make api"

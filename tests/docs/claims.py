@@ -45,6 +45,13 @@ CLAIMS: Claims = {
         },
     ),
     ("ARCHITECTURE", "mermaid"): ("tests/tools/test_diagrams.py::test_page_shows_the_tables_as_they_are",) * 3,
+    **_of(
+        "asyncio",
+        {
+            "python": "orders_are_booked application_consumes_what_it_produces rows_are_written_and_committed "
+            "consumer_reads_the_first_value"
+        },
+    ),
     **_of("audit", {"": "examples_equal_the_output " * 2, "python": "program_runs"}),
     **_of("backpressure", {"python": "slow_partition_is_backpressured_alone " * 2}),
     ("docs/benchmarks", ""): ("tests/bench/test_page.py::test_page_says_what_the_documents_say",),

@@ -9,10 +9,12 @@ from textwrap import indent
 from typing import Any
 
 import msgspec
+import pytest
 import trio
 from trio.testing import MockClock
 
 import sarameya
+import sarameya.asyncio
 import sarameya.testing
 from sarameya import (
     Config,
@@ -29,6 +31,7 @@ from sarameya import (
 from sarameya.embedded import EmbeddedCluster
 from sarameya.testing import ClaimFeed, virtual_wall_clock
 from sarameya_handlers import ForeachBatch, SparkSink, with_event_date
+from tests.asyncio.kit import cluster_of, run
 from tests.docs.docstrings import examples, paragraphs
 from tests.group.kit import Recorder, deadline, eventually, fill, orders
 from tests.group.standalone_kit import Watched
@@ -42,6 +45,10 @@ RUN = {
     "sarameya.MessageHandler": 1,
     "sarameya.Producer": 1,
     "sarameya.TopicConfig": 2,
+    "sarameya.asyncio.Consumer": 1,
+    "sarameya.asyncio.ConsumerGroup": 1,
+    "sarameya.asyncio.MessageHandler": 1,
+    "sarameya.asyncio.Producer": 1,
     "sarameya.testing": 3,
     "sarameya.testing.ClaimFeed": 1,
     "sarameya.embedded": 1,
@@ -146,6 +153,37 @@ async def test_producer_sends(autojump_clock: MockClock) -> None:
         partition, offset = await place()
         record = log(cluster, partition)[offset]
         assert (record.key, record.value) == (b"key", b"value")
+
+
+def test_examples_for_asyncio_read_handle_and_send() -> None:
+    posted: list[bytes] = []
+
+    class Client:
+        async def post(self, url: str, content: bytes) -> None:
+            posted.append(content)
+            if len(posted) == 2:
+                raise ValueError("enough")
+
+    async def main() -> None:
+        async with cluster_of({"orders": 1}) as cluster:
+            ours = sarameya.asyncio
+            names: dict[str, Any] = {"MessageHandler": ours.MessageHandler, "Message": Message, "URL": "orders"}
+            servers, config = cluster.bootstrap_servers, Config(offset_initial="oldest")
+            names["Producer"] = lambda _: ours.Producer(servers)
+            names["ConsumerGroup"] = lambda _, group: ours.ConsumerGroup(servers, group, config)
+            names["Consumer"] = lambda _: ours.Consumer(servers)
+            [sends] = EXAMPLES["sarameya.asyncio.Producer"]
+            assert await written_out(sends, names, end="    return partition, offset\n")() == (0, 0)
+            [reads] = EXAMPLES["sarameya.asyncio.Consumer"]
+            assert (await written_out(reads.replace("...", "return message"), names)()).key == b"key"
+            await cluster.produce("orders", 0, b"2", key=b"key")
+            exec(EXAMPLES["sarameya.asyncio.MessageHandler"][0], names)
+            names["Orders"].client = Client()
+            with pytest.raises(ExceptionGroup):
+                await written_out(EXAMPLES["sarameya.asyncio.ConsumerGroup"][0], names)()
+
+    run(main)
+    assert posted == [b"value", b"2"]
 
 
 def test_topic_policy_is_the_same_in_python_and_toml() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sarameya.asyncio.marks import PostedMarks
+from sarameya.asyncio.pausing import AsyncPausing
 from sarameya.asyncio.portal import Portal
 from sarameya.group import session
 from sarameya.model import GroupMetadata
 
 
-class Session(PostedMarks):
+class Session(PostedMarks, AsyncPausing):
     """A session of a group member, for handlers of asyncio: `sarameya.Session` with fewer methods."""
 
     def __init__(self, session: session.Session, portal: Portal) -> None:
@@ -21,6 +22,10 @@ class Session(PostedMarks):
     @property
     def _portal(self) -> Portal:
         return self._group_portal
+
+    @property
+    def _pausing(self) -> session.Session:
+        return self._session
 
     @property
     def group(self) -> str:
