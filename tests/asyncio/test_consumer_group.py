@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import sys
 import threading
 import traceback
 from collections.abc import Sequence
@@ -352,6 +353,19 @@ def test_events_are_observed_in_the_thread_of_the_member() -> None:
 
     run(main)
     assert threads == {"sarameya group billing"}
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="asyncio.eager_task_factory is new in 3.12")
+def test_tasks_may_start_at_once() -> None:
+    async def main() -> None:
+        asyncio.get_running_loop().set_task_factory(getattr(asyncio, "eager_task_factory"))  # noqa: B009 - for 3.11
+        async with cluster_of({"orders": 1}) as cluster:
+            await cluster.produce("orders", 0, b"a", b"b", b"c")
+            handler = Reads()
+            await consume_all(cluster, handler, 3)
+            assert await cluster.committed("billing") == 3
+
+    run(main)
 
 
 def test_misuse_is_refused() -> None:

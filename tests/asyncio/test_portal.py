@@ -50,6 +50,17 @@ def test_mailbox_wakes_once_for_all_that_is_put_meanwhile() -> None:
     assert ran == [0, 1, 2, 3]
 
 
+def test_mailbox_runs_the_others_after_an_exception() -> None:
+    woken: list[Callable[[], None]] = []
+    mailbox, ran = Mailbox(woken.append), list[int]()
+    mailbox.put(lambda: 1 // 0)
+    mailbox.put(lambda: ran.append(1))
+    with pytest.raises(ZeroDivisionError):
+        woken.pop()()
+    woken.pop()()
+    assert (ran, woken) == ([1], [])
+
+
 def test_calls_cross_in_both_directions_with_their_context() -> None:
     async def in_asyncio(value: int) -> tuple[int, int, int]:
         await asyncio.sleep(0)
@@ -123,6 +134,29 @@ def test_call_back_that_ends_in_spite_of_its_cancellation_returns() -> None:
                 return found, scope.cancelled_caught
 
             assert await portal.call(in_trio) == ("done", False)
+
+    run(main)
+
+
+def test_call_back_fails_if_the_loop_starts_no_task() -> None:
+    def refuse(*args: object, **options: object) -> asyncio.Task[None]:
+        raise OSError("no more tasks")
+
+    async def call_back() -> None: ...
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        async with portal_of() as portal:
+
+            async def in_trio() -> None:
+                await portal.call_back(call_back, name="back")
+
+            call = portal.start(in_trio)
+            loop.set_task_factory(refuse)
+            await call.wait()
+            loop.set_task_factory(None)
+            with pytest.raises(OSError, match="no more tasks"):
+                call.result()
 
     run(main)
 

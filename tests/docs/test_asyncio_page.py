@@ -77,7 +77,7 @@ def test_application_consumes_what_it_produces(shown: dict[str, Any]) -> None:
             shown["BOOTSTRAP_SERVERS"] = cluster.bootstrap_servers
             app = shown["app"]
             async with shown["lifespan"](app), httpx.AsyncClient(transport=httpx.ASGITransport(app)) as client:
-                await eventually(lambda: _has_member(cluster))
+                await eventually(lambda: _reads(cluster))
                 response = await client.post("http://app/orders", params={"value": "1"})
                 assert response.json() == 0
                 await eventually(lambda: shown["SERVICE"].booked == [b"1"])
@@ -86,9 +86,9 @@ def test_application_consumes_what_it_produces(shown: dict[str, Any]) -> None:
     run(main)
 
 
-async def _has_member(cluster: Cluster) -> bool:
-    status = await cluster.do(lambda embedded: embedded.describe_group("billing"))
-    return status.state.name == "STABLE"
+async def _reads(cluster: Cluster) -> bool:
+    """Return whether the group has committed its start offset: the end of the log."""
+    return await cluster.committed("billing") is not None
 
 
 def test_application_ends_if_its_handler_fails(shown: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_application_ends_if_its_handler_fails(shown: dict[str, Any], monkeypatc
 
             async def serve() -> None:
                 async with shown["lifespan"](shown["app"]):
-                    await eventually(lambda: _has_member(cluster))
+                    await eventually(lambda: _reads(cluster))
                     await cluster.produce("orders", 0, b"bad")
                     await eventually(lambda: raised == [signal.SIGTERM])
 

@@ -22,7 +22,7 @@ class Mailbox:
         self._is_woken = False
 
     def put(self, function: Callable[[], object]) -> None:
-        """Run a function in the other thread. It must not raise."""
+        """Run a function in the other thread."""
         self._functions.append(function)
         # The other thread resets the flag before it looks into the queue, so it finds this function.
         if not self._is_woken:
@@ -31,5 +31,9 @@ class Mailbox:
 
     def _run(self) -> None:
         self._is_woken = False
-        while self._functions:
-            self._functions.popleft()()
+        try:
+            while self._functions:
+                self._functions.popleft()()
+        finally:
+            if self._functions:  # one has raised an exception
+                self._wake(self._run)

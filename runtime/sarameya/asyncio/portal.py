@@ -15,7 +15,7 @@ Rules that are easily broken:
 
 - The portal's nursery encloses the object's block: `ConsumerGroup` waits at the end of its block for `consume()`, which
   runs in the nursery. Test: `tests/asyncio/test_shutdown.py::test_end_of_the_block_ends_consume`.
-- A function that is put into a mailbox must not raise: it would take the others with it.
+- A function that is put into trio's mailbox must not raise: trio would end.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ class Portal:
             self._callbacks.discard(call)
 
     def put_to_asyncio(self, function: Callable[[], object]) -> None:
-        """Run a function in asyncio's thread. It must not raise."""
+        """Run a function in asyncio's thread."""
         self._to_asyncio.put(function)
 
     def put_to_trio(self, function: Callable[[], object]) -> None:
@@ -387,22 +387,32 @@ class _CallBack(Generic[T]):
 
     def _start(self) -> None:
         call: Any = self._function()
-        self._task = self._portal._loop.create_task(call, name=self._name, context=self._context)
-        self._task.add_done_callback(self._on_done)
+        try:
+            self._task = self._portal._loop.create_task(call, name=self._name, context=self._context)
+        except BaseException as error:
+            call.close()
+            self._fail(error)
+            if not isinstance(error, Exception):  # Ctrl-C has interrupted a task that a factory of tasks starts at once
+                raise
+        else:
+            self._task.add_done_callback(self._on_done)
 
     def _cancel(self) -> None:
-        assert self._task is not None, "it was started before"
-        self._task.cancel()
+        if self._task is not None:
+            self._task.cancel()
 
     def _on_done(self, task: asyncio.Task[T]) -> None:
         try:
             self._value = task.result()
-        except asyncio.CancelledError as error:
-            self._was_cancelled, self._error = True, error
-            self._was_cancelled_from_outside = task.cancelling() > 0
-        except Exception as error:  # noqa: BLE001 - the caller gets it
-            self._error = error
-        except BaseException as error:  # noqa: BLE001 - KeyboardInterrupt, SystemExit: the loop has raised it already
-            self._was_cancelled, self._error = True, error
-            self._was_cancelled_from_outside = True
+        except BaseException as error:  # noqa: BLE001 - the caller gets it
+            self._fail(error, was_cancelled=task.cancelling() > 0)
+        else:
+            self._portal._to_trio.put(self._ended.set)
+
+    def _fail(self, error: BaseException, was_cancelled: bool = False) -> None:
+        # The loop has raised a KeyboardInterrupt or a SystemExit itself: here it is a cancellation.
+        is_interrupt = not isinstance(error, Exception | asyncio.CancelledError)
+        self._error = error
+        self._was_cancelled = is_interrupt or isinstance(error, asyncio.CancelledError)
+        self._was_cancelled_from_outside = is_interrupt or was_cancelled
         self._portal._to_trio.put(self._ended.set)
