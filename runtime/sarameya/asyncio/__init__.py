@@ -4,8 +4,7 @@ The runtime stays on trio, in a thread of its own. What crosses the threads is a
 
 consumer_group, consumer, producer   the public classes     handlers   the interfaces that a user implements
 session, claim, marks, pausing       what handlers use      bridges    handlers of trio that call those of asyncio
-message_calls    runs of messages for `MessageHandler`      block, portal, mailbox, stacks   a thread, and calls between
-                                                            the loops
+block, portal, mailbox, stacks   a thread, and calls between the loops
 """
 
 from sarameya.asyncio.claim import Claim

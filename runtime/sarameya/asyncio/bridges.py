@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from sarameya.asyncio.claim import Claim
 from sarameya.asyncio.handlers import ConsumerGroupHandler, MessageHandler
-from sarameya.asyncio.message_calls import MessageCalls
 from sarameya.asyncio.portal import Portal
 from sarameya.asyncio.session import Session
 from sarameya.group import claim, handler, session
 from sarameya.handling import message_handler
-from sarameya.handling.calls import Calls
+from sarameya.handling.calls import Calls, is_async
 from sarameya.handling.message_options import MessageOptions
+from sarameya.handling.processes import WorkerProcesses
 from sarameya.model import CommittedOffset, Message, TopicPartition
 
 T = TypeVar("T")
@@ -77,8 +76,8 @@ class ClaimBridge(_Bridge):
         await self._portal.call_back(self._handler.consume_claim, *args, name=name)
 
 
-class MessageBridge(_Bridge, message_handler.MessageHandler):
-    """Calls `handle` of a handler of asyncio."""
+class MessageBridge(_Bridge, message_handler.MessageHandler[Any, Any]):
+    """Calls `handle` of a handler of asyncio: a coroutine function on its loop, a plain function in worker threads."""
 
     def __init__(self, handler: MessageHandler, portal: Portal) -> None:
         super().__init__(handler, portal)
@@ -88,25 +87,47 @@ class MessageBridge(_Bridge, message_handler.MessageHandler):
         if callable(letters := handler.dead_letters):
             self.dead_letters = self._called_back(letters)
 
-    def handle(self, message: Message) -> Awaitable[None] | None:
+    @property
+    def _called(self) -> Any:
+        return self._message_handler
+
+    def handle(self, message: Message[Any, Any]) -> Awaitable[None] | None:
         """Call the handler. Not used by trio."""
         return self._message_handler.handle(message)
 
-    def _open_calls(self) -> Calls:
-        return MessageCalls(
-            self._message_handler.handle,
-            self.concurrency,
-            self.max_handler_time,
-            self._portal,
-            f"{type(self._handler).__name__}.handle",
-        )
+    def _open_calls(self, threads: int, processes: WorkerProcesses | None) -> Calls:
+        handle: Any = self._message_handler.handle
+        if is_async(handle):
+            handle = self._called_back(handle)
+        return _Calls(handle, threads, self.max_handler_time, processes, self._portal)
 
     def _called_back(self, function: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
-        @functools.wraps(function)
+        name = getattr(function, "__qualname__", f"{type(self._handler).__name__}.handle")
+
         async def call(*args: Any) -> None:
-            await self._portal.call_back(function, *args, name=getattr(function, "__qualname__", "dead_letters"))
+            await self._portal.call_back(function, *args, name=name)
 
         return call
+
+
+class _Calls(Calls):
+    """Calls of `handle`. The awaitable that a plain function may return is awaited on asyncio's loop."""
+
+    def __init__(
+        self, handle: Any, threads: int, limit: float | None, processes: WorkerProcesses | None, portal: Portal
+    ) -> None:
+        super().__init__(handle, threads, limit, processes)
+        self._portal = portal
+
+    async def _wait_for(self, returned: Awaitable[None]) -> None:
+        if self._in_threads:
+            await self._portal.call_back(_same, returned, name="handle")
+        else:
+            await returned
+
+
+async def _same(awaitable: Awaitable[None]) -> None:
+    await awaitable
 
 
 def bridge_to(handler: ConsumerGroupHandler, portal: Portal) -> handler.ConsumerGroupHandler:

@@ -104,12 +104,16 @@ class Claim:
     def _begin_slice(self) -> None:
         self._ends = perf_counter() + _SLICE_SECONDS
 
-    async def _has_batch(self) -> bool:
-        """Wait for a batch with untaken messages. Return False once the claim has stopped."""
+    async def _has_batch(self, by_columns: bool = False) -> bool:
+        """Wait for a batch with untaken messages. Return False once the claim has stopped.
+
+        Args:
+            by_columns: The caller takes the whole batch at once.
+        """
         if self._request is None:
             if self._claim.has_ended:
                 return False
-            self._request = self._portal.start(self._claim._advance, True)
+            self._request = self._portal.start(self._claim._advance, by_columns)
         request = self._request
         await request.wait()
         if self._request is request:
@@ -163,5 +167,5 @@ class _Batches:
             await claim._yield()
             if (batch := claim._present.take_rest()) is not None:
                 return batch
-            if not await claim._has_batch():
+            if not await claim._has_batch(by_columns=True):
                 raise StopAsyncIteration

@@ -11,6 +11,7 @@ from sarameya.asyncio.session import Session
 from sarameya.group.handler_methods import METHODS, check_async
 from sarameya.handling.message_options import MessageOptions
 from sarameya.model import CommittedOffset, Message, TopicPartition
+from sarameya.type_variables import K, V
 
 
 class ConsumerGroupHandler(ABC):
@@ -67,7 +68,7 @@ class ConsumerGroupHandler(ABC):
         """
 
 
-class MessageHandler(MessageOptions, ConsumerGroupHandler):
+class MessageHandler(MessageOptions[V, K], ConsumerGroupHandler):
     """A handler whose `handle` gets one message at a time, while several are handled at once.
 
     Example::
@@ -79,31 +80,20 @@ class MessageHandler(MessageOptions, ConsumerGroupHandler):
             async def handle(self, message: Message) -> None:
                 await self.client.post(URL, content=message.value)
 
-    Options, order, retries, dead letters and commits are those of `sarameya.MessageHandler`. One object may serve
-    several groups.
+    Types, options, order, retries, dead letters and commits are those of `sarameya.MessageHandler`, which describes all
+    attributes. One object may serve several groups. A call that blocks the event loop cannot be cancelled: not at the
+    end of `max_handler_time` either.
 
     When a partition is revoked, no further message of it is begun. Messages that are being handled have
     `Config.claim_grace` to end, and their tasks are then cancelled.
-
-    Attributes:
-        ordering: Which messages of a partition are handled one after the other: `partition`, `key`, or `none`.
-        concurrency: Maximum number of messages that are handled at the same time, over all partitions of the member.
-        partition_concurrency: The same for one partition; None: `concurrency`.
-        retry: Retries in place of a message whose handling fails; none by default.
-        retry_topics: Topics for messages that are tried again later, after that; None: none.
-        dead_letters: A topic, or a coroutine function, that keeps messages whose handling has failed for good. None:
-            the failure ends the session, and `ConsumerGroup.consume` raises it.
-        circuit_breaker: Stops handling after several failures in a row; None: never.
-        max_handler_time: Maximum of seconds for one call of `handle`, which then fails with HandlerTimeoutError; None
-            for no limit. A call that blocks the event loop cannot be cancelled.
     """
 
     @abstractmethod
-    def handle(self, message: Message) -> Awaitable[None] | None:
+    def handle(self, message: Message[V, K]) -> Awaitable[None] | None:
         """Handle one message.
 
         Written as `async def`, it runs on the event loop. Written as `def`, it runs in a worker thread, where it may
-        block; up to `concurrency` threads run at the same time.
+        block, or in a process: see `sarameya.MessageHandler.handle`.
 
         Raises:
             Exception: Any exception counts as a failure of this message: see `retry`.
