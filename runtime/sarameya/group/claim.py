@@ -555,9 +555,7 @@ class ConcurrentMessages:
     async def __anext__(self) -> Message:
         claim, tracker = self._claim, self._tracker
         while True:
-            while (
-                tracker.in_flight >= self._limit or not tracker.has_room or not (claim.has_room or not self._in_flight)
-            ):
+            while tracker.in_flight >= self._limit or not tracker.has_room or (self._in_flight and not claim.has_room):
                 if claim.has_ended:
                     raise StopAsyncIteration
                 self._finished = trio.Event()
