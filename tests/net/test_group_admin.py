@@ -19,6 +19,7 @@ from sarameya.net.admin.group_admin import GroupAdmin
 from sarameya.observe import Retrying
 from sarameya.protocol.cluster.described_groups import DEAD, EMPTY, STABLE
 from sarameya.protocol.versions import Api
+from sarameya.testing import memory_cluster
 from tests.consumer.kit import edit_answers
 from tests.group.kit import Recorder, committed, deadline, fill, orders, start_member
 
@@ -244,6 +245,16 @@ async def test_commit_carries_metadata_and_leader_epoch(autojump_clock: MockCloc
             ORDERS_0: CommittedOffset(3, "a note", 0),
             TopicPartition("orders", 1): CommittedOffset(4),
         }
+
+
+@pytest.mark.parametrize(("keep_for", "is_kept"), [(None, False), (60.0, False), (30 * 86_400.0, True)])
+async def test_commit_is_kept_for_as_long_as_it_says(
+    autojump_clock: MockClock, keep_for: float | None, is_kept: bool
+) -> None:
+    async with memory_cluster({"orders": 1}) as cluster, admin_of(cluster) as (admin, _):
+        await admin.commit("g", {ORDERS_0: CommittedOffset(3, "a note")}, keep_for=keep_for)
+        await trio.sleep(10 * 86_400)
+        assert await admin.committed("g") == ({ORDERS_0: CommittedOffset(3, "a note")} if is_kept else {})
 
 
 async def test_commit_for_a_group_with_a_member_is_refused_whole(autojump_clock: MockClock) -> None:

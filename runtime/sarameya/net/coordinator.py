@@ -60,6 +60,9 @@ _JOIN_MARGIN = 5.0
 _STATIC_SINCE = 5
 """First version of JoinGroup with static members (KIP-345)."""
 
+_LAST_WITH_RETENTION = 4
+"""Last version of OffsetCommit that says how long the commits are kept (KIP-211)."""
+
 
 @attrs.frozen(slots=True)
 class Located:
@@ -277,19 +280,36 @@ class CoordinatorClient:
         return LeaveAnswered(command.token, code)
 
     async def commit(
-        self, node_id: int, generation: int, member_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
+        self,
+        node_id: int,
+        generation: int,
+        member_id: str,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        *,
+        keep_for: float | None = None,
     ) -> dict[TopicPartition, int]:
-        """Commit offsets under a generation. Return the error code of each partition, 0 for success."""
+        """Commit offsets under a generation. Return the error code of each partition, 0 for success.
+
+        Args:
+            node_id: The coordinator.
+            generation: The generation.
+            member_id: The member.
+            offsets: The commit of each partition.
+            keep_for: Seconds after which the commits expire; None: as the brokers are configured
+                (`offsets.retention.minutes`). Later versions of the request do not have it (KIP-211), nor leader
+                epochs. Brokers still comply.
+        """
         request = OffsetCommitRequest
         answer = await self._pool.request(
             node_id,
             Purpose.OFFSETS,
             request,
+            newest=None if keep_for is None else _LAST_WITH_RETENTION,
             group_id=self._group,
             generation_id_or_member_epoch=generation,
             member_id=member_id,
             group_instance_id=self._config.group_instance_id,
-            retention_time_ms=-1,
+            retention_time_ms=-1 if keep_for is None else int(keep_for * 1000),
             topics=[
                 request.OffsetCommitRequestTopic(
                     name=topic,

@@ -96,17 +96,27 @@ class GroupAdmin(ClusterAdmin):
         return await self._ask_coordinator(group, "committed offsets", partial(self._client.committed, group))
 
     async def commit(
-        self, group: str, offsets: Mapping[TopicPartition, int | CommittedOffset]
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | CommittedOffset],
+        *,
+        keep_for: float | None = None,
     ) -> dict[TopicPartition, int]:
         """Commit offsets for a group without members. The group is created if it does not exist.
 
         The coordinator refuses the whole commit (UNKNOWN_MEMBER_ID) once the group has a member. A commit whose
         response was lost is sent again: the result is the same.
 
+        Args:
+            group: Id of the group.
+            offsets: The commit of each partition.
+            keep_for: Seconds after which the commits expire; None: as the brokers are configured, by default a week
+                after the last commit.
+
         Returns:
             The error code of each partition, 0 for success.
         """
-        return await self._ask_coordinator(group, "commit", partial(self._commit, group, offsets))
+        return await self._ask_coordinator(group, "commit", partial(self._commit, group, offsets, keep_for))
 
     async def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Delete commits (KIP-496), except for topics that a member reads. Return the error code of each partition."""
@@ -161,14 +171,18 @@ class GroupAdmin(ClusterAdmin):
         return DescribedGroup(group, listed.state or "", coordinator, listed.type or "", listed.protocol_type)
 
     async def _commit(
-        self, group: str, offsets: Mapping[TopicPartition, int | CommittedOffset], coordinator: Broker
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | CommittedOffset],
+        keep_for: float | None,
+        coordinator: Broker,
     ) -> dict[TopicPartition, int]:
         commits = {
             partition: offset if isinstance(offset, CommittedOffset) else CommittedOffset(offset)
             for partition, offset in offsets.items()
         }
         client = CoordinatorClient(self._pool, group, self._config)
-        codes = await client.commit(coordinator.node_id, NO_GENERATION, _NO_MEMBER, commits)
+        codes = await client.commit(coordinator.node_id, NO_GENERATION, _NO_MEMBER, commits, keep_for=keep_for)
         if (code := next((code for code in codes.values() if code in _FAILS_WHOLE_COMMIT), 0)) != 0:
             raise refusal(code, f"commit for group {group!r}", "READ")
         return for_each(commits, codes)
