@@ -1,5 +1,7 @@
 """Messages whose handling has failed, as records of another topic: a retry topic, or a topic for dead letters. Pure.
 
+`FailedMessage` writes the headers, `Origin` reads them in a retry topic, and `Letter` in a topic for dead letters.
+
 Key and value are unchanged. The message's headers follow, and headers about the failure, as text:
 
     __sarameya.errors.topic, .partition, .offset      the message's place in the topic that it was first written to
@@ -26,6 +28,9 @@ ERRORS = "__sarameya.errors."
 DUE = "__sarameya.retry.due"
 REDRIVEN = "__sarameya.redriven"
 _CONNECT = "__connect.errors."
+_TO_CONNECT = {"group": "connector.name", "exception.class": "exception.class.name"}
+"""Names that Kafka Connect has for the same."""
+_OF_CONNECT = {theirs: ours for ours, theirs in _TO_CONNECT.items()}
 _OURS = (ERRORS, DUE, _CONNECT)
 _MOST_STACK = 8_000
 """Characters of a stack that are kept: the last ones."""
@@ -107,8 +112,7 @@ class FailedMessage:
         return tuple((ERRORS + name, text) for name, text in self._facts())
 
     def _connect(self) -> tuple[tuple[str, str], ...]:
-        names = {"group": "connector.name", "exception.class": "exception.class.name"}
-        told = ((_CONNECT + names.get(name, name), text) for name, text in self._facts() if name != "attempts")
+        told = ((_CONNECT + _TO_CONNECT.get(name, name), text) for name, text in self._facts() if name != "attempts")
         return (*told, (f"{_CONNECT}stage", "TASK_PUT"), (f"{_CONNECT}task.id", "0"))
 
     def _facts(self) -> Iterator[tuple[str, str]]:
@@ -128,3 +132,112 @@ class FailedMessage:
 def own_headers(message: Message) -> Headers:
     """Return the headers of a message without those about failures."""
     return tuple((name, value) for name, value in message.headers if not name.startswith(_OURS))
+
+
+@attrs.frozen(slots=True)
+class Letter:
+    """A message of a topic for dead letters, and what its headers say about the failure.
+
+    The headers may be those of this module, of the Spark sink (the same, without attempts and class), or of Kafka
+    Connect. A dead letter may have failed itself, in a handler that reads its topic: only the last failure counts here,
+    and the headers about the earlier one are own headers.
+
+    Attributes:
+        message: The message, as it is in the topic for dead letters.
+        topic: Topic that it was first written to; empty if the headers do not have it.
+        partition: Its partition there, if known.
+        offset: Its offset there, if known.
+        timestamp: Its timestamp there in milliseconds, if known.
+        group: Id of the group that could not handle it, or name of the connector; empty if unknown.
+        attempts: Number of attempts, if known.
+        error_class: Class of the exception, with its module; empty if unknown.
+        error_message: Text of the exception; empty if unknown.
+        stack: Stack of the exception; empty if unknown.
+        further: All other headers about the failure, without prefix.
+        redriven: How often the message was sent back.
+        own_headers: Headers of the message itself.
+    """
+
+    message: Message
+    topic: str
+    partition: int | None
+    offset: int | None
+    timestamp: int | None
+    group: str
+    attempts: int | None
+    error_class: str
+    error_message: str
+    stack: str
+    further: tuple[tuple[str, str], ...]
+    redriven: int
+    own_headers: Headers
+
+    @classmethod
+    def of(cls, message: Message) -> Letter:
+        """Parse the headers of a message. Anything may be missing or malformed: it is unknown then."""
+        facts: dict[str, str] = {}
+        begin = len(message.headers)
+        redriven = 0
+        for index, (name, value) in enumerate(message.headers):
+            text = (value or b"").decode(errors="replace")
+            if name == REDRIVEN:
+                redriven = _number(text) or 0
+            elif (prefix := next((p for p in (ERRORS, _CONNECT) if name.startswith(p)), None)) is not None:
+                fact = name.removeprefix(prefix)
+                if prefix == _CONNECT:
+                    fact = _OF_CONNECT.get(fact, fact)
+                if fact == "topic":  # each writer begins with it
+                    facts, begin = {}, index
+                begin = min(begin, index)
+                facts[fact] = text
+        return cls(
+            message,
+            topic=facts.pop("topic", ""),
+            partition=_number(facts.pop("partition", ""), 2**31),
+            offset=_number(facts.pop("offset", "")),
+            timestamp=_number(facts.pop("timestamp", "")),
+            group=facts.pop("group", ""),
+            attempts=_number(facts.pop("attempts", "")),
+            error_class=facts.pop("exception.class", ""),
+            error_message=facts.pop("exception.message", ""),
+            stack=facts.pop("exception.stacktrace", ""),
+            further=tuple(facts.items()),
+            redriven=redriven,
+            own_headers=tuple(
+                (name, value)
+                for index, (name, value) in enumerate(message.headers)
+                if name not in (REDRIVEN, DUE) and (index < begin or not name.startswith(_OURS))
+            ),
+        )
+
+    def redriven_headers(self) -> Headers:
+        """Return the headers of the message when it is sent back: its own, and how often that was done."""
+        return (*self.own_headers, (REDRIVEN, str(self.redriven + 1).encode()))
+
+    def retry_headers(self, due: int) -> Headers:
+        """Return the headers of the message when it is sent to a retry topic: `handle` gets it as first written.
+
+        Args:
+            due: When to handle it, in milliseconds since 1970.
+
+        Raises:
+            ValueError: Topic, partition or offset are not known.
+        """
+        if not self.topic or self.partition is None or self.offset is None:
+            raise ValueError("the headers do not say where the message was first written")
+        place: dict[str, str | int | None] = {
+            "topic": self.topic,
+            "partition": self.partition,
+            "offset": self.offset,
+            "timestamp": self.timestamp,
+            "group": self.group or None,
+            "attempts": self.attempts or 0,
+        }
+        told = [(ERRORS + name, str(value)) for name, value in place.items() if value is not None]
+        return (*self.redriven_headers(), *((name, text.encode()) for name, text in [*told, (DUE, str(due))]))
+
+
+def _number(text: str, limit: int = 2**63) -> int | None:
+    """Return a number of a header; None if it is none that Kafka could have written."""
+    is_number = text.isascii() and text.isdecimal() and len(text) < 20
+    return int(text) if is_number and int(text) < limit else None
