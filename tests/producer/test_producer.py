@@ -322,6 +322,10 @@ async def test_wrong_record_is_refused_and_those_beside_it_are_stored(autojump_c
             await sent.producer.send_many(records)
         assert caught.value.__notes__ == ["1 of 3 records were not acknowledged"]
         assert values(cluster) == [b"0", b"2"]
+        first, wrong, last = await sent.producer.send_each(records)
+        assert (first, last) == (RecordMetadata(0, 2), RecordMetadata(0, 3))
+        assert isinstance(wrong, KafkaError)
+        assert wrong.code == ErrorCode.INVALID_TIMESTAMP
 
 
 async def test_cluster_that_is_not_there_is_said_after_a_while(autojump_clock: MockClock) -> None:

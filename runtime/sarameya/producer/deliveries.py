@@ -1,4 +1,4 @@
-"""Calls of `send` and `send_many`: choose partitions, pass the records to the sender, wait for their outcomes. Trio.
+"""Calls of `send_each`: choose partitions, pass the records to the sender, wait for their outcomes. Trio.
 
 A call that stops waiting (timeout, cancellation) withdraws its own records only. Records of other calls are still sent,
 even those in the same batch.
@@ -45,8 +45,8 @@ class Deliveries:
         """End all waiting calls with RuntimeError."""
         self._calls.close()
 
-    async def deliver(self, records: Sequence[ProducerRecord], now_ms: int) -> list[RecordMetadata]:
-        """Send records as `Producer.send_many` does. `now_ms` is the timestamp of records that have none."""
+    async def deliver(self, records: Sequence[ProducerRecord], now_ms: int) -> list[RecordMetadata | SarameyaError]:
+        """Send records as `Producer.send_each` does. `now_ms` is the timestamp of records that have none."""
         deadline = trio.current_time() + self._config.delivery_timeout
         for record in records:
             self._check_size(record)
@@ -60,7 +60,7 @@ class Deliveries:
                     await count.done.wait()
             finally:
                 self._outbox.withdraw([record for record in pending if record.outcome is None])
-        return self._outcomes(pending)
+        return [self._outcome(record) for record in pending]
 
     def _check_size(self, record: ProducerRecord) -> None:
         size, limit = estimated_size(record.key, record.value, record.headers), self._config.max_request_bytes
@@ -114,25 +114,11 @@ class Deliveries:
         with_leader = [n for n in candidates if metadata.leader(TopicPartition(record.topic, n)) is not None]
         return self._partitioner.choose(record.topic, record.key, size, len(numbers), with_leader)
 
-    def _outcomes(self, pending: Sequence[Pending]) -> list[RecordMetadata]:
-        """Return the places of the records, or raise the first error."""
-        stored: list[RecordMetadata] = []
-        errors: list[SarameyaError] = []
-        for record in pending:
-            match record.outcome:
-                case RecordMetadata() as place:
-                    stored.append(place)
-                case SarameyaError() as error:
-                    errors.append(error)
-                case None:
-                    trouble = self._outbox.trouble(record.partition)
-                    what = f"record for {record.partition}"
-                    errors.append(DeliveryTimeoutError(what, self._config.delivery_timeout, trouble))
-        if errors:
-            if len(pending) > 1:
-                errors[0].add_note(f"{len(errors)} of {len(pending)} records were not acknowledged")
-            raise errors[0]
-        return stored
+    def _outcome(self, record: Pending) -> RecordMetadata | SarameyaError:
+        if record.outcome is not None:
+            return record.outcome
+        trouble = self._outbox.trouble(record.partition)
+        return DeliveryTimeoutError(f"record for {record.partition}", self._config.delivery_timeout, trouble)
 
 
 def _partition_exists(record: ProducerRecord, metadata: ClusterMetadata) -> bool:

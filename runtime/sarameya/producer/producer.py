@@ -13,6 +13,7 @@ import attrs
 import trio
 
 from sarameya.config import Config
+from sarameya.errors import SarameyaError
 from sarameya.formats.format import Format
 from sarameya.formats.record_encoder import RecordEncoder
 from sarameya.model import Headers
@@ -166,6 +167,23 @@ class Producer(Generic[V, K]):
 
         If records have failed, raise as `send` does for the first of them, once all have an outcome. The others may be
         stored.
+        """
+        outcomes = await self.send_each(records)
+        stored = [outcome for outcome in outcomes if isinstance(outcome, RecordMetadata)]
+        errors = [outcome for outcome in outcomes if isinstance(outcome, SarameyaError)]
+        if errors:
+            if len(outcomes) > 1:
+                errors[0].add_note(f"{len(errors)} of {len(outcomes)} records were not acknowledged")
+            raise errors[0]
+        return stored
+
+    async def send_each(
+        self, records: Iterable[ProducerRecord[V | None, K | None]]
+    ) -> list[RecordMetadata | SarameyaError]:
+        """Send records as `send_many` does, and return the outcome of each: its place, or the error.
+
+        Errors that are known before the first record is sent are raised: a topic or a partition that does not exist, a
+        record larger than `Config.max_request_bytes`, no broker, a wrong key or value.
         """
         if self._deliveries is None:
             raise RuntimeError(CLOSED)
