@@ -69,10 +69,21 @@ def show(text: str, document: Document, *, as_json: bool) -> None:
         print_out(f"{shown}\n")
 
 
-def print_out(text: str) -> None:
-    """Print a text to stdout unchanged. If the reader closes the pipe, the rest is dropped without an error."""
+def print_out(text: str) -> bool:
+    """Print a text to stdout. Characters that its encoding does not have are escaped.
+
+    If the reader closes the pipe, the rest is dropped without an error.
+
+    Returns:
+        False if the reader has closed the pipe: there is no use in further texts.
+    """
     try:
         print(text, end="", flush=True)
+    except UnicodeEncodeError:  # raised before anything is written
+        encoding = sys.stdout.encoding
+        return print_out(text.encode(encoding, "backslashreplace").decode(encoding))
     except BrokenPipeError:
         # For example by `| head`. Without this, the interpreter reports the closed pipe when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return False
+    return True
