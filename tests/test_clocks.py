@@ -21,10 +21,12 @@ WALL_CLOCK = {
     # Dates records.
     "runtime/sarameya/embedded/cluster.py": {"time.time"},
     "runtime/sarameya/producer/producer.py": {"time.time"},
+    "runtime/sarameya/service/letters/log_reader.py": {"time.time"},
     # Where `a day ago` stands in a log.
     "runtime/sarameya/group/consumer_group.py": {"time.time"},
     "runtime/sarameya/group/standalone.py": {"time.time"},
     "runtime/sarameya/service/groups/command.py": {"time.time"},
+    "runtime/sarameya/service/letters/command.py": {"time.time"},
     # Dates news, points of a plot, metrics.
     "runtime/sarameya/service/dashboard/group_board.py": {"time.time"},
     "runtime/sarameya/service/web/status_board.py": {"time.time"},

@@ -47,6 +47,9 @@ WRONG = [
     (["topics", "create", "a", *NOBODY], 1, "start the broker, or correct bootstrap_servers"),
     (["topics", "grow", "a", "--partitions", "3", *NOBODY], 1, "start the broker, or correct bootstrap_servers"),
     (["topics", "delete", "a", *NOBODY], 1, "start the broker, or correct bootstrap_servers"),
+    (["letters", "list", "a", *NOBODY], 1, "start the broker, or correct bootstrap_servers"),
+    (["letters", "show", "a", *NOBODY], 1, "start the broker, or correct bootstrap_servers"),
+    (["letters", "redrive", "a", "--to", "a", *NOBODY], 2, "'a' is the topic of the letters: name another one by --to"),
     (["verify", "missing"], 2, "missing does not exist: name the table as "),
     (["verify", "icberg:x"], 2, "did you mean iceberg:x?"),
     (["verify", "a-file"], 2, "a-file is not a directory: name the table as "),
@@ -143,6 +146,8 @@ def test_every_command_that_takes_its_time_can_be_quiet() -> None:
         "sarameya compact",
         "sarameya rewind",
         "sarameya groups offsets reset",
+        "sarameya letters list",
+        "sarameya letters redrive",
     }
 
 

@@ -44,6 +44,7 @@ BUILT_IN: Mapping[str, tuple[str, str]] = {
         "groups.command",
         "show the groups of a Kafka cluster, and reset offsets of those without members",
     ),
+    "letters": ("letters.command", "show dead letters, and send them back"),
     "completion": ("cli.completion_command", "print a script that completes the command line in a shell"),
     "topics": ("topics.command", "show, create, grow and delete the topics of a Kafka cluster"),
 }

@@ -30,10 +30,12 @@ def add_execute_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--execute", action="store_true", help="make the change; without this it is only shown")
 
 
-def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
+def add_shared_arguments(
+    parser: argparse.ArgumentParser, json_help: str = "print one JSON document, for programs"
+) -> None:
     """Add the arguments of every command of `sarameya groups`."""
     add_cluster_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON document, for programs")
+    parser.add_argument("--json", action="store_true", help=json_help)
     add_logging_arguments(parser, default=argparse.SUPPRESS)
 
 
@@ -78,4 +80,11 @@ def offset(text: str) -> int:
     """Parse an offset."""
     if not text.isdecimal() or int(text) >= 2**63:
         raise argparse.ArgumentTypeError(f"{text!r} must be an offset: a whole number of at least 0")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    """Parse a number of things, at least 1."""
+    if not text.isdecimal() or not 1 <= int(text) < 2**31:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number of at least 1")
     return int(text)

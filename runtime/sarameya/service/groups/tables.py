@@ -15,10 +15,11 @@ from sarameya.service.output.text import NOTHING, Cell, counted, printable, tabl
 
 def assignment_text(assignment: Assignment) -> str:
     """Return an assignment in short form: `orders:0-3,7 payments:1`."""
-    return " ".join(f"{topic}:{_ranges(numbers)}" for topic, numbers in sorted(assignment.items()) if numbers)
+    return " ".join(f"{topic}:{ranges_text(numbers)}" for topic, numbers in sorted(assignment.items()) if numbers)
 
 
-def _ranges(numbers: Iterable[int]) -> str:
+def ranges_text(numbers: Iterable[int]) -> str:
+    """Return numbers in short form: `0-3,7`."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][-1] + 1:

@@ -8,7 +8,7 @@ from functools import partial
 
 from sarameya.net.admin.topic_admin import BY_DEFAULT, TopicAdmin
 from sarameya.service.app.cluster_arguments import Cluster, cluster
-from sarameya.service.groups.arguments import add_execute_argument, add_shared_arguments, subcommand
+from sarameya.service.groups.arguments import add_execute_argument, add_shared_arguments, positive, subcommand
 from sarameya.service.output.command_result import CommandResult, log_asking, run_and_print
 from sarameya.service.output.help_epilog import epilog
 from sarameya.service.topics import results
@@ -54,14 +54,14 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--partitions",
-        type=_count,
+        type=positive,
         default=BY_DEFAULT,
         metavar="N",
         help="partitions of each topic (default: the brokers' setting)",
     )
     parser.add_argument(
         "--replication-factor",
-        type=_count,
+        type=positive,
         default=BY_DEFAULT,
         metavar="N",
         help="replicas of each partition (default: the brokers' setting)",
@@ -81,7 +81,7 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
 def _add_grow(parser: argparse.ArgumentParser) -> None:
     parser.epilog = epilog("sarameya topics grow orders --partitions 8 --bootstrap localhost:9092 --execute")
     parser.add_argument("topic", metavar="TOPIC", help="the topic")
-    parser.add_argument("--partitions", type=_count, required=True, metavar="N", help="the new number of partitions")
+    parser.add_argument("--partitions", type=positive, required=True, metavar="N", help="the new number of partitions")
     add_execute_argument(parser)
     add_shared_arguments(parser)
 
@@ -91,12 +91,6 @@ def _add_delete(parser: argparse.ArgumentParser) -> None:
     parser.epilog = epilog("sarameya topics delete orders --bootstrap localhost:9092 --execute")
     add_execute_argument(parser)
     add_shared_arguments(parser)
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) < 2**31:
-        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number of at least 1")
-    return int(text)
 
 
 def _setting(text: str) -> tuple[str, str]:
