@@ -71,6 +71,7 @@ CLAIMS: Claims = {
     ("docs/message-handlers", "toml"): (
         "tests/docs/test_message_handlers_page.py::test_options_of_an_app_file_are_accepted",
     ),
+    **_of("dead-letters", {"": "list_equals_the_output show_equals_the_output redrive_equals_the_output"}),
     ("docs/coming-from-spark", "python"): (f"{_COMING}program_lands_the_rows_of_the_transform",),
     ("docs/coming-from-spark", "toml"): (f"{_COMING}app_file_is_valid",),
     ("docs/coming-from-kafka-connect", "toml"): (f"{_COMING}app_file_is_valid",),
