@@ -11,6 +11,7 @@ from sarameya import (
     ConfigError,
     DeadLettered,
     DeadLetterTopic,
+    Event,
     FailedMessage,
     Message,
     MessageHandler,
@@ -234,6 +235,24 @@ async def test_topic_for_dead_letters_that_refuses_holds_the_partition_back(auto
         await eventually(lambda: committed(cluster, "billing").get("orders-0") == 1)
         assert len(letters_of(cluster, "orders.billing.dead")) == 1
         await group.close()
+
+
+async def test_topic_for_dead_letters_without_replicas_is_a_reason_at_once(autojump_clock: MockClock) -> None:
+    """The producer itself retries for `Config.delivery_timeout`, two minutes by default."""
+    handler, events = Fails(), list[Event]()
+    async with memory_cluster({"orders": 1}) as cluster, member_of(cluster, observers=[events.append]) as group:
+        cluster.fail_next(Api.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS, None)
+        cluster.produce("orders", 0, b"bad")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(group.consume, ["orders"], handler)
+            await trio.sleep(10)
+            (partition,) = group.status().partitions
+            assert "storing the failed message orders-0 offset 0" in partition.reason
+            (what,) = {event.what for event in events if isinstance(event, Retrying) and "REPLICAS" in event.cause}
+            assert what == "produce to orders.billing.dead-0"
+            cluster.clear_faults()
+            await eventually(lambda: committed(cluster, "billing").get("orders-0") == 1)
+            await group.close()
 
 
 async def test_missing_topic_is_an_error_at_the_start_if_it_must_not_be_created(autojump_clock: MockClock) -> None:

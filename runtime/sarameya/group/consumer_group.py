@@ -277,7 +277,13 @@ class ConsumerGroup(Pausing):
         )
 
     def _producer(self) -> Producer:
-        return Producer(self._bootstrap, self.config, transport=self._transport, wall_clock=self._wall_clock)
+        return Producer(
+            self._bootstrap,
+            self.config,
+            observers=[self._observer],
+            transport=self._transport,
+            wall_clock=self._wall_clock,
+        )
 
     async def _ensure_topics(self, wanted: Mapping[str, str | None], *, create: bool) -> None:
         async with TopicAdmin(self._bootstrap, self.config, self._observer, self._transport) as admin:

@@ -216,13 +216,18 @@ class ClaimWork:
             Exception: The message's failure, if there is no place for it.
         """
         attempt, began = 1, trio.current_time()
+        what = f"storing the failed message {self._name(message)}"
+        # Reported while it is sent, too: the producer itself retries for `Config.delivery_timeout`.
+        doing = self._claim.report.doing(Activity.IN_HANDLER, what)
         while True:
             try:
-                if await self._policy.divert(message, failed):
-                    return
+                with doing:
+                    if await self._policy.divert(message, failed):
+                        return
             except Exception as error:  # noqa: BLE001 - whatever it is, the message must not be lost
                 delay = _SENDING.delay(attempt)
-                what = f"storing the failed message {self._name(message)}"
+                reason = f"{what}: {type(error).__name__}: {error}"
+                doing = self._claim.report.doing(Activity.RETRYING, reason, attempt=attempt + 1)
                 await self._wait_again("dead_letter", what, error, attempt, began, delay)
                 attempt += 1
             else:
