@@ -57,6 +57,11 @@ class Line:
     `assigned`, `revoked`   the partitions that the client's callback names: the changed ones, or all
     `led`                   the member computes the assignment, as the group's leader
     `message`               one message: its partition, offset and value
+
+    Members with a message handler report a `message` once it is handled. They have two more events:
+
+    `begun`                 one message that is about to be handled
+    `membership`            the membership has changed; the new state is the value
     """
 
     event: str
@@ -78,8 +83,10 @@ class Line:
 
 
 def report(event: str, partitions: Iterable[int] = (), **more: object) -> None:
-    """Print a line."""
-    print(json.dumps({"event": event, "at": time.time(), "partitions": sorted(partitions), **more}), flush=True)
+    """Print a line. Threads may do so at the same time: with `print`, their lines would be mixed."""
+    line = json.dumps({"event": event, "at": time.time(), "partitions": sorted(partitions), **more})
+    sys.stdout.buffer.write(line.encode() + b"\n")
+    sys.stdout.buffer.flush()
 
 
 def report_message(partition: int, offset: int, value: bytes) -> None:

@@ -40,8 +40,8 @@ _JAVA_ASSIGNORS = {
 Command = Callable[[MemberOptions], list[str]]
 
 
-def _python(module: str) -> Command:
-    return lambda options: [sys.executable, "-m", f"tests.integration.peers.{module}", options.to_json()]
+def _python(module: str, *more: str) -> Command:
+    return lambda options: [sys.executable, "-m", f"tests.integration.peers.{module}", options.to_json(), *more]
 
 
 def _java(options: MemberOptions) -> list[str]:
@@ -71,6 +71,8 @@ def _java_line(text: bytes) -> Line:
 
 COMMANDS: Mapping[str, Command] = {
     "sarameya": _python("sarameya_member"),
+    "message-handler": _python("handler_member"),
+    "threads": _python("handler_member", "threads"),
     "aiokafka": _python("aiokafka_member"),
     "confluent-kafka": _python("confluent_member"),
     "kafka-python": _python("kafka_python_member"),
@@ -112,6 +114,16 @@ class Peer:
         """Return all reports except messages, as text."""
         return [f"{line.event} {list(line.partitions)}" for line in self.lines if line.event != "message"]
 
+    def owned(self) -> set[int]:
+        """Return its partitions. Not for clients that report all partitions with each change."""
+        found: set[int] = set()
+        for line in self.lines:
+            if line.event == "assigned":
+                found |= set(line.partitions)
+            elif line.event == "revoked":
+                found -= set(line.partitions)
+        return found
+
     def read_since(self, number: int) -> set[tuple[int, int]]:
         """Return the (partition, offset) of each message among its lines from `number` on."""
         return {line.place for line in self.lines[number:] if line.event == "message"}
@@ -122,6 +134,11 @@ class Peer:
         # A Java program that ends in order upon SIGTERM exits with 143.
         if code not in (0, -signal.SIGTERM, 128 + signal.SIGTERM):
             raise PeerError(f"{self.client_id} ended with {code}:\n{self.last_errors()}")
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal that does not end it, for example SIGSTOP."""
+        assert self._process is not None
+        self._process.send_signal(number)
 
     async def kill(self) -> None:
         """End it as a crash would."""

@@ -24,7 +24,8 @@ from confluent_kafka import ConsumerGroupState, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from sarameya import Config, GroupAdmin
+from sarameya import CommittedOffset, Config, GroupAdmin
+from sarameya import TopicPartition as Partition
 from tests.integration.real_kafka.jars import KAFKA_VERSION, kafka_jars
 from tests.integration.real_kafka.kerberos import HOST_NAME
 from tests.integration.real_kafka.node import KafkaStartError, Node, free_ports, java
@@ -36,6 +37,9 @@ _START_SECONDS = 60
 _TOPIC_SECONDS = 20
 _TOOL_SECONDS = 60
 _POLL_SECONDS = 0.1
+
+
+Commits = Mapping[Partition, CommittedOffset]
 
 
 class ToolError(Exception):
@@ -199,11 +203,16 @@ class RealKafka:
         self.until(lambda: _stable_members(admin, group) == count, seconds, f"{count} members of {group!r}")
 
     async def until_committed(self, group: str, offsets: int, seconds: float) -> None:
-        """Wait until the group's committed offsets add up to `offsets`. librdkafka's own request for them crashed."""
+        """Wait until the group's committed offsets add up to `offsets`."""
         with trio.fail_after(seconds):
-            async with GroupAdmin(self.bootstrap_servers, Config(), lambda event: None) as admin:
-                while sum(committed.offset for committed in (await admin.committed(group)).values()) < offsets:
-                    await trio.sleep(0.2)
+            await self.until_commits(group, lambda commits: sum(c.offset for c in commits.values()) >= offsets)
+
+    async def until_commits(self, group: str, condition: Callable[[Commits], bool] = lambda commits: True) -> Commits:
+        """Wait until the group's commits meet a condition, and return them. librdkafka's own request crashed."""
+        async with GroupAdmin(self.bootstrap_servers, Config(), lambda event: None) as admin:
+            while not condition(commits := await admin.committed(group)):
+                await trio.sleep(0.2)
+        return commits
 
     def coordinator(self, group: str) -> Node:
         """Return the broker that coordinates a group, as `ConsumerGroupCommand --describe --state` shows it."""
