@@ -50,6 +50,12 @@ def real_kafka_secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rea
 
 
 @pytest.fixture(scope="session")
+def go() -> None:
+    """Go, which compiles members with sarama."""
+    _need("go")
+
+
+@pytest.fixture(scope="session")
 def real_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealRegistry]:
     """A schema registry. Tests share it: each has its own subjects."""
     _need(java_program(), "mvn")

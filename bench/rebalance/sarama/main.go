@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -28,6 +29,7 @@ type options struct {
 	SessionTimeout    float64 `json:"session_timeout"`
 	HeartbeatInterval float64 `json:"heartbeat_interval"`
 	StartAt           float64 `json:"start_at"`
+	Limit             int     `json:"limit"`
 }
 
 type line struct {
@@ -60,7 +62,10 @@ func write(report line) {
 	}
 }
 
-type handler struct{}
+type handler struct {
+	limit int
+	taken *atomic.Int64
+}
 
 func (handler) Setup(session sarama.ConsumerGroupSession) error {
 	for _, partitions := range session.Claims() {
@@ -76,7 +81,7 @@ func (handler) Cleanup(session sarama.ConsumerGroupSession) error {
 	return nil
 }
 
-func (handler) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+func (handler handler) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
 	for {
 		select {
 		case message, open := <-claim.Messages():
@@ -89,7 +94,11 @@ func (handler) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.Co
 				Offset:     message.Offset,
 				Value:      string(message.Value),
 			})
-			session.MarkMessage(message, "")
+			session.MarkMessage(message, "sarama")
+			if handler.taken.Add(1) == int64(handler.limit) {
+				<-session.Context().Done()
+				return nil
+			}
 		case <-session.Context().Done():
 			return nil
 		}
@@ -140,8 +149,9 @@ func main() {
 		<-stop.Done()
 		write(line{Event: "leaving"})
 	}()
+	handler := handler{chosen.Limit, new(atomic.Int64)}
 	for stop.Err() == nil {
-		if err := group.Consume(stop, []string{chosen.Topic}, handler{}); err != nil && !errors.Is(err, context.Canceled) {
+		if err := group.Consume(stop, []string{chosen.Topic}, handler); err != nil && !errors.Is(err, context.Canceled) {
 			log.Fatal(err)
 		}
 	}

@@ -31,6 +31,7 @@ def main(options: MemberOptions) -> None:
         report("revoked", (partition.partition for partition in partitions))
 
     consumer.subscribe([options.topic], on_assign=assigned, on_revoke=revoked)
+    taken = 0
     while not stop.is_set():
         message = consumer.poll(0.1)
         if message is None:
@@ -38,6 +39,9 @@ def main(options: MemberOptions) -> None:
         error = message.error()
         if error is None:
             report_message(message.partition(), message.offset(), message.value())
+            taken += 1
+            if taken == options.limit:
+                consumer.pause(consumer.assignment())
         elif not error.retriable():
             raise KafkaException(error)
     report("leaving")

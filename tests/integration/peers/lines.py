@@ -28,6 +28,8 @@ class MemberOptions:
     heartbeat_interval: float = 0.2
     start_at: float = 0.0
     """The time to start at, in seconds since 1970, after every program has loaded (that time differs by language)."""
+    limit: int = 0
+    """The number of messages to take (0: all). Members with sarama and confluent-kafka only."""
 
     @classmethod
     def begin(cls) -> MemberOptions:
