@@ -31,7 +31,7 @@ CLAIMS: Claims = {
     **_of(
         "readme",
         {
-            "python": "handler_prints_and_commits_every_message consumer_reads_and_commits "
+            "python": "orders_are_handled_by_key_or_become_dead_letters handler_prints_and_commits_every_message "
             "landing_writes_the_rows_of_the_transform documented_test_passes",
             "indented": "packages_are_enough_for_the_demo",
         },

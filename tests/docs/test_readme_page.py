@@ -9,34 +9,37 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 import trio
 from trio.testing import MockClock
 
 import sarameya
-from sarameya import Consumer, ConsumerGroup
+from sarameya import ConsumerGroup
 from sarameya.embedded import EmbeddedCluster
 from sarameya.testing import run_inline, virtual_wall_clock
 from tests.docs.pages import PAGES, ROOT, blocks
 from tests.group.kit import deadline, eventually, fill, orders
+from tests.producer.kit import values
 from tests.testing.user_project import Project
 
-HANDLER, CONSUMER, LANDING, TEST = blocks(PAGES["README"], "python")
+MESSAGES, HANDLER, LANDING, TEST = blocks(PAGES["README"], "python")
 SERVERS = '["localhost:9092"]'
 
 
-def shown(program: str, cluster: EmbeddedCluster) -> dict[str, Any]:
-    """Return the names that the program defines, with this cluster at its address."""
-    assert SERVERS in program
-    names: dict[str, Any] = {}
-    exec(program.replace(SERVERS, repr([*cluster.bootstrap_servers])), names)
-    return names
+@attrs.define
+class Shown:
+    """A program of the page that runs with an embedded cluster at its address, and its groups."""
+
+    main: Callable[[], Awaitable[None]]
+    groups: list[ConsumerGroup]
+    names: dict[str, Any]
 
 
-async def test_handler_prints_and_commits_every_message(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def shown(program: str, cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> Shown:
+    """Return the program without starting it."""
     groups: list[ConsumerGroup] = []
+    mains: list[Callable[[], Awaitable[None]]] = []
 
     def group(*arguments: Any) -> ConsumerGroup:
         groups.append(
@@ -44,29 +47,59 @@ async def test_handler_prints_and_commits_every_message(
         )
         return groups[0]
 
-    mains: list[Callable[[], Awaitable[None]]] = []
+    assert SERVERS in program
+    names: dict[str, Any] = {}
+    monkeypatch.setattr(sarameya, "ConsumerGroup", group)
+    monkeypatch.setattr(trio, "run", mains.append)
+    exec(program.replace(SERVERS, repr([*cluster.bootstrap_servers])), names)
+    return Shown(mains[0], groups, names)
+
+
+async def test_orders_are_handled_by_key_or_become_dead_letters(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[tuple[str, int]] = []
+    failures = {13: 99, 93: 2}
+
+    def write(customer: str, cents: int) -> None:
+        calls.append((customer, cents))
+        failures[cents] = failures.get(cents, 0) - 1
+        if failures[cents] >= 0:
+            raise OSError("no answer")
+
+    async with orders(1) as cluster, deadline() as nursery:
+        for cents in (1, 2, 3):
+            for number in range(50):
+                customer = f"customer {number}"
+                value = b'{"customer": "%s", "cents": %d}' % (customer.encode(), cents)
+                cluster.produce("orders", 0, value, key=customer.encode())
+        for order in (b"no order", b'{"customer": "ann", "cents": 13}', b'{"customer": "ann", "cents": 93}'):
+            cluster.produce("orders", 0, order, key=b"ann")
+        program = shown(MESSAGES, cluster, monkeypatch)
+        program.names["print"] = write
+        began = trio.current_time()
+        nursery.start_soon(program.main)
+        await eventually(lambda: [one.offset for one in cluster.committed("billing").values()] == [153])
+        assert trio.current_time() - began < 5, "one after the other, they take 15 seconds"
+        await program.groups[0].close()
+        assert values(cluster, 0, "orders.dead") == [b"no order", b'{"customer": "ann", "cents": 13}']
+    assert [cents for customer, cents in calls if customer == "customer 7"] == [1, 2, 3]
+    assert [cents for customer, cents in calls if customer == "ann"] == [13, 13, 13, 93, 93, 93]
+
+
+async def test_handler_prints_and_commits_every_message(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [run] = [text for text in MESSAGES.split("\n\n\n") if text.startswith("async def main")]
+    header = "import trio\nfrom sarameya import Config, ConsumerGroup"
     async with orders(2) as cluster, deadline() as nursery:
         fill(cluster, 3, 0)
         fill(cluster, 4, 1)
-        monkeypatch.setattr(sarameya, "ConsumerGroup", group)
-        monkeypatch.setattr(trio, "run", mains.append)
-        shown(HANDLER, cluster)
-        nursery.start_soon(mains[0])
-        await eventually(lambda: sum(one.offset for one in cluster.committed("orders").values()) == 7)
-        await groups[0].close()
+        program = shown("\n\n\n".join([header, HANDLER, run, "trio.run(main)"]), cluster, monkeypatch)
+        nursery.start_soon(program.main)
+        await eventually(lambda: sum(one.offset for one in cluster.committed("billing").values()) == 7)
+        await program.groups[0].close()
     assert len(capsys.readouterr().out.splitlines()) == 7
-
-
-async def test_consumer_reads_and_commits(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    def consumer(*arguments: Any, **options: Any) -> Consumer:
-        return Consumer(*arguments, **options, transport=cluster.transport, wall_clock=virtual_wall_clock)
-
-    async with orders(1) as cluster, deadline() as nursery:
-        fill(cluster, 3, 0)
-        monkeypatch.setattr(sarameya, "Consumer", consumer)
-        nursery.start_soon(shown(CONSUMER, cluster)["read"])
-        await eventually(lambda: [one.offset for one in cluster.committed("audit").values()] == [3])
-        nursery.cancel_scope.cancel()
 
 
 def test_packages_are_enough_for_the_demo() -> None:
