@@ -50,7 +50,7 @@ nitpick_ignore_regex = [
     ("py:class", r"sarameya\.consumer\.partition_consumer\.PartitionConsumer"),
     ("py:class", r"sarameya\.asyncio\.portal\.Portal"),
     ("py:class", r"sarameya\.protocol\.offset_ledger\.OffsetLedger"),
-    ("py:class", r"sarameya\.group\.delivery\.time_slices\.HandlerTime"),
+    ("py:class", r"sarameya\.group\.(claim\.InFlight|delivery\.(report\.Doing|time_slices\.HandlerTime))"),
     ("py:class", r"sarameya_handlers\.spark\.tables\.row_count\.RowCount"),
 ]
 
