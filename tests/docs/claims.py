@@ -59,6 +59,19 @@ CLAIMS: Claims = {
         (f"docs/coming-from-{client}", "python"): (f"{_COMING}program_reads_all_and_commits",)
         for client in ("sarama", "kafka-python", "aiokafka", "confluent-kafka")
     },
+    **{
+        (f"docs/coming-from-{source}", language): tuple(_COMING + test for test in tests)
+        for source, language, tests in (
+            (
+                *("faststream", "python"),
+                ("program_of_faststream_has_its_names", "program_retries_orders_and_keeps_bad_ones"),
+            ),
+            ("parallel-consumer", "java", ("program_of_parallel_consumer_has_its_names",)),
+            ("parallel-consumer", "python", ("program_retries_orders_and_keeps_bad_ones",)),
+            ("spring-kafka", "java", ("program_of_spring_kafka_has_its_names",)),
+            ("spring-kafka", "python", ("program_retries_orders_and_keeps_bad_ones",)),
+        )
+    },
     ("docs/message-handlers", "python"): tuple(
         f"tests/docs/test_message_handlers_page.py::test_{name}"
         for name in (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import subprocess
@@ -9,7 +10,7 @@ import sys
 import tomllib
 from collections.abc import Callable
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import entry_points, version
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from trio.testing import MockClock
 
 import sarameya
 from sarameya import Config, ConsumerGroup
+from sarameya.embedded import EmbeddedCluster
 from sarameya.service.app.app_file import App, ServiceSection, load_app
 from sarameya.service.cli.commands import BUILT_IN
 from sarameya.testing import run_inline, virtual_wall_clock
@@ -28,9 +30,11 @@ from tests.docs import sarama
 from tests.docs.names import rows
 from tests.docs.pages import DOCS, blocks, page
 from tests.group.kit import deadline, eventually, fill, orders
+from tests.producer.kit import values
 
 CLIENTS = ["sarama", "kafka-python", "aiokafka", "confluent-kafka"]
-SOURCES = [*CLIENTS, "spark", "kafka-connect"]
+FRAMEWORKS = ["faststream", "parallel-consumer", "spring-kafka"]
+SOURCES = [*CLIENTS, *FRAMEWORKS, "spark", "kafka-connect"]
 MODULES = [import_module(name) for name in ("sarameya", "sarameya.testing", "sarameya_handlers", "sarameya.observe")]
 OPTIONS = {field.name for kind in (Config, App, ServiceSection) for field in attrs.fields(kind)}
 SINK = set(inspect.signature(SparkSink.__init__).parameters) | {"value_format"}
@@ -124,6 +128,56 @@ def is_kafka_connect_s(name: str) -> bool:
     return name in CONNECTS
 
 
+FASTSTREAMS = {"AckPolicy", "FastStream", "KafkaBroker", "KafkaMessage", "TestKafkaBroker", "NackMessage", "Depends"}
+FASTSTREAMS |= {"ExceptionMiddleware", "BaseMiddleware", "KafkaPrometheusMiddleware", "KafkaTelemetryMiddleware"}
+FASTSTREAMS |= {"Context", "Header", "FastStream.run", "FastStream.on_startup", "FastStream.on_shutdown"}
+FASTSTREAMS |= {f"KafkaBroker.{method}" for method in ("subscriber", "publisher", "publish", "request")}
+FASTSTREAMS |= {f"AckPolicy.{name}" for name in ("ACK_FIRST", "ACK", "REJECT_ON_ERROR", "NACK_ON_ERROR", "MANUAL")}
+FASTSTREAMS |= {"KafkaMessage.ack", "KafkaMessage.nack", "group_id", "group_instance_id", "ack_policy", "max_workers"}
+FASTSTREAMS |= {"batch", "max_records", "batch_timeout_ms", "pattern", "partitions", "decoder", "value_deserializer"}
+FASTSTREAMS |= {"auto_offset_reset", "max_poll_interval_ms", "listener"}
+"""Names of FastStream 0.7.8 with its `kafka` extra, looked up in the installed package."""
+
+PARALLEL = {
+    "ParallelConsumerOptions",
+    "ParallelStreamProcessor",
+    "PollContext",
+    "ProcessingOrder",
+    "ProcessingOrder.KEY",
+}
+PARALLEL |= {f"ParallelStreamProcessor.{method}" for method in ("createEosStreamProcessor", "poll")}
+PARALLEL |= {f"ParallelStreamProcessor.{method}" for method in ("pollAndProduce", "pollAndProduceMany")}
+PARALLEL |= {f"ParallelConsumer.{method}" for method in ("subscribe", "pauseIfRunning", "resumeIfPaused")}
+PARALLEL |= {f"ParallelConsumer.{method}" for method in ("closeDrainFirst", "closeDontDrainFirst")}
+PARALLEL |= {f"PollContext.{method}" for method in ("getSingleConsumerRecord", "value")}
+PARALLEL |= {f"RecordContext.{method}" for method in ("getNumberOfFailedAttempts", "getLastFailureReason")}
+PARALLEL |= {f"CommitMode.PERIODIC_{mode}" for mode in ("CONSUMER_SYNC", "CONSUMER_ASYNCHRONOUS")}
+PARALLEL |= {
+    "ProcessingOrder.KEY",
+    "CommitMode.PERIODIC_TRANSACTIONAL_PRODUCER",
+    "PCRetriableException",
+    "consumer",
+    "ordering",
+}
+PARALLEL |= {"maxConcurrency", "batchSize", "commitInterval", "defaultMessageRetryDelay", "retryDelayProvider"}
+PARALLEL |= {"messageBufferSize", "shutdownTimeout", "drainTimeout", "meterRegistry"}
+PARALLEL |= {"thresholdForTimeSpendInQueueWarning"}
+"""Names of Parallel Consumer 0.5.3.3, looked up in its source."""
+
+SPRINGS = {"KafkaListener", "RetryableTopic", "BackOff", "DltHandler", "DefaultErrorHandler", "ConsumerSeekAware"}
+SPRINGS |= {f"KafkaListener.{name}" for name in ("topics", "groupId", "concurrency")}
+SPRINGS |= {f"RetryableTopic.{name}" for name in ("attempts", "backOff", "include", "autoCreateTopics")}
+SPRINGS |= {"RetryableTopic.retryTopicSuffix", "RetryableTopic.dltTopicSuffix", "KafkaTemplate", "EmbeddedKafka"}
+SPRINGS |= {f"BackOff.{name}" for name in ("delay", "multiplier", "maxDelay")}
+SPRINGS |= {"ConcurrentMessageListenerContainer", "FixedBackOff", "ExponentialBackOffWithMaxRetries"}
+SPRINGS |= {"DefaultErrorHandler.addNotRetryableExceptions", "DeadLetterPublishingRecoverer", "RecordInterceptor"}
+SPRINGS |= {"CommonContainerStoppingErrorHandler", "JacksonJsonDeserializer", "ErrorHandlingDeserializer"}
+SPRINGS |= {"KafkaHeaders.DLT_ORIGINAL_TOPIC", "KafkaHeaders.DLT_EXCEPTION_MESSAGE", "ConsumerAwareRebalanceListener"}
+SPRINGS |= {"Acknowledgment.acknowledge", "ContainerProperties.asyncAcks", "ContainerProperties.shutdownTimeout"}
+SPRINGS |= {"AckMode.RECORD", "AckMode.BATCH", "MessageListenerContainer.pause", "RecordFilterStrategy"}
+SPRINGS |= {"MessageListenerContainer.pausePartition", "BatchListenerFailedException", "ReplyingKafkaTemplate"}
+"""Names of Spring for Apache Kafka 4.1.1 (and Spring's FixedBackOff), looked up in its source."""
+
 THEIRS = {
     "sarama": is_sarama_s,
     "kafka-python": is_kafka_python_s,
@@ -131,7 +185,12 @@ THEIRS = {
     "confluent-kafka": is_confluent_s,
     "spark": is_spark_s,
     "kafka-connect": is_kafka_connect_s,
+    "faststream": FASTSTREAMS.__contains__,
+    "parallel-consumer": PARALLEL.__contains__,
+    "spring-kafka": SPRINGS.__contains__,
 }
+VERSIONS = {"faststream": "0.7.8", "parallel-consumer": "0.5.3.3", "spring-kafka": "4.1.1"}
+VERSIONS |= {name: version(name) for name in ("aiokafka", "confluent-kafka")}
 
 
 def test_every_page_has_a_checker() -> None:
@@ -170,6 +229,44 @@ def test_their_names_are_real(source: str) -> None:
     assert {name for name in names if not THEIRS[source](name)} == set()
 
 
+@pytest.mark.parametrize("source", VERSIONS)
+def test_page_states_the_version_of_their_names(source: str) -> None:
+    assert re.search(rf" {re.escape(VERSIONS[source])}\b(?!\.\d)", page(f"coming-from-{source}"))
+
+
+@pytest.mark.parametrize("source", FRAMEWORKS)
+def test_names_of_what_is_not_there_are_real(source: str) -> None:
+    [table] = re.findall(r"^\| [^|]+ \| instead \|\n\|-.*\n((?:\|.*\n)+)", page(f"coming-from-{source}"), re.MULTILINE)
+    assert " not yet" in table
+    for line in table.splitlines():
+        theirs, ours = (re.findall("`([^`]+)`", cell) for cell in line.strip("|").split("|"))
+        assert [name for name in theirs if not THEIRS[source](name.partition("=")[0])] == []
+        assert [name for name in ours if not is_ours(name) and name != "handle"] == []
+
+
+def test_program_of_faststream_has_its_names() -> None:
+    tree = ast.parse(blocks(page("coming-from-faststream"), "python")[0])
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    names = {alias.name for node in imports if "faststream" in str(node.module) for alias in node.names}
+    names |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg}
+    assert {"KafkaBroker", "group_id", "ack_policy"} <= names <= FASTSTREAMS
+
+
+def test_program_of_spring_kafka_has_its_names() -> None:
+    [program] = blocks(page("coming-from-spring-kafka"), "java")
+    annotations = re.findall(r"@(\w+)", program)
+    attributes = re.findall(r"@(\w+)\(|(\w+) = ", program)
+    assert set(annotations) == {"RetryableTopic", "BackOff", "KafkaListener", "DltHandler"}
+    assert {name for _, name in attributes if name} <= {name.rpartition(".")[2] for name in SPRINGS}
+
+
+def test_program_of_parallel_consumer_has_its_names() -> None:
+    [program] = blocks(page("coming-from-parallel-consumer"), "java")
+    names = {name for name in re.findall(r"\b[A-Z]\w+|\.([a-z]\w+)\(", program) if name}
+    known = {part for name in PARALLEL for part in name.split(".")}
+    assert {"createEosStreamProcessor", "maxConcurrency"} <= names <= known | {"builder", "build", "of"}
+
+
 @pytest.mark.parametrize("name", ["ConsumerGroup.nothing", "Nothing", "nothing", "sarameya nothing", "Claim.seek"])
 def test_unknown_name_of_ours_is_noticed(name: str) -> None:
     assert not is_ours(name)
@@ -181,10 +278,10 @@ def test_unknown_name_of_theirs_is_noticed(source: str) -> None:
     assert not THEIRS[source]("Consumer.nothing")
 
 
-@pytest.mark.parametrize("source", CLIENTS)
-async def test_program_reads_all_and_commits(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, source: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def run_main(
+    cluster: EmbeddedCluster, program: str, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch, **names: Any
+) -> list[ConsumerGroup]:
+    """Start the program's `main`, and return the list of its groups."""
     made: list[ConsumerGroup] = []
 
     def group(bootstrap_servers: list[str], name: str, config: Config) -> ConsumerGroup:
@@ -200,17 +297,59 @@ async def test_program_reads_all_and_commits(
         )
         return made[0]
 
+    monkeypatch.setattr(sarameya, "ConsumerGroup", group)
+    monkeypatch.setattr("trio.to_thread.run_sync", inline)
+    exec(program, names)
+    nursery.start_soon(names["main"], cluster.bootstrap_servers)
+    return made
+
+
+@pytest.mark.parametrize("source", CLIENTS)
+async def test_program_reads_all_and_commits(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, source: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         fill(cluster, 10, 0)
         fill(cluster, 20, 1)
-        monkeypatch.setattr(sarameya, "ConsumerGroup", group)
-        monkeypatch.setattr("trio.to_thread.run_sync", inline)
-        names: dict[str, Any] = {}
-        exec("\n".join(blocks(page(f"coming-from-{source}"), "python")), names)
-        nursery.start_soon(names["main"], cluster.bootstrap_servers)
+        program = "\n".join(blocks(page(f"coming-from-{source}"), "python"))
+        made = run_main(cluster, program, nursery, monkeypatch)
         await eventually(lambda: sum(one.offset for one in cluster.committed("orders").values()) == 30)
         await made[0].close()
     assert capsys.readouterr().out.count("\n") == (30 if source == "kafka-python" else 0)
+
+
+@pytest.mark.parametrize("source", FRAMEWORKS)
+async def test_program_retries_orders_and_keeps_bad_ones(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    good = [b'{"customer": "ann", "cents": %d}' % number for number in range(29)]
+    bad = b"\xff"  # neither JSON nor text
+    kept: list[bytes | None] = []
+    tried: list[str] = []
+
+    async def book(self: Any, order: Any) -> None:
+        await trio.sleep(1)
+        tried.append(str(order))
+        if tried.count(str(order)) == 1 and "28" in str(order):
+            raise OSError("no answer")
+
+    async with orders(2) as cluster, deadline(7200) as nursery:
+        for number, order in enumerate([*good, bad]):
+            cluster.produce("orders", number % 2, order, key=b"%d" % (number % 5))
+        program = blocks(page(f"coming-from-{source}"), "python")[-1]
+        assert program.count("    async def book(self, order): ...\n") == 1
+        program = program.replace("async def book(self, order): ...", "book = book")
+        made = run_main(
+            cluster, program, nursery, monkeypatch, book=book, print=lambda value, error: kept.append(value)
+        )
+        await eventually(lambda: len(tried) == 30)
+        await eventually(
+            lambda: sum(done.offset for at, done in cluster.committed("billing").items() if at.topic == "orders") == 30
+        )
+        await made[0].close()
+        if source != "spring-kafka":
+            kept += values(cluster, 0, "orders.billing.dead")
+    assert kept == [bad]
 
 
 async def inline(function: Callable[..., Any], *arguments: Any) -> Any:
