@@ -46,7 +46,7 @@ TRANSCRIPTS = (
             go_on("a", 2, {ORDERS: 1}, max_wait=_LONG, held=True),
             store(to={_P1: batch("b")}),
             Await("a"),
-            go_on("a", 3, {_P1: 1}, max_wait=2_500, held=True),
+            go_on("a", 3, {_P1: 1}, max_wait=10_000, held=True),
             Await("a"),
         ),
         profiles=_EVERY,
