@@ -91,7 +91,7 @@ async def test_handler_prints_and_commits_every_message(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     [run] = [text for text in MESSAGES.split("\n\n\n") if text.startswith("async def main")]
-    header = "import trio\nfrom sarameya import Config, ConsumerGroup"
+    run, header = run.replace("Orders()", "Prints()"), "import trio\nfrom sarameya import Config, ConsumerGroup"
     async with orders(2) as cluster, deadline() as nursery:
         fill(cluster, 3, 0)
         fill(cluster, 4, 1)
