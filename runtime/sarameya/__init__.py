@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from sarameya.group.standalone import Consumer
     from sarameya.group.stream import Stream, StreamBatches, StreamMessages
     from sarameya.handling.letters import FailedMessage
-    from sarameya.handling.message_handler import MessageHandler
+    from sarameya.handling.message_handler import BatchHandler, MessageHandler
     from sarameya.handling.options import CircuitBreaker, DeadLetterTopic, Retry, RetryTopics
     from sarameya.message_batch import MessageBatch
     from sarameya.meters import Histogram, Meters, TopicMeters
@@ -150,7 +150,7 @@ else:
             ".group.standalone": "Consumer",
             ".group.stream": "Stream StreamBatches StreamMessages",
             ".handling.letters": "FailedMessage",
-            ".handling.message_handler": "MessageHandler",
+            ".handling.message_handler": "BatchHandler MessageHandler",
             ".handling.options": "CircuitBreaker DeadLetterTopic Retry RetryTopics",
             ".message_batch": "MessageBatch",
             ".meters": "Histogram Meters TopicMeters",
@@ -187,6 +187,7 @@ __all__ = [
     "Assignor",
     "AssignorError",
     "AuthenticationError",
+    "BatchHandler",
     "BatchTooLargeError",
     "Broker",
     "CircuitBreaker",

@@ -550,7 +550,10 @@ class RebalanceDeadlineError(SarameyaError):
 
 
 class HandlerTimeoutError(SarameyaError):
-    """A call of `MessageHandler.handle` that took longer than `max_handler_time` seconds."""
+    """A call of `MessageHandler.handle` that took longer than `max_handler_time` seconds.
+
+    `offset` is that of the message; of the first one for a call of `BatchHandler.handle_batch`.
+    """
 
     retriable = True
 
@@ -561,7 +564,7 @@ class HandlerTimeoutError(SarameyaError):
         self.seconds = seconds
 
     def __str__(self) -> str:
-        return f"{self.partition} offset {self.offset}: handle() has not returned within {self.seconds:g} s"
+        return f"{self.partition} offset {self.offset}: the handler has not returned within {self.seconds:g} s"
 
 
 class HandlerError(SarameyaError):

@@ -78,7 +78,7 @@ CLAIMS: Claims = {
             *("orders_are_booked", "orders_are_decoded_and_added_up", "avro_orders_are_added_up"),
             *("failed_payments_go_through_all_topics", "dead_letters_are_kept_by_a_function"),
             *("rows_are_written_in_threads", "wrong_example_loses_messages", "own_tasks_mark_one_message_each"),
-            "test_of_the_page_passes",
+            *("orders_are_inserted_in_batches", "test_of_the_page_passes"),
         )
     ),
     ("docs/message-handlers", "toml"): (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from textwrap import indent
 from typing import Any
@@ -17,6 +17,7 @@ import sarameya
 import sarameya.asyncio
 import sarameya.testing
 from sarameya import (
+    BatchHandler,
     Config,
     ConsumerGroup,
     ConsumerGroupHandler,
@@ -42,9 +43,11 @@ RUN = {
     "sarameya.Claim.concurrently": 1,
     "sarameya.Consumer": 1,
     "sarameya.Format": 1,
+    "sarameya.BatchHandler": 1,
     "sarameya.MessageHandler": 1,
     "sarameya.Producer": 1,
     "sarameya.TopicConfig": 2,
+    "sarameya.asyncio.BatchHandler": 1,
     "sarameya.asyncio.Consumer": 1,
     "sarameya.asyncio.ConsumerGroup": 1,
     "sarameya.asyncio.MessageHandler": 1,
@@ -142,6 +145,26 @@ async def test_message_handler_ships_orders(autojump_clock: MockClock) -> None:
     assert shipped == [7]
 
 
+@pytest.mark.parametrize("name", ["sarameya.BatchHandler", "sarameya.asyncio.BatchHandler"])
+async def test_batch_handler_inserts_rows(autojump_clock: MockClock, name: str) -> None:
+    inserted: list[list[Any]] = []
+
+    class Ledger:
+        async def insert(self, rows: list[Any]) -> None:
+            inserted.append(rows)
+
+    [text] = EXAMPLES[name]
+    names: dict[str, Any] = {"Message": Message, "Order": bytes, "Sequence": Sequence, "ledger": Ledger()}
+    names["BatchHandler"] = BatchHandler
+    exec(text, names)
+    feed = ClaimFeed("orders")
+    for value in (b"1", b"2"):
+        feed.send(value)
+    feed.end()
+    await feed.run(names["Rows"]())
+    assert inserted == [[b"1", b"2"]]
+
+
 async def test_producer_sends(autojump_clock: MockClock) -> None:
     [text] = EXAMPLES["sarameya.Producer"]
     async with orders(2) as cluster, deadline():
@@ -178,7 +201,7 @@ def test_examples_for_asyncio_read_handle_and_send() -> None:
             assert (await written_out(reads.replace("...", "return message"), names)()).key == b"key"
             await cluster.produce("orders", 0, b"2", key=b"key")
             exec(EXAMPLES["sarameya.asyncio.MessageHandler"][0], names)
-            names["Orders"].client = Client()
+            names["client"] = Client()
             with pytest.raises(ExceptionGroup):
                 await written_out(EXAMPLES["sarameya.asyncio.ConsumerGroup"][0], names)()
 

@@ -133,6 +133,23 @@ def test_options_of_an_app_file_are_accepted(shown: dict[str, Any], monkeypatch:
     assert (handler.concurrency, handler.dead_letters.topic) == (100, "payments.dead")
 
 
+async def test_orders_are_inserted_in_batches(autojump_clock: MockClock, shown: dict[str, Any]) -> None:
+    class Table:
+        rows: ClassVar[list[Any]] = []
+
+        async def insert(self, rows: list[Any]) -> None:
+            self.rows.append([row.cents for row in rows])
+
+    shown["table"] = Table()
+    feed = ClaimFeed("orders")
+    for cents in (b"1", b"two", b"3"):
+        feed.send(b'{"customer": "ann", "cents": ' + cents + b"}")
+    feed.end()
+    await feed.run(shown["Inserts"]())
+    assert Table.rows == [[1, 3]]
+    assert len(feed.sent) == 1
+
+
 async def test_dead_letters_are_kept_by_a_function(autojump_clock: MockClock, shown: dict[str, Any]) -> None:
     class Table:
         rows: ClassVar[list[tuple[Any, ...]]] = []

@@ -308,3 +308,17 @@ def test_invalid_retry_topics_are_refused(options: dict[str, object]) -> None:
 def test_invalid_topics_for_dead_letters_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         DeadLetterTopic(**options)  # type: ignore[arg-type]
+
+
+async def keep(failed: FailedMessage) -> None: ...
+
+
+class Bound(MessageHandler):
+    dead_letters = keep  # a function in a class is a method
+
+    async def handle(self, message: Message) -> None: ...
+
+
+async def test_function_for_dead_letters_that_became_a_method_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"needs `dead_letters = staticmethod\(...\)`"):
+        await ClaimFeed("orders").run(Bound())

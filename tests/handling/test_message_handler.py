@@ -243,7 +243,7 @@ async def test_call_that_takes_too_long_fails(autojump_clock: MockClock) -> None
     (error,) = raised.value.exceptions
     assert isinstance(error, ClaimError)
     assert isinstance(error.cause, HandlerTimeoutError)
-    assert str(error.cause) == "topic-0 offset 0: handle() has not returned within 5 s"
+    assert str(error.cause) == "topic-0 offset 0: the handler has not returned within 5 s"
 
 
 async def test_plain_function_may_return_a_coroutine(autojump_clock: MockClock) -> None:

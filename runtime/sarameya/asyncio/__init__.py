@@ -10,8 +10,17 @@ block, portal, mailbox, stacks   a thread, and calls between the loops
 from sarameya.asyncio.claim import Claim
 from sarameya.asyncio.consumer import Consumer
 from sarameya.asyncio.consumer_group import ConsumerGroup
-from sarameya.asyncio.handlers import ConsumerGroupHandler, MessageHandler
+from sarameya.asyncio.handlers import BatchHandler, ConsumerGroupHandler, MessageHandler
 from sarameya.asyncio.producer import Producer
 from sarameya.asyncio.session import Session
 
-__all__ = ["Claim", "Consumer", "ConsumerGroup", "ConsumerGroupHandler", "MessageHandler", "Producer", "Session"]
+__all__ = [
+    "BatchHandler",
+    "Claim",
+    "Consumer",
+    "ConsumerGroup",
+    "ConsumerGroupHandler",
+    "MessageHandler",
+    "Producer",
+    "Session",
+]

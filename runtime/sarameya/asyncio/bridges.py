@@ -6,15 +6,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from sarameya.asyncio.claim import Claim
-from sarameya.asyncio.handlers import ConsumerGroupHandler, MessageHandler
+from sarameya.asyncio.handlers import BatchHandler, ConsumerGroupHandler, MessageHandler
 from sarameya.asyncio.portal import Portal
 from sarameya.asyncio.session import Session
 from sarameya.group import claim, handler, session
-from sarameya.handling import message_handler
 from sarameya.handling.calls import Calls, is_async
+from sarameya.handling.handler_runner import HandlerRunner
 from sarameya.handling.message_options import MessageOptions
 from sarameya.handling.processes import WorkerProcesses
-from sarameya.model import CommittedOffset, Message, TopicPartition
+from sarameya.model import CommittedOffset, TopicPartition
 
 T = TypeVar("T")
 
@@ -76,12 +76,13 @@ class ClaimBridge(_Bridge):
         await self._portal.call_back(self._handler.consume_claim, *args, name=name)
 
 
-class MessageBridge(_Bridge, message_handler.MessageHandler[Any, Any]):
-    """Calls `handle` of a handler of asyncio: a coroutine function on its loop, a plain function in worker threads."""
+class MessageBridge(_Bridge, HandlerRunner):
+    """Calls `handle`, or `handle_batch`, of a handler of asyncio: on its loop, or in threads for a plain `def`."""
 
-    def __init__(self, handler: MessageHandler, portal: Portal) -> None:
+    def __init__(self, handler: MessageHandler | BatchHandler, portal: Portal) -> None:
         super().__init__(handler, portal)
         self._message_handler = handler
+        self._method = handler._method
         for name in MessageOptions.__annotations__:
             setattr(self, name, getattr(handler, name))
         if callable(letters := handler.dead_letters):
@@ -91,15 +92,16 @@ class MessageBridge(_Bridge, message_handler.MessageHandler[Any, Any]):
     def _called(self) -> Any:
         return self._message_handler
 
-    def handle(self, message: Message[Any, Any]) -> Awaitable[None] | None:
-        """Call the handler. Not used by trio."""
-        return self._message_handler.handle(message)
+    @property
+    def _batch(self) -> tuple[int, float] | None:
+        return self._message_handler._batch
 
-    def _open_calls(self, threads: int, processes: WorkerProcesses | None) -> Calls:
-        handle: Any = self._message_handler.handle
-        if is_async(handle):
-            handle = self._called_back(handle)
-        return _Calls(handle, threads, self.max_handler_time, processes, self._portal)
+    def _open_calls(self, processes: WorkerProcesses | None) -> Calls:
+        function: Any = getattr(self._called, self._method)
+        if is_async(function):
+            function = self._called_back(function)
+        gets_batch = self._batch is not None
+        return _Calls(self._portal, function, self._at_once, self.max_handler_time, gets_batch, processes)
 
     def _called_back(self, function: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
         name = getattr(function, "__qualname__", f"{type(self._handler).__name__}.handle")
@@ -114,9 +116,15 @@ class _Calls(Calls):
     """Calls of `handle`. The awaitable that a plain function may return is awaited on asyncio's loop."""
 
     def __init__(
-        self, handle: Any, threads: int, limit: float | None, processes: WorkerProcesses | None, portal: Portal
+        self,
+        portal: Portal,
+        function: Any,
+        threads: int,
+        limit: float | None,
+        gets_batch: bool,
+        processes: WorkerProcesses | None,
     ) -> None:
-        super().__init__(handle, threads, limit, processes)
+        super().__init__(function, threads, limit, gets_batch=gets_batch, processes=processes)
         self._portal = portal
 
     async def _wait_for(self, returned: Awaitable[None]) -> None:
@@ -132,6 +140,6 @@ async def _same(awaitable: Awaitable[None]) -> None:
 
 def bridge_to(handler: ConsumerGroupHandler, portal: Portal) -> handler.ConsumerGroupHandler:
     """Return the handler of trio that calls a handler of asyncio."""
-    if isinstance(handler, MessageHandler):
+    if isinstance(handler, MessageHandler | BatchHandler):
         return MessageBridge(handler, portal)
     return ClaimBridge(handler, portal)

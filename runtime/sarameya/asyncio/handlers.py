@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Sequence
-from typing import final
+from typing import Generic, final
 
 from sarameya.asyncio.claim import Claim
 from sarameya.asyncio.session import Session
 from sarameya.group.handler_methods import METHODS, check_async
-from sarameya.handling.message_options import MessageOptions
+from sarameya.handling.message_options import BatchOptions, MessageOptions
 from sarameya.model import CommittedOffset, Message, TopicPartition
 from sarameya.type_variables import K, V
 
@@ -68,7 +68,7 @@ class ConsumerGroupHandler(ABC):
         """
 
 
-class MessageHandler(MessageOptions[V, K], ConsumerGroupHandler):
+class MessageHandler(MessageOptions, ConsumerGroupHandler, Generic[V, K]):
     """A handler whose `handle` gets one message at a time, while several are handled at once.
 
     Example::
@@ -78,7 +78,7 @@ class MessageHandler(MessageOptions[V, K], ConsumerGroupHandler):
             concurrency = 50
 
             async def handle(self, message: Message) -> None:
-                await self.client.post(URL, content=message.value)
+                await client.post(URL, content=message.value)
 
     Types, options, order, retries, dead letters and commits are those of `sarameya.MessageHandler`, which describes all
     attributes. One object may serve several groups. A call that blocks the event loop cannot be cancelled: not at the
@@ -103,6 +103,33 @@ class MessageHandler(MessageOptions[V, K], ConsumerGroupHandler):
     async def consume_claim(self, session: Session, claim: Claim) -> None:
         """Raise NotImplementedError: the messages go to `handle`."""
         raise NotImplementedError("a MessageHandler gets its messages in handle")
+
+
+class BatchHandler(BatchOptions, ConsumerGroupHandler, Generic[V, K]):
+    """A handler whose `handle_batch` gets several messages of a partition at a time: as `sarameya.BatchHandler`.
+
+    Example::
+
+        class Rows(BatchHandler):
+            batch_size = 500
+            batch_age = 2.0
+
+            async def handle_batch(self, messages: Sequence[Message]) -> None:
+                await ledger.insert([message.value for message in messages])
+    """
+
+    @abstractmethod
+    def handle_batch(self, messages: Sequence[Message[V, K]]) -> Awaitable[None] | None:
+        """Handle messages of one partition, in the order of the log.
+
+        Raises:
+            Exception: Any exception counts as a failure of all these messages: see `retry`.
+        """
+
+    @final
+    async def consume_claim(self, session: Session, claim: Claim) -> None:
+        """Raise NotImplementedError: the messages go to `handle_batch`."""
+        raise NotImplementedError("a BatchHandler gets its messages in handle_batch")
 
 
 def check_handler(handler: object) -> ConsumerGroupHandler:

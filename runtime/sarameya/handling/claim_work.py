@@ -2,6 +2,9 @@
 
 A message is finished once `handle` has returned; then it is marked. When the claim stops, messages that wait are
 dropped, and those that are being handled may end within `Config.claim_grace`. The first failure cancels the others.
+
+Messages are handled in batches, mostly of one message. A batch that fails for good is handled message by message, so
+that only the messages at fault are sent elsewhere.
 """
 
 from __future__ import annotations
@@ -19,10 +22,11 @@ from sarameya.formats.message_decoder import MessageDecoder
 from sarameya.group.claim import Claim
 from sarameya.group.delivery.time_slices import TimeSlice
 from sarameya.group.session import Session
+from sarameya.handling.batches import Batches
 from sarameya.handling.calls import Calls
 from sarameya.handling.circuit_breaker import Circuit
 from sarameya.handling.failure_policy import FailurePolicy
-from sarameya.handling.lanes import Lanes
+from sarameya.handling.lanes import Batch, Lanes
 from sarameya.handling.letters import FailedMessage, Origin
 from sarameya.handling.options import Ordering
 from sarameya.model import Message
@@ -50,7 +54,7 @@ class HandlerRun:
         policy: What happens to messages that fail.
         ordering: Which messages wait for each other.
         circuit: The circuit breaker.
-        slots: A token for each message that is being handled.
+        slots: A token for each call of `handle`.
     """
 
     decoder: MessageDecoder
@@ -69,17 +73,23 @@ class ClaimWork:
         claim: The claim.
         run: State of the handler.
         limit: Maximum number of unfinished messages of this claim, those that wait included.
+        at_once: Maximum number of calls for this claim at the same time; None for no limit but that of all claims.
+        batches: Collects the messages of a call; None if each message has a call of its own.
     """
 
-    def __init__(self, session: Session, claim: Claim, run: HandlerRun, limit: int) -> None:
+    def __init__(
+        self, session: Session, claim: Claim, run: HandlerRun, limit: int, at_once: int | None, batches: Batches | None
+    ) -> None:
         self._session = session
         self._claim = claim
         self._decoder = run.decoder
         self._calls = run.calls
         self._policy = run.policy
-        self._lanes = Lanes(run.ordering)
+        self._lanes = Lanes(run.ordering, None if batches is None else batches.group_of)
+        self._batches = batches
+        self._has_batches = trio.Event()
         self._circuit = run.circuit
-        self._slots = run.slots
+        self._slots = [run.slots] if at_once is None else [trio.CapacityLimiter(at_once), run.slots]
         self._limit = limit
         self._waits: set[trio.CancelScope] = set()
 
@@ -92,11 +102,17 @@ class ClaimWork:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._watch_end)
+                if self._batches is not None:
+                    nursery.start_soon(self._complete_by_age, self._batches, nursery)
                 async for message in self._claim.concurrently(self._limit):
                     if not await self._is_due(message):
                         break
-                    if (lane := self._lanes.add(message)) is not None:
-                        nursery.start_soon(self._work, lane)
+                    if self._batches is None:
+                        self._begin([message], nursery)
+                    elif (batch := self._batches.add(message, trio.current_time())) is not None:
+                        self._begin(batch, nursery)
+                    else:
+                        self._has_batches.set()
         except ExceptionGroup as group:
             if len(group.exceptions) == 1:
                 raise group.exceptions[0] from None
@@ -107,90 +123,116 @@ class ClaimWork:
         for scope in self._waits:
             scope.cancel()
 
+    async def _complete_by_age(self, batches: Batches, nursery: trio.Nursery) -> None:
+        """Begin batches that are complete by their age, until the claim has stopped."""
+        with suppress(Stopped):
+            while True:
+                if (due := batches.due) is None:
+                    self._has_batches = trio.Event()
+                    await self._wait(self._has_batches.wait)
+                else:
+                    await self._wait(trio.sleep_until, due)
+                    for batch in batches.pop_due(trio.current_time()):
+                        self._begin(batch, nursery)
+
+    def _begin(self, batch: Batch, nursery: trio.Nursery) -> None:
+        if (lane := self._lanes.add(batch)) is not None:
+            nursery.start_soon(self._work, lane)
+
     async def _work(self, lane: Hashable) -> None:
-        """Handle the messages of a lane, one after the other, until it has none."""
+        """Handle the batches of a lane, one after the other, until it has none."""
         time_slice = self._claim._new_slice()
         has_more = True
-        try:
+        with suppress(Stopped):
             while has_more:
-                message = self._lanes.first(lane)
-                await self._handle(message, time_slice)
-                self._finish(message)
+                await self._handle(self._lanes.first(lane), time_slice)
                 has_more = self._lanes.finish(lane)
-        except Stopped:
-            pass
-        except Exception:
-            self._claim.report.failed_offset = message.offset
-            raise
 
-    def _finish(self, message: Message) -> None:
-        # The partition may have been revoked while a thread worked on: its next owner handles the message again.
+    def _finish(self, batch: Batch) -> None:
+        # The partition may have been revoked while a thread worked on: its next owner handles the messages again.
         with suppress(ValueError):
-            self._session.mark_message(message)
+            for message in batch:
+                self._session.mark_message(message)
 
     async def _is_due(self, message: Message) -> bool:
         """Wait until a message of a retry topic is due. Return False if the claim stops before."""
         seconds = self._policy.seconds_until_due(Origin.of(message))
         if seconds > 0:
-            reason = f"{self._name(message)} is due in {seconds:.0f} s"
+            reason = f"{self._name([message])} is due in {seconds:.0f} s"
             with suppress(Stopped), self._claim.report.doing(Activity.DELAYED, reason):
                 await self._wait(trio.sleep, seconds)
         return not self._claim.has_ended
 
-    async def _handle(self, message: Message, time_slice: TimeSlice) -> None:
-        """Handle a message, or store it elsewhere if that fails.
+    async def _handle(self, batch: Batch, time_slice: TimeSlice) -> None:
+        """Handle a batch, or store its messages elsewhere if that fails. Then they are finished.
 
         Raises:
-            Stopped: The claim has stopped before the message was finished.
-            RegistryError: The message's schema cannot be looked up, until a person changes something.
+            Stopped: The claim has stopped before the messages were finished.
+            RegistryError: The schema of a message cannot be looked up, until a person changes something.
             Exception: The exception of the last attempt, if there is no other place for the message.
         """
-        origin = Origin.of(message)
-        original, attempt, began, lookups = origin.restore(message), 1, trio.current_time(), 0
-        while True:
-            failure = await self._attempt(message, original, time_slice)
-            if failure is None:
-                return
+        attempt, began, lookups = 1, trio.current_time(), 0
+        while (failure := await self._attempt(batch, time_slice)) is not None:
             if isinstance(failure, NoSchemaError):
                 if failure.error.permanent:
-                    raise failure.error
+                    raise self._failed(batch, failure.error)
                 # The message is not at fault, so this is none of its attempts.
                 lookups += 1
-                what = f"looking up the schema of {self._name(message)}"
+                what = f"looking up the schema of {self._name(batch)}"
                 await self._wait_again("registry", what, failure.error, lookups, began, _SENDING.delay(lookups))
+                continue
+            if len(batch) > 1 and (undecodable := _undecodable(batch, failure)):
+                await self._handle(undecodable, time_slice)
+                batch = [message for message in batch if message not in undecodable]
                 continue
             delay = None if self._circuit.is_open else self._policy.delay(failure, attempt)
             if delay is not None:
-                what, attempts = self._name(message), self._policy.attempts
+                what, attempts = self._name(batch), self._policy.attempts
                 await self._wait_again("message", what, failure, attempt, began, delay, attempts)
             elif isinstance(failure, DecodeError) or not self._circuit.failed():
-                break
+                await self._give_up(batch, failure, attempt, time_slice)
+                return
             attempt += 1
-        failed = FailedMessage(original, failure, origin.attempts + attempt, self._session.group)
-        await self._divert(message, failed)
+        self._finish(batch)
 
-    async def _attempt(self, read: Message, message: Message, time_slice: TimeSlice) -> Exception | None:
-        """Wait for a slot, for the circuit breaker and for a time slice, then decode a message and handle it.
+    async def _give_up(self, batch: Batch, failure: Exception, attempts: int, time_slice: TimeSlice) -> None:
+        """Store a message elsewhere, whose attempts are used up. The messages of a larger batch are handled alone."""
+        if len(batch) > 1:
+            for message in batch:
+                await self._handle([message], time_slice)
+            return
+        origin = Origin.of(batch[0])
+        failed = FailedMessage(origin.restore(batch[0]), failure, origin.attempts + attempts, self._session.group)
+        await self._divert(batch, failed)
+        self._finish(batch)
+
+    async def _attempt(self, batch: Batch, time_slice: TimeSlice) -> Exception | None:
+        """Wait for a slot, for the circuit breaker and for a time slice, then decode the messages and handle them.
 
         Returns:
-            The failure; None if the message was handled.
+            The failure; None if the messages were handled.
 
         Raises:
             Stopped: The claim has stopped before.
         """
-        is_probe = False
-        await self._wait(self._slots.acquire)
+        is_probe, taken = False, []
         try:
+            for slots in self._slots:
+                await self._take(slots)
+                taken.append(slots)
             if self._circuit.is_open:
-                with self._claim.report.doing(Activity.RETRYING, f"{self._name(read)}: the circuit breaker is open"):
+                with self._claim.report.doing(Activity.RETRYING, f"{self._name(batch)}: the circuit breaker is open"):
                     await self._wait(self._circuit.wait)
                 is_probe = self._circuit.is_open
-            await self._wait(time_slice.start)
+            if time_slice.start_at_once(trio.current_time()):
+                time_slice.hold_messages()
+            else:
+                await self._wait(time_slice.start)
             if self._claim.has_ended:
                 raise Stopped
             try:
-                # Each attempt gets an object of its own: the last one may have changed the value.
-                await self._calls.call(await self._decode(message))
+                # Each attempt gets objects of its own: the last one may have changed the values.
+                await self._calls.call([await self._decode(message) for message in batch])
             except Stopped:
                 raise
             except Exception as error:  # noqa: BLE001 - the policy decides
@@ -199,16 +241,24 @@ class ClaimWork:
             return None
         finally:
             time_slice.release_messages()
-            self._slots.release()
+            for slots in taken:
+                slots.release()
             if is_probe:
                 self._circuit.end_probe()
 
-    async def _decode(self, message: Message) -> Message[Any, Any]:
-        if self._decoder.looks_up:
-            return await self._wait(self._decoder.decode, message)
-        return await self._decoder.decode(message)
+    async def _take(self, slots: trio.CapacityLimiter) -> None:
+        try:
+            slots.acquire_nowait()
+        except trio.WouldBlock:
+            await self._wait(slots.acquire)
 
-    async def _divert(self, message: Message, failed: FailedMessage) -> None:
+    async def _decode(self, message: Message) -> Message[Any, Any]:
+        original = Origin.of(message).restore(message)
+        if self._decoder.looks_up:
+            return await self._wait(self._decoder.decode, original)
+        return await self._decoder.decode(original)
+
+    async def _divert(self, batch: Batch, failed: FailedMessage) -> None:
         """Send a failed message to its next place, until that succeeds.
 
         Raises:
@@ -216,13 +266,13 @@ class ClaimWork:
             Exception: The message's failure, if there is no place for it.
         """
         attempt, began = 1, trio.current_time()
-        what = f"storing the failed message {self._name(message)}"
+        what = f"storing the failed message {self._name(batch)}"
         # Reported while it is sent, too: the producer itself retries for `Config.delivery_timeout`.
         doing = self._claim.report.doing(Activity.IN_HANDLER, what)
         while True:
             try:
                 with doing:
-                    if await self._policy.divert(message, failed):
+                    if await self._policy.divert(batch[0], failed):
                         return
             except Exception as error:  # noqa: BLE001 - whatever it is, the message must not be lost
                 delay = _SENDING.delay(attempt)
@@ -231,7 +281,12 @@ class ClaimWork:
                 await self._wait_again("dead_letter", what, error, attempt, began, delay)
                 attempt += 1
             else:
-                raise failed.error
+                raise self._failed(batch, failed.error)
+
+    def _failed(self, batch: Batch, error: Exception) -> Exception:
+        """Note where the claim fails, for its ClaimError. Return the error."""
+        self._claim.report.failed_offset = batch[0].offset
+        return error
 
     async def _wait_again(
         self, kind: str, what: str, error: Exception, attempt: int, began: float, delay: float, attempts: int = 0
@@ -246,8 +301,8 @@ class ClaimWork:
         with self._claim.report.doing(Activity.RETRYING, f"{what}: {cause}", attempt=attempt + 1, attempts=attempts):
             await self._wait(trio.sleep, delay)
 
-    def _name(self, message: Message) -> str:
-        return held_text(message.topic_partition, message.offset, message.offset)
+    def _name(self, batch: Batch) -> str:
+        return held_text(batch[0].topic_partition, batch[0].offset, batch[-1].offset)
 
     async def _wait(self, wait: Callable[..., Awaitable[T]], *args: Any) -> T:
         """Wait for something else than the message's own work. Return its result.
@@ -264,3 +319,12 @@ class ClaimWork:
             finally:
                 self._waits.discard(scope)
         raise Stopped
+
+
+def _undecodable(batch: Batch, failure: Exception) -> Batch:
+    """Return the message of a batch that cannot be decoded; none for another failure."""
+    if not isinstance(failure, DecodeError):
+        return ()
+    place = (*failure.partition, failure.offset)
+    origins = ((Origin.of(message), message) for message in batch)
+    return [message for origin, message in origins if (origin.topic, origin.partition, origin.offset) == place][:1]

@@ -1,33 +1,18 @@
-"""The interface that a user implements to handle messages one by one: `MessageHandler`."""
+"""The interfaces that a user implements to handle messages: `MessageHandler` and `BatchHandler`."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Awaitable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import final
+from collections.abc import Awaitable, Sequence
+from typing import Generic
 
-import trio
-
-from sarameya.group.claim import Claim
-from sarameya.group.handler import ConsumerGroupHandler
-from sarameya.group.services import HandlerServices
-from sarameya.group.session import Session
-from sarameya.handling.calls import Calls
-from sarameya.handling.circuit_breaker import Circuit
-from sarameya.handling.claim_work import ClaimWork, HandlerRun
-from sarameya.handling.failure_policy import FailurePolicy
-from sarameya.handling.message_options import MessageOptions
-from sarameya.handling.processes import WorkerProcesses, open_processes
+from sarameya.handling.handler_runner import HandlerRunner
+from sarameya.handling.message_options import BatchOptions
 from sarameya.model import Message
-from sarameya.protocol.subscription import Wanted
 from sarameya.type_variables import K, V
 
-_WAITING = 4
-"""Messages of a claim that are read ahead, as a multiple of those that may be handled: other keys may be among them."""
 
-
-class MessageHandler(MessageOptions[V, K], ConsumerGroupHandler):
+class MessageHandler(HandlerRunner, Generic[V, K]):
     """A handler whose `handle` gets one message at a time, while several are handled at once.
 
     Example::
@@ -74,8 +59,6 @@ class MessageHandler(MessageOptions[V, K], ConsumerGroupHandler):
             for no limit.
     """
 
-    _run: HandlerRun | None = None
-
     @abstractmethod
     def handle(self, message: Message[V, K]) -> Awaitable[None] | None:
         """Handle one message.
@@ -92,46 +75,37 @@ class MessageHandler(MessageOptions[V, K], ConsumerGroupHandler):
             Exception: Any exception counts as a failure of this message: see `retry`.
         """
 
-    @final
-    async def consume_claim(self, session: Session, claim: Claim) -> None:
-        """Call `handle` with the messages of the claim."""
-        run = self._run
-        assert run is not None, "a session runs within consume()"
-        at_once = self.partition_concurrency or self.processes or self.concurrency
-        limit = 1 if self.ordering == "partition" else at_once if self.ordering == "none" else at_once * _WAITING
-        await ClaimWork(session, claim, run, limit).run()
 
-    def _running(self, services: HandlerServices) -> AbstractAsyncContextManager[None]:
-        return self._started(services)
+class BatchHandler(BatchOptions, HandlerRunner, Generic[V, K]):
+    """A handler whose `handle_batch` gets several messages of a partition at a time.
 
-    @asynccontextmanager
-    async def _started(self, services: HandlerServices) -> AsyncIterator[None]:
-        """Open what the handler needs for the length of one `consume()`.
+    Example::
+
+        class Rows(BatchHandler[Order]):
+            batch_size = 500
+            batch_age = 2.0
+
+            async def handle_batch(self, messages: Sequence[Message[Order]]) -> None:
+                await ledger.insert([message.value for message in messages])
+
+    All else is as for MessageHandler; `concurrency`, `retry` and `max_handler_time` are about calls of `handle_batch`.
+    The messages of a batch are finished together. If its attempts are used up, each of its messages is handled alone:
+    only those at fault go to retry topics or dead letters. A message that cannot be decoded is left out.
+
+    Attributes:
+        batch_size: Maximum number of messages in a batch.
+        batch_age: Seconds for which a message waits for others at most, before its batch is handled.
+        ordering: `partition`: one batch of a partition after the other. `key`: as many batches at the same time as
+            `partition_concurrency`, all messages with a key in the same one of them. `none`: any batches at the same
+            time.
+    """
+
+    @abstractmethod
+    def handle_batch(self, messages: Sequence[Message[V, K]]) -> Awaitable[None] | None:
+        """Handle messages of one partition, in the order of the log.
+
+        Written as `async def` or as `def`, as `MessageHandler.handle`.
 
         Raises:
-            RuntimeError: The object is in use by another `consume()`.
+            Exception: Any exception counts as a failure of all these messages: see `retry`.
         """
-        if self._run is not None:
-            raise RuntimeError(f"this {type(self).__name__} is in use by another consume(): create an object for each")
-        options = self._failure_options()
-        decoder = self._message_decoder()
-        at_once = self.processes or self.concurrency
-        async with (
-            services.open_sender() if options.needs_sender else nullcontext() as sender,
-            open_processes(self._called, self.processes) if self.processes else nullcontext() as processes,
-        ):
-            calls = self._open_calls(at_once, processes)
-            policy = FailurePolicy(options, services, sender)
-            await policy.prepare()
-            circuit, slots = Circuit(self.circuit_breaker), trio.CapacityLimiter(at_once)
-            self._run = HandlerRun(decoder, calls, policy, self.ordering, circuit, slots)
-            try:
-                yield
-            finally:
-                self._run = None
-
-    def _open_calls(self, threads: int, processes: WorkerProcesses | None) -> Calls:
-        return Calls(self.handle, threads, self.max_handler_time, processes)
-
-    def _subscribed(self, wanted: Wanted, group: str) -> Wanted:
-        return self._failure_options().subscribed(wanted, group)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -25,11 +26,13 @@ from sarameya.handling.options import (
 )
 from sarameya.handling.processes import check_processes
 from sarameya.handling.type_arguments import type_arguments
-from sarameya.type_variables import K, V
 
 
-class MessageOptions(Generic[V, K]):
+class MessageOptions:
     """Base class with the options; `MessageHandler` describes them."""
+
+    _method = "handle"
+    """Name of the method that handles messages."""
 
     value_type: Any = RAW
     key_type: Any = RAW
@@ -50,14 +53,23 @@ class MessageOptions(Generic[V, K]):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        generic = next(kind for kind in reversed(cls.__mro__) if MessageOptions in kind.__bases__)
+        # The class that a user subclasses with types in brackets.
+        generic = next(
+            (kind for kind in reversed(cls.__mro__) if Generic in kind.__bases__ and issubclass(kind, MessageOptions)),
+            cls,
+        )
         for name, kind in type_arguments(cls, generic, ("value_type", "key_type")).items():
             if name not in vars(cls):
                 setattr(cls, name, kind)
 
     @property
+    def _batch(self) -> tuple[int, float] | None:
+        """Size and age of batches; None if each message has a call of its own."""
+        return None
+
+    @property
     def _called(self) -> Any:
-        """The object whose `handle` is called."""
+        """The object whose method is called."""
         return self
 
     def _message_decoder(self) -> MessageDecoder:
@@ -81,7 +93,9 @@ class MessageOptions(Generic[V, K]):
         check_kind("retry", self.retry, Retry, type(None))
         check_kind("retry_topics", self.retry_topics, RetryTopics, type(None))
         check_kind("circuit_breaker", self.circuit_breaker, CircuitBreaker, type(None))
-        if not callable(self.dead_letters):
+        if callable(self.dead_letters):
+            _check_function(self.dead_letters)
+        else:
             check_kind("dead_letters", self.dead_letters, DeadLetterTopic, type(None))
         check_choice("ordering", self.ordering, ORDERINGS)
         check_count("concurrency", self.concurrency)
@@ -89,7 +103,35 @@ class MessageOptions(Generic[V, K]):
             check_count("partition_concurrency", self.partition_concurrency)
         if self.processes is not None:
             check_count("processes", self.processes)
-            if is_async(self._called.handle):
-                raise ConfigError("processes", self.processes, "needs a plain `def handle`, without `async`")
+            if is_async(getattr(self._called, self._method)):
+                raise ConfigError("processes", self.processes, f"needs a plain `def {self._method}`, without `async`")
             check_processes(self._called, self.processes)
         check_seconds("max_handler_time", self.max_handler_time)
+
+
+class BatchOptions(MessageOptions):
+    """Base class with the options of a handler of batches; `BatchHandler` describes them."""
+
+    _method = "handle_batch"
+
+    batch_size: int = 100
+    batch_age: float = 1.0
+
+    @property
+    def _batch(self) -> tuple[int, float]:
+        return self.batch_size, self.batch_age
+
+    def _check(self) -> None:
+        super()._check()
+        check_count("batch_size", self.batch_size)
+        check_seconds("batch_age", self.batch_age)
+        if self.batch_age is None:
+            raise ConfigError("batch_age", None, "must be a number of seconds above 0")
+
+
+def _check_function(function: Any) -> None:
+    try:
+        inspect.signature(function).bind("failed")
+    except TypeError as error:
+        reason = "must take one FailedMessage; a function in the class needs `dead_letters = staticmethod(...)`"
+        raise ConfigError("dead_letters", function, f"{reason}: {error}") from error

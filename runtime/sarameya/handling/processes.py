@@ -15,10 +15,9 @@ import trio
 
 from sarameya.errors import ConfigError
 from sarameya.formats.packages import require
-from sarameya.model import Message
 
-_handler: Any = None
-"""The copy of this process, if it is a worker."""
+_method: Any = None
+"""The method of this process's copy of the handler, if this is a worker."""
 
 
 class WorkerProcesses:
@@ -33,26 +32,27 @@ class WorkerProcesses:
         self._workers = workers
         self._limiter = trio.CapacityLimiter(limit)
 
-    async def call(self, message: Message[Any, Any]) -> None:
-        """Call `handle` in a process. A cancellation kills the process.
+    async def call(self, argument: Any) -> None:
+        """Call the handler in a process with a message, or a batch. A cancellation kills the process.
 
         Raises:
             Exception: Any exception of `handle`, or trio-parallel's BrokenWorkerError if the process has died.
         """
-        await self._workers.run_sync(_handle, message, kill_on_cancel=True, limiter=self._limiter)
+        await self._workers.run_sync(_call, argument, kill_on_cancel=True, limiter=self._limiter)
 
 
 @asynccontextmanager
-async def open_processes(handler: Any, limit: int) -> AsyncIterator[WorkerProcesses]:
+async def open_processes(handler: Any, method: str, limit: int) -> AsyncIterator[WorkerProcesses]:
     """Open processes for a handler. They end with the block.
 
     Args:
         handler: The handler, which must be picklable.
+        method: Name of the method that handles messages.
         limit: Maximum number of processes.
     """
     from trio_parallel import open_worker_context
 
-    async with open_worker_context(init=partial(_load, pickle.dumps(handler))) as workers:
+    async with open_worker_context(init=partial(_load, pickle.dumps(getattr(handler, method)))) as workers:
         yield WorkerProcesses(workers, limit)
 
 
@@ -71,9 +71,9 @@ def check_processes(handler: Any, limit: int) -> None:
 
 
 def _load(data: bytes) -> None:
-    global _handler
-    _handler = pickle.loads(data)
+    global _method
+    _method = pickle.loads(data)
 
 
-def _handle(message: Message[Any, Any]) -> None:
-    _handler.handle(message)
+def _call(argument: Any) -> None:
+    _method(argument)

@@ -13,7 +13,7 @@ from typing import Any
 
 from sarameya.errors import ConfigError, HandlerError
 from sarameya.group.handler import ConsumerGroupHandler
-from sarameya.handling.message_handler import MessageHandler
+from sarameya.handling.message_options import MessageOptions
 from sarameya.option_kinds import unknown_option
 from sarameya.service.app.imports import NotImportedError, import_attribute, import_name
 from sarameya.service.app.message_options import MESSAGE_OPTIONS, set_options, shown
@@ -44,7 +44,7 @@ def build_handler(name: str, options: Mapping[str, Any]) -> ConsumerGroupHandler
         arguments = {key: value for key, value in options.items() if key not in known}
         _check_arguments(name, kind, arguments, known)
         handler = kind(**arguments)
-        if isinstance(handler, MessageHandler):
+        if isinstance(handler, MessageOptions):
             set_options(handler, {key: value for key, value in options.items() if key in known})
     if not isinstance(handler, ConsumerGroupHandler):
         raise HandlerError(
@@ -118,10 +118,10 @@ def _installed(name: str) -> EntryPoint:
 
 def _message_options(kind: type[ConsumerGroupHandler]) -> tuple[str, ...]:
     """Return the names of options that become attributes of the handler: an argument of its own has precedence."""
-    if not issubclass(kind, MessageHandler):
+    if not issubclass(kind, MessageOptions):
         return ()
     arguments = inspect.signature(kind).parameters
-    return tuple(option for option in MESSAGE_OPTIONS if option not in arguments)
+    return tuple(option for option in MESSAGE_OPTIONS if option not in arguments and hasattr(kind, option))
 
 
 def _check_arguments(

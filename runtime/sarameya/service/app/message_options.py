@@ -10,13 +10,16 @@ import attrs
 
 from sarameya.errors import ConfigError
 from sarameya.formats.format import Format
-from sarameya.handling.message_handler import MessageHandler
+from sarameya.handling.message_options import MessageOptions
 from sarameya.handling.options import CircuitBreaker, DeadLetterTopic, Retry, RetryTopics
 from sarameya.option_kinds import unknown_option
 from sarameya.registry.options import RegistryOptions
 from sarameya.service.app.imports import NotImportedError, import_name
 
-_PLAIN = ("ordering", "concurrency", "partition_concurrency", "processes", "max_handler_time")
+_PLAIN = (
+    *("ordering", "concurrency", "partition_concurrency", "processes", "max_handler_time"),
+    *("batch_size", "batch_age"),  # of a BatchHandler
+)
 _TABLES: dict[str, Any] = {
     "retry": Retry,
     "retry_topics": RetryTopics,
@@ -29,7 +32,7 @@ MESSAGE_OPTIONS = (*_PLAIN, *_TABLES)
 """Names of the options."""
 
 
-def set_options(handler: MessageHandler, options: Mapping[str, Any]) -> None:
+def set_options(handler: MessageOptions, options: Mapping[str, Any]) -> None:
     """Set options of a handler, as an app file has them.
 
     Args:
