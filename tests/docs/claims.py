@@ -23,6 +23,7 @@ def _of(page: str, claims: dict[str, str]) -> Claims:
     }
 
 
+_WORKED = "tests/docs/test_worked_example_page.py::test_page_has_the_programs_that_are_tested"
 _COMING = "tests/docs/test_coming_from_pages.py::test_"
 _STATUS = "tests/docs/test_status_page.py::test_"
 _WALKED = "tests/integration/test_tutorial.py::test_tutorial_can_be_walked"
@@ -81,6 +82,8 @@ CLAIMS: Claims = {
             *("orders_are_inserted_in_batches", "test_of_the_page_passes"),
         )
     ),
+    ("docs/worked-example", "python"): (_WORKED,) * 3,
+    ("docs/worked-example", "toml"): (_WORKED,),
     ("docs/message-handlers", "toml"): (
         "tests/docs/test_message_handlers_page.py::test_options_of_an_app_file_are_accepted",
     ),
