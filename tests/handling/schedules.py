@@ -2,11 +2,11 @@
 
 Members handle messages of two topics in order by key, at random speed, with failures, retries in place, retry topics
 and dead letters. Meanwhile members join, close, are cancelled, or are cut off from the brokers: a cut-off member is a
-zombie, which works on until it finds out. Requests of commits get lost or refused.
+zombie, which works on until it finds out. Requests of commits get lost or refused. Dead letters are sent back.
 
 The rules:
 
-- Each message is handled, or is a dead letter.
+- Each message is handled, or is a dead letter. In the end, each one is handled that was not sent back too often.
 - By key: a message is begun only after each earlier message of its key and partition was handled, or was sent away.
 - A message that a stored commit covers is begun only by a zombie.
 - In the end all is committed, and no member has failed.
@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import attrs
@@ -25,6 +25,7 @@ import trio
 from trio.testing import MockClock
 
 from sarameya import (
+    BatchHandler,
     Claim,
     Config,
     ConsumerGroup,
@@ -33,17 +34,24 @@ from sarameya import (
     MessageHandler,
     Retry,
     RetryTopics,
+    SarameyaError,
     TopicPartition,
 )
 from sarameya.embedded import EmbeddedCluster
 from sarameya.error_codes import ErrorCode
 from sarameya.group.claim import ConcurrentMessages
-from sarameya.handling.letters import ERRORS
+from sarameya.handling.letters import ERRORS, Letter
+from sarameya.handling.options import Ordering
 from sarameya.protocol.completion_tracker import Completion
 from sarameya.protocol.versions import Api
+from sarameya.service.groups.topic_choice import TopicChoice
+from sarameya.service.letters.log_reader import Selection
+from sarameya.service.letters.redrive import RedriveOptions, redrive
+from sarameya.service.letters.redrive_rules import RedriveRules
 from sarameya.testing import memory_cluster, run_inline, virtual_wall_clock
 from tests.group.kit import CutOff
 from tests.producer.kit import log
+from tests.service.letters.kit import clients_of
 
 Place = tuple[str, int, int]
 """Topic, partition and offset of a message."""
@@ -78,8 +86,8 @@ class Member:
     ended: trio.Event = attrs.field(factory=trio.Event)
 
 
-class Worker(MessageHandler):
-    """A member's handler: its speed, its failures and its options depend on the seed."""
+class Work:
+    """What a member does with a message: its speed, its failures and its options depend on the seed."""
 
     retry = Retry(attempts=2, backoff=0.5, backoff_max=5)
     retry_topics = RetryTopics([5, 30])
@@ -89,20 +97,42 @@ class Worker(MessageHandler):
         self._world = world
         self._rng = random.Random(world.rng.random())
         self.concurrency = self._rng.choice([1, 2, 5, 20])
-        self.ordering = self._rng.choice(["key", "key", "partition"])
+        self.ordering: Ordering = self._rng.choice(["key", "key", "partition"])
         self.max_handler_time = self._rng.choice([None, 3.0])
 
-    async def handle(self, message: Message) -> None:
+    async def work(self, message: Message) -> None:
         world, rng, place = self._world, self._rng, (message.topic, message.partition, message.offset)
         world.begin(place)
         await trio.sleep(rng.choice([0, 0.01, 0.3, 1, 5]))
-        if not world.is_calm and rng.random() < 0.15:
+        is_poison = int(message.value or b"") % 20 == 0
+        if not world.is_calm and (is_poison or rng.random() < 0.15):
             raise OSError(f"{place} fails")
         world.done.add(place)
+        world.handled.add(message.value)
         if rng.random() < 0.1:  # a repetition is allowed now
             await trio.sleep(rng.choice([0.1, 2]))
             if not world.is_calm and rng.random() < 0.5:
                 raise OSError(f"{place} fails late")
+
+
+class Worker(Work, MessageHandler):
+    """Handles one message at a time."""
+
+    async def handle(self, message: Message) -> None:
+        await self.work(message)
+
+
+class BatchWorker(Work, BatchHandler):
+    """Handles several messages of a partition, one after the other. A batch that fails has handled some of them."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.batch_size = self._rng.choice([2, 10])
+        self.batch_age = self._rng.choice([0.1, 5.0])
+
+    async def handle_batch(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            await self.work(message)
 
 
 class World:
@@ -115,9 +145,14 @@ class World:
         self.sent: dict[Place, bytes | None] = {}
         """The messages, and their keys."""
         self.by_key: dict[tuple[str, int, bytes], list[Place]] = defaultdict(list)
+        self.values: set[bytes | None] = set()
+        """The value of each message, which a message that was sent back has, too."""
+        self.handled: set[bytes | None] = set()
         self.members: list[Member] = []
+        self.ends: dict[tuple[str, int], int] = defaultdict(int)
+        """Number of messages of each log that are known."""
         self.is_calm = False
-        self.begun = self.repeated = self.joined = 0
+        self.begun = self.repeated = self.joined = self.redriven = 0
         self._strategy = self.rng.choice(["cooperative-sticky", "range"])
 
     # -- the rules -----------------------------------------------------------------------------------
@@ -126,12 +161,24 @@ class World:
         """Check the order by key of a message that is about to be handled."""
         self.begun += 1
         self.repeated += place in self.done
+        self.find_sent()
         key, (topic, partition, offset) = self.sent[place], place
         if key is None:
             return
         missing = {other for other in self.by_key[topic, partition, key] if other[2] < offset} - self.done
         if missing and place not in (away := self.sent_away()) and missing - away:
             raise BrokenRule(f"{place} is begun before {min(missing - away)}, of the same key")
+
+    def find_sent(self) -> None:
+        """Find the messages that were sent back."""
+        for topic, count in TOPICS.items():
+            for partition in range(count):
+                for message in log(self.cluster, partition, topic)[self.ends[topic, partition] :]:
+                    place = (topic, partition, message.offset)
+                    self.sent[place] = message.key
+                    self.ends[topic, partition] += 1
+                    if message.key is not None:
+                        self.by_key[topic, partition, message.key].append(place)
 
     def sent_away(self) -> set[Place]:
         """Return the messages that are in a retry topic, or in the dead letters."""
@@ -160,7 +207,17 @@ class World:
         if message.offset < commit.offset or is_known:
             raise BrokenRule(f"{message.topic_partition} offset {message.offset} is handed out in spite of {commit}")
 
+    def letters(self) -> list[Letter]:
+        """Return the dead letters."""
+        found = []
+        for topic in self.other_topics():
+            if topic.endswith(".dead"):
+                for partition in range(len(self.cluster._state.topics.topic(topic).partitions)):
+                    found += [Letter.of(message) for message in log(self.cluster, partition, topic)]
+        return found
+
     def unhandled(self) -> set[Place]:
+        self.find_sent()
         left = self.sent.keys() - self.done
         return left - self.sent_away() if left else left
 
@@ -189,20 +246,23 @@ class World:
                     await self.act(nursery)
                     await trio.sleep(rng.choice([0, 0.1, 1, 10, 60]))
                 await self.calm_down(nursery)
-        return f"{len(self.sent)} messages, {self.begun} begun, {self.repeated} repeated, {self.joined} members"
+        return (
+            f"{len(self.sent)} messages, {self.begun} begun, {self.repeated} repeated, {self.redriven} sent back, "
+            f"{self.joined} members"
+        )
 
     def produce(self) -> None:
         topic = self.rng.choice(list(TOPICS))
         partition, key = self.rng.randrange(TOPICS[topic]), self.rng.choice([None, b"a", b"b", b"c"])
-        offset = self.cluster.produce(topic, partition, b"value", key=key)
-        self.sent[topic, partition, offset] = key
-        if key is not None:
-            self.by_key[topic, partition, key].append((topic, partition, offset))
+        value = b"%d" % len(self.values)
+        self.cluster.produce(topic, partition, value, key=key)
+        self.values.add(value)
 
     async def act(self, nursery: trio.Nursery) -> None:
         """Do something to the group."""
         rng, members = self.rng, [member for member in self.members if not member.ended.is_set()]
-        match rng.choice(["", "", "join", "close", "cancel", "cut", "heal", "crash", "commits", "answers", "move"]):
+        actions = ["", "", "join", "close", "cancel", "cut", "heal", "crash", "commits", "answers", "move", "redrive"]
+        match rng.choice(actions):
             case "join" if len(members) < 4:
                 self.join(nursery)
             case "close" if members:
@@ -226,6 +286,19 @@ class World:
                 self.cluster.drop_next(rng.choice([Api.OFFSET_COMMIT, Api.PRODUCE, Api.HEARTBEAT]), half=half)
             case "move":
                 self.cluster.move_coordinator(GROUP, 0, load_time=rng.choice([0, 5]))
+
+            case "redrive":
+                nursery.start_soon(self.redrive)
+
+    async def redrive(self) -> None:
+        """Send all dead letters back, as far as the faults allow."""
+        for topic in TOPICS:
+            letters = f"{topic}.{GROUP}.dead"
+            if letters in self.other_topics():
+                options = RedriveOptions(group=f"letters.{letters}", rules=RedriveRules(max_redrives=2), execute=True)
+                with suppress(SarameyaError):
+                    result = await redrive(clients_of(self.cluster), Selection(TopicChoice(letters)), options)
+                    self.redriven += result.document["letters"]
 
     def cut(self, member: Member) -> None:
         member.transport.alive = False
@@ -258,7 +331,8 @@ class World:
                 rng=random.Random(self.rng.random()),
                 wall_clock=virtual_wall_clock,
             ) as member.group:
-                await member.group.consume(list(TOPICS), Worker(self))
+                kind = self.rng.choice([Worker, Worker, BatchWorker])
+                await member.group.consume(list(TOPICS), kind(self))
         member.ended.set()
 
     async def calm_down(self, nursery: trio.Nursery) -> None:
@@ -268,11 +342,18 @@ class World:
         for member in self.members:
             member.transport.alive = True
         self.join(nursery)
-        with trio.move_on_after(CALM) as waiting:
-            while self.unhandled() or self.uncommitted():
-                await trio.sleep(5)
-        if waiting.cancelled_caught:
-            raise BrokenRule(f"after {CALM:g} s: unhandled {sorted(self.unhandled())}, {self.uncommitted()}")
+        sent_back = -1
+        while sent_back < self.redriven:
+            sent_back = self.redriven
+            with trio.move_on_after(CALM) as waiting:
+                while self.unhandled() or self.uncommitted():
+                    await trio.sleep(5)
+            if waiting.cancelled_caught:
+                raise BrokenRule(f"after {CALM:g} s: unhandled {sorted(self.unhandled())}, {self.uncommitted()}")
+            await self.redrive()
+        refused = {letter.message.value for letter in self.letters() if letter.redriven >= 2}
+        if lost := self.values - self.handled - refused:
+            raise BrokenRule(f"neither handled nor refused after redrives: {sorted(map(str, lost))}")
         for member in self.members:
             if member.group is not None:
                 member.group.close_nowait()
