@@ -64,17 +64,20 @@ def test_fault_63_spark_sees_each_row_once_during_landings(spark: Any, lander: L
 
 def test_fault_63_spark_reads_each_row_once_during_compactions(spark: Any, lander: Lander) -> None:
     """A file that has moved since is an error, never a row less."""
-    seen = 0
+    seen, has_failed = 0, False
     with lander.landing():
         for _ in range(MAX_JOBS):
             landed = lander.landed
-            lander.compact_soon()
+            if not has_failed:  # on a busy machine each read might meet the compaction that it has asked for
+                lander.compact_soon()
             try:
                 rows = times(read_landing(spark, lander.table.path))
             except Exception as error:
                 if not has_moved(error):
                     raise
+                has_failed = True
                 continue
+            has_failed = False
             assert set(rows.values()) == {1}
             assert set(range(landed)) <= set(rows)
             seen += 1
