@@ -20,11 +20,14 @@ ROOT = Path(__file__).parents[1]
 WALL_CLOCK = {
     # Dates records.
     "runtime/sarameya/embedded/cluster.py": {"time.time"},
+    "runtime/sarameya/asyncio/producer.py": {"time.time"},
     "runtime/sarameya/producer/producer.py": {"time.time"},
     "runtime/sarameya/service/letters/log_reader.py": {"time.time"},
     # Where `a day ago` stands in a log.
     "runtime/sarameya/group/consumer_group.py": {"time.time"},
     "runtime/sarameya/group/standalone.py": {"time.time"},
+    "runtime/sarameya/asyncio/consumer.py": {"time.time"},
+    "runtime/sarameya/asyncio/consumer_group.py": {"time.time"},
     "runtime/sarameya/service/groups/command.py": {"time.time"},
     "runtime/sarameya/service/letters/command.py": {"time.time"},
     # Dates news, points of a plot, metrics.
