@@ -159,6 +159,20 @@ async def test_marks_before_an_offset_finish_all_messages_before_it(autojump_clo
     assert feed.committed == 2
 
 
+async def test_mark_before_an_offset_makes_room_for_more_messages(autojump_clock: MockClock) -> None:
+    class MarksTwo(Concurrent):
+        async def process(self, session: Session, message: Message) -> None:
+            self.begun.append(message.offset)
+            await trio.sleep(1)
+            if message.offset % 2:
+                session.mark_offset(message.topic, message.partition, message.offset + 1)
+
+    feed, handler = feed_of(*[b"1"] * 6), MarksTwo(limit=2)
+    await run_for(10, feed, handler)
+    assert sorted(handler.begun) == [0, 1, 2, 3, 4, 5]
+    assert feed.committed == 6
+
+
 async def test_metadata_of_the_handler_is_refused(autojump_clock: MockClock) -> None:
     class MarksWithMetadata(Concurrent):
         async def process(self, session: Session, message: Message) -> None:

@@ -38,6 +38,8 @@ class PartitionConsumer:
         """Called when the room may have changed: the broker consumer decides again whether to fetch."""
         self.on_arrival: Callable[[], None] = _do_nothing
         """Called when something changes for the claim: new records, an error, the end, or a resume."""
+        self.on_idle: Callable[[], None] = _do_nothing
+        """Called when the last message that is in flight (`Claim.concurrently`) is finished."""
         self.progress: Callable[[], int] = lambda: self.start_offset
         """Returns the position of the claim's handler."""
         self.pace: Callable[[], object] = lambda: self.progress()

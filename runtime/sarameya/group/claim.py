@@ -42,6 +42,9 @@ from sarameya.protocol.fetch.undecoded import Decoded, Undecoded
 from sarameya.protocol.offset_ledger import OffsetLedger
 from sarameya.protocol.records.record_costs import RECORD_BYTES, content_bytes
 
+_COUNTED_BYTES = 4096
+"""`concurrently` counts the bytes of unmarked messages in steps of this size: counting each message costs more."""
+
 
 def _do_nothing() -> None:
     """Default callback of a claim that no stream reads."""
@@ -526,13 +529,11 @@ class InFlight:
         offset: Its offset.
         key: Its key.
         since: Time at which it was handed out, on trio's clock.
-        size: Bytes that the claim holds for it.
     """
 
     offset: int
     key: bytes | None
     since: float
-    size: int
 
 
 class ConcurrentMessages:
@@ -545,42 +546,55 @@ class ConcurrentMessages:
         self._claim = claim
         self._messages = ClaimMessages(claim)
         self._limit = limit
-        self._tracker = ledger.track(claim.topic_partition, claim.topic_id, claim.position, self._on_finish)
-        self._in_flight: dict[int, InFlight] = {}
-        self._finished = trio.Event()
+        self._tracker = ledger.track(claim.topic_partition, claim.topic_id, claim.position, self._on_gone)
+        # Key, size, and time of handing out of each message that is not marked, by offset.
+        self._in_flight: dict[int, tuple[bytes | None, int, float]] = {}
+        # Bytes of these messages that the claim does not hold, or holds too much if negative.
+        self._uncounted = 0
+        self._gone = trio.Event()
 
     def __aiter__(self) -> ConcurrentMessages:
         return self
 
     async def __anext__(self) -> Message:
-        claim, tracker = self._claim, self._tracker
+        claim, tracker, in_flight = self._claim, self._tracker, self._in_flight
         while True:
-            while tracker.in_flight >= self._limit or not tracker.has_room or (self._in_flight and not claim.has_room):
+            while in_flight and (len(in_flight) >= self._limit or not tracker.has_room or not claim.has_room):
                 if claim.has_ended:
                     raise StopAsyncIteration
-                self._finished = trio.Event()
-                await self._finished.wait()
+                self._gone = trio.Event()
+                await self._gone.wait()
             message = await self._messages.__anext__()
-            offset = message.offset
-            if tracker.hand_out(offset, message.leader_epoch):
-                size = RECORD_BYTES + len(message.key or b"") + len(message.value or b"")
-                if (lost := self._in_flight.get(offset)) is not None:  # the log was truncated
-                    claim.release(lost.size)
-                self._in_flight[offset] = InFlight(offset, message.key, trio.current_time(), size)
-                claim.hold(size)
+            if tracker.hand_out(message.offset, message.leader_epoch):
+                key = message.key
+                size = RECORD_BYTES + len(key or b"") + len(message.value or b"")
+                in_flight[message.offset] = key, size, trio.current_time()
+                self._uncounted += size
+                if self._uncounted >= _COUNTED_BYTES:
+                    claim.hold(self._uncounted)
+                    self._uncounted = 0
                 return message
 
-    def _on_finish(self, offset: int) -> None:
-        if (message := self._in_flight.pop(offset, None)) is not None:
-            self._claim.release(message.size)
-        self._stop_waiting()
+    def _on_gone(self, offset: int) -> None:
+        _, size, _ = self._in_flight.pop(offset)
+        self._uncounted -= size
+        if self._uncounted <= -_COUNTED_BYTES:
+            self._claim.release(-self._uncounted)
+            self._uncounted = 0
+        if not self._in_flight:
+            self._claim._consumer.on_idle()
+        self._gone.set()
 
     def _stop_waiting(self) -> None:
-        self._finished.set()
+        self._gone.set()
 
     @property
     def _oldest(self) -> InFlight | None:
-        return self._in_flight.get(self._tracker.position) if self._tracker.in_flight else None
+        offset = self._tracker.position
+        if (found := self._in_flight.get(offset)) is None:
+            return None
+        key, _, since = found
+        return InFlight(offset, key, since)
 
 
 class ClaimBatches:

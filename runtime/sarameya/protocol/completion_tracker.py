@@ -24,7 +24,7 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode, b64encode
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import attrs
 
@@ -37,6 +37,12 @@ _PREFIX = "sarameya-completion-1:"
 _ID_BYTES = 16
 _MOST_UNFINISHED = 100_000
 """Limit for metadata of others: more unfinished messages do not fit into it if it is genuine."""
+_WIDEST = 9
+"""Maximum of bytes of a varint: offsets have 63 bits."""
+
+
+def _ignore(offset: int) -> None:
+    """Default of `CompletionTracker.on_gone`."""
 
 
 def is_completion(metadata: str) -> bool:
@@ -102,9 +108,19 @@ class CompletionTracker:
         topic_id: Id of the topic now, as 32 hex digits; empty for a broker without topic ids. Metadata of another topic
             is discarded.
         metadata_bytes: Limit of a commit's metadata.
+        on_gone: Called with the offset of each message that is not in flight any more, since it is finished, or since
+            the log was truncated.
     """
 
-    def __init__(self, start: CommittedOffset, topic_id: str = "", *, metadata_bytes: int = METADATA_BYTES) -> None:
+    def __init__(
+        self,
+        start: CommittedOffset,
+        topic_id: str = "",
+        *,
+        metadata_bytes: int = METADATA_BYTES,
+        on_gone: Callable[[int], None] = _ignore,
+    ) -> None:
+        self._on_gone = on_gone
         self._end = start.offset
         self._topic_id = topic_id
         # Messages that were handed out: offset -> leader epoch.
@@ -122,9 +138,8 @@ class CompletionTracker:
         self._metadata_bytes = metadata_bytes
         # Bytes of the runs; base64 makes four bytes of three.
         self._limit = (metadata_bytes - len(_PREFIX)) // 4 * 3 - _ID_BYTES
-        # So many unfinished messages are known to fit, as long as the distance from the first to `_end` has this
-        # length.
-        self._fits = (0, 0)
+        # So many unfinished messages fit, whatever their offsets are.
+        self._surely_fit = self._limit // (1 + _WIDEST) - 3
         found = Completion.of_commit(start)
         if found is not None and found.topic_id == topic_id:
             self._end, self._known_epoch = found.end, found.epoch
@@ -165,7 +180,9 @@ class CompletionTracker:
     def _forget(self, offset: int) -> None:
         """Forget all messages from this offset on: the log has others there."""
         while self._order and self._order[-1] >= offset:
-            self._in_flight.pop(self._order.pop(), None)
+            lost = self._order.pop()
+            if self._in_flight.pop(lost, None) is not None:
+                self._on_gone(lost)
         while len(self._epochs) > 1 and self._epochs[-1][0] >= offset:
             self._epochs.pop()
         self._known.clear()
@@ -178,11 +195,13 @@ class CompletionTracker:
         """
         if self._in_flight.get(offset) == leader_epoch:
             del self._in_flight[offset]
+            self._on_gone(offset)
 
     def finish_before(self, position: int) -> None:
         """Note that all messages before this position are finished, as far as they were handed out."""
         for offset in [offset for offset in self._in_flight if offset < position]:
             del self._in_flight[offset]
+            self._on_gone(offset)
 
     @property
     def position(self) -> int:
@@ -202,15 +221,13 @@ class CompletionTracker:
     @property
     def has_room(self) -> bool:
         """True if one more message may be handed out: the metadata stays within its limit, whatever finishes."""
-        width = _width(self._end + 1 - self.position)
-        count, known_width = self._fits
         unfinished = len(self._in_flight) + len(self._known)
-        if unfinished < count and width <= known_width:
+        if unfinished < self._surely_fit:
             return True
         # Each unfinished message costs at most a run of its own and one of finished messages after it.
+        width = _width(self._end + 1 - self.position)
         fixed = _width(self._end) + _width(max(self._epochs[-1][1], 0)) + width
-        self._fits = ((self._limit - fixed) // (1 + width), width)
-        return unfinished < self._fits[0] or not self._in_flight
+        return unfinished < (self._limit - fixed) // (1 + width) or not self._in_flight
 
     def completion(self) -> Completion:
         """Return the state, to be committed. It ends where the leader epoch changes."""

@@ -98,10 +98,6 @@ class _MovedBack:
         return offset if is_known else CommittedOffset(self.start, offset.metadata)
 
 
-def _ignore(offset: int) -> None:
-    """Default of `_Entry.on_finish`."""
-
-
 @attrs.define(slots=True)
 class _Entry:
     cell: MarkCell
@@ -117,8 +113,6 @@ class _Entry:
 
     tracker: CompletionTracker | None = None
     """Set if messages are marked one by one, in any order."""
-    on_finish: Callable[[int], None] = _ignore
-    """Called with the offset of each marked message of a tracked partition."""
     has_finished: bool = False
     """True if the tracker's commit has changed since it was taken over."""
 
@@ -222,7 +216,7 @@ class OffsetLedger:
         return has_moved
 
     def track(
-        self, partition: TopicPartition, topic_id: str, position: int, on_finish: Callable[[int], None]
+        self, partition: TopicPartition, topic_id: str, position: int, on_gone: Callable[[int], None]
     ) -> CompletionTracker:
         """Let messages of this partition be marked one by one, in any order (`finish`), until it is dropped.
 
@@ -230,7 +224,7 @@ class OffsetLedger:
             partition: The partition.
             topic_id: Id of its topic, as 32 hex digits; empty if unknown.
             position: Offset of the next message.
-            on_finish: Called with the offset of each marked message.
+            on_gone: Called with the offset of each message that is not in flight any more.
 
         Returns:
             The tracker, which knows the messages that an earlier owner has finished. The caller hands out messages.
@@ -238,7 +232,7 @@ class OffsetLedger:
         entry = self._entry(partition)
         marked = entry.marked
         start = marked if marked is not None and marked.offset <= position else CommittedOffset(position)
-        entry.tracker, entry.on_finish = CompletionTracker(start, topic_id), on_finish
+        entry.tracker = CompletionTracker(start, topic_id, on_gone=on_gone)
         return entry.tracker
 
     def finish(self, partition: TopicPartition, offset: int, leader_epoch: int) -> bool:
@@ -247,9 +241,9 @@ class OffsetLedger:
         if entry is None or entry.tracker is None:
             return False
         entry.tracker.finish(offset, leader_epoch)
-        entry.has_finished = True
-        entry.on_finish(offset)
-        self._notify()
+        if not entry.has_finished:
+            entry.has_finished = True
+            self._notify()
         return True
 
     def in_flight(self, partition: TopicPartition) -> int:

@@ -109,7 +109,7 @@ class FeedFetcher:
         for consumer in consumers:
             assert isinstance(consumer, _FeedConsumer), "the consumer is not from this feed"
             self._consumer = consumer
-            consumer.on_change = self.wake
+            consumer.on_change = consumer.on_idle = self.wake
         self.wake()
 
     def feed_state(self, consumer: PartitionConsumer) -> FeedState:
