@@ -20,8 +20,8 @@ from tests.integration.processes import marked
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
-DEADLINE = 240.0
-"""Seconds; an idle machine of two cores needs 35."""
+DEADLINE = 900.0
+"""Seconds, after which the demo hangs. An idle machine of two cores needs 35, one under load several times that."""
 
 
 @attrs.frozen
