@@ -7,12 +7,15 @@ import threading
 import traceback
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
+from typing import Any
 
+import attrs
 import pytest
 
 from sarameya import ClaimError, DeadLetterTopic, FailedMessage, HandlerTimeoutError, Message, Retry, RetryTopics
 from sarameya.asyncio import Consumer, MessageHandler
-from tests.asyncio.kit import Cluster, cluster_of, eventually, group_of, run
+from sarameya.observe import DeadLettered
+from tests.asyncio.kit import QUICK, Cluster, cluster_of, eventually, group_of, run
 
 Condition = Callable[[], bool | Awaitable[bool]]
 
@@ -46,8 +49,8 @@ class Handles(MessageHandler):
         self.handled[message.partition].append(message.offset)
 
 
-async def handle_until(cluster: Cluster, handler: MessageHandler, is_done: Condition) -> None:
-    async with group_of(cluster, "g") as member:
+async def handle_until(cluster: Cluster, handler: MessageHandler, is_done: Condition, **options: Any) -> None:
+    async with group_of(cluster, "g", **options) as member:
         consuming = asyncio.create_task(member.consume(["orders"], handler))
         done = asyncio.create_task(eventually(is_done))
         await asyncio.wait([consuming, done], return_when=asyncio.FIRST_COMPLETED)
@@ -174,8 +177,15 @@ def test_function_keeps_dead_letters_on_the_event_loop() -> None:
             handler = Handles()
             handler.dead_letters = keep
             handler.failures = {0: 1}
-            await handle_until(cluster, handler, lambda: handler.count == 1)
+            places: list[str] = []
+            await handle_until(
+                cluster,
+                handler,
+                lambda: handler.count == 1,
+                observers=[lambda event: places.append(event.place) if isinstance(event, DeadLettered) else None],
+            )
             assert kept == [(0, threading.get_ident())]
+            assert places == [keep.__qualname__]
             assert await cluster.committed("g") == 2
 
     run(main)
@@ -219,6 +229,54 @@ def test_plain_function_may_return_a_coroutine() -> None:
             await cluster.produce("orders", 0, b"a", b"b")
             handler = Wrapped()
             await handle_until(cluster, handler, lambda: handler.count == 2)
+
+    run(main)
+
+
+class Wrapped(MessageHandler):
+    """A plain function that returns a coroutine, which waits."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.cancelled: list[int] = []
+
+    def handle(self, message: Message):  # type: ignore[no-untyped-def]
+        return self._wait(message.offset)
+
+    async def _wait(self, offset: int) -> None:
+        self.begun.append(offset)
+        try:
+            await asyncio.sleep(5)
+        except asyncio.CancelledError:
+            self.cancelled.append(offset)
+            raise
+
+
+def test_end_of_a_claim_cancels_a_coroutine_of_a_plain_function() -> None:
+    async def main() -> None:
+        async with cluster_of({"orders": 1}) as cluster:
+            await cluster.produce("orders", 0, b"a")
+            handler = Wrapped()
+            async with group_of(cluster, config=attrs.evolve(QUICK, claim_grace=0.1)) as group:
+                consuming = asyncio.create_task(group.consume(["orders"], handler))
+                await eventually(lambda: handler.begun == [0])
+                await asyncio.wait_for(group.close(), 30)
+                await consuming
+            assert handler.cancelled == [0]
+
+    run(main)
+
+
+def test_time_limit_cancels_a_coroutine_of_a_plain_function() -> None:
+    async def main() -> None:
+        async with cluster_of({"orders": 1}) as cluster:
+            await cluster.produce("orders", 0, b"a")
+            handler = Wrapped()
+            handler.max_handler_time = 0.5
+            with pytest.raises(ExceptionGroup) as raised:
+                await asyncio.wait_for(handle_until(cluster, handler, lambda: False), 30)
+            assert isinstance(raised.value.exceptions[0].__cause__, HandlerTimeoutError)
+            assert handler.cancelled == [0]
 
     run(main)
 

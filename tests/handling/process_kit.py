@@ -39,3 +39,13 @@ class Fails(Writes):
             os._exit(3)
         while True:
             pass
+
+
+class Wrapped(Writes):
+    """Returns a coroutine."""
+
+    def handle(self, message: Message):  # type: ignore[no-untyped-def]
+        return _nothing()
+
+
+async def _nothing() -> None: ...

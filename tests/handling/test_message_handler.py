@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+import attrs
 import pytest
 import trio
 from trio.testing import MockClock
 
-from sarameya import ClaimError, ConfigError, HandlerTimeoutError, Message, MessageHandler, Retry
+from sarameya import ClaimError, ConfigError, HandlerError, HandlerTimeoutError, Message, MessageHandler, Retry
 from sarameya.observe import Retrying
 from sarameya.testing import ClaimFeed, memory_cluster
 from tests.group.kit import eventually
@@ -257,6 +258,69 @@ async def test_plain_function_may_return_a_coroutine(autojump_clock: MockClock) 
     feed.end()
     await feed.run(handler)
     assert handler.finished == [0]
+
+
+class Wrapped(MessageHandler):
+    """A plain function that returns a coroutine, as a decorator may."""
+
+    def __init__(self) -> None:
+        self.sleeps = Sleeps()
+
+    def handle(self, message: Message):  # type: ignore[no-untyped-def]
+        return self.sleeps.handle(message)
+
+
+async def test_end_of_a_claim_cancels_a_coroutine_of_a_plain_function() -> None:
+    handler, feed = Wrapped(), feed_of((None, b"5"))
+    feed.config = attrs.evolve(feed.config, claim_grace=0.01)
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(feed.run, handler)
+            await eventually(lambda: handler.sleeps.begun == [0])
+            feed.end(now=True)
+    assert handler.sleeps.cancelled == [0]
+    assert feed.committed == 0
+
+
+async def test_time_limit_cancels_a_coroutine_of_a_plain_function() -> None:
+    handler, feed = Wrapped(), feed_of((None, b"5"))
+    handler.max_handler_time = 0.5
+    with trio.fail_after(30), pytest.raises(ExceptionGroup) as raised:
+        await feed.run(handler)
+    assert raised.group_contains(ClaimError)
+    assert isinstance(raised.value.exceptions[0].__cause__, HandlerTimeoutError)
+    assert handler.sleeps.cancelled == [0]
+
+
+class Yields(MessageHandler):
+    def handle(self, message: Message):  # type: ignore[no-untyped-def]
+        yield message
+
+
+class YieldsAsync(MessageHandler):
+    async def handle(self, message: Message):  # type: ignore[no-untyped-def,override]
+        yield message
+
+
+@pytest.mark.parametrize("kind", [Yields, YieldsAsync])
+async def test_generator_is_refused(kind: type[MessageHandler], autojump_clock: MockClock) -> None:
+    feed = feed_of((None, b""))
+    feed.end()
+    with pytest.raises(ConfigError, match=rf"{kind.__name__}\.handle = .* remove the `yield`"):
+        await feed.run(kind())
+
+
+async def test_generator_of_a_plain_function_fails() -> None:
+    class Hidden(MessageHandler):
+        def handle(self, message: Message):  # type: ignore[no-untyped-def]
+            return (yielded for yielded in "a")
+
+    feed = feed_of((None, b""))
+    feed.end()
+    with pytest.raises(ExceptionGroup) as raised:
+        await feed.run(Hidden())
+    assert isinstance(raised.value.exceptions[0].__cause__, HandlerError)
+    assert feed.committed == 0
 
 
 class Blocks(MessageHandler):

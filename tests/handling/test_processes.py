@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from sarameya import Config, ConfigError, Message, MessageHandler
+from sarameya import Config, ConfigError, HandlerError, Message, MessageHandler
 from sarameya.observe import Retrying
 from sarameya.testing import ClaimFeed
-from tests.handling.process_kit import Fails, Writes
+from tests.handling.process_kit import Fails, Wrapped, Writes
 
 
 def feed_of(*values: bytes, config: Config | None = None) -> ClaimFeed:
@@ -57,6 +57,17 @@ async def test_failures_of_processes_are_retried(tmp_path: Path) -> None:
     await feed.run(handler)
     assert feed.committed == 2
     assert causes(feed) == {"BrokenWorkerProcessError", "ValueError"}
+
+
+async def test_coroutine_is_refused_in_a_process(tmp_path: Path) -> None:
+    feed = feed_of(b"")
+    feed.end()
+    with pytest.raises(ExceptionGroup) as raised:
+        await feed.run(Wrapped(tmp_path))
+    error = raised.value.exceptions[0].__cause__
+    assert isinstance(error, HandlerError)
+    assert "remove `processes`" in str(error)
+    assert feed.committed == 0
 
 
 async def test_process_that_takes_too_long_is_killed(tmp_path: Path) -> None:

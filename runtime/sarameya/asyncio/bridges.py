@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
@@ -10,10 +11,9 @@ from sarameya.asyncio.handlers import BatchHandler, ConsumerGroupHandler, Messag
 from sarameya.asyncio.portal import Portal
 from sarameya.asyncio.session import Session
 from sarameya.group import claim, handler, session
-from sarameya.handling.calls import Calls, is_async
 from sarameya.handling.handler_runner import HandlerRunner
+from sarameya.handling.letters import FailedMessage
 from sarameya.handling.message_options import MessageOptions
-from sarameya.handling.processes import WorkerProcesses
 from sarameya.model import CommittedOffset, TopicPartition
 
 T = TypeVar("T")
@@ -86,7 +86,7 @@ class MessageBridge(_Bridge, HandlerRunner):
         for name in MessageOptions.__annotations__:
             setattr(self, name, getattr(handler, name))
         if callable(letters := handler.dead_letters):
-            self.dead_letters = self._called_back(letters)
+            self.dead_letters = self._on_asyncio(letters)
 
     @property
     def _called(self) -> Any:
@@ -96,46 +96,15 @@ class MessageBridge(_Bridge, HandlerRunner):
     def _batch(self) -> tuple[int, float] | None:
         return self._message_handler._batch
 
-    def _open_calls(self, processes: WorkerProcesses | None) -> Calls:
-        function: Any = getattr(self._called, self._method)
-        if is_async(function):
-            function = self._called_back(function)
-        gets_batch = self._batch is not None
-        return _Calls(self._portal, function, self._at_once, self.max_handler_time, gets_batch, processes)
+    async def _await_call(self, function: Callable[..., Awaitable[None]], *args: Any) -> None:
+        await self._portal.call_back(function, *args, name=f"{type(self._handler).__name__}.{self._method}")
 
-    def _called_back(self, function: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
-        name = getattr(function, "__qualname__", f"{type(self._handler).__name__}.handle")
+    def _on_asyncio(self, letters: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+        @functools.wraps(letters)  # events have the name of the user's function
+        async def keep(failed: FailedMessage) -> None:
+            await self._portal.call_back(letters, failed, name=f"{type(self._handler).__name__}.dead_letters")
 
-        async def call(*args: Any) -> None:
-            await self._portal.call_back(function, *args, name=name)
-
-        return call
-
-
-class _Calls(Calls):
-    """Calls of `handle`. The awaitable that a plain function may return is awaited on asyncio's loop."""
-
-    def __init__(
-        self,
-        portal: Portal,
-        function: Any,
-        threads: int,
-        limit: float | None,
-        gets_batch: bool,
-        processes: WorkerProcesses | None,
-    ) -> None:
-        super().__init__(function, threads, limit, gets_batch=gets_batch, processes=processes)
-        self._portal = portal
-
-    async def _wait_for(self, returned: Awaitable[None]) -> None:
-        if self._in_threads:
-            await self._portal.call_back(_same, returned, name="handle")
-        else:
-            await returned
-
-
-async def _same(awaitable: Awaitable[None]) -> None:
-    await awaitable
+        return keep
 
 
 def bridge_to(handler: ConsumerGroupHandler, portal: Portal) -> handler.ConsumerGroupHandler:

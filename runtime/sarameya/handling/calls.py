@@ -10,7 +10,7 @@ from typing import Any
 
 import trio
 
-from sarameya.errors import HandlerTimeoutError
+from sarameya.errors import HandlerError, HandlerTimeoutError
 from sarameya.handling.processes import WorkerProcesses
 from sarameya.model import Message
 
@@ -18,12 +18,16 @@ from sarameya.model import Message
 class Calls:
     """Calls of one handler's `handle`, or of its `handle_batch`.
 
+    A plain function may return an awaitable: a lambda, or a decorator, may hide a coroutine function. It is awaited
+    where a coroutine function would run, and cancelled like one.
+
     Args:
         function: A coroutine function, or a plain function, which is called in worker threads.
         threads: Maximum number of threads.
         limit: Maximum of seconds for a call; None for no limit.
         gets_batch: The function gets a sequence of messages, not one message.
         processes: Processes that call a plain function instead of threads.
+        run: Calls a function and awaits what it returns, on the handler's event loop.
     """
 
     def __init__(
@@ -34,9 +38,12 @@ class Calls:
         *,
         gets_batch: bool = False,
         processes: WorkerProcesses | None = None,
+        run: Callable[..., Awaitable[None]],
     ) -> None:
-        self._function = function if processes is None else processes.call
-        self._in_threads = not is_async(self._function)
+        self._function = function
+        self._run = run
+        self._call = functools.partial(run, function) if processes is None else processes.call
+        self._in_threads = processes is None and not is_async(function)
         self._threads = trio.CapacityLimiter(threads)
         self._limit = limit
         self._gets_batch = gets_batch
@@ -50,6 +57,7 @@ class Calls:
 
         Raises:
             HandlerTimeoutError: The time limit has passed.
+            HandlerError: The function has returned a generator: nothing has run.
             Exception: Any exception of the function.
         """
         argument = messages if self._gets_batch else messages[0]
@@ -58,30 +66,37 @@ class Calls:
             return
         deadline = math.inf if self._limit is None else trio.current_time() + self._limit
         with trio.CancelScope(deadline=deadline, shield=self._in_threads) as scope:
-            await self._call(argument)
+            if self._in_threads:
+                await self._call_in_thread(argument, scope)
+            else:
+                await self._call(argument)
         if scope.cancelled_caught and self._limit is not None:
             raise HandlerTimeoutError(messages[0].topic_partition, messages[0].offset, self._limit)
 
-    async def _call(self, argument: Any) -> None:
-        if self._in_threads:
-            (returned,) = await trio.to_thread.run_sync(
-                self._call_in_thread, argument, abandon_on_cancel=True, limiter=self._threads
-            )
-        else:
-            returned = self._function(argument)
-        if isinstance(returned, Awaitable):
-            await self._wait_for(returned)
-
-    def _call_in_thread(self, argument: Any) -> tuple[Any]:
-        # A tuple, since trio refuses functions that return coroutines. A decorator may hide a coroutine function.
-        return (self._function(argument),)
-
-    async def _wait_for(self, returned: Awaitable[None]) -> None:
-        await returned
+    async def _call_in_thread(self, argument: Any, scope: trio.CancelScope) -> None:
+        # A tuple, since trio refuses functions that return coroutines.
+        (returned,) = await trio.to_thread.run_sync(
+            lambda: (self._function(argument),), abandon_on_cancel=True, limiter=self._threads
+        )
+        if inspect.isawaitable(returned):
+            scope.shield = False
+            try:
+                await self._run(lambda: returned)
+            finally:
+                if inspect.iscoroutine(returned) and inspect.getcoroutinestate(returned) == inspect.CORO_CREATED:
+                    returned.close()  # it was cancelled before it began
+        elif inspect.isgenerator(returned) or inspect.isasyncgen(returned):
+            raise HandlerError(f"{self._function!r} returned {returned!r}, which runs nothing: remove the `yield`")
 
 
 def is_async(handle: Any) -> bool:
     """Return whether a call of `handle` returns an awaitable for certain."""
-    while isinstance(handle, functools.partial):
-        handle = handle.func
+    handle = unwrapped(handle)
     return inspect.iscoroutinefunction(handle) or inspect.iscoroutinefunction(type(handle).__call__)
+
+
+def unwrapped(function: Any) -> Any:
+    """Return the function of a `functools.partial`; any other function as it is."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import final
+from typing import Any, final
 
 import trio
 
@@ -82,7 +82,12 @@ class HandlerRunner(MessageOptions, ConsumerGroupHandler):
             self.max_handler_time,
             gets_batch=self._batch is not None,
             processes=processes,
+            run=self._await_call,
         )
+
+    async def _await_call(self, function: Callable[..., Awaitable[None]], *args: Any) -> None:
+        """Call a function and await what it returns, on the event loop that the handler is written for."""
+        await function(*args)
 
     def _subscribed(self, wanted: Wanted, group: str) -> Wanted:
         return self._failure_options().subscribed(wanted, group)

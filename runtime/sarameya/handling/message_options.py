@@ -10,7 +10,7 @@ from sarameya.errors import ConfigError
 from sarameya.formats.decoders import RAW
 from sarameya.formats.format import Format
 from sarameya.formats.message_decoder import MessageDecoder
-from sarameya.handling.calls import is_async
+from sarameya.handling.calls import is_async, unwrapped
 from sarameya.handling.failure_policy import DeadLetters, FailureOptions
 from sarameya.handling.options import (
     ORDERINGS,
@@ -90,6 +90,10 @@ class MessageOptions:
             ConfigError: An option is invalid.
         """
         self._message_decoder()
+        method = getattr(self._called, self._method)
+        if inspect.isgeneratorfunction(unwrapped(method)) or inspect.isasyncgenfunction(unwrapped(method)):
+            name = f"{type(self._called).__name__}.{self._method}"
+            raise ConfigError(name, method, "is a generator, which runs nothing: remove the `yield`")
         check_kind("retry", self.retry, Retry, type(None))
         check_kind("retry_topics", self.retry_topics, RetryTopics, type(None))
         check_kind("circuit_breaker", self.circuit_breaker, CircuitBreaker, type(None))
@@ -103,7 +107,7 @@ class MessageOptions:
             check_count("partition_concurrency", self.partition_concurrency)
         if self.processes is not None:
             check_count("processes", self.processes)
-            if is_async(getattr(self._called, self._method)):
+            if is_async(method):
                 raise ConfigError("processes", self.processes, f"needs a plain `def {self._method}`, without `async`")
             check_processes(self._called, self.processes)
         check_seconds("max_handler_time", self.max_handler_time)

@@ -5,6 +5,7 @@ Each process has a copy of the handler, made when `consume()` begins. Messages, 
 
 from __future__ import annotations
 
+import inspect
 import pickle
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ from typing import Any
 
 import trio
 
-from sarameya.errors import ConfigError
+from sarameya.errors import ConfigError, HandlerError
 from sarameya.formats.packages import require
 
 _method: Any = None
@@ -36,6 +37,7 @@ class WorkerProcesses:
         """Call the handler in a process with a message, or a batch. A cancellation kills the process.
 
         Raises:
+            HandlerError: `handle` has returned an awaitable, which a process cannot run.
             Exception: Any exception of `handle`, or trio-parallel's BrokenWorkerError if the process has died.
         """
         await self._workers.run_sync(_call, argument, kill_on_cancel=True, limiter=self._limiter)
@@ -76,4 +78,8 @@ def _load(data: bytes) -> None:
 
 
 def _call(argument: Any) -> None:
-    _method(argument)
+    returned = _method(argument)
+    if inspect.isawaitable(returned):
+        if inspect.iscoroutine(returned):
+            returned.close()
+        raise HandlerError(f"handle returned {returned!r}: a process has no event loop; remove `processes`")
