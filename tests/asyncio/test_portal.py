@@ -192,9 +192,11 @@ def test_object_that_fails_ends_all_calls_and_is_reported_at_the_end() -> None:
         await portal.open()
         waiting = asyncio.create_task(portal.call(trio.sleep_forever))
         await portal.call_sync(fails.set)
-        with pytest.raises(RuntimeError, match="it is closed") as closed:
+        with pytest.raises(RuntimeError, match=r"portal has failed: ValueError\('broken'\)") as failed:
             await waiting
-        assert isinstance(closed.value.__cause__, ExceptionGroup)
+        assert isinstance(failed.value.__cause__, ExceptionGroup)
+        with pytest.raises(RuntimeError, match="portal has failed"):
+            await portal.call_sync(int)
         with pytest.raises(ExceptionGroup) as raised:
             await portal.close()
         assert raised.group_contains(ValueError, match="broken")
@@ -212,9 +214,30 @@ def test_calls_end_even_if_trio_itself_fails() -> None:
         waiting = asyncio.create_task(portal.call(trio.sleep_forever))
         await portal.call_sync(lambda: None)
         portal.put_to_trio(crash)
-        with pytest.raises(RuntimeError, match="it is closed"):
+        with pytest.raises(RuntimeError, match="portal has failed: TrioInternalError"):
             await waiting
         with pytest.raises(trio.TrioInternalError):
             await portal.close()
+
+    run(main)
+
+
+def test_group_of_cancellations_is_no_result() -> None:
+    """The end of a nursery with several tasks that are cancelled."""
+
+    async def sleep_twice() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            nursery.start_soon(trio.sleep_forever)
+
+    async def main() -> None:
+        portal = Portal("portal", nothing(), "it is closed")
+        await portal.open()
+        call = portal.start(sleep_twice)
+        await portal.call(trio.lowlevel.checkpoint)
+        await portal.close()
+        await call.wait()
+        with pytest.raises(RuntimeError, match="it is closed"):
+            call.result()
 
     run(main)

@@ -306,3 +306,81 @@ def test_failing_start_is_raised_and_leaves_no_thread() -> None:
                 pass
 
     run(main)
+
+
+class Own(BaseException):
+    """As that of `pytest.fail`."""
+
+
+@pytest.mark.parametrize("error", [Own("mine"), SystemExit(7), KeyboardInterrupt()])
+@pytest.mark.parametrize("kind", ["claim", "setup", "message", "thread"])
+def test_base_exception_of_a_handler_ends_the_program_with_it(kind: str, error: BaseException) -> None:
+    class Claims(ConsumerGroupHandler):
+        async def setup(self, session: Session) -> None:
+            if kind == "setup":
+                raise error
+
+        async def consume_claim(self, session: Session, claim: Claim) -> None:
+            async for _ in claim:
+                raise error
+
+    class Messages(MessageHandler):
+        async def handle(self, message: Message) -> None:
+            raise error
+
+    class Threads(MessageHandler):
+        def handle(self, message: Message) -> None:
+            raise error
+
+    handler = {"message": Messages, "thread": Threads}.get(kind, Claims)()
+
+    async def main() -> None:
+        async with cluster_of({"orders": 1}) as cluster:
+            await cluster.produce("orders", 0, b"a")
+            async with group_of(cluster) as group:
+                await group.consume(["orders"], handler)
+
+    with pytest.raises(type(error)) as raised:
+        asyncio.run(main())
+    assert raised.value.args == error.args
+
+
+def test_cancelled_error_that_a_thread_raises_is_a_failure() -> None:
+    class Confused(MessageHandler):
+        def handle(self, message: Message) -> None:
+            raise asyncio.CancelledError("mine")
+
+    async def main() -> None:
+        async with cluster_of({"orders": 1}) as cluster:
+            await cluster.produce("orders", 0, b"a")
+            async with group_of(cluster) as group:
+                with pytest.raises(RuntimeError, match="has raised CancelledError"):
+                    await group.consume(["orders"], Confused())
+
+    run(main)
+
+
+def test_failure_that_ends_the_member_is_the_cause_of_all_other_errors() -> None:
+    async def fail() -> None:
+        raise ZeroDivisionError("the real failure")
+
+    async def main() -> None:
+        async with cluster_of({"orders": 1}) as cluster:
+            await cluster.produce("orders", 0, b"a")
+            handler = Waits()
+            with pytest.raises(ExceptionGroup) as raised:
+                async with group_of(cluster) as group:
+                    consuming = asyncio.create_task(group.consume(["orders"], handler))
+                    await eventually(lambda: bool(handler.seen))
+                    runtime = group._group._runtime
+                    assert runtime is not None
+                    await group._portal.call_sync(runtime.shielded.start_soon, fail)
+                    text = r"group billing has failed: ZeroDivisionError\('the real failure'\)"
+                    with pytest.raises(RuntimeError, match=text) as failed:
+                        await consuming
+                    with pytest.raises(RuntimeError, match=text):
+                        await group.close()
+            assert failed.value.__cause__ is raised.value
+            assert raised.group_contains(ZeroDivisionError)
+
+    run(main)

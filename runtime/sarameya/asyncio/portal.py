@@ -71,6 +71,7 @@ class Portal:
         self._stop: trio.Event
         self._opened, self._ended = self._loop.create_future(), self._loop.create_future()
         self._failure: BaseException | None = None
+        self._is_failing = False
         self._calls: set[Call[Any]] = set()  # used by asyncio's thread
         self._callbacks: set[_CallBack[Any]] = set()  # used by trio's thread
         # A daemon: if the program ends without closing the portal, the interpreter must not wait for the thread.
@@ -131,7 +132,7 @@ class Portal:
         Raises:
             CancelledError: The caller was cancelled. The call has ended, too.
             Exception: Any exception of the function, even if the caller was cancelled.
-            RuntimeError: The portal is closed.
+            RuntimeError: The portal is closed, or the object has failed: its exception is the cause.
         """
         call = self.start(function, *args)
         cancelled: asyncio.CancelledError | None = None
@@ -176,15 +177,22 @@ class Portal:
 
     def _put(self, function: Callable[[], object]) -> None:
         if not self._opened.done() or self._ended.done():
-            raise RuntimeError(self._closed)
+            raise self._closed_error()
         try:
             self._to_trio.put(function)
         except trio.RunFinishedError:
-            raise RuntimeError(self._closed) from self._failure
+            raise self._closed_error() from None
+
+    def _closed_error(self) -> RuntimeError:
+        if self._failure is None:
+            return RuntimeError(self._closed)
+        error = RuntimeError(f"{self._name} has failed: {_innermost(self._failure)!r}")
+        error.__cause__ = self._failure
+        return error
 
     def _set_ended(self) -> None:
-        for call in self._calls:  # none, unless trio itself has failed
-            call._fail_closed()
+        for call in self._calls:
+            call._error = self._closed_error()
             call._done.set_result(None)
         self._ended.set_result(None)
 
@@ -206,7 +214,11 @@ class Portal:
             try:
                 async with self._runtime:
                     self._to_asyncio.put(partial(self._opened.set_result, None))
-                    await self._stop.wait()
+                    try:
+                        await self._stop.wait()
+                    except trio.Cancelled:
+                        self._is_failing = True
+                        raise
             except Exception as error:  # noqa: BLE001 - `close` raises it, without the group of a nursery
                 self._failure = error
             # Calls that still run: the object has ended without them.
@@ -231,7 +243,7 @@ class Portal:
             name: Name of the task.
 
         Raises:
-            Exception: Any exception of the function.
+            BaseException: Any exception of the function.
             RuntimeError: The function has raised CancelledError by itself.
         """
         if self._loop.is_closed():
@@ -300,7 +312,7 @@ class Call(Generic[T]):
 
         Raises:
             CancelledError: The call was cancelled.
-            RuntimeError: The portal was closed before the end of the call.
+            RuntimeError: The portal was closed before the end of the call, or the object has failed.
             BaseException: Any exception of the call.
         """
         if self._error is not None:
@@ -308,11 +320,8 @@ class Call(Generic[T]):
         return self._value
 
     def _start(self) -> None:
-        try:
+        with suppress(RuntimeError):  # the nursery is closed: the end of the thread ends this call
             self._context.run(self._portal._nursery.start_soon, self._run)
-        except RuntimeError:  # the nursery is closed
-            self._fail_closed()
-            self._end()
 
     async def _run(self) -> None:
         _current.set(self)
@@ -321,17 +330,13 @@ class Call(Generic[T]):
                 self._value = await self._function()
             if self._scope.cancelled_caught:
                 self._error = asyncio.CancelledError()
-        except trio.Cancelled:  # by the portal's end
-            self._fail_closed()
-        except BaseExceptionGroup as group:
-            self._error = group.split(trio.Cancelled)[1]
         except BaseException as error:  # noqa: BLE001 - the caller gets it
-            self._error = error
+            self._error = _uncancelled(error)
+            # If the object is failing, its own task knows that after a checkpoint.
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            if self._error is None or self._portal._is_failing:
+                return  # the end of the thread ends this call, with the failure of the object
         self._end()
-
-    def _fail_closed(self) -> None:
-        self._error = RuntimeError(self._portal._closed)
-        self._error.__cause__ = self._portal._failure
 
     def _end(self) -> None:
         self._portal._to_asyncio.put(self._set_done)
@@ -339,6 +344,27 @@ class Call(Generic[T]):
     def _set_done(self) -> None:
         self._portal._calls.discard(self)
         self._done.set_result(None)
+
+
+def _uncancelled(error: BaseException) -> BaseException | None:
+    """Return the exception of a call without trio's cancellations: None if it has no other."""
+    if isinstance(error, BaseExceptionGroup):
+        rest = error.split(trio.Cancelled)[1]
+        if rest is None:
+            return None
+        # An exception such as SystemExit ends programs by its type: the groups of nurseries would hide it.
+        error = rest if isinstance(rest, ExceptionGroup) else _innermost(rest)
+    if isinstance(error, asyncio.CancelledError):  # raised in a thread: nobody has cancelled this call
+        failure = RuntimeError(f"a handler has raised CancelledError: {_HOW_CANCELLED}")
+        failure.__cause__ = error
+        return failure
+    return None if isinstance(error, trio.Cancelled) else error
+
+
+def _innermost(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 class _CallBack(Generic[T]):
@@ -410,8 +436,8 @@ class _CallBack(Generic[T]):
             self._portal._to_trio.put(self._ended.set)
 
     def _fail(self, error: BaseException, was_cancelled: bool = False) -> None:
-        # The loop has raised a KeyboardInterrupt or a SystemExit itself: here it is a cancellation.
-        is_interrupt = not isinstance(error, Exception | asyncio.CancelledError)
+        # The loop has raised a KeyboardInterrupt or a SystemExit itself: here it is a cancellation. It raises no others.
+        is_interrupt = isinstance(error, KeyboardInterrupt | SystemExit)
         self._error = error
         self._was_cancelled = is_interrupt or isinstance(error, asyncio.CancelledError)
         self._was_cancelled_from_outside = is_interrupt or was_cancelled
