@@ -388,7 +388,9 @@ def test_misuse_is_refused() -> None:
         with pytest.raises(RuntimeError, match="works only inside its block"):
             group.close_nowait()
         async with group:
-            with pytest.raises(TypeError, match=r"no handler for asyncio: subclass one of sarameya\.asyncio"):
+            with pytest.raises(TypeError, match="needs a handler"):
+                await group.consume(["orders"])  # type: ignore[call-overload]
+            with pytest.raises(ConfigError, match=r"those of sarameya need a sarameya\.ConsumerGroup"):
                 await group.consume(["orders"], OnTrio())  # type: ignore[arg-type]
             with pytest.raises(ConfigError, match=r"Sync\.consume_claim .* must be a coroutine function"):
                 await group.consume(["orders"], Sync())

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import attrs
 import pytest
 
-from sarameya import DeliveryTimeoutError, ProducerRecord, RecordMetadata, UnknownTopicError
+from sarameya import (
+    ConfigError,
+    DeliveryTimeoutError,
+    EncodeError,
+    KafkaError,
+    ProducerRecord,
+    RecordMetadata,
+    UnknownTopicError,
+)
 from sarameya.asyncio import Consumer, Producer
 from tests.asyncio.kit import QUICK, cluster_of, run
 
@@ -45,6 +54,38 @@ def test_failures_are_raised() -> None:
                 await producer.send("orders", b"c")
         with pytest.raises(RuntimeError, match="works only inside its block"):
             await Producer("localhost:1").send("orders", b"c")
+
+    run(main)
+
+
+def test_typed_records_are_encoded() -> None:
+    async def main() -> None:
+        async with cluster_of({"orders": 1}) as cluster:
+            formats = {"value_format": "json", "key_format": "string"}
+            async with Producer[dict[str, int], str](cluster.bootstrap_servers, QUICK, **formats) as producer:
+                assert await producer.send("orders", {"a": 1}, key="k") == RecordMetadata(0, 0)
+                await producer.send_many([ProducerRecord("orders", {"a": 2}, "k"), ProducerRecord("orders", None, "k")])
+                with pytest.raises(EncodeError):
+                    await producer.send("orders", {"a": object()}, key="k")  # type: ignore[dict-item]
+            async with Consumer(cluster.bootstrap_servers) as consumer:
+                async with consumer.consume_partition("orders", 0, "oldest") as claim:
+                    messages = aiter(claim)
+                    found = [await anext(messages) for _ in range(3)]
+            assert [(each.key, each.value) for each in found] == [(b"k", b'{"a":1}'), (b"k", b'{"a":2}'), (b"k", None)]
+        with pytest.raises(ConfigError, match="value_format"):
+            Producer("localhost:1", value_format="yaml")
+
+    run(main)
+
+
+def test_outcome_of_each_record_is_returned() -> None:
+    async def main() -> None:
+        async with cluster_of({"orders": 1}) as cluster, Producer(cluster.bootstrap_servers, QUICK) as producer:
+            far = int(time.time() * 1000) + 365 * 86_400_000
+            records = [ProducerRecord("orders", b"x", timestamp=stamp) for stamp in (None, far, None)]
+            first, wrong, last = await producer.send_each(records)
+            assert (first, last) == (RecordMetadata(0, 0), RecordMetadata(0, 1))
+            assert isinstance(wrong, KafkaError)
 
     run(main)
 

@@ -368,18 +368,19 @@ def test_failure_that_ends_the_member_is_the_cause_of_all_other_errors() -> None
         async with cluster_of({"orders": 1}) as cluster:
             await cluster.produce("orders", 0, b"a")
             handler = Waits()
+            group = await group_of(cluster).__aenter__()
+            consuming = asyncio.create_task(group.consume(["orders"], handler))
+            await eventually(lambda: bool(handler.seen))
+            runtime = group._group._runtime
+            assert runtime is not None
+            await group._portal.call_sync(runtime.shielded.start_soon, fail)
+            text = r"group billing has failed: ZeroDivisionError\('the real failure'\)"
+            with pytest.raises(RuntimeError, match=text) as failed:
+                await consuming
+            with pytest.raises(RuntimeError, match=text):
+                await group.close()
             with pytest.raises(ExceptionGroup) as raised:
-                async with group_of(cluster) as group:
-                    consuming = asyncio.create_task(group.consume(["orders"], handler))
-                    await eventually(lambda: bool(handler.seen))
-                    runtime = group._group._runtime
-                    assert runtime is not None
-                    await group._portal.call_sync(runtime.shielded.start_soon, fail)
-                    text = r"group billing has failed: ZeroDivisionError\('the real failure'\)"
-                    with pytest.raises(RuntimeError, match=text) as failed:
-                        await consuming
-                    with pytest.raises(RuntimeError, match=text):
-                        await group.close()
+                await group.__aexit__(None, None, None)
             assert failed.value.__cause__ is raised.value
             assert raised.group_contains(ZeroDivisionError)
 

@@ -14,6 +14,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+import sarameya.asyncio
 from sarameya import (
     Claim,
     ConfigError,
@@ -26,6 +27,7 @@ from sarameya import (
     StreamHandler,
 )
 from sarameya.group.handler_methods import check_async, check_handler
+from sarameya.testing import ClaimFeed
 from tests.group.kit import Recorder, claim_failure, deadline, failure, fill, orders, start_member
 
 
@@ -133,6 +135,23 @@ def test_fault_49_what_is_certainly_not_async_is_refused(method: Any) -> None:
 )
 def test_method_that_may_give_an_awaitable_is_accepted(method: Any) -> None:
     check_async(types.SimpleNamespace(setup=method), ["setup"])
+
+
+class OnAsyncio(sarameya.asyncio.MessageHandler):
+    async def handle(self, message: sarameya.Message) -> None: ...
+
+
+@pytest.mark.parametrize("handler", [OnAsyncio(), Reads, object()])
+async def test_handler_of_another_kind_is_refused_at_once(handler: Any, autojump_clock: MockClock) -> None:
+    text = (
+        r"runs objects of subclasses of sarameya\.ConsumerGroupHandler; those of sarameya\.asyncio need a sarameya\.a"
+    )
+    async with orders() as cluster:
+        async with ConsumerGroup(cluster.bootstrap_servers, "g", transport=cluster.transport) as group:
+            with pytest.raises(ConfigError, match=text):
+                await group.consume(["orders"], handler)
+    with pytest.raises(ConfigError, match=text):
+        await ClaimFeed().run(handler)
 
 
 def test_handlers_of_ours_are_accepted() -> None:

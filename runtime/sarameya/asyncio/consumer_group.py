@@ -122,12 +122,14 @@ class ConsumerGroup(ThreadBlock, AsyncPausing):
             GroupError: The coordinator refused this member permanently.
             ConnectError: The cluster was not reached at the start.
             UnknownTopicError: A topic was not found at the start.
-            ConfigError: Topics or options of the handler are invalid.
-            TypeError: The handler is not one for asyncio.
+            ConfigError: Topics, the handler or its options are invalid.
+            TypeError: The handler is left out.
             AssignorError: An assignor failed.
             ProtocolError: The leader's assignment cannot be decoded.
         """
         portal = self._portal
+        if handler is None:
+            raise TypeError("consume() needs a handler")
         bridge = bridge_to(check_handler(handler), portal)
 
         async def consume() -> None:

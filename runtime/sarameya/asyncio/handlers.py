@@ -8,7 +8,7 @@ from typing import Generic, final
 
 from sarameya.asyncio.claim import Claim
 from sarameya.asyncio.session import Session
-from sarameya.group.handler_methods import METHODS, check_async
+from sarameya.group.handler_methods import METHODS, check_async, check_class
 from sarameya.handling.message_options import BatchOptions, MessageOptions
 from sarameya.model import CommittedOffset, Message, TopicPartition
 from sarameya.type_variables import K, V
@@ -132,15 +132,13 @@ class BatchHandler(BatchOptions, ConsumerGroupHandler, Generic[V, K]):
         raise NotImplementedError("a BatchHandler gets its messages in handle_batch")
 
 
-def check_handler(handler: object) -> ConsumerGroupHandler:
+def check_handler(handler: ConsumerGroupHandler) -> ConsumerGroupHandler:
     """Return a handler that can be run.
 
     Raises:
-        TypeError: It is not a handler for asyncio.
-        ConfigError: A method is not a coroutine function, or an option is invalid.
+        ConfigError: It is not a handler for asyncio, a method is not a coroutine function, or an option is invalid.
     """
-    if not isinstance(handler, ConsumerGroupHandler):
-        raise TypeError(f"{handler!r} is no handler for asyncio: subclass one of sarameya.asyncio")
+    check_class(handler, ConsumerGroupHandler, "sarameya.asyncio", "sarameya")
     check_async(handler, METHODS)
     handler._check()
     return handler

@@ -436,7 +436,7 @@ class _CallBack(Generic[T]):
             self._portal._to_trio.put(self._ended.set)
 
     def _fail(self, error: BaseException, was_cancelled: bool = False) -> None:
-        # The loop has raised a KeyboardInterrupt or a SystemExit itself: here it is a cancellation. It raises no others.
+        # The loop has raised a KeyboardInterrupt or a SystemExit itself, no others: here it is a cancellation.
         is_interrupt = isinstance(error, KeyboardInterrupt | SystemExit)
         self._error = error
         self._was_cancelled = is_interrupt or isinstance(error, asyncio.CancelledError)

@@ -228,7 +228,7 @@ class ConsumerGroup(Pausing):
             GroupError: The coordinator refused this member permanently.
             ConnectError: The cluster was not reached at the start.
             UnknownTopicError: A topic was not found at the start.
-            ConfigError: Topics or streams are invalid.
+            ConfigError: Topics, the handler or its options are invalid.
             AssignorError: An assignor failed.
             ProtocolError: The leader's assignment cannot be decoded.
         """

@@ -25,12 +25,30 @@ def check_handler(handler: ConsumerGroupHandler) -> None:
     """Check that a handler can be run.
 
     Raises:
-        ConfigError: A method is not a coroutine function, or `streams` is invalid.
+        ConfigError: It is not a handler for trio, a method is not a coroutine function, or an option is invalid.
     """
+    check_class(handler, ConsumerGroupHandler, "sarameya", "sarameya.asyncio")
     check_async(handler, METHODS)
     if isinstance(handler, StreamHandler):
         check_async(handler, ["consume_stream"])
     handler._check()
+
+
+def check_class(handler: object, kind: type, package: str, other: str) -> None:
+    """Check that a handler is written for this event loop.
+
+    Args:
+        handler: The handler.
+        kind: The class that its class must extend.
+        package: The public package of that class, and of the groups that run its handlers.
+        other: The package for the other event loop.
+
+    Raises:
+        ConfigError: It is not.
+    """
+    if not isinstance(handler, kind):
+        runs = f"a {package}.ConsumerGroup runs objects of subclasses of {package}.{kind.__name__}"
+        raise ConfigError("handler", handler, f"{runs}; those of {other} need a {other}.ConsumerGroup")
 
 
 def check_async(owner: object, names: Iterable[str]) -> None:

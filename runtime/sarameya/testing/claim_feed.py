@@ -26,6 +26,7 @@ from sarameya.group.delivery.interceptors import ConsumerInterceptor, Intercepto
 from sarameya.group.delivery.pauses import Pauses
 from sarameya.group.delivery.time_slices import HandlerTime
 from sarameya.group.handler import ConsumerGroupHandler
+from sarameya.group.handler_methods import check_handler
 from sarameya.group.offsets.offset_manager import OffsetManager
 from sarameya.group.services import HandlerServices
 from sarameya.group.session_machine.messages import NewAssignment, SessionOutcome
@@ -249,7 +250,7 @@ class ClaimFeed:
         """
         if self._member is not None:
             raise RuntimeError("run() is already running; a feed has one claim")
-        handler._check()
+        check_handler(handler)
         claim_start = _ClaimStartObserver(task_status)
         observer = Observers([self._observer, claim_start])
         self._generation += 1
