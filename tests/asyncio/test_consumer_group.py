@@ -9,6 +9,7 @@ import threading
 import traceback
 from collections.abc import Sequence
 
+import attrs
 import pytest
 
 import sarameya
@@ -364,6 +365,39 @@ def test_tasks_may_start_at_once() -> None:
             handler = Reads()
             await consume_all(cluster, handler, 3)
             assert await cluster.committed("billing") == 3
+
+    run(main)
+
+
+def test_events_and_figures_are_those_of_trio() -> None:
+    @attrs.frozen
+    class Shipped(Event):
+        offset: int
+
+    class Tells(Reads):
+        async def consume_claim(self, session: Session, claim: Claim) -> None:
+            assert not claim.is_paused
+            async for message in claim:
+                session.tell(Shipped(message.offset))
+                self.ids = session.cluster_id, session.topic_id("orders")
+                with pytest.raises(ValueError, match="not claimed"):
+                    session.topic_id("others")
+                self.values.append(message.value)
+
+    async def main() -> None:
+        async with cluster_of({"orders": 1}) as cluster:
+            await cluster.produce("orders", 0, b"a")
+            events: list[Event] = []
+            async with group_of(cluster, observers=[events.append]) as group:
+                handler = Tells()
+                consuming = asyncio.create_task(group.consume(["orders"], handler))
+                await eventually(lambda: bool(handler.values))
+                await group.close()
+                await consuming
+                assert group.meters.topic("orders").records == 1
+                assert group.buffered_bytes == 0
+            assert Shipped(0) in events
+            assert all(handler.ids)
 
     run(main)
 

@@ -385,3 +385,40 @@ def test_failure_that_ends_the_member_is_the_cause_of_all_other_errors() -> None
             assert raised.group_contains(ZeroDivisionError)
 
     run(main)
+
+
+def test_block_is_left_on_its_own_loop_and_not_by_its_handlers() -> None:
+    class Leaves(Waits):
+        def __init__(self, group: ConsumerGroup) -> None:
+            super().__init__()
+            self.group = group
+
+        async def consume_claim(self, session: Session, claim: Claim) -> None:
+            async for _ in claim:
+                await self.group.__aexit__(None, None, None)
+
+    async def main() -> None:
+        async with cluster_of({"orders": 1}) as cluster:
+            await cluster.produce("orders", 0, b"a")
+            async with group_of(cluster) as group:
+                with pytest.raises(RuntimeError, match="another event loop"):
+                    await asyncio.to_thread(asyncio.run, group.__aexit__(None, None, None))
+                async with asyncio.timeout(30):
+                    with pytest.raises(ExceptionGroup) as raised:
+                        await group.consume(["orders"], Leaves(group))
+            assert raised.group_contains(ClaimError)
+            assert "call close_nowait()" in str(raised.value.exceptions[0])
+
+    run(main)
+
+
+def test_object_is_entered_once() -> None:
+    async def main() -> None:
+        group = ConsumerGroup(["localhost:1"], "billing")
+        async with group:
+            with pytest.raises(RuntimeError, match="create an object for each block"):
+                await group.__aenter__()
+        with pytest.raises(RuntimeError, match="create an object for each block"):
+            await group.__aenter__()
+
+    run(main)

@@ -322,3 +322,14 @@ class Bound(MessageHandler):
 async def test_function_for_dead_letters_that_became_a_method_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"needs `dead_letters = staticmethod\(...\)`"):
         await ClaimFeed("orders").run(Bound())
+
+
+async def test_plain_function_keeps_no_dead_letters(autojump_clock: MockClock) -> None:
+    """It was called again and again, since its result cannot be awaited."""
+
+    def keep(failed: FailedMessage) -> None: ...
+
+    handler = Fails()
+    handler.dead_letters = keep  # type: ignore[assignment]
+    with pytest.raises(ConfigError, match=r"Fails\.dead_letters .* must be a coroutine function: write `async def`"):
+        await ClaimFeed().run(handler)

@@ -24,6 +24,7 @@ class ThreadBlock:
         self._runtime = runtime
         self._closed = closed
         self._opened: Portal | None = None
+        self._was_entered = False
 
     @property
     def _portal(self) -> Portal:
@@ -32,6 +33,9 @@ class ThreadBlock:
         return self._opened
 
     async def __aenter__(self) -> Self:
+        if self._was_entered:
+            raise RuntimeError(f"this {type(self).__name__} was entered already: create an object for each block")
+        self._was_entered = True
         portal = Portal(self._thread, self._runtime, self._closed)
         await portal.open()
         self._opened = portal

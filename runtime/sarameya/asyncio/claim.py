@@ -77,6 +77,11 @@ class Claim:
         return self._claim.lag
 
     @property
+    def is_paused(self) -> bool:
+        """True while the partition is paused."""
+        return self._claim.is_paused
+
+    @property
     def has_ended(self) -> bool:
         """True once the claim has to stop. For handlers that also wait for something else."""
         return self._claim.has_ended

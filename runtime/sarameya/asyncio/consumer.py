@@ -88,6 +88,14 @@ class Consumer(ThreadBlock, PostedMarks, AsyncPausing):
         return self._consumer.config
 
     @property
+    def buffered_bytes(self) -> int:
+        """Bytes that were fetched and are not processed yet; 0 outside of the block.
+
+        At most `Config.fetch_buffer_bytes`, and for each broker one record batch larger than requested.
+        """
+        return self._consumer.buffered_bytes
+
+    @property
     def _pausing(self) -> standalone.Consumer:
         return self._consumer
 

@@ -15,6 +15,7 @@ from sarameya.asyncio.pausing import AsyncPausing
 from sarameya.config import Config
 from sarameya.group import consumer_group
 from sarameya.group.delivery.interceptors import ConsumerInterceptor
+from sarameya.meters import Meters
 from sarameya.net.transport import Transport
 from sarameya.observe import Observer
 from sarameya.protocol.assignors.base import Assignor
@@ -87,6 +88,19 @@ class ConsumerGroup(ThreadBlock, AsyncPausing):
     def config(self) -> Config:
         """Options."""
         return self._group.config
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes that were fetched and are not processed yet.
+
+        At most `Config.fetch_buffer_bytes`, and for each broker one record batch larger than requested.
+        """
+        return self._group.buffered_bytes
+
+    @property
+    def meters(self) -> Meters:
+        """Counters of this member since its creation. The returned object keeps counting."""
+        return self._group.meters
 
     @property
     def _pausing(self) -> consumer_group.ConsumerGroup:
@@ -178,5 +192,5 @@ class ConsumerGroup(ThreadBlock, AsyncPausing):
         self._portal.post(self._group.close_nowait, reason)
 
     async def close(self, reason: str = "the group is closed") -> None:
-        """Call `close_nowait`, then wait until `consume()` has ended."""
+        """Call `close_nowait`, then wait until `consume()` has ended. A handler calls `close_nowait` only."""
         await self._portal.call(self._group.close, reason)

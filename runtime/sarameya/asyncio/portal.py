@@ -40,6 +40,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 _OTHER_LOOP = "this object belongs to another event loop"
+_WAITS_FOR_ITSELF = "a handler cannot leave this block, which waits for the handler: call close_nowait()"
 _HOW_CANCELLED = "a task or a future that it awaits was cancelled"
 _LOOP_CLOSED = "the event loop was closed before the block of this object ended"
 
@@ -102,7 +103,12 @@ class Portal:
 
         Raises:
             BaseException: An exception of the block's end.
+            RuntimeError: The portal belongs to another event loop, or the caller is a handler that the end waits for.
         """
+        self._check_loop()
+        task = asyncio.current_task()
+        if any(call._task is task for call in tuple(self._callbacks)):
+            raise RuntimeError(_WAITS_FOR_ITSELF)
         await self._end()
         self._raise_failure()
 
@@ -160,12 +166,15 @@ class Portal:
         Raises:
             RuntimeError: The portal is closed, or belongs to another event loop.
         """
-        if asyncio.get_running_loop() is not self._loop:
-            raise RuntimeError(_OTHER_LOOP)
+        self._check_loop()
         call = Call(self, self._loop.create_future(), partial(function, *args))
         self._put(call._start)
         self._calls.add(call)
         return call
+
+    def _check_loop(self) -> None:
+        if asyncio.get_running_loop() is not self._loop:
+            raise RuntimeError(_OTHER_LOOP)
 
     def post(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
         """Call a function in trio's thread, and do not wait. The event loop's handler of exceptions gets its exception.

@@ -9,6 +9,7 @@ from sarameya.asyncio.pausing import AsyncPausing
 from sarameya.asyncio.portal import Portal
 from sarameya.group import session
 from sarameya.model import GroupMetadata
+from sarameya.observe import Event
 
 
 class Session(PostedMarks, AsyncPausing):
@@ -60,6 +61,19 @@ class Session(PostedMarks, AsyncPausing):
         """True once the membership is lost: other members own the partitions, and no mark can be committed any more."""
         return self._session.is_lost
 
+    @property
+    def cluster_id(self) -> str:
+        """Id of the cluster (KIP-78); empty if its brokers have none (before 0.10.1)."""
+        return self._session.cluster_id
+
+    def topic_id(self, topic: str) -> str:
+        """Return the id of the topic with this name, as 32 hex digits. See `sarameya.Session.topic_id`.
+
+        Raises:
+            ValueError: No partition of the topic is claimed.
+        """
+        return self._session.topic_id(topic)
+
     async def commit(self) -> None:
         """Commit all marks now. See `Config.autocommit`.
 
@@ -69,6 +83,10 @@ class Session(PostedMarks, AsyncPausing):
             KafkaError: The coordinator refused a partition.
         """
         await self._portal.call(self._session.commit)
+
+    def tell(self, event: Event) -> None:
+        """Pass an event of the handler to the group's observers: an event class of your own."""
+        self._portal.post(self._session.tell, event)
 
     def end(self, reason: str) -> None:
         """Request the end of this session: claims stop, marks are committed, and the member rejoins."""

@@ -10,6 +10,7 @@ from sarameya.errors import ConfigError
 from sarameya.formats.decoders import RAW
 from sarameya.formats.format import Format
 from sarameya.formats.message_decoder import MessageDecoder
+from sarameya.group.handler_methods import check_async
 from sarameya.handling.calls import is_async, unwrapped
 from sarameya.handling.failure_policy import DeadLetters, FailureOptions
 from sarameya.handling.options import (
@@ -98,6 +99,7 @@ class MessageOptions:
         check_kind("retry_topics", self.retry_topics, RetryTopics, type(None))
         check_kind("circuit_breaker", self.circuit_breaker, CircuitBreaker, type(None))
         if callable(self.dead_letters):
+            check_async(self, ["dead_letters"])
             _check_function(self.dead_letters)
         else:
             check_kind("dead_letters", self.dead_letters, DeadLetterTopic, type(None))
