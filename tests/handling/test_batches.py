@@ -204,7 +204,7 @@ async def test_wrong_option_of_batches_is_refused(option: str, value: object, re
 
 
 def test_keys_stay_in_their_group_and_ages_are_those_of_first_messages() -> None:
-    batches = Batches("key", size=3, age=10.0, groups=2)
+    batches = Batches("key", size=3, age=10.0, at_once=2)
     messages = [
         Message("t", 0, offset, 0, TimestampType.CREATE_TIME, b"%d" % (offset % 4), None) for offset in range(40)
     ]
@@ -218,3 +218,21 @@ def test_keys_stay_in_their_group_and_ages_are_those_of_first_messages() -> None
     assert (batches.due is None) == (left == 0)
     assert sum(len(batch) for batch in batches.pop_due(1000.0)) == left
     assert batches.due is None
+
+
+@pytest.mark.parametrize(("ordering", "size"), [("partition", 5000), ("none", 5000), ("key", 100)])
+async def test_batch_that_cannot_grow_does_not_wait_for_its_age(
+    autojump_clock: MockClock, ordering: str, size: int
+) -> None:
+    """A partition has room for about a thousand unfinished messages, with ordering by key in 16 groups."""
+    handler, feed = Collects(), feed_of(6000, keys=997)
+    handler.ordering, handler.batch_size, handler.batch_age = ordering, size, 60  # type: ignore[assignment]
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(feed.run, handler)
+        await trio.sleep(59)
+        assert sum(map(len, handler.batches)) > 4500
+        feed.end()
+    assert trio.current_time() - began < 61
+    assert max(map(len, handler.batches)) > 50
+    assert feed.committed == 6000

@@ -559,7 +559,7 @@ class ConcurrentMessages:
     async def __anext__(self) -> Message:
         claim, tracker, in_flight = self._claim, self._tracker, self._in_flight
         while True:
-            while in_flight and (len(in_flight) >= self._limit or not tracker.has_room or not claim.has_room):
+            while self._is_full:
                 if claim.has_ended:
                     raise StopAsyncIteration
                 self._gone = trio.Event()
@@ -587,6 +587,12 @@ class ConcurrentMessages:
 
     def _stop_waiting(self) -> None:
         self._gone.set()
+
+    @property
+    def _is_full(self) -> bool:
+        """True while no message is handed out before another one is marked."""
+        count = len(self._in_flight)
+        return count > 0 and (count >= self._limit or not self._tracker.has_room or not self._claim.has_room)
 
     @property
     def _oldest(self) -> InFlight | None:

@@ -1,7 +1,8 @@
 """Batches of a claim's messages that are handled together. Pure: the time is an argument.
 
 Which messages may be in one batch depends on their order: those of the partition, those of some of its keys, or any.
-A batch is complete by its size, or by the age of its first message.
+A batch is complete by its size, by the age of its first message, or if no further message can be read before others
+are finished.
 """
 
 from __future__ import annotations
@@ -27,14 +28,15 @@ class Batches:
         ordering: Which messages have to be handled one after the other.
         size: Number of messages of a batch.
         age: Seconds after which a batch is complete, whatever its size.
-        groups: Number of batches that are collected at the same time if messages are ordered by key: a key belongs to
-            one of them.
+        at_once: Number of batches that are handled at the same time. As many are collected if messages are ordered by
+            key: a key belongs to one of them.
     """
 
-    def __init__(self, ordering: Ordering, size: int, age: float, groups: int) -> None:
+    def __init__(self, ordering: Ordering, size: int, age: float, at_once: int) -> None:
         self._size = size
         self._age = age
-        self._groups = groups if ordering == "key" else 1
+        self.at_once = at_once
+        self._groups = at_once if ordering == "key" else 1
         self._batches: dict[int, _Batch] = {}
 
     def group_of(self, message: Message) -> int:
@@ -62,3 +64,9 @@ class Batches:
         """Return the batches that are complete by their age."""
         groups = [group for group, batch in self._batches.items() if batch.due <= now]
         return [self._batches.pop(group).messages for group in groups]
+
+    def pop_largest(self) -> list[Message] | None:
+        """Return the batch with most messages; None if there is none."""
+        if not self._batches:
+            return None
+        return self._batches.pop(max(self._batches, key=lambda group: len(self._batches[group].messages))).messages

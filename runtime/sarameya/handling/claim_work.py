@@ -90,7 +90,7 @@ class ClaimWork:
         self._has_batches = trio.Event()
         self._circuit = run.circuit
         self._slots = [run.slots] if at_once is None else [trio.CapacityLimiter(at_once), run.slots]
-        self._limit = limit
+        self._messages = claim.concurrently(limit)
         self._waits: set[trio.CancelScope] = set()
 
     async def run(self) -> None:
@@ -104,7 +104,7 @@ class ClaimWork:
                 nursery.start_soon(self._watch_end)
                 if self._batches is not None:
                     nursery.start_soon(self._complete_by_age, self._batches, nursery)
-                async for message in self._claim.concurrently(self._limit):
+                async for message in self._messages:
                     if not await self._is_due(message):
                         break
                     if self._batches is None:
@@ -113,6 +113,7 @@ class ClaimWork:
                         self._begin(batch, nursery)
                     else:
                         self._has_batches.set()
+                        self._complete_if_full(self._batches, nursery)
         except ExceptionGroup as group:
             if len(group.exceptions) == 1:
                 raise group.exceptions[0] from None
@@ -135,11 +136,18 @@ class ClaimWork:
                     for batch in batches.pop_due(trio.current_time()):
                         self._begin(batch, nursery)
 
+    def _complete_if_full(self, batches: Batches, nursery: trio.Nursery) -> None:
+        """Begin batches that cannot grow, since reading waits for messages to finish, if calls are free."""
+        while self._messages._is_full and self._lanes.count < batches.at_once:
+            if (batch := batches.pop_largest()) is None:
+                return
+            self._begin(batch, nursery)
+
     def _begin(self, batch: Batch, nursery: trio.Nursery) -> None:
         if (lane := self._lanes.add(batch)) is not None:
-            nursery.start_soon(self._work, lane)
+            nursery.start_soon(self._work, lane, nursery)
 
-    async def _work(self, lane: Hashable) -> None:
+    async def _work(self, lane: Hashable, nursery: trio.Nursery) -> None:
         """Handle the batches of a lane, one after the other, until it has none."""
         time_slice = self._claim._new_slice()
         has_more = True
@@ -147,6 +155,8 @@ class ClaimWork:
             while has_more:
                 await self._handle(self._lanes.first(lane), time_slice)
                 has_more = self._lanes.finish(lane)
+            if self._batches is not None:
+                self._complete_if_full(self._batches, nursery)
 
     def _finish(self, batch: Batch) -> None:
         # The partition may have been revoked while a thread worked on: its next owner handles the messages again.

@@ -36,7 +36,7 @@ class HandlerRunner(MessageOptions, ConsumerGroupHandler):
         run = self._run
         assert run is not None, "a session runs within consume()"
         lanes = 1 if self.ordering == "partition" else self.partition_concurrency or self._at_once
-        batches = None if self._batch is None else Batches(self.ordering, *self._batch, groups=lanes)
+        batches = None if self._batch is None else Batches(self.ordering, *self._batch, at_once=lanes)
         limit = lanes * _READ_AHEAD * (1 if self._batch is None else self._batch[0])
         await ClaimWork(session, claim, run, limit, self.partition_concurrency, batches).run()
 

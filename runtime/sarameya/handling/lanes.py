@@ -50,6 +50,11 @@ class Lanes:
         self._waiting[lane] = deque([batch])
         return lane
 
+    @property
+    def count(self) -> int:
+        """Number of lanes that have batches."""
+        return len(self._waiting)
+
     def first(self, lane: Hashable) -> Batch:
         """Return the batch of this lane that is to be handled now."""
         return self._waiting[lane][0]

@@ -93,7 +93,8 @@ class BatchHandler(BatchOptions, HandlerRunner, Generic[V, K]):
     only those at fault go to retry topics or dead letters. A message that cannot be decoded is left out.
 
     Attributes:
-        batch_size: Maximum number of messages in a batch.
+        batch_size: Maximum number of messages in a batch. About a thousand of a partition may be unfinished, all its
+            batches together.
         batch_age: Seconds for which a message waits for others at most, before its batch is handled.
         ordering: `partition`: one batch of a partition after the other. `key`: as many batches at the same time as
             `partition_concurrency`, all messages with a key in the same one of them. `none`: any batches at the same
