@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from sarameya import CircuitBreaker, ConfigError, DeadLetterTopic, Message, MessageHandler, Retry
+from sarameya import BatchHandler, CircuitBreaker, ConfigError, DeadLetterTopic, Message, MessageHandler, Retry
 from sarameya.testing import ClaimFeed
 
 
@@ -85,6 +86,39 @@ async def test_open_circuit_ends_with_the_claim(autojump_clock: MockClock) -> No
     handler.ends = 0
     with trio.fail_after(500):
         await feed.run(handler)
+    assert feed.committed == 10
+
+
+class Batched(BatchHandler):
+    """Refuses each batch with a bad message, and all batches until `ends`."""
+
+    batch_size = 5
+    batch_age = 1
+    dead_letters = DeadLetterTopic()
+    circuit_breaker = CircuitBreaker(failures=2, pause=60)
+
+    def __init__(self, ends: float = 0) -> None:
+        self.ends = ends
+
+    async def handle_batch(self, messages: Sequence[Message]) -> None:
+        await trio.sleep(0.1)
+        if trio.current_time() < self.ends or any(message.value == b"bad" for message in messages):
+            raise ValueError("bad")
+
+
+async def test_batches_with_a_bad_message_do_not_open_it(autojump_clock: MockClock) -> None:
+    feed = feed_of(*[b"bad", b"good", b"good", b"good", b"good"] * 5)
+    with trio.fail_after(60):
+        await feed.run(Batched())
+    assert len(feed.sent) == 5
+    assert feed.committed == 25
+
+
+async def test_outage_that_ends_is_noticed_although_a_message_of_the_batch_is_bad(autojump_clock: MockClock) -> None:
+    handler, feed = Batched(ends=trio.current_time() + 600), feed_of(*[b"good"] * 9, b"bad")
+    with trio.fail_after(800):
+        await feed.run(handler)
+    assert [record.value for record in feed.sent] == [b"good", b"bad"]
     assert feed.committed == 10
 
 

@@ -10,7 +10,17 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from sarameya import ClaimError, ConfigError, HandlerError, HandlerTimeoutError, Message, MessageHandler, Retry
+from sarameya import (
+    ClaimError,
+    ConfigError,
+    ConsumerGroup,
+    DeadLetterTopic,
+    HandlerError,
+    HandlerTimeoutError,
+    Message,
+    MessageHandler,
+    Retry,
+)
 from sarameya.observe import Retrying
 from sarameya.testing import ClaimFeed, memory_cluster
 from tests.group.kit import eventually
@@ -135,6 +145,44 @@ async def test_object_serves_one_group_at_a_time(autojump_clock: MockClock) -> N
         with pytest.raises(RuntimeError, match="in use by another consume"):
             await ClaimFeed().run(handler)
         feed.end()
+
+
+async def test_object_that_is_being_started_is_in_use(autojump_clock: MockClock) -> None:
+    handler = Sleeps()
+    handler.dead_letters = DeadLetterTopic()  # to open its producer takes a while
+    refused: list[str] = []
+
+    async def consume(group: ConsumerGroup) -> None:
+        try:
+            await group.consume(["orders"], handler)
+        except RuntimeError as error:
+            refused.append(str(error))
+
+    async with memory_cluster({"orders": 1}) as cluster, member_of(cluster) as one, member_of(cluster, "g") as other:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(consume, one)
+            nursery.start_soon(consume, other)
+            cluster.produce("orders", 0, b"0")
+            await eventually(lambda: handler.finished == [0])
+            one.close_nowait()
+            other.close_nowait()
+    assert refused == ["this Sleeps is in use by another consume(): create an object for each"]
+
+
+async def test_end_leaves_nobody_in_the_queue_for_time_slices(autojump_clock: MockClock) -> None:
+    handler = Sleeps()
+    handler.concurrency = 100
+    async with memory_cluster({"orders": 1}) as cluster, member_of(cluster) as group:
+        for _ in range(100):
+            cluster.produce("orders", 0, b"1000")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(group.consume, ["orders"], handler)
+            await eventually(lambda: len(handler.begun) > 20)
+            assert group._runtime is not None
+            queue = group._runtime.handler_time._queue
+            assert queue
+            group.close_nowait()
+        assert not queue
 
 
 async def test_failure_names_the_message_and_commits_what_is_finished(autojump_clock: MockClock) -> None:

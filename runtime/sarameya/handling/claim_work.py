@@ -152,9 +152,12 @@ class ClaimWork:
         time_slice = self._claim._new_slice()
         has_more = True
         with suppress(Stopped):
-            while has_more:
-                await self._handle(self._lanes.first(lane), time_slice)
-                has_more = self._lanes.finish(lane)
+            try:
+                while has_more:
+                    await self._handle(self._lanes.first(lane), time_slice)
+                    has_more = self._lanes.finish(lane)
+            finally:
+                time_slice.interrupt()  # a cancelled wait keeps its place in the queue
             if self._batches is not None:
                 self._complete_if_full(self._batches, nursery)
 
@@ -199,7 +202,7 @@ class ClaimWork:
             if delay is not None:
                 what, attempts = self._name(batch), self._policy.attempts
                 await self._wait_again("message", what, failure, attempt, began, delay, attempts)
-            elif isinstance(failure, DecodeError) or not self._circuit.failed():
+            elif len(batch) > 1 or isinstance(failure, DecodeError) or not self._circuit.failed():
                 await self._give_up(batch, failure, attempt, time_slice)
                 return
             attempt += 1

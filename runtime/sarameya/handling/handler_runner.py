@@ -28,6 +28,7 @@ _READ_AHEAD = 4
 class HandlerRunner(MessageOptions, ConsumerGroupHandler):
     """Base class of the handlers that get messages, not claims."""
 
+    _is_used = False
     _run: HandlerRun | None = None
 
     @final
@@ -50,8 +51,17 @@ class HandlerRunner(MessageOptions, ConsumerGroupHandler):
         Raises:
             RuntimeError: The object is in use by another `consume()`.
         """
-        if self._run is not None:
+        if self._is_used:
             raise RuntimeError(f"this {type(self).__name__} is in use by another consume(): create an object for each")
+        self._is_used = True
+        try:
+            async with self._open_run(services) as self._run:
+                yield
+        finally:
+            self._is_used, self._run = False, None
+
+    @asynccontextmanager
+    async def _open_run(self, services: HandlerServices) -> AsyncIterator[HandlerRun]:
         options = self._failure_options()
         decoder = self._message_decoder()
         async with (
@@ -61,11 +71,7 @@ class HandlerRunner(MessageOptions, ConsumerGroupHandler):
             policy = FailurePolicy(options, services, sender)
             await policy.prepare()
             circuit, slots = Circuit(self.circuit_breaker), trio.CapacityLimiter(self._at_once)
-            self._run = HandlerRun(decoder, self._open_calls(processes), policy, self.ordering, circuit, slots)
-            try:
-                yield
-            finally:
-                self._run = None
+            yield HandlerRun(decoder, self._open_calls(processes), policy, self.ordering, circuit, slots)
 
     @property
     def _at_once(self) -> int:

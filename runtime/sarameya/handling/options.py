@@ -172,8 +172,9 @@ class DeadLetterTopic:
 class CircuitBreaker:
     """Stops handling after several failures in a row, instead of sending every message to the dead letters.
 
-    A message counts once its attempts in place are used up. After `failures` of them, without a success in between,
-    messages wait; every `pause` seconds one of them is tried. The first success ends the wait.
+    A message counts once its attempts in place are used up; a batch does not count, but its messages, each alone. After
+    `failures` of them, without a success in between, messages wait; every `pause` seconds one of them is tried. The
+    first success ends the wait.
 
     Attributes:
         failures: Number of failed messages in a row, over all partitions of the member.
