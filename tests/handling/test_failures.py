@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import trio
 from trio.testing import MockClock
@@ -264,8 +266,6 @@ async def test_missing_topic_is_an_error_at_the_start_if_it_must_not_be_created(
 
 
 async def test_pattern_has_no_retry_topics(autojump_clock: MockClock) -> None:
-    import re
-
     handler = Fails()
     handler.retry_topics = RetryTopics([60])
     async with memory_cluster({"orders": 1}) as cluster, member_of(cluster) as group:
@@ -333,3 +333,95 @@ async def test_plain_function_keeps_no_dead_letters(autojump_clock: MockClock) -
     handler.dead_letters = keep  # type: ignore[assignment]
     with pytest.raises(ConfigError, match=r"Fails\.dead_letters .* must be a coroutine function: write `async def`"):
         await ClaimFeed().run(handler)
+
+
+async def test_plain_function_for_dead_letters_fails_the_claim_once(autojump_clock: MockClock) -> None:
+    kept: list[FailedMessage] = []
+    handler, feed = Fails(), ClaimFeed("orders")
+    handler.dead_letters = kept.append  # type: ignore[assignment]
+    feed.send(b"bad")
+    with trio.fail_after(60), pytest.raises(ExceptionGroup) as raised:
+        await feed.run(handler)
+    (error,) = raised.value.exceptions
+    assert isinstance(error.__cause__, ConfigError)
+    assert "write it as `async def`" in str(error.__cause__)
+    assert len(kept) == 1
+
+
+async def test_retry_topic_of_another_group_is_a_topic_like_any_other(autojump_clock: MockClock) -> None:
+    """Otherwise a message that fails goes to a retry topic that nobody reads."""
+    theirs, ours = Fails(), Fails()
+    theirs.retry_topics = RetryTopics([60])
+    ours.retry_topics = RetryTopics([600])
+    topic = "orders.billing.retry.1m"
+    async with memory_cluster({"orders": 1}) as cluster:
+        cluster.produce("orders", 0, b"bad")
+        async with member_of(cluster) as group, trio.open_nursery() as nursery:
+            nursery.start_soon(group.consume, ["orders"], theirs)
+            await eventually(lambda: letters_of(cluster, topic) != [])
+            group.close_nowait()
+        began = trio.current_time()
+        async with member_of(cluster, "audit") as group, trio.open_nursery() as nursery:
+            nursery.start_soon(group.consume, [topic], ours)
+            await eventually(lambda: letters_of(cluster, f"{topic}.audit.dead") != [])
+            group.close_nowait()
+    (first, message), (second, _) = ours.calls
+    assert (message.topic, message.offset) == (topic, 0)
+    assert first - began < 30, "it is not their message to wait for"
+    assert second - first >= 600
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"__sarameya.retry.due": b"9" * 400},
+        {"__sarameya.errors.attempts": b""},
+        {"__sarameya.errors.topic": b"other"},
+        {"__sarameya.errors.topic": b"no topic", "__sarameya.errors.group": b"other"},
+    ],
+)
+async def test_strange_headers_of_a_retry_topic_do_not_count(
+    autojump_clock: MockClock, changed: dict[str, bytes]
+) -> None:
+    handler = Fails(failures=1)
+    handler.retry_topics = RetryTopics([60])
+    feed = ClaimFeed("orders", group="billing")
+    feed.send(b"bad")
+    feed.end()
+    await feed.run(handler)
+    (record,) = feed.sent
+    headers = {**dict(record.headers), "__sarameya.errors.group": b"audit", **changed}
+    tier = ClaimFeed(record.topic, at=7, group="billing")
+    tier.send(record.value, record.key, tuple(headers.items()))
+    tier.end()
+    await tier.run(handler)
+    _, message = handler.calls[-1]
+    assert (message.topic, message.offset) == (record.topic, 7)
+
+
+async def test_pattern_that_matches_the_topic_for_dead_letters_is_refused_before_it_is_used(
+    autojump_clock: MockClock,
+) -> None:
+    """Otherwise each letter makes another topic, `orders.billing.dead.billing.dead` and so on."""
+    async with memory_cluster({"orders": 1}) as cluster, member_of(cluster, metadata_max_age=10) as group:
+        cluster.produce("orders", 0, b"bad")
+        with trio.fail_after(60), pytest.raises(ExceptionGroup) as raised:
+            await group.consume(pattern=re.compile("orders.*"), handler=Fails())
+        (error,) = raised.value.exceptions
+        assert "is a topic that the handler reads" in str(error.__cause__)
+        assert partitions(cluster, "orders.billing.dead") == 0
+        assert committed(cluster, "billing").get("orders-0", 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("letters", "topics"),
+    [("{topic}", ["orders"]), ("dead", ["orders", "dead"]), ("{topic}.{group}.retry.1m", ["orders"])],
+)
+async def test_topic_for_dead_letters_that_is_read_again_is_refused(
+    autojump_clock: MockClock, letters: str, topics: list[str]
+) -> None:
+    handler = Fails()
+    handler.dead_letters, handler.retry_topics = DeadLetterTopic(letters), RetryTopics([60])
+    async with memory_cluster({"orders": 1, "dead": 1}) as cluster, member_of(cluster) as group:
+        with pytest.raises(ConfigError, match="is a topic that the handler reads"):
+            await group.consume(topics, handler)

@@ -268,7 +268,7 @@ class ConsumerGroup(Pausing):
     def _services(self, wanted: Wanted) -> HandlerServices:
         return HandlerServices(
             self.group_id,
-            wanted if isinstance(wanted, tuple) else (),
+            wanted,
             self._producer,
             self._ensure_topics,
             self._wall_clock,

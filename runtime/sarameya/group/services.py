@@ -11,6 +11,7 @@ import attrs
 
 from sarameya.observe import Observer
 from sarameya.producer.record import ProducerRecord
+from sarameya.protocol.subscription import Wanted
 
 
 class RecordSender(Protocol):
@@ -43,7 +44,7 @@ class HandlerServices:
 
     Attributes:
         group: Id of the group.
-        topics: Topics that `consume()` was called with; empty for a pattern.
+        wanted: Topics, or the pattern, that `consume()` was called with.
         open_sender: Opens a producer to the group's cluster.
         ensure_topics: Creates topics, or checks that they exist.
         wall_clock: Returns the seconds since 1970.
@@ -52,9 +53,14 @@ class HandlerServices:
     """
 
     group: str
-    topics: tuple[str, ...]
+    wanted: Wanted
     open_sender: Callable[[], AbstractAsyncContextManager[RecordSender]]
     ensure_topics: Topics
     wall_clock: Callable[[], float]
     observer: Observer
     rng: random.Random
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Topics that `consume()` was called with; empty for a pattern."""
+        return self.wanted if isinstance(self.wanted, tuple) else ()

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import attrs
 import trio
 
-from sarameya.errors import DecodeError
+from sarameya.errors import ConfigError, DecodeError
 from sarameya.formats.errors import NoSchemaError
 from sarameya.formats.message_decoder import MessageDecoder
 from sarameya.group.claim import Claim
@@ -27,7 +27,7 @@ from sarameya.handling.calls import Calls
 from sarameya.handling.circuit_breaker import Circuit
 from sarameya.handling.failure_policy import FailurePolicy
 from sarameya.handling.lanes import Batch, Lanes
-from sarameya.handling.letters import FailedMessage, Origin
+from sarameya.handling.letters import FailedMessage
 from sarameya.handling.options import Ordering
 from sarameya.model import Message
 from sarameya.observe import Retrying
@@ -169,7 +169,7 @@ class ClaimWork:
 
     async def _is_due(self, message: Message) -> bool:
         """Wait until a message of a retry topic is due. Return False if the claim stops before."""
-        seconds = self._policy.seconds_until_due(Origin.of(message))
+        seconds = self._policy.seconds_until_due(self._policy.origin(message))
         if seconds > 0:
             reason = f"{self._name([message])} is due in {seconds:.0f} s"
             with suppress(Stopped), self._claim.report.doing(Activity.DELAYED, reason):
@@ -194,7 +194,7 @@ class ClaimWork:
                 what = f"looking up the schema of {self._name(batch)}"
                 await self._wait_again("registry", what, failure.error, lookups, began, _SENDING.delay(lookups))
                 continue
-            if len(batch) > 1 and (undecodable := _undecodable(batch, failure)):
+            if len(batch) > 1 and (undecodable := self._undecodable(batch, failure)):
                 await self._handle(undecodable, time_slice)
                 batch = [message for message in batch if message not in undecodable]
                 continue
@@ -214,7 +214,7 @@ class ClaimWork:
             for message in batch:
                 await self._handle([message], time_slice)
             return
-        origin = Origin.of(batch[0])
+        origin = self._policy.origin(batch[0])
         failed = FailedMessage(origin.restore(batch[0]), failure, origin.attempts + attempts, self._session.group)
         await self._divert(batch, failed)
         self._finish(batch)
@@ -266,7 +266,7 @@ class ClaimWork:
             await self._wait(slots.acquire)
 
     async def _decode(self, message: Message) -> Message[Any, Any]:
-        original = Origin.of(message).restore(message)
+        original = self._policy.origin(message).restore(message)
         if self._decoder.looks_up:
             return await self._wait(self._decoder.decode, original)
         return await self._decoder.decode(original)
@@ -276,6 +276,7 @@ class ClaimWork:
 
         Raises:
             Stopped: The claim has stopped before.
+            ConfigError: An option has to be changed first.
             Exception: The message's failure, if there is no place for it.
         """
         attempt, began = 1, trio.current_time()
@@ -287,6 +288,8 @@ class ClaimWork:
                 with doing:
                     if await self._policy.divert(batch[0], failed):
                         return
+            except ConfigError as error:
+                raise self._failed(batch, error) from None
             except Exception as error:  # noqa: BLE001 - whatever it is, the message must not be lost
                 delay = _SENDING.delay(attempt)
                 reason = f"{what}: {type(error).__name__}: {error}"
@@ -314,6 +317,14 @@ class ClaimWork:
         with self._claim.report.doing(Activity.RETRYING, f"{what}: {cause}", attempt=attempt + 1, attempts=attempts):
             await self._wait(trio.sleep, delay)
 
+    def _undecodable(self, batch: Batch, failure: Exception) -> Batch:
+        """Return the message of a batch that cannot be decoded; none for another failure."""
+        if not isinstance(failure, DecodeError):
+            return ()
+        place = (*failure.partition, failure.offset)
+        origins = ((self._policy.origin(message), message) for message in batch)
+        return [message for origin, message in origins if (origin.topic, origin.partition, origin.offset) == place][:1]
+
     def _name(self, batch: Batch) -> str:
         return held_text(batch[0].topic_partition, batch[0].offset, batch[-1].offset)
 
@@ -332,12 +343,3 @@ class ClaimWork:
             finally:
                 self._waits.discard(scope)
         raise Stopped
-
-
-def _undecodable(batch: Batch, failure: Exception) -> Batch:
-    """Return the message of a batch that cannot be decoded; none for another failure."""
-    if not isinstance(failure, DecodeError):
-        return ()
-    place = (*failure.partition, failure.offset)
-    origins = ((Origin.of(message), message) for message in batch)
-    return [message for origin, message in origins if (origin.topic, origin.partition, origin.offset) == place][:1]

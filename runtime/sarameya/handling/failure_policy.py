@@ -24,7 +24,7 @@ from sarameya.model import Headers, Message
 from sarameya.observe import DeadLettered, SentToRetry
 from sarameya.producer.record import ProducerRecord
 from sarameya.protocol.backoff import Backoff
-from sarameya.protocol.subscription import Wanted
+from sarameya.protocol.subscription import Wanted, wants
 
 DeadLetters = DeadLetterTopic | Callable[[FailedMessage], Awaitable[None]]
 """A topic, or a function that keeps a message elsewhere. The message is finished once the function returns."""
@@ -47,13 +47,18 @@ class FailureOptions:
         """Return a subscription with the retry topics of its topics.
 
         Raises:
-            ConfigError: The retry topics of a pattern are not known.
+            ConfigError: The retry topics of a pattern are not known, or dead letters would be read again.
         """
-        if self.retry_topics is None:
-            return wanted
         if not isinstance(wanted, tuple):
-            raise ConfigError("retry_topics", self.retry_topics, "needs a subscription by names, not by a pattern")
-        return tuple(sorted({*wanted, *self._retry_topics(wanted, group)}))
+            if self.retry_topics is not None:
+                raise ConfigError("retry_topics", self.retry_topics, "needs a subscription by names, not by a pattern")
+            return wanted
+        retries = self._retry_topics(wanted, group)
+        if isinstance(self.dead_letters, DeadLetterTopic):
+            for topic in wanted:
+                if (name := self.dead_letters.name_for(topic, group)) == topic or name in retries:
+                    raise _read_again(name)
+        return tuple(sorted({*wanted, *retries}))
 
     def wanted_topics(self, topics: tuple[str, ...], group: str) -> dict[str, str | None]:
         """Return the names of all other topics, and the topic whose number of partitions each one has, if any."""
@@ -111,6 +116,18 @@ class FailurePolicy:
         """Maximum number of attempts in place."""
         return self._retry.attempts
 
+    def origin(self, message: Message) -> Origin:
+        """Return where a message was first written. The headers say so in a retry topic of this group.
+
+        The headers of another group's retry topic do not count. A message of it that fails here would otherwise go to
+        retry topics of the first topic, which this group does not read.
+        """
+        found, group, retries = Origin.of(message), self._services.group, self._options.retry_topics
+        if found.due is None:
+            return found
+        is_ours = found.group == group or (retries is not None and retries.has(message.topic, found.topic, group))
+        return found if is_ours and found.topic != message.topic else Origin.at(message)
+
     def seconds_until_due(self, origin: Origin) -> float:
         """Return the seconds to wait before a message of a retry topic is handled; 0 if it is due."""
         return 0.0 if origin.due is None else max(0.0, origin.due / 1000 - self._services.wall_clock())
@@ -126,6 +143,7 @@ class FailurePolicy:
             False if there is no place for it: the claim has to fail.
 
         Raises:
+            ConfigError: An option has to be changed first.
             Exception: The message could not be stored. Call this again: it is not finished.
         """
         group, topic = self._services.group, failed.message.topic
@@ -144,10 +162,16 @@ class FailurePolicy:
             return False
         if isinstance(letters, DeadLetterTopic):
             name = letters.name_for(topic, group)
+            wanted = self._services.wanted
+            if not isinstance(wanted, tuple) and wants(wanted, name):
+                raise _read_again(name)
             await self._send(name, None, failed, failed.headers(like_connect=letters.connect_headers))
             place = f"topic {name}"
         else:
-            await letters(failed)
+            returned = letters(failed)
+            if not isinstance(returned, Awaitable):
+                raise ConfigError("dead_letters", letters, "must be a coroutine function: write it as `async def`")
+            await returned
             place = getattr(letters, "__qualname__", repr(letters))
         self._services.observer(DeadLettered(partition=read.topic_partition, count=1, place=place))
         return True
@@ -168,6 +192,11 @@ class FailurePolicy:
         if places and isinstance(letters, DeadLetterTopic):
             await self._services.ensure_topics(places, create=letters.create)
         self._existing.update(new)
+
+
+def _read_again(topic: str) -> ConfigError:
+    reason = "is a topic that the handler reads, so its letters would fail again and again"
+    return ConfigError("dead_letters", topic, f"{reason}: set another name, or a pattern that does not match it")
 
 
 def _is_one_of(error: Exception, kinds: Exceptions) -> bool:

@@ -45,6 +45,8 @@ class Origin:
     partition: int
     offset: int
     timestamp: int
+    group: str = ""
+    """The group that could not handle it; empty if it has not failed yet."""
     attempts: int = 0
     due: int | None = None
     """When to handle it, in milliseconds since 1970; None: now."""
@@ -54,18 +56,20 @@ class Origin:
         """Return the origin of a message: what its headers say if it is from a retry topic, or its own place."""
         found = {name: (value or b"").decode(errors="replace") for name, value in message.headers}
         if DUE not in found:
-            return cls(message.topic, message.partition, message.offset, message.timestamp)
-        try:
-            return cls(
-                found[f"{ERRORS}topic"],
-                int(found[f"{ERRORS}partition"]),
-                int(found[f"{ERRORS}offset"]),
-                int(found.get(f"{ERRORS}timestamp", NO_TIMESTAMP)),
-                int(found[f"{ERRORS}attempts"]),
-                int(found[DUE]),
-            )
-        except (KeyError, ValueError):  # not written by this module
-            return cls(message.topic, message.partition, message.offset, message.timestamp)
+            return cls.at(message)
+        numbers = {name: _number(found.get(f"{ERRORS}{name}", "")) for name in ("partition", "offset", "attempts")}
+        partition, offset, attempts, due = *numbers.values(), _number(found[DUE])
+        topic = found.get(f"{ERRORS}topic")
+        if topic is None or partition is None or offset is None or attempts is None or due is None:
+            return cls.at(message)  # not written by this module
+        timestamp = _number(found.get(f"{ERRORS}timestamp", ""))
+        timestamp = NO_TIMESTAMP if timestamp is None else timestamp
+        return cls(topic, partition, offset, timestamp, found.get(f"{ERRORS}group", ""), attempts, due)
+
+    @classmethod
+    def at(cls, message: Message) -> Origin:
+        """Return the place of a message itself, whatever its headers say."""
+        return cls(message.topic, message.partition, message.offset, message.timestamp)
 
     def restore(self, message: Message) -> Message:
         """Return the message as it was first written."""
