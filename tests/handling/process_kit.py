@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from pathlib import Path
 
@@ -49,3 +50,13 @@ class Wrapped(Writes):
 
 
 async def _nothing() -> None: ...
+
+
+class EndsWithAnError(Writes):
+    def handle(self, message: Message) -> None:
+        atexit.register(os._exit, 3)
+
+
+class CannotBeLoaded(Writes):
+    def __setstate__(self, state: object) -> None:
+        raise RuntimeError("no configuration here")

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 import trio
 
-from sarameya import Config, ConfigError, HandlerError, Message, MessageHandler
+from sarameya import Config, ConfigError, DeadLetterTopic, HandlerError, Message, MessageHandler
 from sarameya.observe import Retrying
 from sarameya.testing import ClaimFeed
-from tests.handling.process_kit import Fails, Wrapped, Writes
+from tests.handling.process_kit import CannotBeLoaded, EndsWithAnError, Fails, Wrapped, Writes
 
 
 def feed_of(*values: bytes, config: Config | None = None) -> ClaimFeed:
@@ -102,9 +108,19 @@ class Locked(Writes):
         self.lock = threading.Lock()
 
 
+def typed_locally() -> MessageHandler:
+    class Order(msgspec.Struct):
+        number: int
+
+    handler = Writes(Path())
+    handler.value_type = Order
+    return handler
+
+
 @pytest.mark.parametrize(
     ("handler", "reason"),
     [
+        (typed_locally(), "needs types of messages that a module defines, not a function: "),
         (Async(), "needs a plain `def handle`, without `async`"),
         (Locked(), "needs a handler that can be pickled; open connections in `handle`: TypeError: cannot pickle "),
     ],
@@ -113,3 +129,70 @@ async def test_handler_that_cannot_run_in_processes_is_refused(handler: MessageH
     with pytest.raises(ConfigError) as raised:
         await feed_of(b"").run(handler)
     assert reason in str(raised.value)
+
+
+async def test_handler_that_a_process_cannot_load_is_refused_before_the_first_message(tmp_path: Path) -> None:
+    """Otherwise each message would fail, and become a dead letter."""
+    handler, feed = CannotBeLoaded(tmp_path), feed_of(b"")
+    handler.dead_letters = DeadLetterTopic()
+    with pytest.raises(ConfigError, match="needs a handler that a new process can load"):
+        await feed.run(handler)
+    assert feed.sent == []
+
+
+async def test_process_that_ends_with_an_error_is_no_failure(tmp_path: Path) -> None:
+    feed = feed_of(b"")
+    feed.end()
+    await feed.run(EndsWithAnError(tmp_path))
+    assert feed.committed == 1
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+
+import trio
+from sarameya import DeadLetterTopic
+from sarameya.testing import ClaimFeed
+from tests.handling.process_kit import Fails
+
+
+async def main():
+    handler, feed = Fails(Path(sys.argv[1])), ClaimFeed("orders")
+    handler.dead_letters = DeadLetterTopic()
+    feed.send(b"hang")
+    await feed.run(handler)
+"""
+
+
+async def test_script_without_a_guard_handles_nothing(tmp_path: Path) -> None:
+    """A new process imports the script, and would run all of it."""
+    script = tmp_path / "script.py"
+    script.write_text(f"{SCRIPT}\n\ntrio.run(main)\n")
+    ended = await trio.run_process(
+        [sys.executable, str(script), str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+        capture_stderr=True,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert b"needs `if __name__ == '__main__':`" in ended.stderr
+    assert not (tmp_path / "tried-0").exists()
+
+
+def test_processes_end_with_a_member_that_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(f"{SCRIPT}\n\nif __name__ == '__main__':\n    trio.run(main)\n")
+    member = subprocess.Popen(
+        [sys.executable, script, tmp_path], env={**os.environ, "PYTHONPATH": os.getcwd()}, stdout=subprocess.PIPE
+    )
+    while not pid_of(tmp_path / "tried-0"):
+        assert member.poll() is None
+        time.sleep(0.05)
+    member.kill()
+    try:
+        # The processes have inherited its output, which ends with the last of them.
+        assert member.communicate(timeout=300) == (b"", None)
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid_of(tmp_path / "tried-0"), signal.SIGKILL)

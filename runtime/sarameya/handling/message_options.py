@@ -111,7 +111,7 @@ class MessageOptions:
             check_count("processes", self.processes)
             if is_async(method):
                 raise ConfigError("processes", self.processes, f"needs a plain `def {self._method}`, without `async`")
-            check_processes(self._called, self.processes)
+            check_processes(self._called, self.processes, (self.value_type, self.key_type))
         check_seconds("max_handler_time", self.max_handler_time)
 
 

@@ -6,9 +6,12 @@ Each process has a copy of the handler, made when `consume()` begins. Messages, 
 from __future__ import annotations
 
 import inspect
+import multiprocessing
+import os
 import pickle
+import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -16,6 +19,11 @@ import trio
 
 from sarameya.errors import ConfigError, HandlerError
 from sarameya.formats.packages import require
+
+_NOT_LOADED = (
+    "needs a handler that a new process can load, which has failed; stderr has the traceback of the process. "
+    "A program that is run as a script needs `if __name__ == '__main__':`"
+)
 
 _method: Any = None
 """The method of this process's copy of the handler, if this is a worker."""
@@ -45,26 +53,49 @@ class WorkerProcesses:
 
 @asynccontextmanager
 async def open_processes(handler: Any, method: str, limit: int) -> AsyncIterator[WorkerProcesses]:
-    """Open processes for a handler. They end with the block.
+    """Open processes for a handler. They end with the block, or with this process.
 
     Args:
         handler: The handler, which must be picklable.
         method: Name of the method that handles messages.
         limit: Maximum number of processes.
-    """
-    from trio_parallel import open_worker_context
-
-    async with open_worker_context(init=partial(_load, pickle.dumps(getattr(handler, method)))) as workers:
-        yield WorkerProcesses(workers, limit)
-
-
-def check_processes(handler: Any, limit: int) -> None:
-    """Check that a handler can be used in processes.
 
     Raises:
-        ConfigError: trio-parallel is not installed, or the handler cannot be pickled.
+        ConfigError: A process cannot load the handler. Otherwise each of its messages would fail.
+    """
+    from trio_parallel import BrokenWorkerError, open_worker_context
+
+    context = open_worker_context(init=partial(_load, pickle.dumps(getattr(handler, method))))
+    workers = await context.__aenter__()
+    try:
+        try:
+            await workers.run_sync(_do_nothing, kill_on_cancel=True)
+        except BrokenWorkerError as error:
+            raise ConfigError("processes", limit, _NOT_LOADED) from error
+        yield WorkerProcesses(workers, limit)
+    finally:
+        # A process that does not end by itself is killed. Its messages are finished, so nothing has failed.
+        with suppress(BrokenWorkerError):
+            await context.__aexit__(None, None, None)
+
+
+def check_processes(handler: Any, limit: int, types: tuple[Any, ...]) -> None:
+    """Check that a handler can be used in processes.
+
+    Args:
+        handler: The handler.
+        limit: Maximum number of processes.
+        types: Types of keys and values.
+
+    Raises:
+        ConfigError: trio-parallel is not installed, or the handler or a type cannot be pickled.
     """
     require("processes", limit, "trio_parallel", "processes")
+    try:
+        pickle.dumps(types)
+    except Exception as error:
+        reason = f"needs types of messages that a module defines, not a function: {type(error).__name__}: {error}"
+        raise ConfigError("processes", limit, reason) from error
     try:
         pickle.dumps(handler)
     except Exception as error:
@@ -74,7 +105,19 @@ def check_processes(handler: Any, limit: int) -> None:
 
 def _load(data: bytes) -> None:
     global _method
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _method = pickle.loads(data)
+
+
+def _end_with_parent() -> None:
+    """Wait until the member's process has died. Its partitions are then owned by others."""
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _do_nothing() -> None:
+    """Run in a process that has loaded the handler."""
 
 
 def _call(argument: Any) -> None:
