@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 
 import pytest
@@ -27,7 +28,7 @@ from sarameya.error_codes import ErrorCode
 from sarameya.handling.options import delay_text
 from sarameya.observe import Retrying
 from sarameya.protocol.versions import Api
-from sarameya.testing import ClaimFeed, memory_cluster
+from sarameya.testing import ClaimFeed, memory_cluster, virtual_wall_clock
 from tests.group.kit import committed, eventually
 from tests.handling.kit import member_of
 from tests.producer.kit import log
@@ -425,3 +426,29 @@ async def test_topic_for_dead_letters_that_is_read_again_is_refused(
     async with memory_cluster({"orders": 1, "dead": 1}) as cluster, member_of(cluster) as group:
         with pytest.raises(ConfigError, match="is a topic that the handler reads"):
             await group.consume(topics, handler)
+
+
+@pytest.mark.parametrize("like_connect", [False, True])
+async def test_message_that_just_fits_becomes_a_letter_without_the_stack(
+    autojump_clock: MockClock, like_connect: bool
+) -> None:
+    class Explains(MessageHandler):
+        dead_letters = DeadLetterTopic(connect_headers=like_connect)
+
+        async def handle(self, message: Message) -> None:
+            raise ValueError("why " * 1000)
+
+    value = random.Random(1).randbytes(3000)
+    small = EmbeddedCluster({"orders": 1}, in_memory=True, max_batch_size=4000, wall_clock=virtual_wall_clock)
+    async with small as cluster, member_of(cluster) as group:
+        cluster.produce("orders", 0, value)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(group.consume, ["orders"], Explains())
+            await trio.sleep(60)
+            group.close_nowait()
+        ((found, headers),) = letters_of(cluster, "orders.billing.dead")
+        assert committed(cluster, "billing")["orders-0"] == 1
+    assert found == value
+    prefix = "__connect.errors." if like_connect else "__sarameya.errors."
+    assert headers[f"{prefix}exception.message"] == "why " * 25
+    assert f"{prefix}exception.stacktrace" not in headers

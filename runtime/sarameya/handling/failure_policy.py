@@ -13,10 +13,11 @@ and a crash may send it twice.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 import attrs
 
-from sarameya.errors import ConfigError, DecodeError
+from sarameya.errors import ConfigError, DecodeError, MessageTooLargeError
 from sarameya.group.services import HandlerServices, RecordSender
 from sarameya.handling.letters import FailedMessage, Origin
 from sarameya.handling.options import DeadLetterTopic, Exceptions, Retry, RetryTopics
@@ -153,7 +154,7 @@ class FailurePolicy:
             if tier is not None:
                 name, delay = retries.name_for(topic, group, tier), retries.delays[tier]
                 due = int((self._services.wall_clock() + delay) * 1000)
-                await self._send(name, topic, failed, failed.headers(due=due))
+                await self._send(name, topic, failed, partial(failed.headers, due=due))
                 self._services.observer(
                     SentToRetry(partition=read.topic_partition, offset=read.offset, topic=name, seconds=delay)
                 )
@@ -165,7 +166,7 @@ class FailurePolicy:
             wanted = self._services.wanted
             if not isinstance(wanted, tuple) and wants(wanted, name):
                 raise _read_again(name)
-            await self._send(name, None, failed, failed.headers(like_connect=letters.connect_headers))
+            await self._send(name, None, failed, partial(failed.headers, like_connect=letters.connect_headers))
             place = f"topic {name}"
         else:
             returned = letters(failed)
@@ -176,11 +177,17 @@ class FailurePolicy:
         self._services.observer(DeadLettered(partition=read.topic_partition, count=1, place=place))
         return True
 
-    async def _send(self, topic: str, model: str | None, failed: FailedMessage, headers: Headers) -> None:
+    async def _send(
+        self, topic: str, model: str | None, failed: FailedMessage, headers: Callable[..., Headers]
+    ) -> None:
         assert self._sender is not None, "no option needs a sender"
         await self._ensure({topic: model})
         message = failed.message
-        await self._sender.send_many([ProducerRecord(topic, message.value, message.key, headers)])
+        try:
+            await self._sender.send_many([ProducerRecord(topic, message.value, message.key, headers())])
+        except MessageTooLargeError:
+            # The message itself may just fit.
+            await self._sender.send_many([ProducerRecord(topic, message.value, message.key, headers(brief=True))])
 
     async def _ensure(self, wanted: Mapping[str, str | None]) -> None:
         retries, letters = self._options.retry_topics, self._options.dead_letters

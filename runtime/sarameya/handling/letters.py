@@ -35,6 +35,7 @@ _OURS = (ERRORS, DUE, _CONNECT)
 _MOST_STACK = 8_000
 """Characters of a stack that are kept: the last ones."""
 _MOST_MESSAGE = 2_000
+_BRIEF_MESSAGE = 100
 
 
 @attrs.frozen(slots=True)
@@ -100,26 +101,28 @@ class FailedMessage:
     attempts: int
     group: str
 
-    def headers(self, *, due: int | None = None, like_connect: bool = False) -> Headers:
+    def headers(self, *, due: int | None = None, like_connect: bool = False, brief: bool = False) -> Headers:
         """Return the headers of the record: those of the message, and those about the failure.
 
         Args:
             due: For a retry topic: when to try again, in milliseconds since 1970.
             like_connect: Use the names of Kafka Connect's dead letters (`__connect.errors.*`).
+            brief: Leave out the stack, and most of a long text, for a record that would be too large.
         """
-        told = self._connect() if like_connect else self._told()
+        told = self._connect(brief) if like_connect else self._told(brief)
         if due is not None:
             told = (*told, (DUE, str(due)))
         return (*own_headers(self.message), *((name, text.encode(errors="replace")) for name, text in told))
 
-    def _told(self) -> tuple[tuple[str, str], ...]:
-        return tuple((ERRORS + name, text) for name, text in self._facts())
+    def _told(self, brief: bool) -> tuple[tuple[str, str], ...]:
+        return tuple((ERRORS + name, text) for name, text in self._facts(brief))
 
-    def _connect(self) -> tuple[tuple[str, str], ...]:
-        told = ((_CONNECT + _TO_CONNECT.get(name, name), text) for name, text in self._facts() if name != "attempts")
+    def _connect(self, brief: bool) -> tuple[tuple[str, str], ...]:
+        facts = self._facts(brief)
+        told = ((_CONNECT + _TO_CONNECT.get(name, name), text) for name, text in facts if name != "attempts")
         return (*told, (f"{_CONNECT}stage", "TASK_PUT"), (f"{_CONNECT}task.id", "0"))
 
-    def _facts(self) -> Iterator[tuple[str, str]]:
+    def _facts(self, brief: bool) -> Iterator[tuple[str, str]]:
         message, error = self.message, self.error
         yield "topic", message.topic
         yield "partition", str(message.partition)
@@ -129,8 +132,9 @@ class FailedMessage:
         yield "group", self.group
         yield "attempts", str(self.attempts)
         yield "exception.class", f"{type(error).__module__}.{type(error).__qualname__}"
-        yield "exception.message", str(error)[:_MOST_MESSAGE]
-        yield "exception.stacktrace", "".join(traceback.format_exception(error))[-_MOST_STACK:]
+        yield "exception.message", str(error)[: _BRIEF_MESSAGE if brief else _MOST_MESSAGE]
+        if not brief:
+            yield "exception.stacktrace", "".join(traceback.format_exception(error))[-_MOST_STACK:]
 
 
 def own_headers(message: Message) -> Headers:
