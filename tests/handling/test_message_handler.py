@@ -11,6 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from sarameya import (
+    CircuitBreaker,
     ClaimError,
     ConfigError,
     ConsumerGroup,
@@ -447,3 +448,38 @@ async def test_invalid_options_are_refused(option: str, value: object, autojump_
 def test_invalid_retries_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=next(iter(options))):
         Retry(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"dead_letter": DeadLetterTopic()}, "dead_letter = .*: no such option; did you mean 'dead_letters'"),
+        ({"max_handle_time": 5}, "no such option; did you mean 'max_handler_time'"),
+        ({"batch_size": 5}, "batch_size = 5: is an option of a BatchHandler only"),
+        ({"dead_letters": DeadLetterTopic}, "must be a DeadLetterTopic, or None"),
+        ({"circuit_breaker": CircuitBreaker()}, "needs dead_letters or retry_topics"),
+    ],
+)
+async def test_option_without_an_effect_is_refused(options: dict[str, object], reason: str) -> None:
+    handler, feed = type("Wrong", (Sleeps,), options)(), ClaimFeed()
+    feed.end()
+    with pytest.raises(ConfigError, match=reason):
+        await feed.run(handler)
+
+
+async def test_attributes_of_the_users_own_are_no_options(autojump_clock: MockClock) -> None:
+    class Own(Sleeps):
+        process_order = dead = "x"
+        retries = 5
+        _concurrency = 3
+
+        @property
+        def processes_(self) -> int:
+            return 1
+
+        def retry_topic(self) -> None: ...
+
+    feed = feed_of((None, b"0"))
+    feed.end()
+    await feed.run(Own())
+    assert feed.committed == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Generic
@@ -27,6 +28,7 @@ from sarameya.handling.options import (
 )
 from sarameya.handling.processes import check_processes
 from sarameya.handling.type_arguments import type_arguments
+from sarameya.option_kinds import unknown_option
 
 
 class MessageOptions:
@@ -90,6 +92,7 @@ class MessageOptions:
         Raises:
             ConfigError: An option is invalid.
         """
+        self._check_names()
         self._message_decoder()
         method = getattr(self._called, self._method)
         if inspect.isgeneratorfunction(unwrapped(method)) or inspect.isasyncgenfunction(unwrapped(method)):
@@ -98,11 +101,15 @@ class MessageOptions:
         check_kind("retry", self.retry, Retry, type(None))
         check_kind("retry_topics", self.retry_topics, RetryTopics, type(None))
         check_kind("circuit_breaker", self.circuit_breaker, CircuitBreaker, type(None))
-        if callable(self.dead_letters):
+        if callable(self.dead_letters) and not isinstance(self.dead_letters, type):
             check_async(self, ["dead_letters"])
             _check_function(self.dead_letters)
         else:
             check_kind("dead_letters", self.dead_letters, DeadLetterTopic, type(None))
+        ends_session = self.dead_letters is None and self.retry_topics is None
+        if ends_session and self.circuit_breaker is not None and self.circuit_breaker.failures > 1:
+            reason = "needs dead_letters or retry_topics: without them the first failure ends the session"
+            raise ConfigError("circuit_breaker", self.circuit_breaker, reason)
         check_choice("ordering", self.ordering, ORDERINGS)
         check_count("concurrency", self.concurrency)
         if self.partition_concurrency is not None:
@@ -113,6 +120,19 @@ class MessageOptions:
                 raise ConfigError("processes", self.processes, f"needs a plain `def {self._method}`, without `async`")
             check_processes(self._called, self.processes, (self.value_type, self.key_type))
         check_seconds("max_handler_time", self.max_handler_time)
+
+    def _check_names(self) -> None:
+        """Check that no attribute of the class looks like an option that it is not."""
+        options = {*MessageOptions.__annotations__, *BatchOptions.__annotations__}
+        for kind in type(self).__mro__:
+            if kind is object or kind.__module__.startswith("sarameya."):
+                continue
+            for name, value in vars(kind).items():
+                if name in BatchOptions.__annotations__ and not isinstance(self, BatchOptions):
+                    raise ConfigError(name, value, "is an option of a BatchHandler only")
+                is_own = name in options or name.startswith("_") or hasattr(value, "__get__")
+                if not is_own and difflib.get_close_matches(name, options, cutoff=0.9):
+                    raise ConfigError(name, value, unknown_option(name, options))
 
 
 class BatchOptions(MessageOptions):
