@@ -452,3 +452,25 @@ async def test_message_that_just_fits_becomes_a_letter_without_the_stack(
     prefix = "__connect.errors." if like_connect else "__sarameya.errors."
     assert headers[f"{prefix}exception.message"] == "why " * 25
     assert f"{prefix}exception.stacktrace" not in headers
+
+
+async def test_letter_of_another_group_in_a_retry_topic_is_handled_as_first_written(autojump_clock: MockClock) -> None:
+    """`sarameya letters redrive --to-retry-topic` sends letters of any group, and of connectors."""
+    handler, topic = Fails(), "orders.billing.retry.1m"
+    handler.retry_topics = RetryTopics([60])
+    headers = {
+        "__sarameya.errors.topic": b"orders",
+        "__sarameya.errors.partition": b"0",
+        "__sarameya.errors.offset": b"17",
+        "__sarameya.errors.group": b"connect",
+        "__sarameya.errors.attempts": b"1",
+        "__sarameya.retry.due": b"1",
+    }
+    async with memory_cluster({"orders": 1, topic: 1}) as cluster, member_of(cluster) as group:
+        cluster.produce(topic, 0, b"good", headers=tuple(headers.items()))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(group.consume, ["orders"], handler)
+            await eventually(lambda: handler.handled == [b"good"])
+            group.close_nowait()
+    ((_, message),) = handler.calls
+    assert (message.topic, message.offset, message.headers) == ("orders", 17, ())

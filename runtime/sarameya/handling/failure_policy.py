@@ -54,7 +54,7 @@ class FailureOptions:
             if self.retry_topics is not None:
                 raise ConfigError("retry_topics", self.retry_topics, "needs a subscription by names, not by a pattern")
             return wanted
-        retries = self._retry_topics(wanted, group)
+        retries = self.retry_topics_of(wanted, group)
         if isinstance(self.dead_letters, DeadLetterTopic):
             for topic in wanted:
                 if (name := self.dead_letters.name_for(topic, group)) == topic or name in retries:
@@ -63,12 +63,13 @@ class FailureOptions:
 
     def wanted_topics(self, topics: tuple[str, ...], group: str) -> dict[str, str | None]:
         """Return the names of all other topics, and the topic whose number of partitions each one has, if any."""
-        wanted: dict[str, str | None] = dict(self._retry_topics(topics, group))
+        wanted: dict[str, str | None] = dict(self.retry_topics_of(topics, group))
         if isinstance(self.dead_letters, DeadLetterTopic):
             wanted.update((self.dead_letters.name_for(topic, group), None) for topic in topics)
         return wanted
 
-    def _retry_topics(self, topics: tuple[str, ...], group: str) -> Mapping[str, str]:
+    def retry_topics_of(self, topics: tuple[str, ...], group: str) -> Mapping[str, str]:
+        """Return the names of the retry topics of these topics, and the topic that each one belongs to."""
         retries = self.retry_topics
         if retries is None:
             return {}
@@ -89,6 +90,7 @@ class FailurePolicy:
         self._services = services
         self._sender = sender
         self._existing: set[str] = set()
+        self._tiers = options.retry_topics_of(services.topics, services.group)
         self._retry = options.retry or Retry(attempts=1)
         self._backoff = Backoff(self._retry.backoff, self._retry.backoff_max, rng=services.rng)
 
@@ -123,10 +125,11 @@ class FailurePolicy:
         The headers of another group's retry topic do not count. A message of it that fails here would otherwise go to
         retry topics of the first topic, which this group does not read.
         """
-        found, group, retries = Origin.of(message), self._services.group, self._options.retry_topics
+        found = Origin.of(message)
         if found.due is None:
             return found
-        is_ours = found.group == group or (retries is not None and retries.has(message.topic, found.topic, group))
+        # Redriven letters have the group that could not handle them, which may be another one, or a connector.
+        is_ours = found.group == self._services.group or found.topic == self._tiers.get(message.topic)
         return found if is_ours and found.topic != message.topic else Origin.at(message)
 
     def seconds_until_due(self, origin: Origin) -> float:

@@ -133,12 +133,6 @@ class RetryTopics:
         """
         return _named(self.topic, topic, group, delay_text(self.delays[tier]))
 
-    def has(self, read: str, topic: str, group: str) -> bool:
-        """Return whether `read` is the name of a tier's topic for messages of `topic`."""
-        return any(
-            self.topic.format(topic=topic, group=group, delay=delay_text(delay)) == read for delay in self.delays
-        )
-
     def tier_after(self, read: str, topic: str, group: str) -> int | None:
         """Return the next tier of a message that was read from the topic `read`; None after the last tier."""
         if read == topic:
