@@ -73,7 +73,7 @@ class BrokenRule(AssertionError):
 
 @attrs.define(eq=False)
 class Member:
-    """A member of the group, its connections, and the claims that it has read."""
+    """A member of the group, its connections, and its claims."""
 
     number: int
     transport: CutOff
@@ -82,7 +82,7 @@ class Member:
     group: ConsumerGroup | None = None
     claims: set[Claim] = attrs.field(factory=set)
     zombies: set[Claim] = attrs.field(factory=set)
-    """Claims that were read when the member was cut off."""
+    """Claims that were open when the member was cut off."""
     ended: trio.Event = attrs.field(factory=trio.Event)
 
 
@@ -195,12 +195,17 @@ class World:
     def other_topics(self) -> list[str]:
         return [topic.name for topic in self.cluster._state.topics if topic.name.endswith((".5s", ".30s", ".dead"))]
 
+    def member_of(self, claim: Claim) -> Member:
+        return next(member for member in self.members if member.config is claim._config)
+
+    def opened(self, claim: Claim) -> None:
+        """Note that a member reads a claim."""
+        self.member_of(claim).claims.add(claim)
+
     def check_commit(self, claim: Claim, message: Message) -> None:
         """Check that no stored commit covers a message that is handed out, unless to a zombie."""
-        member = next(member for member in self.members if member.config is claim._config)
-        member.claims.add(claim)
         commit = self.cluster.committed(GROUP).get(message.topic_partition)
-        if commit is None or claim in member.zombies:
+        if commit is None or claim in self.member_of(claim).zombies:
             return
         found = Completion.of_commit(commit)
         is_known = found is not None and message.offset < found.end and message.offset not in found.unfinished
@@ -236,7 +241,7 @@ class World:
     async def run(self) -> str:
         """Run the schedule. Return a line about it."""
         rng = self.rng
-        with _checked_hand_outs(self.check_commit):
+        with _watched_claims(self.opened, self.check_commit):
             async with self.cluster, trio.open_nursery() as nursery:
                 for _ in range(rng.randint(1, 3)):
                     self.join(nursery)
@@ -360,19 +365,26 @@ class World:
 
 
 @contextmanager
-def _checked_hand_outs(check: Any) -> Iterator[None]:
-    """Call `check` with each message that a claim hands out."""
+def _watched_claims(opened: Any, check: Any) -> Iterator[None]:
+    """Call `opened` with each claim that is read, and `check` with each message that one hands out."""
+    open_before: Any = ConcurrentMessages.__init__
     before: Any = ConcurrentMessages.__anext__
+
+    def open_claim(messages: ConcurrentMessages, claim: Claim, *args: Any) -> None:
+        open_before(messages, claim, *args)
+        opened(claim)
 
     async def hand_out(messages: ConcurrentMessages) -> Message:
         message: Message = await before(messages)
         check(messages._claim, message)
         return message
 
+    ConcurrentMessages.__init__ = open_claim  # type: ignore[method-assign, assignment]
     ConcurrentMessages.__anext__ = hand_out  # type: ignore[method-assign]
     try:
         yield
     finally:
+        ConcurrentMessages.__init__ = open_before  # type: ignore[method-assign]
         ConcurrentMessages.__anext__ = before  # type: ignore[method-assign]
 
 
