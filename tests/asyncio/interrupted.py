@@ -6,6 +6,7 @@ Its argument says what the handler does with the first message: `wait` for ever,
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 import time
 
@@ -36,6 +37,8 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    # A shell that runs the tests in the background has them ignore the signal.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         asyncio.run(main(), debug=True)
     except KeyboardInterrupt:

@@ -195,8 +195,9 @@ def test_object_that_fails_ends_all_calls_and_is_reported_at_the_end() -> None:
         with pytest.raises(RuntimeError, match=r"portal has failed: ValueError\('broken'\)") as failed:
             await waiting
         assert isinstance(failed.value.__cause__, ExceptionGroup)
-        with pytest.raises(RuntimeError, match="portal has failed"):
+        with pytest.raises(RuntimeError, match="portal has failed") as failed:
             await portal.call_sync(int)
+        assert isinstance(failed.value.__cause__, ExceptionGroup)
         with pytest.raises(ExceptionGroup) as raised:
             await portal.close()
         assert raised.group_contains(ValueError, match="broken")

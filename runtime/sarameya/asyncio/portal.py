@@ -185,12 +185,11 @@ class Portal:
         self._put(partial(self._run_posted, partial(function, *args)))
 
     def _put(self, function: Callable[[], object]) -> None:
-        if not self._opened.done() or self._ended.done():
-            raise self._closed_error()
-        try:
-            self._to_trio.put(function)
-        except trio.RunFinishedError:
-            raise self._closed_error() from None
+        if self._opened.done() and not self._ended.done():
+            with suppress(trio.RunFinishedError):
+                self._to_trio.put(function)
+                return
+        raise self._closed_error()
 
     def _closed_error(self) -> RuntimeError:
         if self._failure is None:
