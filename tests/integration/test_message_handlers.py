@@ -147,7 +147,8 @@ async def test_threads_blocking_for_three_session_timeouts_stay_members(real_kaf
             for member in (one, two):
                 first = member.lines.index(member.reports("begun")[0])
                 assert [line.event for line in member.lines[first:]] == ["begun"] * 2 + ["message"] * 2
-                assert member.messages[0].at - member.lines[first].at >= seconds
+                # By the wall clock, which may be adjusted meanwhile.
+                assert member.messages[0].at - member.lines[first].at >= seconds - 1
             await real_kafka.until_committed(topic, 4, SECONDS)
             for member in (one, two):
                 await member.stop()
