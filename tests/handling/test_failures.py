@@ -326,7 +326,7 @@ async def test_function_for_dead_letters_that_became_a_method_is_refused() -> No
 
 
 async def test_plain_function_keeps_no_dead_letters(autojump_clock: MockClock) -> None:
-    """It was called again and again, since its result cannot be awaited."""
+    """Otherwise the function is called again and again, since its result cannot be awaited."""
 
     def keep(failed: FailedMessage) -> None: ...
 

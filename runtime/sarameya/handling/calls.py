@@ -91,12 +91,6 @@ class Calls:
 
 def is_async(handle: Any) -> bool:
     """Return whether a call of `handle` returns an awaitable for certain."""
-    handle = unwrapped(handle)
+    while isinstance(handle, functools.partial):
+        handle = handle.func
     return inspect.iscoroutinefunction(handle) or inspect.iscoroutinefunction(type(handle).__call__)
-
-
-def unwrapped(function: Any) -> Any:
-    """Return the function of a `functools.partial`; any other function as it is."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return function

@@ -12,7 +12,7 @@ from sarameya.formats.decoders import RAW
 from sarameya.formats.format import Format
 from sarameya.formats.message_decoder import MessageDecoder
 from sarameya.group.handler_methods import check_async
-from sarameya.handling.calls import is_async, unwrapped
+from sarameya.handling.calls import is_async
 from sarameya.handling.failure_policy import DeadLetters, FailureOptions
 from sarameya.handling.options import (
     ORDERINGS,
@@ -95,7 +95,7 @@ class MessageOptions:
         self._check_names()
         self._message_decoder()
         method = getattr(self._called, self._method)
-        if inspect.isgeneratorfunction(unwrapped(method)) or inspect.isasyncgenfunction(unwrapped(method)):
+        if inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
             name = f"{type(self._called).__name__}.{self._method}"
             raise ConfigError(name, method, "is a generator, which runs nothing: remove the `yield`")
         check_kind("retry", self.retry, Retry, type(None))

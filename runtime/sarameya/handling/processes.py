@@ -91,16 +91,14 @@ def check_processes(handler: Any, limit: int, types: tuple[Any, ...]) -> None:
         ConfigError: trio-parallel is not installed, or the handler or a type cannot be pickled.
     """
     require("processes", limit, "trio_parallel", "processes")
-    try:
-        pickle.dumps(types)
-    except Exception as error:
-        reason = f"needs types of messages that a module defines, not a function: {type(error).__name__}: {error}"
-        raise ConfigError("processes", limit, reason) from error
-    try:
-        pickle.dumps(handler)
-    except Exception as error:
-        reason = f"needs a handler that can be pickled; open connections in `handle`: {type(error).__name__}: {error}"
-        raise ConfigError("processes", limit, reason) from error
+    for pickled, needs in (
+        (types, "needs types of messages that a module defines, not a function"),
+        (handler, "needs a handler that can be pickled; open connections in `handle`"),
+    ):
+        try:
+            pickle.dumps(pickled)
+        except Exception as error:
+            raise ConfigError("processes", limit, f"{needs}: {type(error).__name__}: {error}") from error
 
 
 def _load(data: bytes) -> None:
