@@ -293,6 +293,37 @@ async def test_limit_grows_again_after_an_overloaded_pass(autojump_clock: MockCl
         assert 5 < trio.current_time() - began < 20
 
 
+async def test_quick_tasks_that_wait_start_many_in_a_pass(
+    mock_clock: MockClock, one_clock: None, passes: Passes
+) -> None:
+    handler_time, started = HandlerTime(), 0
+
+    async def start() -> None:
+        nonlocal started
+        await TimeSlice(handler_time).wait()
+        started += 1
+
+    with handler_time.measured():
+        async with trio.open_nursery() as nursery:
+            for _ in range(1000):
+                nursery.start_soon(start)
+    assert started == 1000
+    assert len(passes.seconds) < 30
+
+
+async def test_quick_tasks_do_not_make_each_other_wait(mock_clock: MockClock, one_clock: None) -> None:
+    """If each new task waited behind those before it, no queue of a busy member would ever end."""
+    handler_time = HandlerTime()
+    with handler_time.measured():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(TimeSlice(handler_time).wait)
+            await trio.lowlevel.checkpoint()
+            assert handler_time.is_free(trio.current_time()), "the only task in the queue is woken, and starts now"
+            mock_clock.jump(0.1)
+            await trio.lowlevel.checkpoint()
+            assert not handler_time.is_free(trio.current_time()), "after a long pass it waits, and is the first"
+
+
 @pytest.mark.parametrize("readers", [1, 3])
 async def test_claim_that_ends_while_it_waits_in_line_ends_at_once(
     mock_clock: MockClock, one_clock: None, readers: int

@@ -81,7 +81,8 @@ class Claim:
         self._decoded_bytes = 0
         self._kept = 0
         # Shared with the stream's other claims if a stream reads this claim.
-        self._slice = TimeSlice(handler_time or HandlerTime())
+        self._handler_time = handler_time or HandlerTime()
+        self._slice = TimeSlice(self._handler_time)
         self._ended = False
         self._stop = trio.Event()
         self._taken_at: float | None = None
@@ -263,10 +264,6 @@ class Claim:
             raise RuntimeError("concurrently() needs a group id: messages are marked, and their offsets committed")
         self._concurrent = ConcurrentMessages(self, self._ledger, limit)
         return self._concurrent
-
-    def _new_slice(self) -> TimeSlice:
-        """Return time slices for a further task that processes messages of this claim."""
-        return self._slice.another()
 
     def _check_not_concurrent(self) -> None:
         if self._concurrent is not None:
@@ -544,7 +541,6 @@ class ConcurrentMessages:
 
     def __init__(self, claim: Claim, ledger: OffsetLedger, limit: int) -> None:
         self._claim = claim
-        self._messages = ClaimMessages(claim)
         self._limit = limit
         self._tracker = ledger.track(claim.topic_partition, claim.topic_id, claim.position, self._on_gone)
         # Key, size, and time of handing out of each message that is not marked, by offset.
@@ -564,11 +560,18 @@ class ConcurrentMessages:
                     raise StopAsyncIteration
                 self._gone = trio.Event()
                 await self._gone.wait()
-            message = await self._messages.__anext__()
+            message = None
+            if perf_counter() < claim._slice.ends:
+                message = next(claim._present.left, None)
+            if message is None:
+                if not await claim._advance():
+                    raise StopAsyncIteration
+                message = next(claim._present.left)
             if tracker.hand_out(message.offset, message.leader_epoch):
-                key = message.key
-                size = RECORD_BYTES + len(key or b"") + len(message.value or b"")
-                in_flight[message.offset] = key, size, trio.current_time()
+                key, value = message.key, message.value
+                size = RECORD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
+                since = claim._taken_at  # less than a time slice ago; a clock reading for each message costs more
+                in_flight[message.offset] = key, size, trio.current_time() if since is None else since
                 self._uncounted += size
                 if self._uncounted >= _COUNTED_BYTES:
                     claim.hold(self._uncounted)

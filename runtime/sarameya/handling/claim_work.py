@@ -1,4 +1,4 @@
-"""The tasks that handle the messages of one claim: one that reads, and one for each lane that has messages.
+"""The tasks that handle the messages of one claim: one that reads, and one for each message that is being handled.
 
 A message is finished once `handle` has returned; then it is marked. When the claim stops, messages that wait are
 dropped, and those that are being handled may end within `Config.claim_grace`. The first failure cancels the others.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import attrs
@@ -20,7 +21,6 @@ from sarameya.errors import ConfigError, DecodeError
 from sarameya.formats.errors import NoSchemaError
 from sarameya.formats.message_decoder import MessageDecoder
 from sarameya.group.claim import Claim
-from sarameya.group.delivery.time_slices import TimeSlice
 from sarameya.group.session import Session
 from sarameya.handling.batches import Batches
 from sarameya.handling.calls import Calls
@@ -29,6 +29,7 @@ from sarameya.handling.failure_policy import FailurePolicy
 from sarameya.handling.lanes import Batch, Lanes
 from sarameya.handling.letters import FailedMessage
 from sarameya.handling.options import Ordering
+from sarameya.handling.slots import Slots
 from sarameya.model import Message
 from sarameya.observe import Retrying
 from sarameya.protocol.backoff import Backoff
@@ -54,7 +55,7 @@ class HandlerRun:
         policy: What happens to messages that fail.
         ordering: Which messages wait for each other.
         circuit: The circuit breaker.
-        slots: A token for each call of `handle`.
+        slots: A slot for each call of `handle`.
     """
 
     decoder: MessageDecoder
@@ -62,7 +63,7 @@ class HandlerRun:
     policy: FailurePolicy
     ordering: Ordering
     circuit: Circuit
-    slots: trio.CapacityLimiter
+    slots: Slots
 
 
 class ClaimWork:
@@ -89,7 +90,8 @@ class ClaimWork:
         self._batches = batches
         self._has_batches = trio.Event()
         self._circuit = run.circuit
-        self._slots = [run.slots] if at_once is None else [trio.CapacityLimiter(at_once), run.slots]
+        self._slots = run.slots if at_once is None else Slots(at_once, within=run.slots)
+        self._time = claim._handler_time
         self._messages = claim.concurrently(limit)
         self._waits: set[trio.CancelScope] = set()
 
@@ -145,19 +147,21 @@ class ClaimWork:
 
     def _begin(self, batch: Batch, nursery: trio.Nursery) -> None:
         if (lane := self._lanes.add(batch)) is not None:
-            nursery.start_soon(self._work, lane, nursery)
+            self._slots.request(partial(self._start, lane, nursery))
+
+    def _start(self, lane: Hashable, nursery: trio.Nursery) -> bool:
+        """Start a task for the first batch of a lane. Return False if the claim has stopped."""
+        if self._claim.has_ended or nursery.cancel_scope.cancel_called:
+            return False
+        nursery.start_soon(self._work, lane, nursery)
+        return True
 
     async def _work(self, lane: Hashable, nursery: trio.Nursery) -> None:
-        """Handle the batches of a lane, one after the other, until it has none."""
-        time_slice = self._claim._new_slice()
-        has_more = True
+        """Handle the first batch of a lane, which has a slot. Request one for its next batch."""
         with suppress(Stopped):
-            try:
-                while has_more:
-                    await self._handle(self._lanes.first(lane), time_slice)
-                    has_more = self._lanes.finish(lane)
-            finally:
-                time_slice.interrupt()  # a cancelled wait keeps its place in the queue
+            await self._handle(self._lanes.first(lane), has_slot=True)
+            if self._lanes.finish(lane):
+                self._slots.request(partial(self._start, lane, nursery))
             if self._batches is not None:
                 self._complete_if_full(self._batches, nursery)
 
@@ -169,15 +173,19 @@ class ClaimWork:
 
     async def _is_due(self, message: Message) -> bool:
         """Wait until a message of a retry topic is due. Return False if the claim stops before."""
-        seconds = self._policy.seconds_until_due(self._policy.origin(message))
+        seconds = self._policy.seconds_until_due(message)
         if seconds > 0:
             reason = f"{self._name([message])} is due in {seconds:.0f} s"
             with suppress(Stopped), self._claim.report.doing(Activity.DELAYED, reason):
                 await self._wait(trio.sleep, seconds)
         return not self._claim.has_ended
 
-    async def _handle(self, batch: Batch, time_slice: TimeSlice) -> None:
+    async def _handle(self, batch: Batch, *, has_slot: bool = False) -> None:
         """Handle a batch, or store its messages elsewhere if that fails. Then they are finished.
+
+        Args:
+            batch: The messages.
+            has_slot: The first attempt has a slot, and releases it. All others wait for one.
 
         Raises:
             Stopped: The claim has stopped before the messages were finished.
@@ -185,7 +193,8 @@ class ClaimWork:
             Exception: The exception of the last attempt, if there is no other place for the message.
         """
         attempt, began, lookups = 1, trio.current_time(), 0
-        while (failure := await self._attempt(batch, time_slice)) is not None:
+        while (failure := await self._attempt(batch, has_slot=has_slot)) is not None:
+            has_slot = False
             if isinstance(failure, NoSchemaError):
                 if failure.error.permanent:
                     raise self._failed(batch, failure.error)
@@ -195,7 +204,7 @@ class ClaimWork:
                 await self._wait_again("registry", what, failure.error, lookups, began, _SENDING.delay(lookups))
                 continue
             if len(batch) > 1 and (undecodable := self._undecodable(batch, failure)):
-                await self._handle(undecodable, time_slice)
+                await self._handle(undecodable)
                 batch = [message for message in batch if message not in undecodable]
                 continue
             delay = None if self._circuit.is_open else self._policy.delay(failure, attempt)
@@ -203,24 +212,24 @@ class ClaimWork:
                 what, attempts = self._name(batch), self._policy.attempts
                 await self._wait_again("message", what, failure, attempt, began, delay, attempts)
             elif len(batch) > 1 or isinstance(failure, DecodeError) or not self._circuit.failed():
-                await self._give_up(batch, failure, attempt, time_slice)
+                await self._give_up(batch, failure, attempt)
                 return
             attempt += 1
         self._finish(batch)
 
-    async def _give_up(self, batch: Batch, failure: Exception, attempts: int, time_slice: TimeSlice) -> None:
+    async def _give_up(self, batch: Batch, failure: Exception, attempts: int) -> None:
         """Store a message elsewhere, whose attempts are used up. The messages of a larger batch are handled alone."""
         if len(batch) > 1:
             for message in batch:
-                await self._handle([message], time_slice)
+                await self._handle([message])
             return
         origin = self._policy.origin(batch[0])
         failed = FailedMessage(origin.restore(batch[0]), failure, origin.attempts + attempts, self._session.group)
         await self._divert(batch, failed)
         self._finish(batch)
 
-    async def _attempt(self, batch: Batch, time_slice: TimeSlice) -> Exception | None:
-        """Wait for a slot, for the circuit breaker and for a time slice, then decode the messages and handle them.
+    async def _attempt(self, batch: Batch, *, has_slot: bool) -> Exception | None:
+        """Wait for a slot, for the circuit breaker and for the event loop, then decode the messages and handle them.
 
         Returns:
             The failure; None if the messages were handled.
@@ -228,21 +237,19 @@ class ClaimWork:
         Raises:
             Stopped: The claim has stopped before.
         """
-        is_probe, taken = False, []
+        if not has_slot:
+            await self._wait(self._slots.acquire)
+        is_probe = False
         try:
-            for slots in self._slots:
-                await self._take(slots)
-                taken.append(slots)
             if self._circuit.is_open:
                 with self._claim.report.doing(Activity.RETRYING, f"{self._name(batch)}: the circuit breaker is open"):
                     await self._wait(self._circuit.wait)
                 is_probe = self._circuit.is_open
-            if time_slice.start_at_once(trio.current_time()):
-                time_slice.hold_messages()
-            else:
-                await self._wait(time_slice.start)
+            if not self._time.is_free(trio.current_time()):
+                await self._wait(self._time.wait)
             if self._claim.has_ended:
                 raise Stopped
+            self._time.add_holder()
             try:
                 # Each attempt gets objects of its own: the last one may have changed the values.
                 await self._calls.call([await self._decode(message) for message in batch])
@@ -250,23 +257,17 @@ class ClaimWork:
                 raise
             except Exception as error:  # noqa: BLE001 - the policy decides
                 return error
+            finally:
+                self._time.remove_holder()
             self._circuit.succeeded()
             return None
         finally:
-            time_slice.release_messages()
-            for slots in taken:
-                slots.release()
+            self._slots.release()
             if is_probe:
                 self._circuit.end_probe()
 
-    async def _take(self, slots: trio.CapacityLimiter) -> None:
-        try:
-            slots.acquire_nowait()
-        except trio.WouldBlock:
-            await self._wait(slots.acquire)
-
     async def _decode(self, message: Message) -> Message[Any, Any]:
-        original = self._policy.origin(message).restore(message)
+        original = self._policy.restored(message)
         if self._decoder.looks_up:
             return await self._wait(self._decoder.decode, original)
         return await self._decoder.decode(original)

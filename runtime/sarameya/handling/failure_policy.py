@@ -132,9 +132,14 @@ class FailurePolicy:
         is_ours = found.group == self._services.group or found.topic == self._tiers.get(message.topic)
         return found if is_ours and found.topic != message.topic else Origin.at(message)
 
-    def seconds_until_due(self, origin: Origin) -> float:
+    def restored(self, message: Message) -> Message:
+        """Return the message as it was first written."""
+        return self.origin(message).restore(message) if message.headers else message
+
+    def seconds_until_due(self, message: Message) -> float:
         """Return the seconds to wait before a message of a retry topic is handled; 0 if it is due."""
-        return 0.0 if origin.due is None else max(0.0, origin.due / 1000 - self._services.wall_clock())
+        due = self.origin(message).due if message.headers else None
+        return 0.0 if due is None else max(0.0, due / 1000 - self._services.wall_clock())
 
     async def divert(self, read: Message, failed: FailedMessage) -> bool:
         """Send a failed message to its next topic, or to the dead letters.

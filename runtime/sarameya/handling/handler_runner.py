@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any, final
 
-import trio
-
 from sarameya.group.claim import Claim
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.services import HandlerServices
@@ -19,6 +17,7 @@ from sarameya.handling.claim_work import ClaimWork, HandlerRun
 from sarameya.handling.failure_policy import FailurePolicy
 from sarameya.handling.message_options import MessageOptions
 from sarameya.handling.processes import WorkerProcesses, open_processes
+from sarameya.handling.slots import Slots
 from sarameya.protocol.subscription import Wanted
 
 _READ_AHEAD = 4
@@ -70,7 +69,7 @@ class HandlerRunner(MessageOptions, ConsumerGroupHandler):
         ):
             policy = FailurePolicy(options, services, sender)
             await policy.prepare()
-            circuit, slots = Circuit(self.circuit_breaker), trio.CapacityLimiter(self._at_once)
+            circuit, slots = Circuit(self.circuit_breaker), Slots(self._at_once)
             yield HandlerRun(decoder, self._open_calls(processes), policy, self.ordering, circuit, slots)
 
     @property

@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from time import perf_counter
 
 import trio
@@ -58,8 +59,11 @@ class HandlerTime(trio.abc.Instrument):
         # Places of tasks that wait for a slice, in order, and the event that wakes each. None: the task was cancelled,
         # and keeps its place.
         self._queue: dict[object, trio.Event | None] = {}
-        # The place of the task that was woken, and has not started its slice yet.
-        self._woken: object = None
+        # Places of the tasks that were woken together and have not started yet, and how many of these have.
+        self._woken: set[object] = set()
+        self._started = 0
+        # Whether a long pass has ended since they were woken.
+        self._was_long = False
         self._released = trio.Event()
         # Tasks that hold messages: now, and the maximum in the present pass.
         self._holders = self._most_holders = 0
@@ -88,6 +92,7 @@ class HandlerTime(trio.abc.Instrument):
     def before_io_wait(self, timeout: float) -> None:
         now = trio.current_time()
         self._last_pass = max(0.0, now - self._pass_began)
+        self._was_long |= self._skipped_passes > 0
         if self._last_pass > self._overload:
             self._limit = max(1.0, self._most_holders * self._overload / self._last_pass)
             self._limited_at = now
@@ -105,28 +110,30 @@ class HandlerTime(trio.abc.Instrument):
         self._released.set()
 
     def is_free(self, now: float) -> bool:
-        """Return whether a task may start a slice at once, in the present pass."""
-        in_time = now - self._pass_began < _SLICE_SECONDS
-        return in_time and self._holders < self._limit_at(now) and self._woken is None
+        """Return whether a task may start a slice at once, in the present pass.
 
-    async def wait(self, time_slice: object) -> None:
-        """Wait in the queue until `time_slice` may start.
+        It may while others wait, if all of these start in the present pass, too: then it makes none of them wait.
+        """
+        all_start = not self._skipped_passes and len(self._queue) == len(self._woken)
+        return self._is_in_time(now) and self._holders < self._limit_at(now) and (all_start or not self._queue)
 
-        A cancelled wait keeps its place. Otherwise a task that reads with a timeout shorter than the wait would never
-        get to the head of the queue (`test_reader_with_a_time_out_keeps_its_place_in_the_line`).
+    async def wait(self, time_slice: TimeSlice | None = None) -> None:
+        """Wait in the queue until a slice may start.
+
+        Args:
+            time_slice: The slice, whose place a cancelled wait keeps. Otherwise a task that reads with a timeout
+                shorter than the wait would never get to the head of the queue
+                (`test_reader_with_a_time_out_keeps_its_place_in_the_line`). None if a cancelled wait ends the task.
         """
         # Another task may wait for the same slice already; then this wait gets its own place.
-        place = time_slice if self._queue.get(time_slice) is None else object()
+        place = object() if time_slice is None or self._queue.get(time_slice) is not None else time_slice
         woken = self._queue[place] = trio.Event()
         self._wake_next()
         try:
-            await woken.wait()  # takes one pass
-            for _ in range(min(int(self._last_pass / _SLICE_SECONDS), _MOST_PASSES) - 1):
-                await trio.lowlevel.checkpoint()
-            while self._holders >= self._limit_at(trio.current_time()):
-                self._released = trio.Event()
-                with trio.move_on_after(_CHECK_SECONDS):
-                    await self._released.wait()
+            while not await self._may_start(woken):
+                woken = self._queue[place] = trio.Event()  # the place stays the same
+                self._settle(place)
+            self._started += 1
             self.drop_place(place)
         except trio.Cancelled:
             if place is time_slice and time_slice in self._queue:
@@ -135,20 +142,49 @@ class HandlerTime(trio.abc.Instrument):
                 self.drop_place(place)
             raise
         finally:
-            if self._woken is place:
-                self._woken = None
-                self._wake_next()
+            self._settle(place)
+
+    async def _may_start(self, woken: trio.Event) -> bool:
+        """Wait until woken. Return False if others that were woken together have used up the time of the pass."""
+        await woken.wait()  # takes one pass
+        for _ in range(self._skipped_passes):
+            await trio.lowlevel.checkpoint()
+        while self._holders >= self._limit_at(trio.current_time()):
+            self._released = trio.Event()
+            with trio.move_on_after(_CHECK_SECONDS):
+                await self._released.wait()
+        return self._started == 0 or self._is_in_time(trio.current_time())
 
     def drop_place(self, place: object) -> None:
         """Drop a place in the queue, if it is there."""
         self._queue.pop(place, None)
 
+    def _settle(self, place: object) -> None:
+        """Note that a task that was woken has started, or did not."""
+        if place in self._woken:
+            self._woken.remove(place)
+            self._wake_next()
+
     def _wake_next(self) -> None:
-        """Wake the first task in the queue, unless a woken task has not started yet."""
-        if self._woken is None:
-            self._woken = next((place for place, event in self._queue.items() if event is not None), None)
-            if (event := self._queue.get(self._woken)) is not None:
+        """Wake the first tasks in the queue, once all that were woken before have started, or did not.
+
+        One after a long pass, so that they start in their order. Otherwise twice as many as have just started.
+        """
+        if not self._woken:
+            count = 1 if self._was_long else 2 * max(1, self._started)
+            waiting = ((place, event) for place, event in self._queue.items() if event is not None)
+            for place, event in islice(waiting, count):
+                self._woken.add(place)
                 event.set()
+            self._started, self._was_long = 0, False
+
+    @property
+    def _skipped_passes(self) -> int:
+        """Number of passes in which no task starts: none after a pass of less than two slices."""
+        return max(min(int(self._last_pass / _SLICE_SECONDS), _MOST_PASSES) - 1, 0)
+
+    def _is_in_time(self, now: float) -> bool:
+        return now - self._pass_began < _SLICE_SECONDS
 
     def _limit_at(self, now: float) -> float:
         return self._limit * math.pow(_GROWTH, min(now - self._limited_at, _LONGEST_GROWTH))
@@ -187,10 +223,6 @@ class TimeSlice:
         """Messages that may be taken before the slice is over."""
         self.ends = -math.inf
         """End of the slice on the real clock. Before it, trio's clock is not read, since that costs more."""
-
-    def another(self) -> TimeSlice:
-        """Return time slices for another task of the same member."""
-        return TimeSlice(self._time)
 
     def hold_messages(self) -> None:
         """Record that the task holds messages, until `release_messages`."""
