@@ -7,12 +7,13 @@ BIN := $(VENV)/bin
 IN_PARALLEL := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit soak check bench chaos docs api diagrams configuration cli constraints clean java java-maven java-maven-kcat-chromium-kerberos-postgresql-go java-maven-go
+.PHONY: help demo test conformance unit soak check bench chaos docs api diagrams configuration cli constraints clean java java-maven java-maven-kcat-chromium-kerberos-postgresql-go java-maven-go
 
 help:
 	@echo "make demo    land 336,776 flights through an embedded broker, a group of two members, and Spark; check them"
-	@echo "make test    check, and all tests (Apache Kafka and Spark among them)"
-	@echo "make unit    the tests that start no other programs, but for the hours of churn in virtual time"
+	@echo "make test    check, and the tests (Apache Kafka and Spark among them), without the exhaustive ones"
+	@echo "make conformance  check, and all tests: every table in every way it is used, hours of churn in virtual time"
+	@echo "make unit    the tests of make test that start no other programs"
 	@echo "make check   ruff, mypy, import-linter, and docstrings that open like a riddle"
 
 	@echo "make soak    a hundred virtual hours of churn over fresh seeds, the models and hostile bytes at length; what fails can be replayed"
@@ -29,10 +30,13 @@ demo: java $(VENV)/demo.stamp
 	$(BIN)/python -m examples.flights
 
 test: java-maven-kcat-chromium-kerberos-postgresql-go check $(VENV)/test.stamp build/class-data/spark.jsa
+	$(BIN)/python -m pytest $(IN_PARALLEL) -m "not exhaustive"
+
+conformance: java-maven-kcat-chromium-kerberos-postgresql-go check $(VENV)/test.stamp build/class-data/spark.jsa
 	$(BIN)/python -m pytest $(IN_PARALLEL)
 
 unit: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest $(IN_PARALLEL) -m "not integration and not churn"
+	$(BIN)/python -m pytest $(IN_PARALLEL) -m "not integration and not exhaustive"
 
 soak: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.churn --hours 100

@@ -6,9 +6,10 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -24,6 +25,8 @@ os.environ.update(quick_spark())  # members that tests start inherit it
 
 _IN_CI = os.environ.get("CI") == "true"
 _TURNS = Path(__file__).parents[1] / "build" / "turns"
+_LEFT_OUT = "exhaustive tests left out"
+_LEFT_OUT_OF_RUN = pytest.StashKey[int]()
 _INTEGRATION = Path(__file__).with_name("integration")
 
 
@@ -49,6 +52,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             {item.path for item in items if item.get_closest_marker(mark)} for mark in ("integration", "alone")
         )
         items.sort(key=lambda item: (item.path not in long, item.path in alone))
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    for item in items:
+        output = getattr(item.config, "workeroutput", None)
+        if output is not None and item.get_closest_marker("exhaustive"):
+            output[_LEFT_OUT] = output.get(_LEFT_OUT, 0) + 1
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take the count of one of pytest-xdist's processes: all of them have collected the same tests."""
+    node.config.stash[_LEFT_OUT_OF_RUN] = getattr(node, "workeroutput", {}).get(_LEFT_OUT, 0)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if left_out := config.stash.get(_LEFT_OUT_OF_RUN, 0):
+        terminalreporter.write_line(f"{left_out} exhaustive tests were left out: `make conformance` runs all tests.")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -241,9 +241,16 @@ CONTENDERS = {
 }
 
 
-def each(*names: str) -> pytest.MarkDecorator:
-    """Run a test with these contenders instead of the default, `shared()`."""
-    return pytest.mark.parametrize("contender", [_parameter(CONTENDERS[name]) for name in names])
+def each(*names: str, exhaustive: Sequence[str] = ()) -> pytest.MarkDecorator:
+    """Run a test with these contenders instead of the default, `shared()`.
+
+    Args:
+        names: The contenders.
+        exhaustive: Those of them that only `make conformance` runs.
+    """
+    return pytest.mark.parametrize(
+        "contender", [_parameter(CONTENDERS[name], exhaustive=name in exhaustive) for name in names]
+    )
 
 
 def shared() -> list[ParameterSet]:
@@ -256,8 +263,12 @@ def every() -> pytest.MarkDecorator:
     return each(*CONTENDERS)
 
 
-def _parameter(contender: Contender) -> ParameterSet:
-    marks = [] if contender.runs is Runs.THREADS else [pytest.mark.integration]
+def _parameter(contender: Contender, *, exhaustive: bool = False) -> ParameterSet:
+    # A lake format with classic Spark takes longest, and differs least from the same with Spark Connect.
+    is_classic_lake = contender.runs is Runs.CLASSIC and contender.needs_server
+    marks = [pytest.mark.exhaustive] if exhaustive or is_classic_lake else []
+    if contender.runs is not Runs.THREADS:
+        marks.append(pytest.mark.integration)
     if contender.runs is Runs.CLASSIC:
         # pyspark does not close the sockets on which it receives rows: the garbage collector does.
         marks += [pytest.mark.cold, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]

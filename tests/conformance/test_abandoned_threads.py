@@ -11,7 +11,7 @@ import attrs
 import trio
 
 from sarameya_handlers.spark.tables.table import Landing, Phase
-from tests.conformance.contenders import Contender, Place, every
+from tests.conformance.contenders import CONTENDERS, Contender, Place, each
 from tests.conformance.lives import MOST_SECONDS, prove_leftovers_unused, run_session
 
 
@@ -36,7 +36,7 @@ class Hook:
             self.ended.set()
 
 
-@every()
+@each(*CONTENDERS, exhaustive=["iceberg"])
 async def test_batch_cancelled_in_its_thread_is_landed_by_the_next_owner(contender: Contender, place: Place) -> None:
     """The second life of each case lands all, while the first one's thread still hangs or has just ended."""
     began, end = trio.current_time(), 0

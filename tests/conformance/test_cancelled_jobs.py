@@ -18,7 +18,7 @@ DELAYS = (0.2, 0.6, 1.2)
 """Seconds after it was staged."""
 
 
-@each("delta", "iceberg")
+@each("delta", "iceberg", exhaustive=["iceberg"])
 async def test_batch_cancelled_in_sparks_job_is_landed_by_the_next_owner(contender: Contender, place: Place) -> None:
     began, end = trio.current_time(), 1
     quick = Shaping(transform=rows_by_spark)

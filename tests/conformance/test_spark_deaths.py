@@ -52,7 +52,7 @@ async def one_member(contender: Contender, place: Place) -> AsyncIterator[tuple[
             await judge.prove(log.ends)
 
 
-@each("delta", "iceberg")
+@each("delta", "iceberg", exhaustive=["iceberg"])
 async def test_connect_server_that_dies_and_comes_back_is_waited_for(
     contender: Contender, place: Place, server: ConnectServer
 ) -> None:

@@ -64,7 +64,14 @@ CHANGES = {
     "a tenth joined": range(MEMBERS + MEMBERS // 10),
 }
 
-every_kind = pytest.mark.parametrize("kind", KINDS)
+HARDEST = "one topic more each, in many racks"
+
+
+def _parameter(kind):
+    return pytest.param(kind, marks=() if kind == HARDEST else pytest.mark.exhaustive)
+
+
+every_kind = pytest.mark.parametrize("kind", [_parameter(kind) for kind in KINDS])
 sticky = pytest.mark.parametrize("name", ["sticky", "cooperative-sticky"])
 
 
