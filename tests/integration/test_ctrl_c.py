@@ -141,7 +141,7 @@ GATES = {checks_java: "java-gate", lands: "gate"}
 """Files that hold the service at these points, as long as they are there."""
 
 
-@pytest.mark.parametrize("times", [1, 2], ids=["once", "twice"])
+@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.exhaustive)], ids=["once", "twice"])
 @pytest.mark.parametrize("point", POINTS)
 async def test_ctrl_c_at_any_point_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: Callable[[Stage], bool], times: int

@@ -35,7 +35,7 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module", params=["classic", "connect"])
+@pytest.fixture(scope="module", params=["classic", pytest.param("connect", marks=pytest.mark.exhaustive)])
 def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     with either(request) as session:
         yield session

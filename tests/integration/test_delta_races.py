@@ -69,7 +69,7 @@ def race(clients: list[SparkSession], tables: list[DeltaTable], links: list[Link
     )
 
 
-@pytest.mark.parametrize("named", [False, True], ids=["path", "name"])
+@pytest.mark.parametrize("named", [False, pytest.param(True, marks=pytest.mark.exhaustive)], ids=["path", "name"])
 def test_concurrent_creation_has_one_first_link(clients: list[SparkSession], tmp_path: Path, named: bool) -> None:
     for number in range(TABLES):
         place = f"default.race{abs(hash(str(tmp_path)))}_{number}" if named else tmp_path / f"table{number}"

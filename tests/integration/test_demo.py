@@ -97,6 +97,7 @@ async def test_demo_lands_each_flight_once_despite_a_kill(tmp_path: Path) -> Non
     assert "the other member has all 4 partitions now" in running.stderr
 
 
+@pytest.mark.exhaustive
 async def test_demo_without_a_kill_lands_each_flight_once(tmp_path: Path) -> None:
     async with demo(tmp_path, "--rows", "60000", "--no-kill") as running:
         assert await running.process.wait() == 0, running.stderr

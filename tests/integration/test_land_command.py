@@ -36,7 +36,7 @@ def landed(table: Path) -> list[tuple[str, int, int]]:
     return sorted((row["topic"], row["partition"], row["offset"]) for row in rows.to_pylist())
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.exhaustive), 2])
 async def test_existing_records_land_once_and_later_ones_next_time(tmp_path: Path, workers: int) -> None:
     table = tmp_path / "orders"
     async with EmbeddedCluster({"orders": 2, "payments": 1}) as cluster:

@@ -77,7 +77,7 @@ def landed(directory: Path) -> Counter[tuple[int, int]]:
 EACH_ONCE = {(partition, offset): 1 for partition in range(2) for offset in range(COUNT // 2)}
 
 
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("signum", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.exhaustive)])
 async def test_only_the_first_signal_waits_for_the_flush(tmp_path: Path, signum: int) -> None:
     gate = tmp_path / "gate"
     gate.touch()

@@ -24,7 +24,7 @@ async def ends_in_order(service: Service) -> None:
         assert await service.running.process.wait() == 0, service.log
 
 
-@pytest.mark.parametrize("after", [0.3, 2.0, 4.0])
+@pytest.mark.parametrize("after", [2.0, *(pytest.param(after, marks=pytest.mark.exhaustive) for after in (0.3, 4.0))])
 @pytest.mark.parametrize("spark", ['master = "local[2]"', SHARED], ids=["own", "shared"])
 async def test_fault_64_jvm_killed_while_it_starts_is_restarted(tmp_path: Path, after: float, spark: str) -> None:
     """The kernel kills processes like this when memory runs out."""
