@@ -36,7 +36,7 @@ class Hook:
             self.ended.set()
 
 
-@each(*CONTENDERS, exhaustive=["iceberg"])
+@each(*CONTENDERS, exhaustive=["delta", "iceberg"])
 async def test_batch_cancelled_in_its_thread_is_landed_by_the_next_owner(contender: Contender, place: Place) -> None:
     """The second life of each case lands all, while the first one's thread still hangs or has just ended."""
     began, end = trio.current_time(), 0

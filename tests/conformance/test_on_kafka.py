@@ -84,7 +84,7 @@ class Log:
         await judge.verify()
 
 
-@each("parquet", "delta", "iceberg", exhaustive=["iceberg"])
+@each("parquet", "delta", "iceberg", exhaustive=["delta", "iceberg"])
 async def test_killed_members_on_kafka_land_each_record_once(
     kafka: RealKafka, contender: Contender, place: Place
 ) -> None:

@@ -63,7 +63,10 @@ def real_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealRegi
         yield registry
 
 
-@pytest.fixture(params=["real_kafka", "real_kafka_3"], ids=[f"Kafka {KAFKA_VERSION}", f"Kafka {KAFKA_3_VERSION}"])
+@pytest.fixture(
+    params=["real_kafka", pytest.param("real_kafka_3", marks=pytest.mark.exhaustive)],
+    ids=[f"Kafka {KAFKA_VERSION}", f"Kafka {KAFKA_3_VERSION}"],
+)
 def real_kafka_any(request: pytest.FixtureRequest) -> RealKafka:
     """Return either Kafka, for a test that runs on both."""
     kafka: RealKafka = request.getfixturevalue(request.param)

@@ -32,6 +32,10 @@ def classic(directory: Path, *, iceberg: str = "hadoop") -> Iterator[SparkSessio
         yield session
 
 
+EITHER = ["classic", pytest.param("connect", marks=pytest.mark.exhaustive)]
+"""The parameters of a fixture that calls `either`."""
+
+
 @contextmanager
 def either(request: pytest.FixtureRequest, *, compiles: bool = False) -> Iterator[SparkSession]:
     """Yield the session that a fixture's parameter selects: "classic", or else a session of the shared Connect server.

@@ -86,7 +86,7 @@ async def post(client: httpx.AsyncClient, path: str, parameters: dict[str, str])
     (await client.post(path, params=parameters)).raise_for_status()
 
 
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("loop", ["asyncio", pytest.param("uvloop", marks=pytest.mark.exhaustive)])
 async def test_service_consumes_blocks_and_ends_in_order(loop: str, database: str) -> None:
     limits = CoordinatorConfig(min_session_timeout=1.0)
     async with EmbeddedCluster({"orders": 3}, groups=limits) as cluster:

@@ -251,6 +251,7 @@ def test_table_behind_spark_connect_is_verified_and_swept(lake_server: ConnectSe
     assert (code, orphan.exists()) == (0, False), err
 
 
+@pytest.mark.exhaustive
 def test_delta_table_is_verified_by_a_separate_spark(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(spark, "delta", str(tmp_path / "orders"))
     lake.land(*links(KEY, 4, 9))

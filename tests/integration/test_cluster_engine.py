@@ -103,6 +103,7 @@ async def test_driver_only_directory_is_refused_with_advice() -> None:
     assert os.listdir(staging) == []
 
 
+@pytest.mark.exhaustive
 async def test_rows_in_an_executors_own_directory_are_missed() -> None:
     """An executor that has come later may have its own directory in place of the mount."""
     into = Path("/proc/self/cwd/landing")
@@ -139,6 +140,7 @@ async def test_killed_driver_is_replaced_with_its_executors() -> None:
         assert await engine.run(lambda spark, _: spark.range(1000).count(), tag="t2") == 1000
 
 
+@pytest.mark.exhaustive
 async def test_killed_executor_is_replaced_by_spark() -> None:
     async with SparkEngine(OPTIONS) as engine:
         await engine.run(lambda spark, _: spark.range(1000).count(), tag="t1")

@@ -23,7 +23,7 @@ from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Landing, Layout, Phase
 from tests.integration.delta_stage import attempt, land, link
-from tests.integration.lake_stage import KEY, OTHER, either, found, rows, rows_of
+from tests.integration.lake_stage import EITHER, KEY, OTHER, either, found, rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +35,7 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module", params=["classic", pytest.param("connect", marks=pytest.mark.exhaustive)])
+@pytest.fixture(scope="module", params=EITHER)
 def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     with either(request) as session:
         yield session

@@ -17,7 +17,7 @@ from sarameya_handlers.spark.shaping.errors import SchemaMismatchError, TooManyP
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Landing, Layout, Phase
 from tests.integration.iceberg_stage import land, link, new_name
-from tests.integration.lake_stage import KEY, OTHER, either, found, rows, rows_of
+from tests.integration.lake_stage import EITHER, KEY, OTHER, either, found, rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +29,7 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module", params=["classic", "connect"])
+@pytest.fixture(scope="module", params=EITHER)
 def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     with either(request) as session:
         yield session

@@ -18,7 +18,7 @@ from sarameya_handlers.spark.iceberg.marks import chain_marks
 from sarameya_handlers.spark.iceberg.table import IcebergTable
 from sarameya_handlers.spark.tables.table import Phase
 from tests.integration.iceberg_stage import age, land, link, new_name
-from tests.integration.lake_stage import KEY, OTHER, either, found, rows, rows_of
+from tests.integration.lake_stage import EITHER, KEY, OTHER, either, found, rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +30,7 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module", params=["classic", "connect"])
+@pytest.fixture(scope="module", params=EITHER)
 def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     with either(request) as session:
         yield session

@@ -25,7 +25,9 @@ async def ends_in_order(service: Service) -> None:
 
 
 @pytest.mark.parametrize("after", [2.0, *(pytest.param(after, marks=pytest.mark.exhaustive) for after in (0.3, 4.0))])
-@pytest.mark.parametrize("spark", ['master = "local[2]"', SHARED], ids=["own", "shared"])
+@pytest.mark.parametrize(
+    "spark", ['master = "local[2]"', pytest.param(SHARED, marks=pytest.mark.exhaustive)], ids=["own", "shared"]
+)
 async def test_fault_64_jvm_killed_while_it_starts_is_restarted(tmp_path: Path, after: float, spark: str) -> None:
     """The kernel kills processes like this when memory runs out."""
     async with spark_service(tmp_path, spark=spark, workers=2 if "share" in spark else 1) as service:
@@ -55,7 +57,7 @@ async def test_fault_64_jvm_killed_under_stop_is_exit_code_1(tmp_path: Path) -> 
             assert await service.running.process.wait() == 1, service.log
 
 
-@pytest.mark.parametrize("fault", ["full", "read-only"])
+@pytest.mark.parametrize("fault", ["full", pytest.param("read-only", marks=pytest.mark.exhaustive)])
 async def test_fault_64_full_tmp_is_waited_for(fault: str) -> None:
     """No place for temporary files is left: neither /tmp, nor what Python takes in its place."""
     with outside_tmp() as directory:
@@ -78,6 +80,7 @@ async def test_fault_64_full_tmp_is_waited_for(fault: str) -> None:
             await service.produce_and_land(2)
 
 
+@pytest.mark.exhaustive
 async def test_fault_64_unwritable_spark_directory_is_waited_for(tmp_path: Path) -> None:
     """The JVM is up, and Spark can make no directory where the app has it work."""
     (place := tmp_path / "none").touch()
@@ -88,7 +91,9 @@ async def test_fault_64_unwritable_spark_directory_is_waited_for(tmp_path: Path)
         await service.produce_and_land(2)
 
 
-@pytest.mark.parametrize("spark", ['master = "local[2]"', SHARED], ids=["own", "shared"])
+@pytest.mark.parametrize(
+    "spark", ['master = "local[2]"', pytest.param(SHARED, marks=pytest.mark.exhaustive)], ids=["own", "shared"]
+)
 async def test_fault_64_full_table_disk_at_the_start_is_waited_for(tmp_path: Path, spark: str) -> None:
     (place := tmp_path / "disk").mkdir()
     go, workers = tmp_path / "go", 2 if "share" in spark else 1
@@ -132,6 +137,7 @@ def server(tmp_path: Path) -> Iterator[ConnectServer]:
         yield server
 
 
+@pytest.mark.exhaustive
 async def test_fault_64_connect_server_dying_in_a_probe_is_waited_for(tmp_path: Path, server: ConnectServer) -> None:
     async with spark_service(tmp_path, spark=f'master = "{server.url}"') as service:
         await service.until(lambda: any(service.table.rglob("probe-*")))
@@ -142,6 +148,7 @@ async def test_fault_64_connect_server_dying_in_a_probe_is_waited_for(tmp_path: 
         await service.produce_and_land(2)
 
 
+@pytest.mark.exhaustive
 async def test_fault_64_refusing_connect_server_is_waited_for(tmp_path: Path, server: ConnectServer) -> None:
     server.kill()
     async with spark_service(tmp_path, spark=f'master = "{server.url}"') as service:

@@ -19,7 +19,7 @@ from sarameya_handlers.spark.poison.poison_search import Poison, dead_letters, f
 from sarameya_handlers.spark.shaping.decode_options import Decode
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import PendingLink
-from tests.integration.lake_stage import either
+from tests.integration.lake_stage import EITHER, either
 
 pytestmark = [
     pytest.mark.integration,
@@ -35,7 +35,7 @@ BAD = {7: b"abc", 8: b"", 211: b"9999999999999"}
 Transform = Callable[[DataFrame], DataFrame]
 
 
-@pytest.fixture(scope="module", params=["classic", "connect"])
+@pytest.fixture(scope="module", params=EITHER)
 def spark(request: pytest.FixtureRequest) -> Iterator[Any]:
     with either(request, compiles=True) as session:
         yield session

@@ -230,7 +230,9 @@ class Senders:
             await trio.sleep(self.pause)
 
 
-@pytest.mark.parametrize("end", [Node.stop, Node.kill], ids=["stopped", "killed"])
+@pytest.mark.parametrize(
+    "end", [pytest.param(Node.stop, marks=pytest.mark.exhaustive), Node.kill], ids=["stopped", "killed"]
+)
 async def test_rolling_restart_loses_and_repeats_no_sent_record(
     real_kafka_of_three: RealKafka, end: Callable[[Node], None]
 ) -> None:

@@ -55,10 +55,12 @@ async def test_kafka_4_answers_as_recorded(real_kafka: RealKafka) -> None:
     await assert_answers_as_recorded(KAFKA_4, real_kafka)
 
 
+@pytest.mark.exhaustive
 async def test_kafka_4_of_three_brokers_answers_as_recorded(real_kafka_of_small_groups: RealKafka) -> None:
     await assert_answers_as_recorded(KAFKA_4, real_kafka_of_small_groups)
 
 
+@pytest.mark.exhaustive
 async def test_kafka_3_answers_as_recorded_except_known_differences(
     real_kafka_3: RealKafka, real_kafka_3_in_racks: RealKafka
 ) -> None:

@@ -14,7 +14,7 @@ from sarameya_handlers import DeltaTable, IcebergTable, LandingError, SparkSink
 from sarameya_handlers.landing.dead_letters.files import FileDeadLetters
 from tests.handlers.kit import FakeClaim, FakeSession, message
 from tests.handlers.spark.kit import consume_in
-from tests.integration.lake_stage import either
+from tests.integration.lake_stage import EITHER, either
 from tests.integration.lakes import ICEBERG_CATALOG
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module", params=["classic", "connect"])
+@pytest.fixture(scope="module", params=EITHER)
 def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     with either(request, compiles=True) as session:
         yield session

@@ -249,7 +249,8 @@ def short_tokens() -> Callable[[], str]:
 
 
 @pytest.mark.parametrize(
-    ("listener", "mechanism"), [("SASL_SSL_REAUTH", "SCRAM-SHA-512"), ("SASL_PLAIN", "OAUTHBEARER")]
+    ("listener", "mechanism"),
+    [("SASL_SSL_REAUTH", "SCRAM-SHA-512"), pytest.param("SASL_PLAIN", "OAUTHBEARER", marks=pytest.mark.exhaustive)],
 )
 async def test_connections_are_renewed_while_two_members_consume(
     real_kafka_secured: RealKafka, listener: str, mechanism: str

@@ -23,7 +23,7 @@ from sarameya_handlers.spark.tables.foreach_batch import ForeachBatch
 from sarameya_handlers.spark.tables.table import Layout, Table
 from tests.integration.delta_stage import link
 from tests.integration.iceberg_stage import new_name
-from tests.integration.lake_stage import KEY, either, landing_of, rows, rows_of
+from tests.integration.lake_stage import EITHER, KEY, either, landing_of, rows, rows_of
 from tests.integration.shaping.stage import Stage
 
 pytestmark = [
@@ -77,7 +77,7 @@ def settings(spark: Any, conf: dict[str, str]) -> Iterator[None]:
             spark.conf.unset(key)
 
 
-@pytest.fixture(scope="module", params=["classic", "connect"])
+@pytest.fixture(scope="module", params=EITHER)
 def spark(request: pytest.FixtureRequest) -> Iterator[Any]:
     with either(request) as session:
         session.conf.set("spark.sql.session.timeZone", "UTC")

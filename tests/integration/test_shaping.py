@@ -38,7 +38,7 @@ from sarameya_handlers.spark.shaping.partitions import (
 from sarameya_handlers.spark.shaping.row_conversion import conform
 from sarameya_handlers.spark.shaping.schemas import compare
 from sarameya_handlers.spark.shaping.shaping import BadRecord, Shaping
-from tests.integration.lake_stage import either
+from tests.integration.lake_stage import EITHER, either
 from tests.integration.shaping.stage import Stage, column, descriptors, message
 
 pytestmark = [
@@ -50,7 +50,7 @@ pytestmark = [
 KAFKA = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
 
 
-@pytest.fixture(scope="module", params=["classic", "connect"])
+@pytest.fixture(scope="module", params=EITHER)
 def spark(request: pytest.FixtureRequest) -> Iterator[Any]:
     with either(request, compiles=True) as session:
         yield session

@@ -151,6 +151,7 @@ async def test_workers_share_a_delta_table_through_one_driver(
         await until(lambda: not any(map(is_running, pids)))
 
 
+@pytest.mark.exhaustive
 async def test_first_look_at_a_new_shared_delta_table_logs_no_error(tmp_path: Path) -> None:
     async with service(tmp_path, "delta", lake_properties(tmp_path)) as running:
         running.produce(20)

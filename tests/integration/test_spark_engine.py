@@ -173,6 +173,7 @@ async def test_jvm_killed_between_works_is_replaced(jvms: Jvms) -> None:
     assert jvms.now() == set()
 
 
+@pytest.mark.exhaustive
 async def test_jvm_hanging_under_work_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "CHECK_INTERVAL", 0.5)
     monkeypatch.setattr(pool, "RESPONSE_TIMEOUT", 3.0)
@@ -191,6 +192,7 @@ async def test_jvm_hanging_under_work_is_replaced(monkeypatch: pytest.MonkeyPatc
     assert not is_running(frozen)
 
 
+@pytest.mark.exhaustive
 async def test_context_stopped_under_work_is_replaced() -> None:
     async with SparkEngine(OPTIONS) as engine:
 

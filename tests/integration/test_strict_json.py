@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sarameya_handlers.spark.shaping.decode_options import Decode
 from sarameya_handlers.spark.shaping.formats.json_faults import describe_fault
 from sarameya_handlers.spark.shaping.shaping import Shaping
-from tests.integration.lake_stage import either
+from tests.integration.lake_stage import EITHER, either
 from tests.integration.shaping.stage import Stage, column
 
 pytestmark = [
@@ -116,7 +116,7 @@ TIMES = (
 )
 
 
-@pytest.fixture(scope="module", params=["classic", "connect"])
+@pytest.fixture(scope="module", params=EITHER)
 def spark(request: pytest.FixtureRequest) -> Iterator[Any]:
     with either(request, compiles=True) as session:
         yield session

@@ -36,7 +36,10 @@ LAST_WORDS_SECONDS = 1.0
 
 @pytest.mark.parametrize(
     ("how", "end", "strategy"),
-    [("stopped", Node.stop, "range"), ("killed", Node.kill, "cooperative-sticky")],
+    [
+        pytest.param("stopped", Node.stop, "range", marks=pytest.mark.exhaustive),
+        ("killed", Node.kill, "cooperative-sticky"),
+    ],
     ids=["stopped", "killed"],
 )
 async def test_rolling_restart_loses_no_generation_and_no_message(
