@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextvars import ContextVar
 
 import attrs
 import pytest
@@ -26,6 +27,8 @@ from sarameya.observe import Retrying
 from sarameya.testing import ClaimFeed, memory_cluster
 from tests.group.kit import eventually
 from tests.handling.kit import member_of
+
+REQUEST = ContextVar("REQUEST", default="none")
 
 
 class Sleeps(MessageHandler):
@@ -78,6 +81,26 @@ async def test_messages_without_an_order_are_handled_side_by_side(autojump_clock
     feed.end()
     await feed.run(handler)
     assert handler.finished == [1, 2, 0]
+
+
+async def test_context_variables_are_those_of_one_message(autojump_clock: MockClock) -> None:
+    """Else the request id of one message would be in the log lines of another."""
+    seen: list[str] = []
+
+    class Sets(MessageHandler):
+        ordering = "none"
+        concurrency = 2
+
+        async def handle(self, message: Message) -> None:
+            seen.append(REQUEST.get())
+            if message.offset % 2:
+                REQUEST.set(f"{message.offset}")
+            await trio.lowlevel.checkpoint()
+
+    feed = feed_of(*[(None, b"")] * 20)
+    feed.end()
+    await feed.run(Sets())
+    assert seen == ["none"] * 20
 
 
 async def test_concurrency_is_bounded(autojump_clock: MockClock) -> None:

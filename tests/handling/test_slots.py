@@ -2,106 +2,130 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Hashable
 
-import pytest
 import trio
 import trio.testing
 
-from sarameya.handling.slots import Slots
+from sarameya.handling.slots import ClaimSlots, Slot, Slots
 
 
-class Started:
-    """Calls that have started, in order."""
+class Claim:
+    """A claim's slots, and the lanes that tasks were started for."""
 
-    def __init__(self) -> None:
-        self.names: list[str] = []
+    def __init__(self, slots: Slots, limit: int = 100) -> None:
+        self.slots = ClaimSlots(slots, limit, self.start)
+        self.started: list[Hashable] = []
+        self.tasks: list[Slot] = []
 
-    def start(self, name: str, *, takes: bool = True) -> bool:
-        self.names.append(name)
-        return takes
+    def start(self, lane: Hashable) -> None:
+        self.started.append(lane)
+        self.tasks.append(Slot(self.slots))
 
-
-def test_slots_are_given_in_the_order_of_the_requests() -> None:
-    slots, started = Slots(2), Started()
-    for name in "abcd":
-        slots.request(partial(started.start, name))
-    assert started.names == ["a", "b"]
-    slots.release()
-    assert started.names == ["a", "b", "c"]
-    slots.release()
-    slots.release()
-    slots.release()
-    slots.request(partial(started.start, "e"))
-    slots.request(partial(started.start, "f"))
-    slots.request(partial(started.start, "g"))
-    assert started.names == [*"abcdef"]
+    def request(self, *lanes: int) -> None:
+        for lane in lanes:
+            self.slots.request(lane)
 
 
-def test_slot_that_is_not_taken_goes_to_the_next_request() -> None:
-    slots, started = Slots(1), Started()
-    for name, takes in (("a", True), ("b", False), ("c", False), ("d", True), ("e", True)):
-        slots.request(partial(started.start, name, takes=takes))
-    slots.release()
-    assert started.names == [*"abcd"]
+def test_lanes_are_started_in_order_while_there_are_slots() -> None:
+    claim = Claim(Slots(2))
+    claim.request(1, 2, 3, 4)
+    assert claim.started == [1, 2]
+    claim.tasks[0].release()
+    assert claim.started == [1, 2, 3]
+    claim.tasks[0].release()
+    assert claim.started == [1, 2, 3], "it has no slot any more"
 
 
-def test_claim_gets_no_more_than_its_part() -> None:
-    every, started = Slots(3), Started()
-    one, other = Slots(2, within=every), Slots(2, within=every)
-    for slots, name in ((one, "a"), (one, "b"), (one, "c"), (other, "d"), (other, "e")):
-        slots.request(partial(started.start, name))
-    assert started.names == ["a", "b", "d"], "one's third request waits although a slot is free"
-    one.release()
-    assert started.names == ["a", "b", "d", "e"], "the request that waits longer comes first"
-    other.release()
-    assert started.names == ["a", "b", "d", "e", "c"]
+def test_task_continues_with_the_next_lane() -> None:
+    claim = Claim(Slots(2))
+    claim.request(1, 2, 3)
+    assert [claim.tasks[0].next(), claim.tasks[0].next()] == [3, None]
+    assert not claim.tasks[0].is_held
+    assert claim.tasks[0].next() is None
+    claim.request(4)
+    assert claim.started == [1, 2, 4]
 
 
-async def test_waiting_task_gets_a_slot() -> None:
-    slots, got = Slots(1), list[int]()
+def test_claim_without_a_slot_gets_the_next_one() -> None:
+    slots = Slots(3)
+    one, other = Claim(slots), Claim(slots)
+    one.request(*range(9))
+    other.request(1)
+    assert other.started == []
+    assert one.tasks[0].next() is None
+    assert other.started == [1]
+    assert one.tasks[1].next() == 3, "the other one wants no more"
 
-    async def wait(number: int) -> None:
-        await slots.acquire()
-        got.append(number)
 
-    await slots.acquire()
+def test_claims_come_to_have_the_same_number_of_slots() -> None:
+    slots = Slots(9)
+    claims = [Claim(slots) for _ in range(3)]
+    for claim in claims:
+        claim.request(*range(1000))
+    assert [len(claim.started) for claim in claims] == [9, 0, 0]
+    for _ in range(20):
+        for claim in claims:
+            for task in claim.tasks:
+                task.next()
+    held = [sum(task.is_held for task in claim.tasks) for claim in claims]
+    assert sum(held) == 9
+    assert max(held) - min(held) <= 1
+
+
+def test_each_of_many_claims_has_its_turn() -> None:
+    slots = Slots(2)
+    claims = [Claim(slots) for _ in range(10)]
+    for claim in claims:
+        claim.request(*range(100))
+    for _ in range(20):
+        for claim in claims:
+            for task in claim.tasks:
+                task.next()
+    assert min(len(claim.started) for claim in claims) > 1
+
+
+def test_claim_gets_no_more_than_its_limit() -> None:
+    slots = Slots(3)
+    claim = Claim(slots, limit=2)
+    claim.request(1, 2, 3)
+    assert claim.started == [1, 2]
+    claim.tasks[0].release()
+    assert claim.started == [1, 2, 3]
+
+
+def test_closed_claim_starts_no_task() -> None:
+    slots = Slots(1)
+    one, other = Claim(slots), Claim(slots)
+    one.request(1, 2)
+    other.request(1)
+    one.slots.close()
+    one.request(3)
+    assert one.tasks[0].next() is None
+    assert (one.started, other.started) == ([1], [1])
+
+
+async def test_waiting_task_comes_before_lanes() -> None:
+    claim = Claim(Slots(1))
+    claim.request(1, 2)
+    waiting = Slot(claim.slots)
+    waiting.is_held = False
     async with trio.open_nursery() as nursery:
-        for number in range(2):
-            nursery.start_soon(wait, number)
-            await trio.testing.wait_all_tasks_blocked()
-        assert got == []
-        slots.release()
+        nursery.start_soon(waiting.acquire)
         await trio.testing.wait_all_tasks_blocked()
-        assert got == [0]
-        slots.release()
-    assert got == [0, 1]
+        assert not waiting.is_held
+        assert claim.tasks[0].next() is None
+    assert waiting.is_held
+    assert waiting.next() == 2
 
 
-@pytest.mark.parametrize("parts", [1, 2])
-async def test_cancelled_wait_takes_no_slot(parts: int) -> None:
-    slots = Slots(1) if parts == 1 else Slots(1, within=Slots(1))
-    await slots.acquire()
+async def test_cancelled_task_takes_no_slot() -> None:
+    slots = Slots(1)
+    one, other = Claim(slots), Claim(slots)
+    one.request(1)
     with trio.move_on_after(0) as scope:
-        await slots.acquire()
+        await other.slots.acquire()
     assert scope.cancelled_caught
-    slots.release()
-    if parts == 1:  # a claim with a part of its own has ended by now
-        await slots.acquire()
-
-
-async def test_slot_given_at_the_moment_of_a_cancellation_is_kept() -> None:
-    slots, kept = Slots(1), False
-
-    async def wait() -> None:
-        nonlocal kept
-        await slots.acquire()
-        kept = True
-
-    await slots.acquire()
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(wait)
-        await trio.testing.wait_all_tasks_blocked()
-        slots.release()
-        nursery.cancel_scope.cancel()
-    assert kept
+    one.tasks[0].release()
+    one.request(2)
+    assert one.started == [1, 2]

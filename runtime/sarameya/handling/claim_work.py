@@ -1,4 +1,4 @@
-"""The tasks that handle the messages of one claim: one that reads, and one for each message that is being handled.
+"""The tasks that handle the messages of one claim: one that reads, and one for each call of the handler.
 
 A message is finished once `handle` has returned; then it is marked. When the claim stops, messages that wait are
 dropped, and those that are being handled may end within `Config.claim_grace`. The first failure cancels the others.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
-from functools import partial
+from contextvars import copy_context
 from typing import Any, TypeVar
 
 import attrs
@@ -29,7 +29,7 @@ from sarameya.handling.failure_policy import FailurePolicy
 from sarameya.handling.lanes import Batch, Lanes
 from sarameya.handling.letters import FailedMessage
 from sarameya.handling.options import Ordering
-from sarameya.handling.slots import Slots
+from sarameya.handling.slots import ClaimSlots, Slot, Slots
 from sarameya.model import Message
 from sarameya.observe import Retrying
 from sarameya.protocol.backoff import Backoff
@@ -55,7 +55,7 @@ class HandlerRun:
         policy: What happens to messages that fail.
         ordering: Which messages wait for each other.
         circuit: The circuit breaker.
-        slots: A slot for each call of `handle`.
+        slots: Slots for calls of `handle`.
     """
 
     decoder: MessageDecoder
@@ -90,8 +90,9 @@ class ClaimWork:
         self._batches = batches
         self._has_batches = trio.Event()
         self._circuit = run.circuit
-        self._slots = run.slots if at_once is None else Slots(at_once, within=run.slots)
+        self._slots = ClaimSlots(run.slots, at_once or run.slots.count, self._start)
         self._time = claim._handler_time
+        self._context = copy_context()
         self._messages = claim.concurrently(limit)
         self._waits: set[trio.CancelScope] = set()
 
@@ -102,31 +103,37 @@ class ClaimWork:
             Exception: The exception of a message that could not be handled; an ExceptionGroup for several.
         """
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._watch_end)
+            async with trio.open_nursery() as self._nursery:
+                self._nursery.start_soon(self._watch_end)
                 if self._batches is not None:
-                    nursery.start_soon(self._complete_by_age, self._batches, nursery)
-                async for message in self._messages:
-                    if not await self._is_due(message):
-                        break
-                    if self._batches is None:
-                        self._begin([message], nursery)
-                    elif (batch := self._batches.add(message, trio.current_time())) is not None:
-                        self._begin(batch, nursery)
-                    else:
-                        self._has_batches.set()
-                        self._complete_if_full(self._batches, nursery)
+                    self._nursery.start_soon(self._complete_by_age, self._batches)
+                try:
+                    await self._read()
+                finally:
+                    self._slots.close()
         except ExceptionGroup as group:
             if len(group.exceptions) == 1:
                 raise group.exceptions[0] from None
             raise
+
+    async def _read(self) -> None:
+        async for message in self._messages:
+            if not await self._is_due(message):
+                break
+            if self._batches is None:
+                self._begin([message])
+            elif (batch := self._batches.add(message, trio.current_time())) is not None:
+                self._begin(batch)
+            else:
+                self._has_batches.set()
+                self._complete_if_full(self._batches)
 
     async def _watch_end(self) -> None:
         await self._claim.wait_ended()
         for scope in self._waits:
             scope.cancel()
 
-    async def _complete_by_age(self, batches: Batches, nursery: trio.Nursery) -> None:
+    async def _complete_by_age(self, batches: Batches) -> None:
         """Begin batches that are complete by their age, until the claim has stopped."""
         with suppress(Stopped):
             while True:
@@ -136,34 +143,43 @@ class ClaimWork:
                 else:
                     await self._wait(trio.sleep_until, due)
                     for batch in batches.pop_due(trio.current_time()):
-                        self._begin(batch, nursery)
+                        self._begin(batch)
 
-    def _complete_if_full(self, batches: Batches, nursery: trio.Nursery) -> None:
+    def _complete_if_full(self, batches: Batches) -> None:
         """Begin batches that cannot grow, since reading waits for messages to finish, if calls are free."""
         while self._messages._is_full and self._lanes.count < batches.at_once:
             if (batch := batches.pop_largest()) is None:
                 return
-            self._begin(batch, nursery)
+            self._begin(batch)
 
-    def _begin(self, batch: Batch, nursery: trio.Nursery) -> None:
+    def _begin(self, batch: Batch) -> None:
         if (lane := self._lanes.add(batch)) is not None:
-            self._slots.request(partial(self._start, lane, nursery))
+            self._slots.request(lane)
 
-    def _start(self, lane: Hashable, nursery: trio.Nursery) -> bool:
-        """Start a task for the first batch of a lane. Return False if the claim has stopped."""
-        if self._claim.has_ended or nursery.cancel_scope.cancel_called:
-            return False
-        nursery.start_soon(self._work, lane, nursery)
-        return True
+    def _start(self, lane: Hashable) -> None:
+        # The task that calls this may be in the context of a message.
+        self._context.run(self._nursery.start_soon, self._work, lane)
 
-    async def _work(self, lane: Hashable, nursery: trio.Nursery) -> None:
-        """Handle the first batch of a lane, which has a slot. Request one for its next batch."""
-        with suppress(Stopped):
-            await self._handle(self._lanes.first(lane), has_slot=True)
-            if self._lanes.finish(lane):
-                self._slots.request(partial(self._start, lane, nursery))
-            if self._batches is not None:
-                self._complete_if_full(self._batches, nursery)
+    async def _work(self, lane: Hashable) -> None:
+        """Handle the first batch of a lane, then those of other lanes, as long as this task has a slot."""
+        slot = Slot(self._slots)
+        following: Hashable | None = lane
+        try:
+            while following is not None:
+                await self._handle(self._lanes.first(following), slot)
+                if self._lanes.finish(following):
+                    self._slots.request(following)
+                if self._batches is not None:
+                    self._complete_if_full(self._batches)
+                # Context variables that a call has set are not for the next call: that gets a task of its own.
+                following = slot.next() if copy_context() == self._context else None
+        except Stopped:
+            pass
+        except BaseException:
+            self._slots.close()
+            raise
+        finally:
+            slot.release()
 
     def _finish(self, batch: Batch) -> None:
         # The partition may have been revoked while a thread worked on: its next owner handles the messages again.
@@ -180,12 +196,12 @@ class ClaimWork:
                 await self._wait(trio.sleep, seconds)
         return not self._claim.has_ended
 
-    async def _handle(self, batch: Batch, *, has_slot: bool = False) -> None:
+    async def _handle(self, batch: Batch, slot: Slot) -> None:
         """Handle a batch, or store its messages elsewhere if that fails. Then they are finished.
 
         Args:
             batch: The messages.
-            has_slot: The first attempt has a slot, and releases it. All others wait for one.
+            slot: The task's slot. The task has none after a failure, until the next attempt.
 
         Raises:
             Stopped: The claim has stopped before the messages were finished.
@@ -193,8 +209,8 @@ class ClaimWork:
             Exception: The exception of the last attempt, if there is no other place for the message.
         """
         attempt, began, lookups = 1, trio.current_time(), 0
-        while (failure := await self._attempt(batch, has_slot=has_slot)) is not None:
-            has_slot = False
+        while (failure := await self._attempt(batch, slot)) is not None:
+            slot.release()
             if isinstance(failure, NoSchemaError):
                 if failure.error.permanent:
                     raise self._failed(batch, failure.error)
@@ -204,7 +220,7 @@ class ClaimWork:
                 await self._wait_again("registry", what, failure.error, lookups, began, _SENDING.delay(lookups))
                 continue
             if len(batch) > 1 and (undecodable := self._undecodable(batch, failure)):
-                await self._handle(undecodable)
+                await self._handle(undecodable, slot)
                 batch = [message for message in batch if message not in undecodable]
                 continue
             delay = None if self._circuit.is_open else self._policy.delay(failure, attempt)
@@ -212,23 +228,23 @@ class ClaimWork:
                 what, attempts = self._name(batch), self._policy.attempts
                 await self._wait_again("message", what, failure, attempt, began, delay, attempts)
             elif len(batch) > 1 or isinstance(failure, DecodeError) or not self._circuit.failed():
-                await self._give_up(batch, failure, attempt)
+                await self._give_up(batch, failure, attempt, slot)
                 return
             attempt += 1
         self._finish(batch)
 
-    async def _give_up(self, batch: Batch, failure: Exception, attempts: int) -> None:
+    async def _give_up(self, batch: Batch, failure: Exception, attempts: int, slot: Slot) -> None:
         """Store a message elsewhere, whose attempts are used up. The messages of a larger batch are handled alone."""
         if len(batch) > 1:
             for message in batch:
-                await self._handle([message])
+                await self._handle([message], slot)
             return
         origin = self._policy.origin(batch[0])
         failed = FailedMessage(origin.restore(batch[0]), failure, origin.attempts + attempts, self._session.group)
         await self._divert(batch, failed)
         self._finish(batch)
 
-    async def _attempt(self, batch: Batch, *, has_slot: bool) -> Exception | None:
+    async def _attempt(self, batch: Batch, slot: Slot) -> Exception | None:
         """Wait for a slot, for the circuit breaker and for the event loop, then decode the messages and handle them.
 
         Returns:
@@ -237,8 +253,8 @@ class ClaimWork:
         Raises:
             Stopped: The claim has stopped before.
         """
-        if not has_slot:
-            await self._wait(self._slots.acquire)
+        if not slot.is_held:
+            await self._wait(slot.acquire)
         is_probe = False
         try:
             if self._circuit.is_open:
@@ -262,7 +278,6 @@ class ClaimWork:
             self._circuit.succeeded()
             return None
         finally:
-            self._slots.release()
             if is_probe:
                 self._circuit.end_probe()
 
