@@ -45,13 +45,16 @@ from bench.slow_partition.figures import has_read
 from tests.integration.real_kafka import RealKafka
 
 SIZE = 200
-_WARM_SECONDS = 2
+_WARM_SECONDS = 5
 """Seconds at the start of the steady messages that are not counted."""
 _SETTLE_SECONDS = 1.0
 """Time for a member, once its partitions are assigned, to look up their offsets and to fetch."""
 _TAIL_SECONDS = 0.5
 """Time in which a message that is handled twice would be seen."""
 _REPORT_SECONDS = 0.02
+_STEADY_REPORT_SECONDS = 1.0
+"""Interval of reports while latencies are measured. A thread that reports more often takes the interpreter's lock away
+from a busy event loop: with 20 ms the messages of a member in Python were late by more than a second."""
 _SLOWEST = 0.1
 """A member that handles a smaller part of what is possible has failed."""
 
@@ -95,7 +98,7 @@ def _measure(kafka: RealKafka, case: Case, plan: Plan) -> list[Result]:
     sent = trio.run(send, full)
     timeout = READY_SECONDS + plan.seconds / _SLOWEST
 
-    def command(contender: Contender, topic: str, group: str) -> list[str]:
+    def command(contender: Contender, topic: str, group: str, report_seconds: float) -> list[str]:
         return contender.command(
             bootstrap,
             topic,
@@ -105,17 +108,21 @@ def _measure(kafka: RealKafka, case: Case, plan: Plan) -> list[Result]:
             concurrency=CONCURRENCY,
             pace=PACE,
             is_stamped=True,
-            report_seconds=_REPORT_SECONDS,
+            report_seconds=report_seconds,
         )
 
     async def run(contender: Contender, number: int) -> MemberOutcome:
         group = f"{backlog}-{contender.name}-{number}"
-        done, of_backlog = await _read_backlog(command(contender, backlog, group), full.messages, timeout)
+        done, of_backlog = await _read_backlog(
+            command(contender, backlog, group, _REPORT_SECONDS), full.messages, timeout
+        )
         _check(done, sent, full, case)
         messages = round(case.steady * (_WARM_SECONDS + plan.seconds))
         steady = SendTask(bootstrap, group, PARTITIONS, messages, case.steady, SIZE, KEYS)
         await trio.to_thread.run_sync(kafka.create_topic, group, PARTITIONS)
-        done, sent_steadily = await _receive(command(contender, group, f"{group}-steady"), steady, timeout)
+        done, sent_steadily = await _receive(
+            command(contender, group, f"{group}-steady", _STEADY_REPORT_SECONDS), steady, timeout
+        )
         _check(done, sent_steadily, steady, case)
         of_steady = figures(done, sent_steadily, round(case.steady * _WARM_SECONDS))
         part = of_backlog[RATE] / case.possible
