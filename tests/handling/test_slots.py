@@ -119,6 +119,19 @@ async def test_waiting_task_comes_before_lanes() -> None:
     assert waiting.next() == 2
 
 
+async def test_slot_given_at_the_moment_of_a_cancellation_is_kept() -> None:
+    claim = Claim(Slots(1))
+    claim.request(1)
+    waiting = Slot(claim.slots)
+    waiting.is_held = False
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(waiting.acquire)
+        await trio.testing.wait_all_tasks_blocked()
+        claim.tasks[0].release()
+        nursery.cancel_scope.cancel()
+    assert waiting.is_held
+
+
 async def test_cancelled_task_takes_no_slot() -> None:
     slots = Slots(1)
     one, other = Claim(slots), Claim(slots)
