@@ -163,16 +163,15 @@ class ClaimWork:
     async def _work(self, lane: Hashable) -> None:
         """Handle the first batch of a lane, then those of other lanes, as long as this task has a slot."""
         slot = Slot(self._slots)
-        following: Hashable | None = lane
         try:
-            while following is not None:
-                await self._handle(self._lanes.first(following), slot)
-                if self._lanes.finish(following):
-                    self._slots.request(following)
+            while lane is not None:
+                await self._handle(self._lanes.first(lane), slot)
+                if self._lanes.finish(lane):
+                    self._slots.request(lane)
                 if self._batches is not None:
                     self._complete_if_full(self._batches)
                 # Context variables that a call has set are not for the next call: that gets a task of its own.
-                following = slot.next() if copy_context() == self._context else None
+                lane = slot.next() if copy_context() == self._context else None
         except Stopped:
             pass
         except BaseException:
