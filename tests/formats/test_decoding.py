@@ -6,7 +6,7 @@ import datetime
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import pydantic
@@ -78,6 +78,8 @@ def avro_schema(field: str) -> str:
         (bytes, "bytes", b"x", b"x"),
         (bytes | None, "json", b'{"a": 1}', {"a": 1}),
         (bytes | None, "string", b"x", "x"),
+        (Literal["x"], "string", b"x", "x"),
+        (Annotated[str, msgspec.Meta(min_length=1)], "string", b"x", "x"),
         (Order, Format("avro", schema=AVRO_ORDER), avro_bytes({"id": 7}), Order(7)),
         (Model, Format("avro", schema=AVRO_ORDER), avro_bytes({"id": 7, "note": "x"}), Model(id=7, note="x")),
         (Any, Format("avro", schema=AVRO_ORDER), avro_bytes({"id": 7}), {"id": 7, "note": None}),
@@ -143,6 +145,8 @@ async def test_undecodable_value_is_an_error(
         (Order, "avro", "value_format", "give a Format"),
         (Order, "xml", "value_format", "must be one of"),
         (Order, "bytes", "value_format", "the type must be bytes"),
+        (Order, "string", "value_format", "decodes to text, which is no .*Order"),
+        (int | None, "string", "value_format", "decodes to text, which is no .*int"),
         (Order, "protobuf", "value_type", "class that protoc has generated"),
         (bytes | None, "protobuf", "value_type", "class that protoc has generated"),
         (Order, Format("json", registry=URL, schema="{}"), "value_format", "has a schema, which is for a producer"),

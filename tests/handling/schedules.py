@@ -1,8 +1,9 @@
 """Random schedules of a group of message handlers under virtual time, with faults, and the rules that they must keep.
 
-Members handle messages of two topics in order by key, at random speed, with failures, retries in place, retry topics
-and dead letters. Meanwhile members join, close, are cancelled, or are cut off from the brokers: a cut-off member is a
-zombie, which works on until it finds out. Requests of commits get lost or refused. Dead letters are sent back.
+Members handle messages of two topics, mostly in order by key, at random speed, with failures, retries in place, retry
+topics, dead letters and circuit breakers. Meanwhile members join, close, are cancelled, or are cut off from the
+brokers: a cut-off member is a zombie, which works on until it finds out. Requests of commits get lost or refused. Dead
+letters are sent back.
 
 The rules:
 
@@ -26,6 +27,7 @@ from trio.testing import MockClock
 
 from sarameya import (
     BatchHandler,
+    CircuitBreaker,
     Claim,
     Config,
     ConsumerGroup,
@@ -50,7 +52,7 @@ from sarameya.service.letters.redrive import RedriveOptions, redrive
 from sarameya.service.letters.redrive_rules import RedriveRules
 from sarameya.testing import memory_cluster, run_inline, virtual_wall_clock
 from tests.group.kit import CutOff
-from tests.producer.kit import log
+from tests.producer.kit import log, records
 from tests.service.letters.kit import clients_of
 
 Place = tuple[str, int, int]
@@ -97,7 +99,9 @@ class Work:
         self._world = world
         self._rng = random.Random(world.rng.random())
         self.concurrency = self._rng.choice([1, 2, 5, 20])
-        self.ordering: Ordering = self._rng.choice(["key", "key", "partition"])
+        self.ordering: Ordering = self._rng.choice(["key", "key", "partition"]) if world.has_order else "none"
+        self.partition_concurrency = self._rng.choice([None, None, 1, 3])
+        self.circuit_breaker = self._rng.choice([None, CircuitBreaker(failures=3, pause=2.0)])
         self.max_handler_time = self._rng.choice([None, 3.0])
 
     async def work(self, message: Message) -> None:
@@ -148,10 +152,14 @@ class World:
         self.values: set[bytes | None] = set()
         """The value of each message, which a message that was sent back has, too."""
         self.handled: set[bytes | None] = set()
+        self.away: set[Place] = set()
+        """Messages in a retry topic, or in the dead letters."""
         self.members: list[Member] = []
-        self.ends: dict[tuple[str, int], int] = defaultdict(int)
-        """Number of messages of each log that are known."""
+        self.batches: dict[tuple[str, int], int] = defaultdict(int)
+        """Number of batches of each log that were read."""
         self.is_calm = False
+        self.has_order = self.rng.random() < 0.8
+        """False if members handle messages in any order."""
         self.begun = self.repeated = self.joined = self.redriven = 0
         self._strategy = self.rng.choice(["cooperative-sticky", "range"])
 
@@ -163,7 +171,7 @@ class World:
         self.repeated += place in self.done
         self.find_sent()
         key, (topic, partition, offset) = self.sent[place], place
-        if key is None:
+        if key is None or not self.has_order:
             return
         missing = {other for other in self.by_key[topic, partition, key] if other[2] < offset} - self.done
         if missing and place not in (away := self.sent_away()) and missing - away:
@@ -171,26 +179,28 @@ class World:
 
     def find_sent(self) -> None:
         """Find the messages that were sent back."""
-        for topic, count in TOPICS.items():
-            for partition in range(count):
-                for message in log(self.cluster, partition, topic)[self.ends[topic, partition] :]:
-                    place = (topic, partition, message.offset)
-                    self.sent[place] = message.key
-                    self.ends[topic, partition] += 1
-                    if message.key is not None:
-                        self.by_key[topic, partition, message.key].append(place)
+        for topic in TOPICS:
+            for message in self.new_messages(topic):
+                place = (topic, message.partition, message.offset)
+                self.sent[place] = message.key
+                if message.key is not None:
+                    self.by_key[topic, message.partition, message.key].append(place)
 
     def sent_away(self) -> set[Place]:
         """Return the messages that are in a retry topic, or in the dead letters."""
-        found = set()
         for topic in self.other_topics():
-            for partition in range(len(self.cluster._state.topics.topic(topic).partitions)):
-                for message in log(self.cluster, partition, topic):
-                    headers = {name: (value or b"").decode() for name, value in message.headers}
-                    place = (headers[f"{ERRORS}{name}"] for name in ("topic", "partition", "offset"))
-                    origin, number, offset = place
-                    found.add((origin, int(number), int(offset)))
-        return found
+            for message in self.new_messages(topic):
+                headers = {name: (value or b"").decode() for name, value in message.headers}
+                origin, number, offset = (headers[f"{ERRORS}{name}"] for name in ("topic", "partition", "offset"))
+                self.away.add((origin, int(number), int(offset)))
+        return self.away
+
+    def new_messages(self, topic: str) -> Iterator[Message]:
+        """Return the messages of a topic that were sent since the last call."""
+        for partition in range(len(self.cluster._state.topics.topic(topic).partitions)):
+            read, batches = self.batches[topic, partition], self.cluster.log(topic, partition).batches()
+            self.batches[topic, partition] = len(batches)
+            yield from records(batches[read:], TopicPartition(topic, partition))
 
     def other_topics(self) -> list[str]:
         return [topic.name for topic in self.cluster._state.topics if topic.name.endswith((".5s", ".30s", ".dead"))]

@@ -158,6 +158,15 @@ async def test_message_goes_through_retry_topics_to_the_dead_letters(autojump_cl
         await eventually(lambda: len(handler.calls) == 1)
         cluster.produce("orders", 1, b"good", key=b"k")
         await eventually(lambda: handler.handled == [b"good"])
+
+        def reasons() -> list[str]:
+            return [row.reason for row in group.status().partitions if "is due" in row.reason]
+
+        await eventually(lambda: bool(reasons()))
+        (reason,) = reasons()
+        assert " offset 0 is due at 2023-11-14 22:14:20 UTC; " in reason
+        await trio.sleep(50)
+        assert reasons() == [reason]
         await eventually(lambda: letters_of(cluster, "orders.billing.dead") != [])
         tiers = ("orders.billing.retry.1m", "orders.billing.retry.1h")
         assert [partitions(cluster, tier) for tier in tiers] == [2, 2]
@@ -416,7 +425,12 @@ async def test_pattern_that_matches_the_topic_for_dead_letters_is_refused_before
 
 @pytest.mark.parametrize(
     ("letters", "topics"),
-    [("{topic}", ["orders"]), ("dead", ["orders", "dead"]), ("{topic}.{group}.retry.1m", ["orders"])],
+    [
+        ("{topic}", ["orders"]),
+        ("dead", ["orders", "dead"]),
+        ("{topic}.dead", ["orders", "orders.dead"]),
+        ("{topic}.{group}.retry.1m", ["orders"]),
+    ],
 )
 async def test_topic_for_dead_letters_that_is_read_again_is_refused(
     autojump_clock: MockClock, letters: str, topics: list[str]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
+from typing import Any
 
 import attrs
 import pytest
@@ -23,9 +24,11 @@ from sarameya import (
     MessageHandler,
     Retry,
 )
-from sarameya.observe import Retrying
+from sarameya.handling.calls import Calls
+from sarameya.model import TimestampType
+from sarameya.observe import Retrying, TaskStuck
 from sarameya.testing import ClaimFeed, memory_cluster
-from tests.group.kit import eventually
+from tests.group.kit import deadline, eventually, fill, orders, start_member
 from tests.handling.kit import member_of
 
 REQUEST = ContextVar("REQUEST", default="none")
@@ -382,6 +385,38 @@ async def test_generator_is_refused(kind: type[MessageHandler], autojump_clock: 
         await feed.run(kind())
 
 
+class WantsSession(MessageHandler):
+    async def handle(self, session: object, message: Message) -> None: ...  # type: ignore[override]
+
+
+class WantsNothing(MessageHandler):
+    def handle(self) -> None: ...  # type: ignore[override]
+
+
+class LacksSelf(MessageHandler):
+    async def handle(message) -> None: ...  # type: ignore[no-untyped-def,override]
+
+
+@pytest.mark.parametrize("kind", [WantsSession, WantsNothing, LacksSelf])
+async def test_handle_with_other_arguments_is_refused(kind: type[MessageHandler], autojump_clock: MockClock) -> None:
+    """Each message would become a dead letter."""
+    handler, feed = kind(), feed_of((None, b""))
+    handler.dead_letters = DeadLetterTopic()
+    feed.end()
+    with pytest.raises(ConfigError, match=r"handle = .*: must take one argument besides self: "):
+        await feed.run(handler)
+    assert feed.sent == []
+
+
+@pytest.mark.parametrize("handle", [vars, lambda *messages: None, lambda message, url="": None])
+async def test_handle_with_another_signature_is_accepted(handle: Any, autojump_clock: MockClock) -> None:
+    """The first one is compiled, and has no signature."""
+    handler, feed = Sleeps(), feed_of()
+    handler.handle = handle  # type: ignore[method-assign]
+    feed.end()
+    await feed.run(handler)
+
+
 async def test_generator_of_a_plain_function_fails() -> None:
     class Hidden(MessageHandler):
         def handle(self, message: Message):  # type: ignore[no-untyped-def]
@@ -431,6 +466,55 @@ async def test_thread_that_takes_too_long_is_left_behind() -> None:
     assert feed.committed == 0
 
 
+class Hangs(Blocks):
+    """Blocks for messages with the value `hang`."""
+
+    concurrency = 2
+    ordering = "none"
+    max_handler_time = 0.1
+    dead_letters = DeadLetterTopic()
+
+    def handle(self, message: Message) -> None:
+        if message.value == b"hang":
+            super().handle(message)
+
+
+async def test_message_that_gets_no_thread_is_no_dead_letter() -> None:
+    """All threads are left behind: the member has to go, since it cannot handle anything."""
+    handler, feed = Hangs(), feed_of((None, b"hang"), (None, b"hang"), (None, b"good"))
+    with trio.fail_after(60), pytest.raises(ExceptionGroup) as raised:
+        await feed.run(handler)
+    (error,) = raised.value.exceptions
+    assert "offset 2: no thread was free within 0.1 s" in str(error)
+    assert [record.value for record in feed.sent] == [b"hang"] * 2
+    assert feed.committed == 2
+    handler.release.set()
+    feed.end()
+    await feed.run(Hangs())
+    assert feed.committed == 3
+
+
+async def test_message_that_gets_no_thread_waits_while_the_circuit_is_open() -> None:
+    handler, feed = Hangs(), feed_of((None, b"hang"), (None, b"hang"), (None, b"good"))
+    handler.circuit_breaker = CircuitBreaker(failures=3, pause=0.1)
+    feed.end()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(feed.run, handler)
+        await trio.sleep(1)
+        handler.release.set()
+    assert b"good" not in [record.value for record in feed.sent]
+    assert feed.committed == 3
+
+
+async def test_end_of_a_claim_does_not_wait_for_a_thread_of_another_call(autojump_clock: MockClock) -> None:
+    calls = Calls(print, 1, 60.0, run=trio.to_thread.run_sync)
+    async with calls._threads:
+        with trio.move_on_after(1) as grace:
+            await calls.call([Message("orders", 0, 0, 0, TimestampType.CREATE_TIME, None, b"")])
+    assert grace.cancelled_caught
+    assert trio.current_time() < 2
+
+
 async def test_end_of_a_claim_waits_for_its_threads() -> None:
     handler, feed = Blocks(), feed_of((None, b""))
     async with trio.open_nursery() as nursery:
@@ -442,6 +526,30 @@ async def test_end_of_a_claim_waits_for_its_threads() -> None:
         await trio.sleep(0.2)
         handler.release.set()
     assert feed.committed == 1
+
+
+async def test_thread_that_does_not_end_is_named_and_the_member_leaves(autojump_clock: MockClock) -> None:
+    class Begins(Blocks):
+        began = threading.Event()
+
+        def handle(self, message: Message) -> None:
+            self.began.set()
+            super().handle(message)
+
+    async with orders() as cluster, deadline() as nursery:
+        fill(cluster, 1)
+        handler = Begins()
+        member = await start_member(nursery, cluster, handler, claim_grace=1, close_timeout=10)
+        while not handler.began.wait(0.01):  # blocks the event loop, so that virtual time stands still
+            await trio.sleep(0.1)
+        member.group.close_nowait()
+        await trio.sleep(11)
+        (stuck,) = member.seen(TaskStuck)
+        assert stuck.what == "claim of orders-0"
+        assert "self.release.wait(30)" in stuck.stack
+        assert not cluster.describe_group("g").members
+        handler.release.set()
+        await member.ended.wait()
 
 
 @pytest.mark.parametrize(
@@ -481,6 +589,7 @@ def test_invalid_retries_are_refused(options: dict[str, object]) -> None:
         ({"batch_size": 5}, "batch_size = 5: is an option of a BatchHandler only"),
         ({"dead_letters": DeadLetterTopic}, "must be a DeadLetterTopic, or None"),
         ({"circuit_breaker": CircuitBreaker()}, "needs dead_letters or retry_topics"),
+        ({"consume_claim": Sleeps.setup}, "consume_claim = .*: must not be defined: messages go to handle"),
     ],
 )
 async def test_option_without_an_effect_is_refused(options: dict[str, object], reason: str) -> None:

@@ -8,14 +8,20 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 import trio
+from trio.testing import MockClock
 
 from sarameya import Config, ConfigError, DeadLetterTopic, HandlerError, Message, MessageHandler
+from sarameya.handling.calls import Calls
+from sarameya.handling.processes import WorkerProcesses
+from sarameya.model import TimestampType
 from sarameya.observe import Retrying
 from sarameya.testing import ClaimFeed
 from tests.handling.process_kit import CannotBeLoaded, EndsWithAnError, Fails, Wrapped, Writes
@@ -84,6 +90,37 @@ async def test_process_that_takes_too_long_is_killed(tmp_path: Path) -> None:
     assert feed.committed == 1
     assert causes(feed) == {"HandlerTimeoutError"}
     assert is_gone(pid_of(tmp_path / "tried-0"))
+
+
+class SlowToStart:
+    """A context of trio-parallel whose processes need ten seconds to start, in virtual time."""
+
+    def __init__(self) -> None:
+        self.idle = self.started = 0
+
+    def statistics(self) -> SimpleNamespace:
+        return SimpleNamespace(idle_workers=self.idle)
+
+    async def run_sync(self, function: Callable[..., None], *args: object, **options: object) -> None:
+        if self.idle:
+            self.idle -= 1
+        else:
+            self.started += 1
+            await trio.sleep(10)
+        await trio.sleep(0.5 if args else 0)
+        self.idle += 1
+
+
+async def test_start_of_a_process_is_not_the_time_of_the_handler(autojump_clock: MockClock) -> None:
+    """Otherwise messages become dead letters that `handle` has never got."""
+    workers = SlowToStart()
+    calls = Calls(print, 3, 1.0, processes=WorkerProcesses(workers), run=trio.to_thread.run_sync)
+    message = Message("orders", 0, 0, 0, TimestampType.CREATE_TIME, None, b"")
+    for _ in range(2):
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(calls.call, [message])
+    assert workers.started == 3
 
 
 async def test_end_of_a_claim_kills_processes_after_the_grace(tmp_path: Path) -> None:

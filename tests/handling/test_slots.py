@@ -132,6 +132,19 @@ async def test_slot_given_at_the_moment_of_a_cancellation_is_kept() -> None:
     assert waiting.is_held
 
 
+async def test_slot_given_after_a_cancellation_is_given_back() -> None:
+    slots = Slots(1)
+    one, other = Claim(slots), Claim(slots)
+    one.request(1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(other.slots.acquire)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+        one.tasks[0].release()  # in the same pass of the scheduler
+    one.request(2)
+    assert one.started == [1, 2]
+
+
 async def test_cancelled_task_takes_no_slot() -> None:
     slots = Slots(1)
     one, other = Claim(slots), Claim(slots)

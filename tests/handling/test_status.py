@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from sarameya import Activity, Message, MessageHandler, PartitionStatus, Retry, TopicPartition
+from sarameya import Activity, Format, Message, MessageHandler, PartitionStatus, Retry, TopicPartition
 from sarameya.group.delivery.report import Report
 from sarameya.observe import HandlerOverdue, HandlerReturned
 from sarameya.telemetry.prometheus import GroupCollector
@@ -33,6 +33,20 @@ class Waits(MessageHandler):
 def row(member: Running) -> PartitionStatus:
     (status,) = member.group.status().partitions
     return status
+
+
+async def test_look_up_of_a_schema_is_shown(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def no_response(function: object) -> None:
+        await trio.sleep_forever()
+
+    monkeypatch.setattr("sarameya.formats.lookups.run_in_thread", no_response)
+    async with orders(1) as cluster, deadline() as nursery:
+        handler = Waits()
+        handler.value_format = Format("avro", registry="http://registry:8081")
+        member = await start_member(nursery, cluster, handler)
+        cluster.produce("orders", 0, b"\0\0\0\0\1")
+        await trio.sleep(5)
+        assert row(member).reason == "looking up a schema in the registry; 1 in flight, the first is offset 0"
 
 
 async def test_stuck_message_is_shown_while_others_are_handled(autojump_clock: MockClock) -> None:
@@ -99,6 +113,23 @@ async def test_retries_are_counted_and_end_in_any_order(autojump_clock: MockCloc
         await eventually(lambda: row(member).in_flight == 0)
         await trio.sleep(1)
         assert row(member).activity is Activity.FETCHING
+        await member.close()
+
+
+async def test_status_says_that_reading_waits_for_room_in_the_metadata(autojump_clock: MockClock) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        handler = Waits()
+        handler.concurrency = 1000
+        member = await start_member(nursery, cluster, handler)
+        cluster.produce_many("orders", 0, [(b"ann" if n % 2 else b"bob", b"") for n in range(2500)])
+        await trio.sleep(30)
+        status = row(member)
+        assert 700 < status.in_flight < 1250
+        assert "the first is offset 1 with key" in status.reason
+        assert "reading waits for it, since the metadata of a commit has no room" in status.reason
+        handler.go_on.set()
+        await eventually(lambda: row(member).in_flight == 0)
+        assert len(handler.handled) == 2500
         await member.close()
 
 

@@ -276,6 +276,8 @@ def test_types_in_brackets_are_those_of_the_messages() -> None:
     assert (Numbers.value_type, Numbers.key_type) == (list[int], bytes | None)
     assert (Fixed.value_type, Fixed.key_type) == (Order, str)
     assert (Keeps.value_type, Keeps.key_type) == (bytes | None, bytes | None)
+    with pytest.raises(TypeError, match="MessageHandler takes at most 2 types, not 3"):
+        type("Third", (Keeps,), {"__orig_bases__": (MessageHandler[Order, str, int],)})  # type: ignore[misc]
 
 
 class NoType:

@@ -92,6 +92,8 @@ def _plain(option: str, kind: Any, given: Format, converts: ValueType) -> Callab
             raise ConfigError(option, given.name, f"decodes nothing, so the type must be bytes, not {plain}")
         return lambda data: data
     if given.name == "string":
+        if not converts.accepts_text:
+            raise ConfigError(option, given.name, f"decodes to text, which is no {plain}: leave it out for JSON")
         return _text if plain is str else lambda data: converts.from_object(_text(data))
     return converts.from_json
 

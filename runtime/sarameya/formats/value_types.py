@@ -21,6 +21,8 @@ class ValueType(Protocol):
 
     accepts_none: bool
     """True if None is of the type: a message without a value, or without a key, is accepted."""
+    accepts_text: bool
+    """False if no text is of the type."""
 
     def from_json(self, data: bytes) -> Any:
         """Convert a JSON document."""
@@ -61,6 +63,7 @@ class _MsgspecType:
         self._kind = kind
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind)
         self.accepts_none = _accepts_none(kind)
+        self.accepts_text = _accepts_text(kind)
 
     def from_json(self, data: bytes) -> Any:
         return _converted(self._decoder.decode, data)
@@ -70,6 +73,8 @@ class _MsgspecType:
 
 
 class _PydanticType:
+    accepts_text = True  # as far as is known: pydantic may convert text to any type
+
     def __init__(self, option: str, kind: Any) -> None:
         # The user's model has imported it already.
         from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
@@ -122,6 +127,16 @@ def _accepts_none(kind: Any) -> bool:
         msgspec.convert(None, kind)
     except msgspec.ValidationError:
         return False
+    return True
+
+
+def _accepts_text(kind: Any) -> bool:
+    try:
+        msgspec.convert("", kind)
+    except msgspec.ValidationError as error:
+        return not str(error).endswith("got `str`")  # otherwise it is about this text: an enum, a length
+    except Exception:  # noqa: BLE001 - the checks of a type may raise anything
+        return True
     return True
 
 

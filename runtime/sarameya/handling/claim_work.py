@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from contextvars import copy_context
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import attrs
@@ -23,7 +24,7 @@ from sarameya.formats.message_decoder import MessageDecoder
 from sarameya.group.claim import Claim
 from sarameya.group.session import Session
 from sarameya.handling.batches import Batches
-from sarameya.handling.calls import Calls
+from sarameya.handling.calls import Calls, NoThreadError
 from sarameya.handling.circuit_breaker import Circuit
 from sarameya.handling.failure_policy import FailurePolicy
 from sarameya.handling.lanes import Batch, Lanes
@@ -188,9 +189,9 @@ class ClaimWork:
 
     async def _is_due(self, message: Message) -> bool:
         """Wait until a message of a retry topic is due. Return False if the claim stops before."""
-        seconds = self._policy.seconds_until_due(message)
-        if seconds > 0:
-            reason = f"{self._name([message])} is due in {seconds:.0f} s"
+        due = self._policy.due_time(message)
+        if due is not None and (seconds := self._policy.seconds_until(due)) > 0:
+            reason = f"{self._name([message])} is due at {datetime.fromtimestamp(due, UTC):%Y-%m-%d %H:%M:%S} UTC"
             with suppress(Stopped), self._claim.report.doing(Activity.DELAYED, reason):
                 await self._wait(trio.sleep, seconds)
         return not self._claim.has_ended
@@ -238,6 +239,8 @@ class ClaimWork:
             for message in batch:
                 await self._handle([message], slot)
             return
+        if isinstance(failure, NoThreadError):  # the message is not at fault, and the member can handle no other one
+            raise self._failed(batch, failure)
         origin = self._policy.origin(batch[0])
         failed = FailedMessage(origin.restore(batch[0]), failure, origin.attempts + attempts, self._session.group)
         await self._divert(batch, failed)
@@ -282,9 +285,11 @@ class ClaimWork:
 
     async def _decode(self, message: Message) -> Message[Any, Any]:
         original = self._policy.restored(message)
-        if self._decoder.looks_up:
+        if not self._decoder.looks_up:
+            return await self._decoder.decode(original)
+        # The registry may respond late, or never.
+        with self._claim.report.doing(Activity.IN_HANDLER, "looking up a schema in the registry"):
             return await self._wait(self._decoder.decode, original)
-        return await self._decoder.decode(original)
 
     async def _divert(self, batch: Batch, failed: FailedMessage) -> None:
         """Send a failed message to its next place, until that succeeds.

@@ -57,7 +57,7 @@ class FailureOptions:
         retries = self.retry_topics_of(wanted, group)
         if isinstance(self.dead_letters, DeadLetterTopic):
             for topic in wanted:
-                if (name := self.dead_letters.name_for(topic, group)) == topic or name in retries:
+                if (name := self.dead_letters.name_for(topic, group)) in wanted or name in retries:
                     raise _read_again(name)
         return tuple(sorted({*wanted, *retries}))
 
@@ -136,10 +136,14 @@ class FailurePolicy:
         """Return the message as it was first written."""
         return self.origin(message).restore(message) if message.headers else message
 
-    def seconds_until_due(self, message: Message) -> float:
-        """Return the seconds to wait before a message of a retry topic is handled; 0 if it is due."""
+    def due_time(self, message: Message) -> float | None:
+        """Return the time from which a message of a retry topic may be handled; None for other messages."""
         due = self.origin(message).due if message.headers else None
-        return 0.0 if due is None else max(0.0, due / 1000 - self._services.wall_clock())
+        return None if due is None else due / 1000
+
+    def seconds_until(self, due: float) -> float:
+        """Return the seconds until a time, at least 0."""
+        return max(0.0, due - self._services.wall_clock())
 
     async def divert(self, read: Message, failed: FailedMessage) -> bool:
         """Send a failed message to its next topic, or to the dead letters.

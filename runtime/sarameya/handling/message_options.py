@@ -98,12 +98,15 @@ class MessageOptions:
         if inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
             name = f"{type(self._called).__name__}.{self._method}"
             raise ConfigError(name, method, "is a generator, which runs nothing: remove the `yield`")
+        # Each message would fail, and become a dead letter.
+        _check_takes_one(self._method, method, "must take one argument besides self")
         check_kind("retry", self.retry, Retry, type(None))
         check_kind("retry_topics", self.retry_topics, RetryTopics, type(None))
         check_kind("circuit_breaker", self.circuit_breaker, CircuitBreaker, type(None))
         if callable(self.dead_letters) and not isinstance(self.dead_letters, type):
             check_async(self, ["dead_letters"])
-            _check_function(self.dead_letters)
+            reason = "must take one FailedMessage; a function in the class needs `dead_letters = staticmethod(...)`"
+            _check_takes_one("dead_letters", self.dead_letters, reason)
         else:
             check_kind("dead_letters", self.dead_letters, DeadLetterTopic, type(None))
         ends_session = self.dead_letters is None and self.retry_topics is None
@@ -122,12 +125,14 @@ class MessageOptions:
         check_seconds("max_handler_time", self.max_handler_time)
 
     def _check_names(self) -> None:
-        """Check that no attribute of the class looks like an option that it is not."""
+        """Check that the class has no attribute that is without effect: an option of others, or a misspelt one."""
         options = {*MessageOptions.__annotations__, *BatchOptions.__annotations__}
         for kind in type(self).__mro__:
             if kind is object or kind.__module__.startswith("sarameya."):
                 continue
             for name, value in vars(kind).items():
+                if name == "consume_claim":
+                    raise ConfigError(name, value, f"must not be defined: messages go to {self._method}")
                 if name in BatchOptions.__annotations__ and not isinstance(self, BatchOptions):
                     raise ConfigError(name, value, "is an option of a BatchHandler only")
                 is_own = name in options or name.startswith("_") or hasattr(value, "__get__")
@@ -155,9 +160,12 @@ class BatchOptions(MessageOptions):
             raise ConfigError("batch_age", None, "must be a number of seconds above 0")
 
 
-def _check_function(function: Any) -> None:
+def _check_takes_one(name: str, function: Any, reason: str) -> None:
     try:
-        inspect.signature(function).bind("failed")
+        signature = inspect.signature(function)
+    except ValueError:  # a compiled function may have none
+        return
+    try:
+        signature.bind("argument")
     except TypeError as error:
-        reason = "must take one FailedMessage; a function in the class needs `dead_letters = staticmethod(...)`"
-        raise ConfigError("dead_letters", function, f"{reason}: {error}") from error
+        raise ConfigError(name, function, f"{reason}: {error}") from error

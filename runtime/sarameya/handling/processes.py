@@ -10,12 +10,10 @@ import multiprocessing
 import os
 import pickle
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
-
-import trio
 
 from sarameya.errors import ConfigError, HandlerError
 from sarameya.formats.packages import require
@@ -30,16 +28,23 @@ _method: Any = None
 
 
 class WorkerProcesses:
-    """Processes that handle messages.
+    """Processes that handle messages: as many as there are calls at the same time.
 
     Args:
-        workers: The context of trio-parallel, which starts a process when it is needed.
-        limit: Maximum number of processes.
+        workers: The context of trio-parallel.
     """
 
-    def __init__(self, workers: Any, limit: int) -> None:
+    def __init__(self, workers: Any) -> None:
         self._workers = workers
-        self._limiter = trio.CapacityLimiter(limit)
+
+    async def start(self) -> None:
+        """Start a process if none is free. A call that begins without a checkpoint in between gets the free one.
+
+        Raises:
+            BrokenWorkerError: The process has died.
+        """
+        if not self._workers.statistics().idle_workers:
+            await self._run(_do_nothing)
 
     async def call(self, argument: Any) -> None:
         """Call the handler in a process with a message, or a batch. A cancellation kills the process.
@@ -48,7 +53,10 @@ class WorkerProcesses:
             HandlerError: `handle` has returned an awaitable, which a process cannot run.
             Exception: Any exception of `handle`, or trio-parallel's BrokenWorkerError if the process has died.
         """
-        await self._workers.run_sync(_call, argument, kill_on_cancel=True, limiter=self._limiter)
+        await self._run(_call, argument)
+
+    async def _run(self, function: Callable[..., None], *args: Any) -> None:
+        await self._workers.run_sync(function, *args, kill_on_cancel=True, limiter=nullcontext())
 
 
 @asynccontextmanager
@@ -66,13 +74,13 @@ async def open_processes(handler: Any, method: str, limit: int) -> AsyncIterator
     from trio_parallel import BrokenWorkerError, open_worker_context
 
     context = open_worker_context(init=partial(_load, pickle.dumps(getattr(handler, method))))
-    workers = await context.__aenter__()
+    processes = WorkerProcesses(await context.__aenter__())
     try:
         try:
-            await workers.run_sync(_do_nothing, kill_on_cancel=True)
+            await processes.start()
         except BrokenWorkerError as error:
             raise ConfigError("processes", limit, _NOT_LOADED) from error
-        yield WorkerProcesses(workers, limit)
+        yield processes
     finally:
         # A process that does not end by itself is killed. Its messages are finished, so nothing has failed.
         with suppress(BrokenWorkerError):

@@ -73,6 +73,10 @@ class ClaimSlots:
         try:
             if not given.is_set():
                 await given.wait()
+        except trio.Cancelled:
+            if given.is_set():  # given after the cancellation, and before this task has run
+                self.release()
+            raise
         finally:
             self._tasks.pop(given, None)
 

@@ -16,11 +16,16 @@ def type_arguments(kind: type, base: type, names: Sequence[str]) -> dict[str, An
 
     Returns:
         The types by attribute name; those that the class does not pass are missing.
+
+    Raises:
+        TypeError: There are more types than names.
     """
     found: dict[str, Any] = {}
     for alias in vars(kind).get("__orig_bases__", ()):
         origin, given = get_origin(alias), get_args(alias)
         if origin is base:
+            if len(given) > len(names):
+                raise TypeError(f"{base.__name__} takes at most {len(names)} types, not {len(given)}")
             found.update(zip(names, given, strict=False))
         elif isinstance(origin, type) and issubclass(origin, base):
             variables = dict(zip(origin.__parameters__, given, strict=False))  # type: ignore[attr-defined]

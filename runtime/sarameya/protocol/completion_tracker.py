@@ -135,16 +135,20 @@ class CompletionTracker:
         self._read_to = start.offset
         # (offset, epoch): all messages from this offset on, up to the next entry's, have this leader epoch.
         self._epochs: deque[tuple[int, int]] = deque([(0, start.leader_epoch)])
-        self._metadata_bytes = metadata_bytes
-        # Bytes of the runs; base64 makes four bytes of three.
-        self._limit = (metadata_bytes - len(_PREFIX)) // 4 * 3 - _ID_BYTES
-        # So many unfinished messages fit, whatever their offsets are.
-        self._surely_fit = self._limit // (1 + _WIDEST) - 3
+        self.limit_metadata(metadata_bytes)
         found = Completion.of_commit(start)
         if found is not None and found.topic_id == topic_id:
             self._end, self._known_epoch = found.end, found.epoch
             self._known.extend(found.unfinished)
             self._epochs.append((start.offset, found.epoch))
+
+    def limit_metadata(self, metadata_bytes: int) -> None:
+        """Set the limit of a commit's metadata. Messages that are in flight may exceed it: `commit` has none then."""
+        self._metadata_bytes = metadata_bytes
+        # Bytes of the runs; base64 makes four bytes of three.
+        self._limit = (metadata_bytes - len(_PREFIX)) // 4 * 3 - _ID_BYTES
+        # So many unfinished messages fit, whatever their offsets are.
+        self._surely_fit = self._limit // (1 + _WIDEST) - 3
 
     def hand_out(self, offset: int, leader_epoch: int = NO_LEADER_EPOCH) -> bool:
         """Note that the next message of the log is about to be handled.
@@ -246,7 +250,7 @@ class CompletionTracker:
     def commit(self) -> CommittedOffset:
         """Return the offset to commit, with metadata if messages after it are finished.
 
-        The metadata is left out if it is too long, which a long gap in the log may cause.
+        The metadata is left out if it is too long, which a long gap in the log or a lower limit may cause.
         """
         found = self.completion()
         metadata = found.metadata()

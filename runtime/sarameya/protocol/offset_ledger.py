@@ -45,6 +45,9 @@ from sarameya.protocol.completion_tracker import CompletionTracker, is_completio
 PositionSince: TypeAlias = Callable[[], int | None]
 """Returns the position after the last message delivered since a position was moved; None before the first message."""
 
+_LEAST_METADATA = 256
+"""Lowest limit of a tracker's metadata. Brokers that accept less get commits without any, not fewer messages."""
+
 _CLOSED = 2**63
 """`MarkCell.next_offset` of a closed cell: greater than any offset."""
 
@@ -251,6 +254,11 @@ class OffsetLedger:
         entry = self._entries.get(partition)
         return 0 if entry is None or entry.tracker is None else entry.tracker.in_flight
 
+    def has_room(self, partition: TopicPartition) -> bool:
+        """Return False if a tracked partition accepts no more messages, since the commit's metadata has no room."""
+        entry = self._entries.get(partition)
+        return entry is None or entry.tracker is None or entry.tracker.has_room
+
     def note(self, partition: TopicPartition) -> None:
         """Record that the handler keeps its progress in commit metadata: its marks will have some."""
         self._entries[partition].is_noted = True
@@ -366,6 +374,23 @@ class OffsetLedger:
         for partition, offset in sent.items():
             if (entry := self._entries.get(partition)) is not None and entry.sent == offset:
                 entry.committed, entry.sent = offset, None
+
+    def metadata_refused(self, partition: TopicPartition, sent: CommittedOffset) -> bool:
+        """Record that the coordinator accepts no metadata as long as that of `sent`.
+
+        The offset is committed without metadata, and the tracker's next metadata is shorter.
+
+        Returns:
+            False, without a change, if the handler wrote the metadata.
+        """
+        entry = self._entries.get(partition)
+        if entry is None or not is_completion(sent.metadata):
+            return False
+        if entry.tracker is not None:
+            entry.tracker.limit_metadata(max(len(sent.metadata) // 2, _LEAST_METADATA))
+        if entry.marked == sent:
+            entry.marked = attrs.evolve(sent, metadata="")
+        return True
 
     def known(self, partition: TopicPartition) -> tuple[int, int]:
         """Return the marked and the committed offset, -1 for none; also for a partition that is not owned."""

@@ -223,7 +223,8 @@ REFUSED = [
     (
         "made_up_handlers:Nested",
         {},
-        "handler 'made_up_handlers:Nested' is no subclass of sarameya.ConsumerGroupHandler",
+        "handler 'made_up_handlers:Nested' is no subclass of sarameya.ConsumerGroupHandler; those of sarameya.asyncio "
+        "need a program of your own",
     ),
     (
         "made_up_handlers:Impostor",

@@ -15,7 +15,7 @@ _MOST_FRAMES = 16
 """Maximum number of frames of one task; the innermost frames are kept."""
 
 _continued: WeakKeyDictionary[trio.lowlevel.Task, Callable[[], traceback.StackSummary]] = WeakKeyDictionary()
-"""Stacks of tasks whose work goes on in another event loop."""
+"""Stacks of tasks whose work goes on in a thread, or in another event loop."""
 
 
 @contextmanager

@@ -136,12 +136,18 @@ def _doing(claim: Claim, feed: FeedState, offsets: OffsetManager) -> Doing:
 
 
 def _in_flight_text(claim: Claim, offsets: OffsetManager) -> str:
-    """Return a text about the messages in flight: `12 in flight, the first is offset 17 with key "ann"`."""
+    """Return a text about the messages in flight: `12 in flight, the first is offset 17 with key "ann"`.
+
+    It says, too, if no more messages are read before some of them are finished.
+    """
     oldest = claim.oldest_in_flight
     if oldest is None:
         return ""
     key = "" if oldest.key is None else f' with key "{_key_text(oldest.key)}"'
-    return f"{offsets.ledger.in_flight(claim.topic_partition)} in flight, the first is offset {oldest.offset}{key}"
+    text = f"{offsets.ledger.in_flight(claim.topic_partition)} in flight, the first is offset {oldest.offset}{key}"
+    if not offsets.ledger.has_room(claim.topic_partition):
+        text += "; reading waits for it, since the metadata of a commit has no room for more unfinished messages"
+    return text
 
 
 def _key_text(key: bytes | None) -> str:

@@ -315,6 +315,9 @@ class OffsetManager:
                 self._observer(Committed(self.group, {tp: offset.offset for tp, offset in committed.items()}))
                 self._on_commit(committed)
             for partition, code in codes.items():
+                too_large = code == ErrorCode.OFFSET_METADATA_TOO_LARGE
+                if too_large and self.ledger.metadata_refused(partition, left[partition]):
+                    continue  # sent again, with less metadata
                 if this.is_final(partition, code):
                     this.refused[partition] = kafka_error(code, f"commit of {partition} by group {self.group!r}")
             if not left.keys() - committed.keys() - this.refused.keys():

@@ -61,7 +61,8 @@ def handler_class(name: str) -> Any:
     """
     kind = _find(name)
     if not (isinstance(kind, type) and issubclass(kind, ConsumerGroupHandler)):
-        raise HandlerError(f"handler {name!r} is no subclass of sarameya.ConsumerGroupHandler")
+        asyncio = "those of sarameya.asyncio need a program of your own"
+        raise HandlerError(f"handler {name!r} is no subclass of sarameya.ConsumerGroupHandler; {asyncio}")
     return kind
 
 
