@@ -38,8 +38,11 @@ WALL_CLOCK = {
     "runtime/sarameya/telemetry/otel_metrics.py": {"time.time"},
     # Dates links, Delta's commits and dead letters.
     "handlers/sarameya_handlers/spark/sink/flush_scheduler.py": {"time.time_ns"},
+    "handlers/sarameya_handlers/spark/delta/creation.py": {"time.time_ns"},
     "handlers/sarameya_handlers/spark/delta/direct_commits.py": {"time.time_ns"},
     "handlers/sarameya_handlers/landing/dead_letters/files.py": {"time.time"},
+    # Says when credentials expire.
+    "handlers/sarameya_handlers/landing/stores/objects.py": {"datetime.now"},
     # Files and links have dates of the wall clock's: how old is what was left lying?
     "handlers/sarameya_handlers/spark/sink/spark_sink.py": {"time.time"},
     "handlers/sarameya_handlers/spark/engines/jvm/scratch.py": {"time.time"},

@@ -9,12 +9,23 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from sarameya import Claim, CommitError, ErrorCode, KafkaError, Message, SarameyaError, Session, UnknownTopicError
+from sarameya import (
+    Claim,
+    CommitError,
+    ErrorCode,
+    KafkaError,
+    Message,
+    MessageHandler,
+    SarameyaError,
+    Session,
+    UnknownTopicError,
+)
 from sarameya.observe import CommitFailed, Retrying
 from sarameya.protocol.commit_metadata import LONGEST, metadata_fault
 from sarameya.protocol.versions import Api
+from sarameya.testing import CoordinatorConfig, memory_cluster
 from tests.consumer.kit import edit_answers
-from tests.group.kit import Recorder, claim_failure, committed, deadline, fill, orders, start_member
+from tests.group.kit import Recorder, claim_failure, committed, deadline, eventually, fill, orders, start_member
 
 
 class Commits(Recorder):
@@ -104,6 +115,30 @@ async def test_fault_46_invalid_metadata_fails_only_its_commit(
         assert "commit of orders-1" in str(error)
         assert committed(cluster) == {"orders-0": 1, "orders-1": 0}
         assert not member.seen(Retrying)
+
+
+@pytest.mark.parametrize("most", [0, 100, 400])
+async def test_metadata_of_a_tracker_is_as_short_as_the_broker_wants(autojump_clock: MockClock, most: int) -> None:
+    """Otherwise nothing of the partition is committed while one of its messages is unfinished."""
+
+    class Gaps(MessageHandler):
+        ordering = "none"
+        concurrency = 1000
+
+        async def handle(self, message: Message) -> None:
+            if message.offset >= 10 and message.offset % 2 == 0:
+                await trio.sleep_forever()
+
+    groups = CoordinatorConfig(offset_metadata_max_size=most)
+    async with memory_cluster({"orders": 1}, groups=groups) as cluster, deadline() as nursery:
+        fill(cluster, 300)
+        member = await start_member(nursery, cluster, Gaps())
+        with trio.fail_after(60):
+            await eventually(lambda: member.group.status().partitions[0].in_flight > 70)
+            await eventually(lambda: any("OFFSET_METADATA_TOO_LARGE" in event.cause for event in member.seen(Retrying)))
+            await eventually(lambda: committed(cluster).get("orders-0") == 10)
+        assert not member.seen(CommitFailed)
+        await member.close()
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])

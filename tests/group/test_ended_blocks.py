@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, assert_checkpoints
 
 from sarameya import Claim, Config, ConsumerGroup, Message, Session
 from sarameya.embedded import EmbeddedCluster
@@ -130,3 +130,11 @@ async def test_block_end_is_bounded_with_a_silent_coordinator(autojump_clock: Mo
             began = trio.current_time()
         assert ended == [None]
         assert trio.current_time() - began <= 5.0 + 2.0
+
+
+async def test_consume_of_a_closed_group_lets_other_tasks_run(autojump_clock: MockClock) -> None:
+    """A loop around `consume()`, as users of sarama write it, would block the event loop for ever."""
+    async with orders() as cluster, new_group(cluster) as group:
+        group.close_nowait()
+        with assert_checkpoints():
+            await group.consume(["orders"], Recorder())

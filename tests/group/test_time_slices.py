@@ -506,3 +506,26 @@ async def test_fault_41_claims_woken_together_yield_after_each_message(
                 await trio.lowlevel.checkpoint()
             nursery.cancel_scope.cancel()
     assert max(passes.seconds) == pytest.approx(0.1)
+
+
+async def test_time_without_a_processor_counts_for_no_handler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other programs may keep the thread from running. That is not the handlers' time, unless one of them blocks."""
+    usage = 0.0, 0
+    monkeypatch.setattr(time_slices, "_usage", lambda: usage)
+    handler_time = HandlerTime()
+    handler_time.after_io_wait(0.0)
+    later = trio.current_time() + 1.0
+    assert handler_time.is_free(later)
+    usage = 0.5, 0
+    assert not handler_time.is_free(later), "it has worked"
+    usage = 0.0, 1
+    assert not handler_time.is_free(later), "it was blocked"
+
+
+def test_usage_tells_work_from_a_block() -> None:
+    before = time_slices._usage()
+    sum(range(2_000_000))
+    worked = time_slices._usage()
+    assert worked[0] > before[0]
+    time.sleep(0.01)
+    assert time_slices._usage()[1] > worked[1]

@@ -179,7 +179,7 @@ class BrokerConsumer:
                 continue
             self._short_since, self._is_short_reported = math.inf, False
             try:
-                await self._fetch_all(size, self._max_wait(held))
+                await self._fetch_all(size, self._max_wait(held), now)
             finally:
                 self._budget.settle(size)
 
@@ -240,8 +240,8 @@ class BrokerConsumer:
 
     # -- requests ------------------------------------------------------------------------------------
 
-    async def _fetch_all(self, size: int, max_wait: float) -> None:
-        plan, began = self._session.plan(), trio.current_time()
+    async def _fetch_all(self, size: int, max_wait: float, began: float) -> None:
+        plan = self._session.plan()
         try:
             response = await self._fetch(plan, size, max_wait)
         except ResponseTooLargeError as error:
@@ -254,14 +254,14 @@ class BrokerConsumer:
             self._return_all(str(error))
         else:
             self._delivered = 0
-            self.answered_at = self._idle_since
+            self.answered_at = answered_at = self._idle_since
             is_useful = self._fan_out(plan, response)
             if 0 < self._delivered < _FEW_BYTES:
                 # Claims process a small response before the next fetch wakes the broker, which may run on the same
                 # processor. One checkpoint is not enough: woken tasks continue in any order.
                 await trio.lowlevel.checkpoint()
                 await trio.lowlevel.checkpoint()
-            if is_useful or trio.current_time() >= began + max_wait / 2:
+            if is_useful or answered_at >= began + max_wait / 2:
                 self._fetch_delays.reset()
             else:
                 await self._fetch_delays.wait("an empty response before fetch_max_wait")
@@ -321,14 +321,13 @@ class BrokerConsumer:
 
     def _fan_out(self, plan: FetchPlan, response: Any) -> bool:
         """Deliver each partition's part of a response. Return whether the response was useful."""
-        if response.error_code in _NO_SUCH_SESSION | _SESSION_BROKEN and not plan.is_full:
-            if response.error_code in _NO_SUCH_SESSION:
-                self._session.refused()
-            else:
-                self._session.begin_anew()
-            return True
         if response.error_code:
-            self._return_all(f"fetch: {ErrorCode.describe(response.error_code)}")
+            if response.error_code in _NO_SUCH_SESSION and not plan.is_full:
+                self._session.refused()
+            elif response.error_code in _SESSION_BROKEN and not plan.is_full:
+                self._session.begin_anew()
+            else:
+                self._return_all(f"fetch: {ErrorCode.describe(response.error_code)}")
             return True
         if plan.is_full and not response.responses and response.throttle_time_ms:
             self._session.refused()  # a quota is exhausted: the broker has read nothing and keeps no session
@@ -338,7 +337,7 @@ class BrokerConsumer:
         answered: set[TopicPartition] = set()
         is_useful = False
         for topic in response.responses:
-            name = topic.topic or subscriptions.topic(topic.topic_id)
+            name = subscriptions.topic(topic.topic_id) or topic.topic
             for part in topic.partitions:
                 partition = TopicPartition(name, part.partition_index)
                 consumer, ask = subscriptions.get(partition), self._session.known(partition)

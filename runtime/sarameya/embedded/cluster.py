@@ -137,6 +137,8 @@ class EmbeddedCluster(ClusterControls):
     # Lifetime
 
     async def __aenter__(self) -> EmbeddedCluster:
+        if not trio.lowlevel.in_trio_run():
+            raise RuntimeError("an EmbeddedCluster runs on trio: run `sarameya broker` beside a program on asyncio")
         await self._lifetime.__aenter__()
         return self
 

@@ -375,7 +375,7 @@ class Claim:
         Raises:
             SarameyaError: Fetching or decoding failed. Every later call raises it again.
         """
-        present = self._present
+        present, undecoded = self._present, self._undecoded
         while not (self._ended or self.is_paused):
             if not present.is_taken:
                 if not by_columns:
@@ -384,20 +384,16 @@ class Claim:
                 self._work.begin(now)
                 return True
             self._drop_taken()
-            if self._undecoded:
-                self._make_current(
-                    self._undecoded.next_columns(self._batch_position)
-                    if by_columns
-                    else self._undecoded.next_messages(self._batch_position)
-                )
+            if undecoded:
+                read = undecoded.next_columns if by_columns else undecoded.next_messages
+                self._make_current(read(self._batch_position))
                 continue
             self._fetched = records = self._consumer.receive_nowait()
             if records is None:
                 self._continue_at(self._consumer.cursor.position)
-                self._note_waiting()
-                return False
+                break
             self._continue_at(records.position)
-            self._undecoded.add(records)
+            undecoded.add(records)
         self._note_waiting()
         return False
 
@@ -413,9 +409,11 @@ class Claim:
 
     def _drop_taken(self) -> None:
         """Drop the current batch if all of its messages are taken, and release its bytes."""
-        if self._present.is_taken:
-            self._batch_position = self.position
-            self._present.clear()
+        present = self._present
+        if present.is_taken:
+            if not present.is_empty:
+                self._batch_position = self.position
+                present.clear()
             self._release_decoded()
             if self._fetched is not None and not self._undecoded:
                 fetched, self._fetched = self._fetched, None

@@ -261,6 +261,8 @@ class ConsumerGroup(Pausing):
                 with runtime.pool.refusals(lambda error: member.notify(Fail(error))):
                     async with handler._running(self._services(named)):
                         await self._run_membership(member, handler, runtime)
+            else:  # a loop around `consume()` must not block the event loop
+                await trio.lowlevel.checkpoint()
         finally:
             self._member = self._handler = None
             self._idle.set()

@@ -21,7 +21,7 @@ import trio
 from sarameya.config import Config
 from sarameya.group.delivery.interceptors import ConsumerInterceptor, Interceptors
 from sarameya.group.delivery.time_slices import HandlerTime
-from sarameya.net.broker_pool import BrokerPool, open_broker_pool
+from sarameya.net.broker_pool import BrokerPool, check_runs_on_trio, open_broker_pool
 from sarameya.net.connection import OnResponse, ignore_response
 from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.net.security.tls import secured
@@ -83,7 +83,9 @@ async def open_runtime(
 
     Raises:
         ConfigError: A file named by the options cannot be used.
+        RuntimeError: The caller does not run on trio.
     """
+    check_runs_on_trio()
     runtime: Runtime | None = None
     secure = await secured(transport or TcpTransport(), config, observer)
     chain = Interceptors(interceptors, observer)

@@ -334,6 +334,16 @@ def _closed_on_failure(connection: Connection) -> Iterator[None]:
         raise
 
 
+def check_runs_on_trio() -> None:
+    """Check that the caller runs on trio.
+
+    Raises:
+        RuntimeError: It does not. Programs on asyncio often import the class from the wrong package.
+    """
+    if not trio.lowlevel.in_trio_run():
+        raise RuntimeError("this class runs on trio: a program on asyncio imports it from sarameya.asyncio")
+
+
 @asynccontextmanager
 async def open_broker_pool(
     bootstrap_servers: Iterable[str],
@@ -355,7 +365,9 @@ async def open_broker_pool(
 
     Raises:
         ConfigError: An address is not HOST:PORT, or a certificate is unusable.
+        RuntimeError: The caller does not run on trio.
     """
+    check_runs_on_trio()
     bootstrap = parse_bootstrap(bootstrap_servers)
     secure = await secured(transport or TcpTransport(), config, observer)
     for weakness in weaknesses(config):

@@ -86,6 +86,8 @@ class Connection:
         self._unsent = b""
         self._is_writing = False
         self._versions: Mapping[int, VersionRange] = {}
+        # The negotiated version of each API that was used.
+        self._negotiated: dict[int, int] = {}
         self._session: SaslSession | None = None
         self._is_authenticated = trio.Event()
         self._has_answered = False
@@ -200,7 +202,9 @@ class Connection:
             ProtocolError: The request cannot be encoded, or the response is malformed.
             UnsupportedVersionError: The broker and this client share no version.
         """
-        version = self.version_of(Api(message.API_KEY))
+        version = self._negotiated.get(message.API_KEY)
+        if version is None:
+            version = self._negotiated[message.API_KEY] = self.version_of(Api(message.API_KEY))
         if newest is not None:
             version = min(version, newest)
         if (session := self._session) is not None and session.gate is not None:

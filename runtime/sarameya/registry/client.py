@@ -117,7 +117,8 @@ class Registry:
         path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
         url, answer = self._request(path)
         if answer.status == 404 and error_code(answer.body) in (_SUBJECT_NOT_FOUND, _VERSION_NOT_FOUND):
-            raise UnknownSubjectError(f"{url}: there is no version {version} of subject {subject!r}")
+            problem = f"there is no version {version} of subject {subject!r}; register it, or correct the name"
+            raise UnknownSubjectError(f"{url}: {problem}")
         schema = self._schema(url, answer)
         self._schemas.setdefault(schema.id, schema)
         if isinstance(version, int):
@@ -158,7 +159,8 @@ class Registry:
         body = msgspec.json.encode({"schema": text, **typed})
         url, answer = self._request(f"/subjects/{quote(subject, safe='')}{'/versions' if register else ''}", body)
         if answer.status == 404 and error_code(answer.body) in (_SUBJECT_NOT_FOUND, _SCHEMA_NOT_FOUND):
-            raise UnknownSubjectError(f"{url}: the schema is not registered for subject {subject!r}")
+            problem = f"the schema is not registered for subject {subject!r}; register it, or set register=True"
+            raise UnknownSubjectError(f"{url}: {problem}")
         if answer.status in (409, 422):
             raise SchemaError(f"{url} does not accept the schema (status {answer.status}{_error_text(answer)})")
         _check_status(url, answer)

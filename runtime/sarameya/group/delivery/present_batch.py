@@ -48,6 +48,11 @@ class PresentBatch:
             return self._until - length_hint(self.left)
 
     @property
+    def is_empty(self) -> bool:
+        """True if there is no batch."""
+        return self._batch is None
+
+    @property
     def is_taken(self) -> bool:
         """True if no message is left to take, or there is no batch."""
         return self._until - length_hint(self.left) >= len(self._messages)

@@ -17,14 +17,17 @@ process, in `tests/integration/test_blocking_handlers.py`:
   response, take several passes each.
 - A handler may also block after it has awaited something else: no time slice can delay it then. So the number of tasks
   that hold messages is limited once a pass takes `overload` seconds.
+- Time in which the thread only waited for a processor counts for no handler. On a busy machine it makes passes long,
+  and handlers that wait for later passes would only add to the delay.
 """
 
 from __future__ import annotations
 
 import math
+import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import islice
+from itertools import count, islice
 from time import perf_counter
 
 import trio
@@ -32,6 +35,8 @@ import trio
 _SLICE_SECONDS = 0.01
 _SLICE_MESSAGES = 1000
 """Maximum of messages in a slice. The only bound under virtual time, which stops while a handler computes."""
+_LONG_PASS = 2 * _SLICE_SECONDS
+"""Seconds of a pass from which on passes without any handler follow."""
 _MOST_PASSES = 10
 """Maximum of passes without any handler, after a pass that took as many slices or more."""
 _FIRST_LIMIT = 32
@@ -42,6 +47,8 @@ _LONGEST_GROWTH = 60.0
 """Maximum of seconds of growth: by then the limit has no effect any more."""
 _CHECK_SECONDS = 0.1
 """Interval of checks while the limit is reached, since the limit grows with time."""
+_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)
+_CALLS = count()
 
 
 class HandlerTime(trio.abc.Instrument):
@@ -54,7 +61,11 @@ class HandlerTime(trio.abc.Instrument):
 
     def __init__(self, overload: float = math.inf) -> None:
         self._overload = overload
-        self._pass_began = trio.current_time()
+        # The instrument reads the clock itself: `trio.current_time` would look the clock up each time.
+        self._clock = trio.lowlevel.current_clock()
+        self._is_virtual = hasattr(self._clock, "autojump_threshold")
+        self._pass_began = self._clock.current_time()
+        self._usage_before = _usage()
         self._last_pass = 0.0
         # Places of tasks that wait for a slice, in order, and the event that wakes each. None: the task was cancelled,
         # and keeps its place.
@@ -73,7 +84,7 @@ class HandlerTime(trio.abc.Instrument):
     def measured(self) -> Iterator[None]:
         """Measure the passes of the event loop for the length of the block."""
         instruments: list[trio.abc.Instrument] = [self]
-        if hasattr(trio.lowlevel.current_clock(), "autojump_threshold"):
+        if self._is_virtual:
             instruments.append(_PassStart(self))
         for instrument in instruments:
             trio.lowlevel.add_instrument(instrument)
@@ -86,13 +97,15 @@ class HandlerTime(trio.abc.Instrument):
     # -- trio's instrument: each method is called once in each pass -----------------------------------
 
     def after_io_wait(self, timeout: float) -> None:
-        self._pass_began = trio.current_time()
+        self._pass_began = self._clock.current_time()
+        self._usage_before = _usage()
         self._most_holders = self._holders
 
     def before_io_wait(self, timeout: float) -> None:
-        now = trio.current_time()
-        self._last_pass = max(0.0, now - self._pass_began)
-        self._was_long |= self._skipped_passes > 0
+        now = self._clock.current_time()
+        self._last_pass = self._worked_until(now)
+        if self._last_pass >= _LONG_PASS:
+            self._was_long = True
         if self._last_pass > self._overload:
             self._limit = max(1.0, self._most_holders * self._overload / self._last_pass)
             self._limited_at = now
@@ -181,13 +194,35 @@ class HandlerTime(trio.abc.Instrument):
     @property
     def _skipped_passes(self) -> int:
         """Number of passes in which no task starts: none after a pass of less than two slices."""
-        return max(min(int(self._last_pass / _SLICE_SECONDS), _MOST_PASSES) - 1, 0)
+        if self._last_pass < _LONG_PASS:
+            return 0
+        return min(int(self._last_pass / _SLICE_SECONDS), _MOST_PASSES) - 1
 
     def _is_in_time(self, now: float) -> bool:
-        return now - self._pass_began < _SLICE_SECONDS
+        return self._worked_until(now) < _SLICE_SECONDS
+
+    def _worked_until(self, now: float) -> float:
+        """Return the seconds of the present pass, without those in which the thread only waited for a processor."""
+        seconds = max(0.0, now - self._pass_began)
+        if seconds < _SLICE_SECONDS or self._is_virtual:
+            return seconds
+        (worked, blocked), (worked_before, blocked_before) = _usage(), self._usage_before
+        # How long it was blocked is unknown: by a call of a handler, or by another thread that held the interpreter.
+        return seconds if blocked != blocked_before else min(seconds, worked - worked_before)
 
     def _limit_at(self, now: float) -> float:
         return self._limit * math.pow(_GROWTH, min(now - self._limited_at, _LONGEST_GROWTH))
+
+
+def _usage() -> tuple[float, int]:
+    """Return the processor time of this thread in seconds, and how often it was blocked until now.
+
+    On systems that do not tell, it was blocked at each call.
+    """
+    if _THREAD is None:
+        return 0.0, next(_CALLS)
+    usage = resource.getrusage(_THREAD)
+    return usage.ru_utime + usage.ru_stime, usage.ru_nvcsw
 
 
 class _PassStart(trio.abc.Instrument):
@@ -251,7 +286,7 @@ class TimeSlice:
     def start_at_once(self, now: float) -> bool:
         """Start a slice for a task that waited for messages. Return False if the task has to `wait` in the queue."""
         if self._time.is_free(now):
-            self._start()
+            self._start(now)
             return True
         return False
 
@@ -263,7 +298,7 @@ class TimeSlice:
                 await self._time.wait(self)
             finally:
                 self._waiting.discard(scope)
-            self._start()
+            self._start(trio.current_time())
             return True
         return False
 
@@ -273,6 +308,6 @@ class TimeSlice:
         for scope in self._waiting:
             scope.cancel()
 
-    def _start(self) -> None:
-        self._started = trio.current_time()
+    def _start(self, now: float) -> None:
+        self._started = now
         self.left, self.ends = _SLICE_MESSAGES, perf_counter() + _SLICE_SECONDS

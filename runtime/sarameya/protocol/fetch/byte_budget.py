@@ -148,9 +148,10 @@ class ByteBudget:
         self._kept_excess = sum(max(share.kept - self._floor, 0) for share in self._shares if share.kept)
 
     def _notify_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for callback in waiting:
-            callback()
+        if self._waiting:
+            waiting, self._waiting = self._waiting, {}
+            for callback in waiting:
+                callback()
 
 
 @attrs.define(slots=True, eq=False)
@@ -166,10 +167,12 @@ class Share:
     @property
     def has_room(self) -> bool:
         """True if the share can take the result of a fetch in addition to the bytes that it holds."""
+        if not self.held:
+            return True
         budget = self._budget
         budget._divide()
         beyond = 0 if budget._is_tight else max(budget._spare, 0) // 2
-        return not self.held or self.held + budget._size <= budget._floor + beyond
+        return self.held + budget._size <= budget._floor + beyond
 
     @property
     def may_keep_more(self) -> bool:
@@ -234,5 +237,6 @@ class Share:
         budget, before = self._budget, self.held
         self.held = after = before + size
         budget.held += size
-        if budget._is_divided:
-            budget._excess += max(after - budget._floor, 0) - max(before - budget._floor, 0)
+        floor = budget._floor
+        if budget._is_divided and (after > floor or before > floor):
+            budget._excess += max(after - floor, 0) - max(before - floor, 0)

@@ -13,7 +13,7 @@ kafka-python's own classes, made without their constructors.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from struct import Struct, error, unpack_from
 from typing import Any, NoReturn
 from uuid import UUID
@@ -105,6 +105,9 @@ class _DecoderSource:
                 together.clear()
             if field is not None:
                 self.field(f"{into}.{field.name}", field, indent)
+        for field in struct.tagged_fields(self._version)._tags.values() if self._flexible else ():
+            if field.default is None:  # otherwise kafka-python would compute it at each access
+                self._write(indent, f"{into}.{field.name} = None")
         if self._flexible:
             self._write(indent, "if data[at] == 0: at += 1")
             self._write(indent, f"else: at = tagged({into}, {self._tag_readers(struct)}, data, at, end)")
@@ -223,7 +226,12 @@ def _tagged(item: Any, known: dict[int, tuple[str, Any]], data: bytes | memoryvi
 def _uuid(data: bytes | memoryview, at: int) -> UUID | None:
     """Return the UUID, or None for all zeros, as kafka-python does."""
     found = bytes(data[at : at + 16])
-    return UUID(bytes=found) if found != _ZERO_UUID else None
+    return _uuid_of(found) if found != _ZERO_UUID else None
+
+
+@lru_cache(maxsize=1000)  # each response to a fetch has the ids of its topics
+def _uuid_of(data: bytes) -> UUID:
+    return UUID(bytes=data)
 
 
 def _bits(data: bytes | memoryview, at: int) -> Any:
