@@ -8,13 +8,16 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 
 import attrs
 import pytest
+import trio
 
 import sarameya
 from sarameya import ClaimError, CommittedOffset, ConfigError, MessageBatch, TopicPartition
-from sarameya.asyncio import Claim, ConsumerGroup, ConsumerGroupHandler, MessageHandler, Session
+from sarameya.asyncio import Claim, Consumer, ConsumerGroup, ConsumerGroupHandler, MessageHandler, Producer, Session
+from sarameya.embedded import EmbeddedCluster
 from sarameya.observe import Event
 from tests.asyncio.kit import Cluster, cluster_of, eventually, group_of, run
 
@@ -436,6 +439,22 @@ def test_misuse_is_refused() -> None:
             ConsumerGroup(["localhost"], "billing")
 
     run(main)
+
+
+def test_classes_for_the_other_event_loop_say_where_theirs_are() -> None:
+    async def opens(block: AbstractAsyncContextManager[object]) -> None:
+        async with block:
+            pass
+
+    servers = ["localhost:1"]
+    for block in (sarameya.ConsumerGroup(servers, "g"), sarameya.Consumer(servers), sarameya.Producer(servers)):
+        with pytest.raises(RuntimeError, match=r"runs on trio: a program on asyncio imports it from sarameya\.asyncio"):
+            asyncio.run(opens(block))
+    with pytest.raises(RuntimeError, match="runs on trio: run `sarameya broker` beside"):
+        asyncio.run(opens(EmbeddedCluster()))
+    for block in (ConsumerGroup(servers, "g"), Consumer(servers), Producer(servers)):
+        with pytest.raises(RuntimeError, match="runs on asyncio: a program on trio imports it from sarameya, not"):
+            trio.run(opens, block)
 
 
 def test_group_of_another_event_loop_is_refused() -> None:

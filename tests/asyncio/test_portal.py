@@ -205,6 +205,41 @@ def test_object_that_fails_ends_all_calls_and_is_reported_at_the_end() -> None:
     run(main)
 
 
+def test_call_that_returns_while_its_object_fails_raises_the_failure() -> None:
+    """The end of the group's block makes `consume()` return in order: that must not look like `close()`."""
+    fails, ends, returned = trio.Event(), trio.Event(), trio.Event()
+
+    @asynccontextmanager
+    async def failing() -> AsyncIterator[None]:
+        async def fail() -> None:
+            await fails.wait()
+            raise ValueError("broken")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fail)
+            try:
+                yield
+            finally:
+                ends.set()
+                with trio.CancelScope(shield=True):
+                    await returned.wait()
+
+    async def consume() -> None:
+        fails.set()
+        await ends.wait()
+        returned.set()
+
+    async def main() -> None:
+        portal = Portal("portal", failing(), "it is closed")
+        await portal.open()
+        with pytest.raises(RuntimeError, match=r"portal has failed: ValueError\('broken'\)"):
+            await portal.call(consume)
+        with pytest.raises(ExceptionGroup):
+            await portal.close()
+
+    run(main)
+
+
 def test_calls_end_even_if_trio_itself_fails() -> None:
     async def main() -> None:
         def crash() -> None:

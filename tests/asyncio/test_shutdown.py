@@ -207,7 +207,9 @@ def test_end_of_asyncio_run_ends_a_group_in_order() -> None:
             address = ",".join(cluster.bootstrap_servers)
 
             async def program() -> None:
-                ready = asyncio.get_running_loop().create_future()
+                loop = asyncio.get_running_loop()
+                loop.slow_callback_duration = 1e9  # depends on the machine
+                ready = loop.create_future()
                 ready.set_result(address)
                 task = asyncio.create_task(broken(ready))
                 await eventually(lambda: bool(handler.seen))

@@ -39,6 +39,7 @@ from sarameya.group.monitoring.stacks import continued
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
+_NO_LOOP = "this class runs on asyncio: a program on trio imports it from sarameya, not from sarameya.asyncio"
 _OTHER_LOOP = "this object belongs to another event loop"
 _WAITS_FOR_ITSELF = "a handler cannot leave this block, which waits for the handler: call close_nowait()"
 _HOW_CANCELLED = "a task or a future that it awaits was cancelled"
@@ -63,7 +64,7 @@ class Portal:
         self._name = name
         self._runtime = runtime
         self._closed = closed
-        self._loop = asyncio.get_running_loop()
+        self._loop = _running_loop()
         self._loop_thread = threading.get_ident()
         self._to_asyncio = Mailbox(self._wake_asyncio)
         # Set by the thread before `open` returns.
@@ -333,6 +334,7 @@ class Call(Generic[T]):
 
     async def _run(self) -> None:
         _current.set(self)
+        is_interrupted = False
         try:
             with self._scope:
                 self._value = await self._function()
@@ -342,9 +344,11 @@ class Call(Generic[T]):
             self._error = _uncancelled(error)
             # If the object is failing, its own task knows that after a checkpoint.
             await trio.lowlevel.cancel_shielded_checkpoint()
-            if self._error is None or self._portal._is_failing:
-                return  # the end of the thread ends this call, with the failure of the object
-        self._end()
+            is_interrupted = self._error is None
+        # Otherwise the end of the thread ends this call, with the failure of the object. The call may have returned
+        # because the object's block has ended.
+        if not (is_interrupted or self._portal._is_failing):
+            self._end()
 
     def _end(self) -> None:
         self._portal._to_asyncio.put(self._set_done)
@@ -352,6 +356,13 @@ class Call(Generic[T]):
     def _set_done(self) -> None:
         self._portal._calls.discard(self)
         self._done.set_result(None)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(_NO_LOOP) from None
 
 
 def _uncancelled(error: BaseException) -> BaseException | None:
