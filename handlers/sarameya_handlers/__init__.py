@@ -13,6 +13,7 @@ from sarameya.exports import lazy_names
 
 if TYPE_CHECKING:
     from sarameya_handlers.landing.links import ChainKey, Kind, Link, Origin
+    from sarameya_handlers.landing.stores.options import StoreOptions
     from sarameya_handlers.printing import PrintHandler
     from sarameya_handlers.spark import (
         DeltaTable,
@@ -33,6 +34,7 @@ else:
         __name__,
         {
             ".landing.links": "ChainKey Kind Link Origin",
+            ".landing.stores.options": "StoreOptions",
             ".printing": "PrintHandler",
             ".spark": (
                 "DeltaTable ForeachBatch IcebergTable LandingError Layout Ledger ParquetTable SparkOptions "
@@ -56,6 +58,7 @@ __all__ = [
     "PrintHandler",
     "SparkOptions",
     "SparkSink",
+    "StoreOptions",
     "landed_files",
     "read_landing",
     "with_event_date",

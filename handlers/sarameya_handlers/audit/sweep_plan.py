@@ -34,6 +34,8 @@ class Swept:
     age: float
     is_due: bool
     is_removed: bool = False
+    kept: str = ""
+    """Reason why it is kept, although it is due."""
     error: str = ""
 
 
@@ -118,6 +120,8 @@ def _unpublished(sweep: Sweep) -> Iterator[str]:
 def _fate(swept: Swept, executed: bool) -> str:
     if swept.error:
         return f"not removed: {swept.error}"
+    if swept.kept:
+        return f"kept: {swept.kept}"
     if not swept.is_due:
         return "kept: too young"
     if not executed:
@@ -162,6 +166,7 @@ def sweep_document(sweep: Sweep) -> dict[str, Any]:
                 "others_may_take": swept.leftover.others_may_take,
                 "due": swept.is_due,
                 "removed": swept.is_removed,
+                "kept": swept.kept or None,
                 "error": swept.error or None,
             }
             for swept in sweep.plan

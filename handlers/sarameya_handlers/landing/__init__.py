@@ -6,6 +6,7 @@ chain.py         one owner's attempts to append the next link, and their outcome
 errors.py        the errors that stop a chain
 sizing.py        the number of bytes to collect for a file of the wanted size
 files.py         durable files, and names that only one process can take
+stores/          where a landed directory is: a file system, or an object store
 directory/       a directory of Parquet files: chains stored as manifests, data files, schemas, compaction
 dead_letters/    the interface of places for records that cannot land, and two places: a topic, and files
 

@@ -36,3 +36,7 @@ class MovedCommitError(ChainError):
 
 class LostRecordsError(ChainError):
     """Records were deleted before they landed, or the log was truncated below the chain's end."""
+
+
+class UnansweredError(OSError):
+    """The outcome of a put is unknown: the file may have got its name, or may still get it."""

@@ -13,8 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
-TEMPORARY = "put-"
-"""Prefix of temporary files that are about to get their final name."""
+from sarameya_handlers.landing.errors import UnansweredError
+
+TEMPORARY = ".put-"
+"""Prefix of temporary files that are about to get their final name. Readers skip names that start with a dot."""
+
+PROBE = "probe-"
+"""In the names of files by which file systems, stores and Spark are tried. No link and no compaction has such files."""
 
 _UNNAMED = (errno.EACCES, errno.EDQUOT, errno.ENOENT, errno.ENOSPC, errno.EPERM, errno.EROFS)
 """Errors of link(2) after which the name does not exist, and will not. Any other error may stand for a lost response: a
@@ -39,10 +44,6 @@ _UNUSABLE = frozenset(
     }
 )
 """Errors that remain until a person chooses another directory or file system, or grants a permission."""
-
-
-class UnansweredError(OSError):
-    """The outcome of a put is unknown: the file may have got its name, or may still get it."""
 
 
 def is_refusal(error: OSError) -> bool:
@@ -111,16 +112,8 @@ def listed(directory: Path) -> list[Path]:
         return []
 
 
-def unchecked() -> None:
-    """Check nothing before a name is taken."""
-
-
-def put_if_absent(path: Path, content: bytes, check: Callable[[], None] = unchecked) -> bool:
+def put_if_absent(path: Path, content: bytes, check: Callable[[], object] = lambda: None) -> bool:
     """Put a file with this content, durably and whole, if no file has its name. Exactly one caller succeeds.
-
-    The file exists under a temporary name before it gets its own. A process that removes the temporary file stops the
-    put, wherever its caller is suspended: afterwards the file has its name, or will never get it. `DataFiles.discard`
-    depends on that.
 
     Args:
         path: Name of the file. Its directory is created if missing.
@@ -180,7 +173,7 @@ def names_are_given_once(directory: Path) -> bool:
     Raises:
         OSError: link(2) fails for a new name.
     """
-    with tempfile.NamedTemporaryFile(dir=directory, prefix="probe-") as probe:
+    with tempfile.NamedTemporaryFile(dir=directory, prefix=PROBE) as probe:
         name = f"{probe.name}-linked"
         os.link(probe.name, name)
         try:
@@ -192,20 +185,17 @@ def names_are_given_once(directory: Path) -> bool:
     return False
 
 
-def temporary_files(directory: Path) -> list[Path]:
-    """Return the temporary files of puts in this directory that are not finished. Raises OSError."""
-    return [path for path in listed(directory) if path.name.startswith(TEMPORARY)]
-
-
-def put_over(path: Path, content: bytes) -> None:
-    """Replace a file atomically. The new content may be lost when the machine goes down."""
-    temporary = _written(path.parent, content, durably=False)
+def put_over(path: Path, content: bytes, *, durably: bool = False) -> None:
+    """Replace a file atomically. Unless `durably`, the new content may be lost when the machine goes down."""
+    temporary = _written(path.parent, content, durably=durably)
     try:
         os.replace(temporary, path)
     except OSError:
         with suppress(OSError):  # a sweep removes it
             temporary.unlink()
         raise
+    if durably:
+        sync(path.parent)
 
 
 def _written(directory: Path, content: bytes, *, durably: bool = True) -> Path:

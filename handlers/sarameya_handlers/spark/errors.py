@@ -61,19 +61,20 @@ def is_linkage(text: str) -> bool:
     return _LINKAGE.search(text) is not None
 
 
-def directory_error(problem: str, error: OSError, remedy: str) -> HandlerError | LandingError:
+def directory_error(problem: str, error: OSError, remedy: str, check: str = "disk") -> HandlerError | LandingError:
     """Return the error for a directory that cannot be used.
 
     Args:
         problem: Description of the problem.
         error: The cause.
         remedy: The remedy, if the cause does not pass by itself.
+        check: What to check, if it may pass.
     """
     file = f" ({error.filename})" if error.filename else ""
     text = f"{problem}: {error.strerror or error}{file}"
     if is_refusal(error):
         return HandlerError(f"{text}; {remedy}")
-    return LandingError(f"{text}; check its disk, and start again")
+    return LandingError(f"{text}; check its {check}, and start again")
 
 
 def text_of(error: BaseException) -> str | None:

@@ -18,9 +18,10 @@ import pytest
 from sarameya.service.cli import main
 from sarameya_handlers.landing.directory import parquet_merge
 from sarameya_handlers.landing.directory.compaction import Compacted, compact
-from sarameya_handlers.landing.directory.data_files import DataFiles
+from sarameya_handlers.landing.directory.data_files import DataFiles, directory_of
 from sarameya_handlers.landing.directory.manifests import Manifest
 from sarameya_handlers.landing.links import ChainKey
+from sarameya_handlers.landing.stores.local import LocalStore
 from tests.handlers.audit.fake_table import links_of
 
 KEY = ChainKey("sarameya", "orders", 0)
@@ -50,17 +51,18 @@ KEPT: dict[str, pa.Array] = {
 
 def append(root: Path, table: pa.Table, **options: Any) -> None:
     """Land these rows as the next link of a chain, in a file of their own."""
-    files = DataFiles(root)
+    files = DataFiles(LocalStore(root))
     head = files.manifests.head(KEY)
     start = head.link.to_offset if head else 0
     link = links_of(KEY, start + table.num_rows, start=start)[0]
     link = attrs.evolve(link, number=head.link.number + 1 if head else 1, attempt=f"{start:032x}")
-    directory = files.directory(link.attempt)
+    directory = root / directory_of(link)
     directory.mkdir(parents=True)
     pq.write_table(table, directory / "x.parquet", **options)
-    written = files.settle(link.attempt, lambda number: f"part-{start:06}.parquet", lambda file: table.num_rows)
-    assert files.manifests.put(Manifest(link, written))
-    files.publish(link.attempt, written)
+    written = files.settle(link, lambda number: f"part-{start:06}.parquet", lambda file: table.num_rows)
+    manifest = Manifest(link, written)
+    assert files.manifests.put(manifest)
+    files.publish_link(manifest)
 
 
 def visible(root: Path) -> list[Path]:
@@ -94,7 +96,7 @@ def test_fault_52_compaction_keeps_values_bit_for_bit(kind: str, decimals: bool,
     before = visible(tmp_path)
     schema, columns = pq.read_schema(before[0]), columns_of(before[0])
     values = [value for file in before for value in bits(pq.read_table(file)["x"])]
-    assert compact(tmp_path, 10**6).compaction is not None
+    assert compact(LocalStore(tmp_path), 10**6).compaction is not None
     [file] = visible(tmp_path)
     assert pq.read_schema(file).equals(schema, check_metadata=True)
     assert columns_of(file) == columns
@@ -107,7 +109,7 @@ def test_fault_52_duckdb_and_polars_read_what_they_read_before(tmp_path: Path) -
         append(tmp_path, pa.table(others))
     query = f"select * from read_parquet('{tmp_path}/*.parquet')"
     before = duckdb.sql(query).fetchall(), polars.read_parquet(tmp_path / "*.parquet")
-    assert compact(tmp_path, 10**6).compaction is not None
+    assert compact(LocalStore(tmp_path), 10**6).compaction is not None
     assert len(visible(tmp_path)) == 1
     assert repr(duckdb.sql(query).fetchall()) == repr(before[0])
     assert polars.read_parquet(tmp_path / "*.parquet").equals(before[1])
@@ -133,16 +135,16 @@ def test_files_with_other_annotations_stay_apart(tmp_path: Path) -> None:
             for _ in range(2):
                 schema = pa.schema([pa.field("x", pa.int64(), metadata={b"unit": unit})], metadata=said)
                 append(tmp_path, pa.table({"x": [1]}, schema))
-    assert compact(tmp_path, 10**6).compaction is not None
+    assert compact(LocalStore(tmp_path), 10**6).compaction is not None
     assert len(visible(tmp_path)) == 4
-    assert compact(tmp_path, 10**6) == Compacted(None)
+    assert compact(LocalStore(tmp_path), 10**6) == Compacted(None)
 
 
 def test_files_of_alternating_schemas_become_one_each(tmp_path: Path) -> None:
     for n in range(20):
         append(tmp_path, pa.table({"x": [1] if n % 2 else ["a"]}))
     size = max(file.stat().st_size for file in visible(tmp_path))
-    compact(tmp_path, 11 * size)
+    compact(LocalStore(tmp_path), 11 * size)
     assert len(visible(tmp_path)) == 2
 
 
@@ -150,7 +152,7 @@ def test_row_groups_are_neither_one_a_file_nor_one_for_all(tmp_path: Path, monke
     monkeypatch.setattr(parquet_merge, "ROW_GROUP_ROWS", 250)
     for n in range(100):
         append(tmp_path, pa.table({"x": range(10 * n, 10 * n + 10)}))
-    compact(tmp_path, 10**6)
+    compact(LocalStore(tmp_path), 10**6)
     [file] = visible(tmp_path)
     metadata = pq.read_metadata(file)
     assert [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)] == [250] * 4
@@ -161,6 +163,6 @@ def test_row_groups_of_wide_rows_are_bound_by_bytes(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(parquet_merge, "ROW_GROUP_BYTES", 10_000)
     for _ in range(10):
         append(tmp_path, pa.table({"x": [bytes(1_000)] * 4}))
-    compact(tmp_path, 10**6)
+    compact(LocalStore(tmp_path), 10**6)
     metadata = pq.read_metadata(visible(tmp_path)[0])
     assert [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)] == [8] * 5

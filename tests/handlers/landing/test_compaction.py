@@ -3,7 +3,6 @@ from __future__ import annotations
 import errno
 import multiprocessing
 import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from uuid import uuid4
@@ -17,10 +16,11 @@ from hypothesis import strategies as st
 
 from sarameya_handlers.landing.directory import compaction as compacting
 from sarameya_handlers.landing.directory.compaction import SMALL, Compacted, compact, plan, small_files
-from sarameya_handlers.landing.directory.data_files import DataFiles
+from sarameya_handlers.landing.directory.data_files import WRITING, DataFiles, directory_of
 from sarameya_handlers.landing.directory.manifests import DataFile, Manifest
 from sarameya_handlers.landing.directory.parquet_merge import FileSchema
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
+from sarameya_handlers.landing.stores.local import LocalStore
 
 KEY = ChainKey("sarameya", "orders", 0)
 
@@ -35,7 +35,7 @@ def append(
     **columns: object,
 ) -> None:
     """The next link, with these offsets."""
-    files = DataFiles(root)
+    files = DataFiles(LocalStore(root))
     head = files.manifests.head(KEY)
     number, begin = (head.link.number + 1, head.link.to_offset) if head else (1, 0)
     link = Link(
@@ -46,10 +46,10 @@ def append(
         attempt=uuid4().hex,
         origin=Origin(group="flights"),
     )
-    directory = files.directory(link.attempt) / where
+    directory = root / directory_of(link) / where
     directory.mkdir(parents=True)
     pq.write_table(pa.table({"offset": rows, **columns}, schema=schema), directory / "x.parquet")
-    written = files.settle(link.attempt, lambda n: f"part-{number}-{n}.parquet", lambda file: len(rows))
+    written = files.settle(link, lambda n: f"part-{number}-{n}.parquet", lambda name: len(rows))
     manifest = Manifest(link, written)
     assert files.manifests.put(manifest)
     if publish:
@@ -58,7 +58,8 @@ def append(
 
 def offsets(root: Path) -> list[int]:
     """Return the offsets that `read_landing` would see."""
-    return sorted(n for _, place in DataFiles(root).live() for n in pq.read_table(place)["offset"].to_pylist())
+    live = DataFiles(LocalStore(root)).live()
+    return sorted(n for _, name in live for n in pq.read_table(root / name)["offset"].to_pylist())
 
 
 def plain_offsets(root: Path) -> list[int]:
@@ -74,7 +75,7 @@ def test_small_files_become_one_and_every_row_stays(tmp_path: Path) -> None:
     for n in range(10):
         append(tmp_path, range(5 * n, 5 * n + 5))
     told: list[tuple[int, int]] = []
-    done = compact(tmp_path, 10**6, written=lambda rows, of: told.append((rows, of)))
+    done = compact(LocalStore(tmp_path), 10**6, written=lambda rows, of: told.append((rows, of)))
     assert done.compaction is not None
     assert told == [(0, 50), (50, 50)]
     assert len(visible(tmp_path)) == 1
@@ -84,32 +85,32 @@ def test_small_files_become_one_and_every_row_stays(tmp_path: Path) -> None:
 def test_chain_is_as_it_was_and_landing_goes_on(tmp_path: Path) -> None:
     for n in range(3):
         append(tmp_path, [n])
-    before = [manifest.link for manifest in DataFiles(tmp_path).manifests.since(KEY, 1)]
-    compact(tmp_path, 10**6)
+    before = [manifest.link for manifest in DataFiles(LocalStore(tmp_path)).manifests.since(KEY, 1)]
+    compact(LocalStore(tmp_path), 10**6)
     append(tmp_path, [3])
-    assert [manifest.link for manifest in DataFiles(tmp_path).manifests.since(KEY, 1)][:3] == before
+    assert [manifest.link for manifest in DataFiles(LocalStore(tmp_path)).manifests.since(KEY, 1)][:3] == before
     assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1, 2, 3]
 
 
 def test_second_compaction_takes_what_the_first_has_made(tmp_path: Path) -> None:
     for n in range(6):
         append(tmp_path, [n])
-        compact(tmp_path, 10**6)
-    assert [c.number for c in DataFiles(tmp_path).compactions.all()] == [1, 2, 3, 4, 5]
+        compact(LocalStore(tmp_path), 10**6)
+    assert [c.number for c in DataFiles(LocalStore(tmp_path)).compactions.all()] == [1, 2, 3, 4, 5]
     assert len(visible(tmp_path)) == 1
     assert offsets(tmp_path) == plain_offsets(tmp_path) == list(range(6))
 
 
 def test_nothing_to_be_done_does_nothing(tmp_path: Path) -> None:
     append(tmp_path, [0])
-    assert compact(tmp_path, 10**6) == Compacted(None)
-    assert list(DataFiles(tmp_path).compactions.all()) == []
+    assert compact(LocalStore(tmp_path), 10**6) == Compacted(None)
+    assert list(DataFiles(LocalStore(tmp_path)).compactions.all()) == []
 
 
 def test_files_of_other_partitions_of_the_table_stay_apart(tmp_path: Path) -> None:
     for n in range(6):
         append(tmp_path, [n], where=f"day={n % 2}")
-    compact(tmp_path, 10**6)
+    compact(LocalStore(tmp_path), 10**6)
     assert [Path(name).parent.name for name in visible(tmp_path)] == ["day=0", "day=1"]
     assert offsets(tmp_path) == list(range(6))
 
@@ -117,7 +118,7 @@ def test_files_of_other_partitions_of_the_table_stay_apart(tmp_path: Path) -> No
 def test_columns_that_some_files_lack_are_null_there(tmp_path: Path) -> None:
     append(tmp_path, [0, 1])
     append(tmp_path, [2], name=["x"])
-    compact(tmp_path, 10**6)
+    compact(LocalStore(tmp_path), 10**6)
     (file,) = visible(tmp_path)
     assert pq.read_table(tmp_path / file).to_pydict() == {"offset": [0, 1, 2], "name": [None, None, "x"]}
 
@@ -126,7 +127,7 @@ def test_columns_of_newer_files_are_null_in_older_rows(tmp_path: Path) -> None:
     append(tmp_path, [0])
     strict = pa.schema([pa.field("offset", pa.int64()), pa.field("name", pa.string(), nullable=False)])
     append(tmp_path, [1], schema=strict, name=["x"])
-    compact(tmp_path, 10**6)
+    compact(LocalStore(tmp_path), 10**6)
     (file,) = visible(tmp_path)
     assert pq.read_table(tmp_path / file).to_pydict() == {"offset": [0, 1], "name": [None, "x"]}
 
@@ -136,12 +137,12 @@ def test_files_of_other_types_stay_apart(tmp_path: Path) -> None:
         for _ in range(2):
             append(tmp_path, [len(offsets(tmp_path))], at=[at])
     append(tmp_path, [6])
-    compact(tmp_path, 10**6)
+    compact(LocalStore(tmp_path), 10**6)
     made = [pq.read_table(tmp_path / file).to_pylist() for file in visible(tmp_path)]
     rows = [[row["at"] for row in one] for one in made]
     assert sorted(rows, key=str) == sorted([[{"x": 1}] * 2 + [None], [{"x": 1, "y": 2}] * 2, ["text"] * 2], key=str)
     assert offsets(tmp_path) == list(range(7))
-    assert compact(tmp_path, 10**6) == Compacted(None)
+    assert compact(LocalStore(tmp_path), 10**6) == Compacted(None)
 
 
 def test_files_with_different_nullability_are_merged(tmp_path: Path) -> None:
@@ -151,7 +152,7 @@ def test_files_with_different_nullability_are_merged(tmp_path: Path) -> None:
         value = {"xs": [{"x": 1}], "m": [("k", {"x": 1 if strict else None})]}
         schema = pa.schema([pa.field("offset", pa.int64(), nullable=not strict), pa.field("at", kind)])
         append(tmp_path, [int(strict)], schema=schema, at=[value])
-    compact(tmp_path, 10**6)
+    compact(LocalStore(tmp_path), 10**6)
     (file,) = visible(tmp_path)
     table = pq.read_table(tmp_path / file)
     assert table["offset"].to_pylist() == [1, 0]
@@ -163,18 +164,18 @@ def test_metadata_of_one_file_is_not_used_for_more_columns(tmp_path: Path) -> No
     with_word = pa.schema([("offset", pa.int64())], metadata=told)
     for _ in range(2):
         append(tmp_path, [0], schema=with_word)
-    compact(tmp_path, 10**6)
+    compact(LocalStore(tmp_path), 10**6)
     (file,) = visible(tmp_path)
     assert pq.read_metadata(tmp_path / file).metadata.items() >= told.items()
     append(tmp_path, [1], name=["x"])
-    assert compact(tmp_path, 10**6) == Compacted(None)
+    assert compact(LocalStore(tmp_path), 10**6) == Compacted(None)
     assert len(visible(tmp_path)) == 2
 
 
 def test_unpublished_link_of_a_dead_process_is_compacted(tmp_path: Path) -> None:
     append(tmp_path, [0])
     append(tmp_path, [1], publish=False)
-    compact(tmp_path, 10**6)
+    compact(LocalStore(tmp_path), 10**6)
     assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1]
 
 
@@ -186,10 +187,13 @@ def test_unpublished_compaction_of_a_dead_process_is_finished(
     append(tmp_path, [1])
     with monkeypatch.context() as dying:
         dying.setattr("sarameya_handlers.landing.directory.compaction._finish", lambda *_: None)
-        compact(tmp_path, 10**6)
+        compact(LocalStore(tmp_path), 10**6)
     assert offsets(tmp_path) == [0, 1]
     assert len(visible(tmp_path)) == 2
-    compact(tmp_path, 10**6) if ended_by == "another compaction" else DataFiles(tmp_path).publish_all()
+    if ended_by == "another compaction":
+        compact(LocalStore(tmp_path), 10**6)
+    else:
+        DataFiles(LocalStore(tmp_path)).publish_all()
     assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1]
     assert len(visible(tmp_path)) == 1
 
@@ -206,8 +210,8 @@ def test_link_put_during_the_listing_keeps_its_file(tmp_path: Path, monkeypatch:
     publish_all = DataFiles.publish_all
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(DataFiles, "publish_all", publish_all_then_land)
-        compact(tmp_path, 10**6)
-    DataFiles(tmp_path).publish_all()
+        compact(LocalStore(tmp_path), 10**6)
+    DataFiles(LocalStore(tmp_path)).publish_all()
     assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1, 2]
 
 
@@ -226,33 +230,16 @@ def test_unpublished_compaction_is_not_built_upon(tmp_path: Path, monkeypatch: p
             with monkeypatch.context() as other:
                 other.setattr("sarameya_handlers.landing.directory.compaction._finish", sleep)
                 other.setattr(DataFiles, "publish_all", publish_all)
-                assert compact(tmp_path, 10**6).compaction is not None
+                assert compact(LocalStore(tmp_path), 10**6).compaction is not None
 
     publish_all, finish = DataFiles.publish_all, compacting._finish
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(DataFiles, "publish_all", publish_all_before_the_other_puts)
-        compact(tmp_path, 10**6)
+        compact(LocalStore(tmp_path), 10**6)
     append(tmp_path, [2])
-    compact(tmp_path, 10**6)
+    compact(LocalStore(tmp_path), 10**6)
     finish(*asleep[0])
     assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1, 2]
-
-
-def test_compaction_with_swept_files_is_not_put(tmp_path: Path) -> None:
-    append(tmp_path, [0])
-    append(tmp_path, [1])
-    checks = 0
-
-    def sweep_at_the_last() -> None:
-        nonlocal checks
-        checks += 1
-        if any((tmp_path / "_sarameya" / "landing").rglob("compacted-*.parquet")):
-            shutil.rmtree(tmp_path / "_sarameya" / "landing")
-
-    with pytest.raises(FileNotFoundError):
-        compact(tmp_path, 10**6, check=sweep_at_the_last)
-    assert checks
-    assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1]
 
 
 def test_compaction_that_succeeds_late_keeps_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,12 +254,12 @@ def test_compaction_that_succeeds_late_keeps_its_files(tmp_path: Path, monkeypat
     with monkeypatch.context() as slow:
         slow.setattr(os, "link", link_later)
         with pytest.raises(OSError, match="timed out"):
-            compact(tmp_path, 10**6)
+            compact(LocalStore(tmp_path), 10**6)
     assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1]
     [(compaction, name)] = late
     Path(name).write_bytes(compaction)
     assert offsets(tmp_path) == [0, 1]
-    DataFiles(tmp_path).publish_all()
+    DataFiles(LocalStore(tmp_path)).publish_all()
     assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1]
     assert len(visible(tmp_path)) == 1
 
@@ -293,9 +280,9 @@ def test_compaction_that_is_no_longer_wanted_leaves_nothing(tmp_path: Path) -> N
                 raise Unwanted
 
         try:
-            compact(tmp_path, 10**6, check=check)
+            compact(LocalStore(tmp_path), 10**6, check=check)
         except Unwanted:
-            assert list(DataFiles(tmp_path).writing.iterdir()) == []
+            assert LocalStore(tmp_path).entries(WRITING) == []
             assert plain_offsets(tmp_path) == [0, 1]
         else:
             assert steps >= 3
@@ -305,7 +292,7 @@ def test_compaction_that_is_no_longer_wanted_leaves_nothing(tmp_path: Path) -> N
 
 def compact_often(root: Path, times: int) -> None:
     for _ in range(times):
-        compact(root, 10**6)
+        compact(LocalStore(root), 10**6)
 
 
 def test_concurrent_compactions_and_landings_lose_nothing(tmp_path: Path) -> None:
@@ -321,9 +308,9 @@ def test_concurrent_compactions_and_landings_lose_nothing(tmp_path: Path) -> Non
     for other in others:
         other.join()
     assert [other.exitcode for other in others] == [0, 0]
-    DataFiles(tmp_path).publish_all()
+    DataFiles(LocalStore(tmp_path)).publish_all()
     assert offsets(tmp_path) == plain_offsets(tmp_path) == list(range(count))
-    assert list(DataFiles(tmp_path).compactions.all()) != []
+    assert list(DataFiles(LocalStore(tmp_path)).compactions.all()) != []
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 300))), st.integers(1, 400))

@@ -18,6 +18,7 @@ from sarameya_handlers import ParquetTable
 from sarameya_handlers.landing.directory.compaction import Compacted, compact
 from sarameya_handlers.landing.directory.data_files import DataFiles
 from sarameya_handlers.landing.links import ChainKey
+from sarameya_handlers.landing.stores.local import LocalStore
 from tests.conformance.disks import Disk
 from tests.handlers.audit.fake_table import links_of
 from tests.handlers.audit.kit import land
@@ -29,7 +30,7 @@ EACH_KIND = {"listdir", "stat", "mkdir", "open", "write", "flush", "fsync", "lin
 """Names of the calls that a compaction makes."""
 REPAIRS: tuple[Callable[[Path], object], ...] = (
     lambda root: ParquetTable(root).open(None),
-    lambda root: compact(root, 10**6),
+    lambda root: compact(LocalStore(root), 10**6),
     lambda root: main(["sweep", str(root), "--older-than", "1d", "--execute", "--quiet"]),
 )
 """A service that starts, the next compaction, a sweep."""
@@ -58,7 +59,8 @@ def plain_offsets(root: Path) -> list[int]:
 
 def offsets(root: Path) -> list[int]:
     """Return the offsets that `read_landing` would see."""
-    return sorted(n for _, place in DataFiles(root).live() for n in pq.read_table(place)["offset"].to_pylist())
+    live = DataFiles(LocalStore(root)).live()
+    return sorted(n for _, name in live for n in pq.read_table(root / name)["offset"].to_pylist())
 
 
 def hurt(landed: Path, tmp_path: Path, trouble: Callable[[Disk, int], None]) -> Iterator[tuple[int, str, Path]]:
@@ -71,7 +73,7 @@ def hurt(landed: Path, tmp_path: Path, trouble: Callable[[Disk, int], None]) -> 
         with pytest.MonkeyPatch.context() as patched:
             disk.install_all(patched)
             with suppress(OSError):
-                compacted = compact(root, 10**6)
+                compacted = compact(LocalStore(root), 10**6)
         if len(disk.calls) < call:
             return
         assert compacted != Compacted(None), f"{disk.calls[call - 1]}: it was said that nothing is to be done"
@@ -88,7 +90,7 @@ def check_and_repair(call: int, name: str, root: Path) -> None:
     assert len(seen) == len(set(seen)), f"{step}: rows are double"
     REPAIRS[call % len(REPAIRS)](root)
     assert plain_offsets(root) == offsets(root) == ROWS, f"{step}, after {REPAIRS[call % len(REPAIRS)]}"
-    compact(root, 10**6)
+    compact(LocalStore(root), 10**6)
     assert plain_offsets(root) == offsets(root) == ROWS, step
     assert len(list(root.glob("*.parquet"))) == 1, step
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,19 @@ import attrs
 import pyarrow.parquet as pq
 import pytest
 import trio
+from obstore.store import MemoryStore
 from trio.testing import MockClock
 
 from sarameya import Config, ConfigError, HandlerError
 from sarameya.embedded import EmbeddedCluster
 from sarameya.testing import VIRTUAL_EPOCH, Api, ErrorCode, memory_cluster, virtual_wall_clock
-from sarameya_handlers.landing.dead_letters import files as dead_letter_files
 from sarameya_handlers.landing.dead_letters.files import FileDeadLetters, file_name
 from sarameya_handlers.landing.dead_letters.letters import DeadLetter, DeadLetterError
 from sarameya_handlers.landing.dead_letters.options import dead_letters
 from sarameya_handlers.landing.dead_letters.topic import TopicDeadLetters
+from sarameya_handlers.landing.directory.parquet_merge import count_rows
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
+from sarameya_handlers.landing.stores.objects import ObjectStore
 from tests.producer.kit import log
 
 LINK = Link(
@@ -247,7 +250,7 @@ async def test_full_disk_is_said_and_leaves_nothing(tmp_path: Path, monkeypatch:
 
     async with FileDeadLetters(tmp_path) as letters:
         with monkeypatch.context() as patch:
-            patch.setattr(dead_letter_files.os, "fsync", full)
+            patch.setattr(os, "fsync", full)
             with pytest.raises(DeadLetterError, match=r"link 7.*2 dead letters.*No space left on device") as caught:
                 await letters.write(LINK, LETTERS)
         assert caught.value.retriable
@@ -257,7 +260,7 @@ async def test_full_disk_is_said_and_leaves_nothing(tmp_path: Path, monkeypatch:
 
 
 async def test_file_that_was_never_finished_is_removed_after_a_day(tmp_path: Path) -> None:
-    old, young = tmp_path / ".writing-old", tmp_path / ".writing-young"
+    old, young = tmp_path / ".put-old", tmp_path / ".put-young"
     for path in (old, young):
         path.write_bytes(b"")
     os.utime(old, (0, 0))
@@ -279,11 +282,22 @@ async def test_disk_that_fails_for_now_is_no_matter_of_configuration(
     def fail(*_: object, **__: object) -> None:
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(dead_letter_files.tempfile, "TemporaryFile", fail)
+    monkeypatch.setattr(tempfile, "TemporaryFile", fail)
     with pytest.raises(DeadLetterError, match=f"cannot write dead letters to .*: {os.strerror(code)}") as raised:
         async with FileDeadLetters(tmp_path):
             pass
     assert raised.value.retriable
+
+
+async def test_letters_are_put_into_an_object_store() -> None:
+    client = MemoryStore()
+    letters = FileDeadLetters("s3://lake/dead")
+    letters._store = ObjectStore("s3://lake/dead", client)
+    async with letters:
+        for _ in range(2):
+            await letters.write(LINK, LETTERS)
+    assert list(letters._store.names("")) == [file_name(LINK, LETTERS)]
+    assert count_rows(letters._store, file_name(LINK, LETTERS)) == 2
 
 
 # -- options ----------------------------------------------------------------------------------------
@@ -305,7 +319,9 @@ def test_options_make_the_one_or_the_other(tmp_path: Path) -> None:
         ({"path": 3}, r"dead_letters\.path = 3"),
         ({"topic": "y", "bootstrap_servers": 5}, r"dead_letters\.bootstrap_servers = 5: must be a list of HOST:PORT"),
         ({"path": ""}, r"dead_letters\.path = ''"),
-        ({"path": "s3://b/x"}, r"dead_letters\.path = 's3://b/x'"),
+        ({"path": "http://b/x"}, r"dead_letters\.path = 'http://b/x'"),
+        ({"path": "x", "store": {"regio": "y"}}, r"dead_letters\.store\.regio.*did you mean 'region'"),
+        ({"topic": "x", "store": {}, "bootstrap_servers": "z:1"}, r"dead_letters\.store = {}: is for the URL"),
         ({"pth": "x"}, r"dead_letters\.pth.*did you mean 'path'"),
         ("dead", "dead_letters = 'dead': must be a table"),
     ],

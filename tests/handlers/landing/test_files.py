@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sarameya_handlers.landing.files import UnansweredError, is_there, make_directory, put_if_absent, put_over
+from sarameya_handlers.landing.errors import UnansweredError
+from sarameya_handlers.landing.files import is_there, make_directory, put_if_absent, put_over
 
 
 def failing(call: Callable[..., object], code: int, *, before: bool = False) -> Callable[..., None]:
@@ -54,7 +55,7 @@ def test_leftover_temporary_name_does_not_hide_the_outcome(tmp_path: Path, monke
         assert put_if_absent(tmp_path / "7", b"mine")
         assert not put_if_absent(tmp_path / "7", b"theirs")
     assert (tmp_path / "7").read_bytes() == b"mine"
-    assert len(list(tmp_path.glob("put-*"))) == 2
+    assert len(list(tmp_path.glob(".put-*"))) == 2
 
 
 @pytest.mark.parametrize("put", [put_if_absent, put_over])

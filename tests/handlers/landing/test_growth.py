@@ -12,6 +12,7 @@ from sarameya_handlers.landing.directory.data_files import DataFiles
 from sarameya_handlers.landing.directory.manifests import DataFile, Manifest
 from sarameya_handlers.landing.directory.numbered import last_number
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
+from sarameya_handlers.landing.stores.local import LocalStore
 from tests.handlers.file_calls import FileCalls
 
 KEY = ChainKey("warehouse", "orders", 3)
@@ -20,7 +21,7 @@ SHORT, LONG = 300, 3000
 
 def landed(root: Path, count: int, *, hint: int | None) -> DataFiles:
     """A directory with so many links, and a tenth as many compactions, written without any fsync."""
-    files = DataFiles(root)
+    files = DataFiles(LocalStore(root))
     directory = root / "_sarameya" / "links" / KEY.sink / KEY.topic / str(KEY.partition)
     directory.mkdir(parents=True)
     for number in range(1, count + 1):
@@ -74,7 +75,7 @@ def test_fault_61_parquet_landing_asks_as_much_at_any_length(tmp_path: Path, mon
 
 
 def test_compactions_newest_is_found_where_there_is_none(tmp_path: Path) -> None:
-    assert Compactions(tmp_path).last() is None
+    assert Compactions(LocalStore(tmp_path)).last() is None
 
 
 @pytest.mark.parametrize("last", [0, 1, 2, 3, 15, 16, 17, 1000])

@@ -11,6 +11,7 @@ import pytest
 from sarameya_handlers.landing.directory.manifests import DataFile, Manifest, Manifests
 from sarameya_handlers.landing.errors import BrokenChainError
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
+from sarameya_handlers.landing.stores.local import LocalStore
 
 KEY = ChainKey("warehouse", "orders", 3)
 RACES = 1000
@@ -29,7 +30,7 @@ def manifest(number: int, attempt: str = "a", key: ChainKey = KEY) -> Manifest:
 
 
 def test_manifest_comes_back(tmp_path: Path) -> None:
-    manifests = Manifests(tmp_path)
+    manifests = Manifests(LocalStore(tmp_path))
     assert manifests.head(KEY) is None
     assert manifests.put(manifest(1))
     assert manifests.put(manifest(2))
@@ -40,64 +41,64 @@ def test_manifest_comes_back(tmp_path: Path) -> None:
 
 
 def test_number_that_is_taken_is_refused_and_nothing_is_changed(tmp_path: Path) -> None:
-    manifests = Manifests(tmp_path)
+    manifests = Manifests(LocalStore(tmp_path))
     manifests.put(manifest(1, "a"))
     assert not manifests.put(manifest(1, "b"))
     assert manifests.head(KEY) == manifest(1, "a")
-    [directory] = tmp_path.glob("links/*/*/*")
+    [directory] = tmp_path.glob("_sarameya/links/*/*/*")
     assert [path.name for path in directory.iterdir()] == [f"{1:020d}.json"], "no temporary file is left"
 
 
 @pytest.mark.parametrize("count", [15, 16, 17, 100])
 def test_head_is_found_however_long_the_chain_is(tmp_path: Path, count: int) -> None:
-    manifests = Manifests(tmp_path)
+    manifests = Manifests(LocalStore(tmp_path))
     for number in range(1, count + 1):
         manifests.put(manifest(number))
-    assert Manifests(tmp_path).head(KEY) == manifest(count)
+    assert Manifests(LocalStore(tmp_path)).head(KEY) == manifest(count)
 
 
 @pytest.mark.parametrize("hint", ["", "no number", "999"])
 def test_hint_that_is_wrong_costs_time_only(tmp_path: Path, hint: str) -> None:
-    manifests = Manifests(tmp_path)
+    manifests = Manifests(LocalStore(tmp_path))
     for number in range(1, 41):
         manifests.put(manifest(number))
-    [directory] = tmp_path.glob("links/*/*/*")
+    [directory] = tmp_path.glob("_sarameya/links/*/*/*")
     (directory / "head").write_text(hint)
     assert manifests.head(KEY) == manifest(40)
 
 
 @pytest.mark.parametrize("name", ["..", ".", "a/b", "ü x", "%2E", "...", "plain"])
 def test_chains_are_told_apart_whatever_their_sinks_are_called(tmp_path: Path, name: str) -> None:
-    manifests = Manifests(tmp_path)
+    manifests = Manifests(LocalStore(tmp_path))
     keys = [ChainKey(name, "orders", 0), ChainKey("other", "orders", 0), ChainKey(name, "orders.eu", 12)]
     for key in keys:
         manifests.put(manifest(1, key=key))
     assert sorted(manifests.chains()) == sorted(keys)
     for key in keys:
         assert manifests.head(key) == manifest(1, key=key)
-    assert [path.name for path in tmp_path.iterdir()] == ["links"]
+    assert [path.name for path in (tmp_path / "_sarameya").iterdir()] == ["links"]
 
 
 def test_manifest_that_cannot_be_read_stops_and_names_the_file(tmp_path: Path) -> None:
-    manifests = Manifests(tmp_path)
+    manifests = Manifests(LocalStore(tmp_path))
     manifests.put(manifest(1))
-    [path] = tmp_path.glob("links/*/*/*/*.json")
+    [path] = tmp_path.glob("_sarameya/links/*/*/*/*.json")
     path.write_text("{")
     with pytest.raises(BrokenChainError, match=f"{path.name} is no manifest"):
         manifests.head(KEY)
 
 
 def test_manifest_in_anothers_place_stops(tmp_path: Path) -> None:
-    manifests = Manifests(tmp_path)
+    manifests = Manifests(LocalStore(tmp_path))
     manifests.put(manifest(1))
-    [path] = tmp_path.glob("links/*/*/*/*.json")
+    [path] = tmp_path.glob("_sarameya/links/*/*/*/*.json")
     path.rename(path.with_name(f"{2:020d}.json"))
     with pytest.raises(BrokenChainError, match="was it moved"):
         list(manifests.since(KEY, 2))
 
 
 def _race(root: Path, name: str, go: object, results: object) -> None:
-    manifests, won = Manifests(root), []
+    manifests, won = Manifests(LocalStore(root)), []
     for number in range(1, RACES + 1):
         go.wait()  # type: ignore[attr-defined]
         if manifests.put(manifest(number, name)):
@@ -118,7 +119,7 @@ def test_race_for_a_link_has_exactly_one_winner(tmp_path: Path) -> None:
     results.close()
     results.join_thread()
     assert sorted(won["a"] + won["b"]) == list(range(1, RACES + 1))
-    found = {m.link.number: m.link.attempt[0] for m in Manifests(tmp_path).since(KEY, 1)}
+    found = {m.link.number: m.link.attempt[0] for m in Manifests(LocalStore(tmp_path)).since(KEY, 1)}
     assert found == {**dict.fromkeys(won["a"], "a"), **dict.fromkeys(won["b"], "b")}
     assert min(len(won["a"]), len(won["b"])) > RACES // 100, "it was a race"
 
@@ -127,7 +128,7 @@ def test_manifest_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypa
     done: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda descriptor, fsync=os.fsync: (done.append("sync"), fsync(descriptor))[1])
     monkeypatch.setattr(os, "link", lambda *paths, link=os.link: (done.append("link"), link(*paths))[1])
-    manifests = Manifests(tmp_path)
+    manifests = Manifests(LocalStore(tmp_path))
     manifests.put(manifest(1))
     done.clear()
     manifests.put(attrs.evolve(manifest(2)))
@@ -138,20 +139,20 @@ def test_fault_51_missing_hint_does_not_fail_the_link(tmp_path: Path, monkeypatc
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    manifests = Manifests(tmp_path)
+    manifests = Manifests(LocalStore(tmp_path))
     monkeypatch.setattr(os, "replace", full)
     for number in range(1, 34):
         assert manifests.put(manifest(number))
-    assert Manifests(tmp_path).head(KEY) == manifest(33)
+    assert Manifests(LocalStore(tmp_path)).head(KEY) == manifest(33)
 
 
 def test_link_of_another_process_is_synced_when_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its putter may have been killed between link(2) and the sync of the directory."""
-    first, second = Manifests(tmp_path), Manifests(tmp_path)
+    first, second = Manifests(LocalStore(tmp_path)), Manifests(LocalStore(tmp_path))
     first.put(manifest(1))
     done: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda descriptor: done.append(os.readlink(f"/proc/self/fd/{descriptor}")))
-    [directory] = tmp_path.glob("links/*/*/*")
+    [directory] = tmp_path.glob("_sarameya/links/*/*/*")
     for manifests in (first, second, second):
         manifests.sync(manifest(1).link)
     assert done == [str(directory)], "once, by whom has not put it"
@@ -162,7 +163,7 @@ def test_fault_52_unlistable_chains_raise(tmp_path: Path, monkeypatch: pytest.Mo
     def fail(*_: object) -> None:
         raise OSError(code, os.strerror(code))
 
-    manifests = Manifests(tmp_path)
+    manifests = Manifests(LocalStore(tmp_path))
     manifests.put(manifest(1))
     for call in ("listdir", "scandir"):
         monkeypatch.setattr(os, call, fail)

@@ -3,29 +3,29 @@ from __future__ import annotations
 from pathlib import Path
 
 from sarameya_handlers.landing.directory.schemas import Schemas, StoredSchema
+from sarameya_handlers.landing.stores.local import LocalStore
 
 
 def test_newest_schema_counts(tmp_path: Path) -> None:
-    schemas = Schemas(tmp_path)
+    schemas = Schemas(LocalStore(tmp_path))
     assert schemas.newest() is None
-    assert not (tmp_path / "schemas").exists()
+    assert not (tmp_path / "_sarameya" / "schemas").exists()
     for schema in (StoredSchema(1, "one"), StoredSchema(2, "zwölf")):
         assert schemas.put(schema)
-        assert Schemas(tmp_path).newest() == schema
+        assert Schemas(LocalStore(tmp_path)).newest() == schema
 
 
 def test_number_that_is_taken_stays_what_it_is(tmp_path: Path) -> None:
-    schemas = Schemas(tmp_path)
+    schemas = Schemas(LocalStore(tmp_path))
     assert schemas.put(StoredSchema(1, "mine"))
-    assert not Schemas(tmp_path).put(StoredSchema(1, "theirs"))
+    assert not Schemas(LocalStore(tmp_path)).put(StoredSchema(1, "theirs"))
     assert schemas.newest() == StoredSchema(1, "mine")
-    assert [path.name for path in (tmp_path / "schemas").iterdir()] == [schemas.path(1).name]
+    assert [path.name for path in (tmp_path / "_sarameya" / "schemas").iterdir()] == [f"{1:020d}.json"]
 
 
 def test_schema_that_was_not_put_is_found(tmp_path: Path) -> None:
-    schemas = Schemas(tmp_path)
+    schemas = Schemas(LocalStore(tmp_path))
     schemas.put(StoredSchema(1, "one"))
-    left = tmp_path / "schemas" / "put-x"
-    left.touch()
-    assert list(schemas.unfinished()) == [left]
+    (tmp_path / "_sarameya" / "schemas" / ".put-x").touch()
+    assert list(schemas.unfinished()) == ["_sarameya/schemas/.put-x"]
     assert schemas.newest() == StoredSchema(1, "one")

@@ -6,8 +6,10 @@ import argparse
 import re
 from typing import Any
 
-from sarameya import ConfigError
+from sarameya import ConfigError, HandlerError
 from sarameya.service import Cluster, add_cluster_arguments, cluster, names_cluster
+from sarameya_handlers.landing.directory.manifests import HIDDEN
+from sarameya_handlers.landing.stores.local import LocalStore
 from sarameya_handlers.spark.arguments import add_spark_arguments
 from sarameya_handlers.spark.options import SparkOptions
 from sarameya_handlers.spark.parquet.table import ParquetTable
@@ -48,18 +50,27 @@ def table_of(args: argparse.Namespace) -> Table:
     kind, _ = parse_table(args.table)
     options: dict[str, Any] = {}
     if args.staging:
-        if kind == "parquet":
-            raise ConfigError("--staging", args.staging, "is for other tables: a Parquet table stages in its directory")
         options["staging"] = args.staging
     if kind == "delta" and getattr(args, "single_driver", False):
         options["single_driver"] = True
     table = table_named(args.table, options)
-    if isinstance(table, ParquetTable) and not table.path.is_dir():
-        what = "is not a directory" if table.path.exists() else "does not exist"
+    if isinstance(table, ParquetTable) and isinstance(table.store, LocalStore) and not table.store.root.is_dir():
+        what = "is not a directory" if table.store.root.exists() else "does not exist"
         raise ConfigError(
             "TABLE", args.table, f"the directory {table.path} {what}: name the table as its sink's option `table` does"
         )
+    if isinstance(table, ParquetTable) and not _has_landed(table):
+        raise ConfigError(
+            "TABLE", args.table, "nothing has landed there: name the table as its sink's option `table` does"
+        )
     return table
+
+
+def _has_landed(table: ParquetTable) -> bool:
+    try:
+        return isinstance(table.store, LocalStore) or table.store.has_files(HIDDEN)
+    except OSError as error:
+        raise HandlerError(f"{table.name} cannot be read: {error.strerror or error}") from error
 
 
 def spark_options(args: argparse.Namespace) -> SparkOptions:

@@ -75,7 +75,7 @@ async def _compact(table: ParquetTable, file_bytes: int, progress: Steps) -> Com
             progress("merging them, by rows", of)
         progress.update(rows)
 
-    work = partial(compact, table.path, file_bytes, check=trio.from_thread.check_cancelled, written=written)
+    work = partial(compact, table.store, file_bytes, check=trio.from_thread.check_cancelled, written=written)
     for _ in range(TRIES):
         done = await trio.to_thread.run_sync(work)
         if done.was_first:

@@ -28,7 +28,7 @@ from sarameya_handlers.audit.sweep_plan import (
 from sarameya_handlers.audit.wording import age
 from sarameya_handlers.landing.links import Link
 from sarameya_handlers.spark.errors import LandingError, cause_of
-from sarameya_handlers.spark.tables.table import Landing, Table
+from sarameya_handlers.spark.tables.table import KeptLeftoverError, Landing, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -170,6 +170,8 @@ class _NoRows:
 def _removed(spark: SparkSession, table: Table, swept: Swept) -> Swept:
     try:
         table.remove(spark, swept.leftover)
+    except KeptLeftoverError as reason:
+        return attrs.evolve(swept, kept=str(reason))
     except Exception as error:  # noqa: BLE001  any error of the storage is reported, and the next file is tried
         return attrs.evolve(swept, error=cause_of(error))
     return attrs.evolve(swept, is_removed=True)

@@ -4,8 +4,8 @@
 
 A file holds the dead letters of one attempt to append a link. Its name has a digest of their origin and offsets. So the
 same letters, written again, replace their own file, and no other: another owner of the partition may have rejected more
-records, or fewer, and must not replace this owner's files. A file is written under a hidden name, synced, and renamed,
-so readers of the directory (Spark, pyarrow, DuckDB) see only complete files.
+records, or fewer, and must not replace this owner's files. Readers of the directory (Spark, pyarrow, DuckDB) see only
+complete files.
 
 A rule that is easily broken:
 
@@ -16,29 +16,28 @@ A rule that is easily broken:
 from __future__ import annotations
 
 import hashlib
+import io
 import os
-import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
-from uuid import uuid4
 
 import trio
 
-from sarameya import ConfigError, HandlerError, install_command
+from sarameya import HandlerError, install_command
 from sarameya_handlers.landing.dead_letters.letters import DeadLetter, DeadLetterError, DeadLetters
-from sarameya_handlers.landing.files import is_refusal, sync
+from sarameya_handlers.landing.files import is_refusal
 from sarameya_handlers.landing.links import Link
+from sarameya_handlers.landing.stores.options import StoreOptions
+from sarameya_handlers.landing.stores.places import store_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_TEMPORARY = ".writing-"
 _LEFTOVER_AGE = 24 * 3600.0
 """Age in seconds after which an unfinished file counts as left by a killed process."""
 _NAME_CHARACTERS = 60
@@ -47,24 +46,25 @@ unique."""
 
 
 class FileDeadLetters(DeadLetters):
-    """Dead letters in a directory of a local or mounted file system, which is created if missing.
+    """Dead letters in a directory, which is created if missing, or below a URL of an object store.
 
     Entering it raises HandlerError if a person must change something, such as a permission, and DeadLetterError if the
     cause may pass, such as a full disk.
 
+    Args:
+        directory: The directory, or a URL.
+        store: How to reach an object store.
+
     Raises:
-        ConfigError: The value cannot be a directory's name.
+        ConfigError: The value is neither.
     """
 
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
-        text = os.fspath(directory)
-        if not isinstance(text, str) or not text or "://" in text:
-            raise ConfigError("path", directory, "must be a directory of a local or mounted file system")
-        self._directory = Path(text).absolute()
+    def __init__(self, directory: str | os.PathLike[str], *, store: StoreOptions | None = None) -> None:
+        self._store = store_at(directory, store)
 
     @property
     def name(self) -> str:
-        return f"directory {self._directory}"
+        return f"directory {self._store.place}"
 
     async def __aenter__(self) -> Self:
         await trio.to_thread.run_sync(self._open)
@@ -81,15 +81,14 @@ class FileDeadLetters(DeadLetters):
         except ImportError as error:
             raise HandlerError(f"dead letters as files need pyarrow: {install_command('spark')}") from error
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=self._directory, prefix=_TEMPORARY):
-                pass
-            for path in self._directory.glob(f"{_TEMPORARY}*"):
-                with suppress(OSError):  # it belongs to another user, or another process removes it
-                    if path.stat().st_mtime < time.time() - _LEFTOVER_AGE:
-                        path.unlink()
+            self._store.prepare([""])
+            for name in self._store.unfinished(""):
+                with suppress(OSError):  # it belongs to another user
+                    stored = self._store.measure(name)
+                    if stored is not None and stored.changed < time.time() - _LEFTOVER_AGE:
+                        self._store.remove(name)
         except OSError as error:
-            problem = f"cannot write dead letters to {self._directory}: {error.strerror or error}"
+            problem = f"cannot write dead letters to {self._store.place}: {error.strerror or error}"
             if is_refusal(error):
                 raise HandlerError(f"{problem}; choose a directory that this user may write to") from error
             raise DeadLetterError(f"{problem}; check its disk, and start again") from error
@@ -102,26 +101,16 @@ class FileDeadLetters(DeadLetters):
             # A hanging disk must not hold up a rebalance. A thread that still finishes writes a complete file.
             await trio.to_thread.run_sync(work, abandon_on_cancel=True)
         except OSError as error:
-            raise DeadLetterError(
-                f"{link}: {len(letters)} dead letters cannot be written to {self._directory}: {error.strerror or error}"
-            ) from error
+            problem = f"{len(letters)} dead letters cannot be written to {self._store.place}"
+            raise DeadLetterError(f"{link}: {problem}: {error.strerror or error}") from error
 
     def _write(self, link: Link, letters: Sequence[DeadLetter], now: float) -> None:
         import pyarrow.parquet as pq
 
         ordered = sorted(letters, key=lambda letter: letter.offset)
-        temporary = self._directory / f"{_TEMPORARY}{uuid4().hex}"
-        try:
-            with temporary.open("xb") as file:
-                pq.write_table(_table(link, ordered, now), file, compression="snappy")
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self._directory / file_name(link, ordered))
-        except BaseException:
-            with suppress(OSError):
-                temporary.unlink()
-            raise
-        sync(self._directory)
+        content = io.BytesIO()
+        pq.write_table(_table(link, ordered, now), content, compression="snappy")
+        self._store.put_over(file_name(link, ordered), content.getvalue(), durably=True)
 
 
 def file_name(link: Link, letters: Sequence[DeadLetter]) -> str:

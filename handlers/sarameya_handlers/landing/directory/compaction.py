@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any
+from pathlib import PurePosixPath
 
 import attrs
 
-from sarameya import HandlerError
+from sarameya import ConfigError, HandlerError
 from sarameya_handlers.landing.directory.compaction_records import Compaction, attempt_of
-from sarameya_handlers.landing.directory.data_files import DataFiles
+from sarameya_handlers.landing.directory.data_files import DataFiles, directory_of
 from sarameya_handlers.landing.directory.manifests import DataFile
 from sarameya_handlers.landing.directory.parquet_merge import (
     FileSchema,
@@ -26,10 +25,12 @@ from sarameya_handlers.landing.directory.parquet_merge import (
     can_merge,
     count_rows,
     merged,
+    open_file,
     schema_of,
     write,
 )
-from sarameya_handlers.landing.files import UnansweredError
+from sarameya_handlers.landing.errors import UnansweredError
+from sarameya_handlers.landing.stores.store import Store
 
 SMALL = 0.75
 """Share of the wanted size. A file of at least this size is not merged."""
@@ -48,10 +49,10 @@ class Compacted:
 
 def small_files(files: Iterable[DataFile], file_bytes: int) -> list[list[DataFile]]:
     """Return the small files of each directory that has several, in the order of their names."""
-    small: dict[Path, list[DataFile]] = defaultdict(list)
+    small: dict[PurePosixPath, list[DataFile]] = defaultdict(list)
     for file in sorted(files, key=lambda file: file.name):
         if file.size < SMALL * file_bytes:
-            small[Path(file.name).parent].append(file)
+            small[PurePosixPath(file.name).parent].append(file)
     return [group for group in small.values() if len(group) > 1]
 
 
@@ -97,48 +98,50 @@ def _packed(files: Iterable[DataFile], file_bytes: int) -> list[list[DataFile]]:
 
 
 def compact(
-    root: Path,
+    store: Store,
     file_bytes: int,
     *,
     check: Callable[[], None] = lambda: None,
     written: Callable[[int, int], None] = lambda rows, of: None,
 ) -> Compacted:
-    """Merge small files below `root` into files of about `file_bytes`.
+    """Merge small files of a landed directory into files of about `file_bytes`.
 
     Args:
-        root: Directory in which a ParquetTable lands.
+        store: The directory in which a ParquetTable lands.
         file_bytes: Wanted size of a file.
         check: Called often. An exception from it ends the compaction, and propagates.
         written: Called with the number of rows written so far, and of all rows to write.
 
     Raises:
+        ConfigError: The store does not move files of this size.
         OSError: A file cannot be read or written.
     """
-    files = DataFiles(root)
+    if store.max_file_bytes is not None and file_bytes > store.max_file_bytes:
+        raise ConfigError("file_size", file_bytes, f"must be at most {store.max_file_bytes} bytes in an object store")
+    files = DataFiles(store)
     # Read before `publish_all`: a compaction that is put in between is not published, so nothing may build on it.
     last = files.compactions.last()
     files.publish_all()
     # Only files in their places: a link's file published after it was replaced would repeat its rows.
-    places = {file: place for file, place in files.live() if place == root / file.name}
-    small = small_files(places, file_bytes)
+    small = small_files([file for file, name in files.live() if name == file.name], file_bytes)
     if not small:
         return Compacted(None)
     attempt = attempt_of(_number(last) + 1)
     is_known = True
-    opened = {file: partial(_open, places[file], root / file.name) for group in small for file in group}
+    opened = {file: partial(open_file, store, file.name) for group in small for file in group}
     try:
         schemas = _read_schemas(opened, check)
         refused = Counter(schema.refusal for schema in schemas.values() if schema.refusal)
         groups = plan(small, file_bytes, schemas)
         if not groups:
             return Compacted(None, refused=refused)
-        _write_groups(files.directory(attempt), groups, opened, schemas, check, written)
-        new = files.settle(attempt, lambda number: f"{attempt}-{number}.parquet", count_rows)
+        _write_groups(store, directory_of(attempt), groups, opened, schemas, check, written)
+        new = files.settle(attempt, lambda number: f"{attempt}-{number}.parquet", partial(count_rows, store))
         _check_rows(new, groups)
         replaced = tuple(file.name for group in groups for file in group)
         compaction = Compaction(_number(last) + 1, attempt, replaced, new)
         check()
-        if not files.compactions.put(compaction, lambda: files.require(attempt, new)):
+        if not files.compactions.put(compaction):
             return Compacted(None, was_first=False)
         return Compacted(compaction, refused=refused)
     except FileNotFoundError:
@@ -166,16 +169,6 @@ def _number(compaction: Compaction | None) -> int:
     return compaction.number if compaction else 0
 
 
-def _open(place: Path, published: Path) -> Any:
-    """Open a file that may have been published since it was listed."""
-    import pyarrow.parquet as pq
-
-    try:
-        return pq.ParquetFile(place)
-    except FileNotFoundError:
-        return pq.ParquetFile(published)
-
-
 def _check_rows(written: Sequence[DataFile], groups: Sequence[Sequence[DataFile]]) -> None:
     rows, before = sum(file.rows for file in written), sum(file.rows for group in groups for file in group)
     if rows != before:
@@ -193,7 +186,8 @@ def _read_schemas(opened: Mapping[DataFile, OpenFile], check: Callable[[], None]
 
 
 def _write_groups(
-    into: Path,
+    store: Store,
+    into: str,
     groups: Sequence[Sequence[DataFile]],
     opened: Mapping[DataFile, OpenFile],
     schemas: Mapping[DataFile, FileSchema],
@@ -205,9 +199,9 @@ def _write_groups(
     for number, group in enumerate(groups):
         check()
         written(rows, of)
-        where = into / Path(group[0].name).parent
-        where.mkdir(parents=True, exist_ok=True)
         schema = merged(list({id(schemas[file]): schemas[file] for file in group}.values()))
-        write([opened[file] for file in group], schema, where / f"{number:06d}.parquet", check)
+        name = PurePosixPath(into, PurePosixPath(group[0].name).with_name(f"{number:06d}.parquet"))
+        with store.writing(str(name)) as path:
+            write([opened[file] for file in group], schema, path, check)
         rows += sum(file.rows for file in group)
     written(rows, of)

@@ -1,6 +1,6 @@
 """Records of compactions in a landed directory: numbered, each put only if none of its number exists.
 
-    <root>/compactions/00000000000000000003.json      compaction 3: the files that it replaced, and the new ones
+    _sarameya/compactions/00000000000000000003.json      compaction 3: the files that it replaced, and the new ones
 
 Links do not change: their rows are in other files now. If two processes compact at the same time, one of them puts its
 compaction, and the other discards the files that it has written. Blocking; no Spark.
@@ -8,17 +8,19 @@ compaction, and the other discards the files that it has written. Blocking; no S
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+import errno
+from collections.abc import Iterator
 from uuid import uuid4
 
 import attrs
 import msgspec
 
-from sarameya_handlers.landing.directory.manifests import DataFile
+from sarameya_handlers.landing.directory.manifests import HIDDEN, DataFile
 from sarameya_handlers.landing.directory.numbered import last_number
 from sarameya_handlers.landing.errors import BrokenChainError
-from sarameya_handlers.landing.files import is_there, put_if_absent, sync, temporary_files, unchecked
+from sarameya_handlers.landing.stores.store import Store
+
+_COMPACTIONS = f"{HIDDEN}/compactions"
 
 
 @attrs.frozen(slots=True)
@@ -50,17 +52,13 @@ def number_of(attempt: str) -> int | None:
 
 
 class Compactions:
-    """Compactions below a directory."""
+    """Compactions of a landed directory."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root / "compactions"
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
-    def put(self, compaction: Compaction, check: Callable[[], None] = unchecked) -> bool:
+    def put(self, compaction: Compaction) -> bool:
         """Put a compaction durably, if none of its number exists.
-
-        Args:
-            compaction: The files that it replaces, and its own.
-            check: Called right before it gets its name; what it raises propagates. See `put_if_absent`.
 
         Returns:
             False if another compaction has this number.
@@ -70,19 +68,30 @@ class Compactions:
             OSError: The compaction was not put, and will not be.
         """
         content = msgspec.json.encode(compaction, order="deterministic")
-        return put_if_absent(self._path(compaction.number), content, check)
+        return self._store.put_if_absent(_name(compaction.number), content)
 
-    def unfinished(self) -> Sequence[Path]:
-        """Return temporary files of compactions that are being put, or whose writer died. Raises OSError."""
-        return temporary_files(self._root)
+    def skip(self, number: int) -> Compaction:
+        """Return the compaction of this number. Put an empty one if there is none, so that no other attempt wins.
+
+        Raises:
+            OSError: It was not put, or the outcome is unknown.
+        """
+        self.put(Compaction(number, attempt_of(number), (), ()))
+        if (found := self.get(number)) is None:
+            raise OSError(errno.EAGAIN, "nobody could put it; try again", f"{self._store.place}/{_name(number)}")
+        return found
+
+    def unfinished(self) -> list[str]:
+        """Return the files of compactions that are being put, or whose writer died. Raises OSError."""
+        return self._store.unfinished(_COMPACTIONS)
 
     def sync(self) -> None:
-        """Sync the names of all compactions to the disk.
+        """Make all compactions durable.
 
         Raises:
             OSError: They may be lost when the machine goes down.
         """
-        sync(self._root)
+        self._store.sync_names(_COMPACTIONS)
 
     def all(self) -> Iterator[Compaction]:
         """Yield all compactions in order.
@@ -101,7 +110,7 @@ class Compactions:
         Raises:
             BrokenChainError: It cannot be parsed.
         """
-        return self.get(last_number(lambda number: is_there(self._path(number))))
+        return self.get(last_number(lambda number: self._store.is_there(_name(number))))
 
     def get(self, number: int) -> Compaction | None:
         """Return the compaction of this number, or None.
@@ -109,13 +118,14 @@ class Compactions:
         Raises:
             BrokenChainError: It cannot be parsed.
         """
-        path = self._path(number)
-        try:
-            return msgspec.json.decode(path.read_bytes(), type=Compaction)
-        except FileNotFoundError:
+        text = self._store.get(_name(number))
+        if text is None:
             return None
+        try:
+            return msgspec.json.decode(text, type=Compaction)
         except msgspec.MsgspecError as error:
-            raise BrokenChainError(f"{path} is no compaction: {error}") from error
+            raise BrokenChainError(f"{self._store.place}/{_name(number)} is no compaction: {error}") from error
 
-    def _path(self, number: int) -> Path:
-        return self._root / f"{number:020d}.json"
+
+def _name(number: int) -> str:
+    return f"{_COMPACTIONS}/{number:020d}.json"

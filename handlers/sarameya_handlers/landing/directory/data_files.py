@@ -1,34 +1,43 @@
 """Data files of a landed directory: hidden while written, published once a manifest names them.
 
     <root>/part-orders-0-<from>-<to>-<attempt>.parquet        a published file, which plain readers see
-    <root>/_sarameya/landing/<attempt>/...                    files of an attempt that are not published
+    <root>/_sarameya/landing/<attempt>-<n>-<chain>/...        files of an attempt at link n that are not published
+    <root>/_sarameya/landing/compacted-<n>-<id>/...           those of an attempt at compaction n
     <root>/_sarameya/links/..., <root>/_sarameya/compactions  manifests.py and compaction_records.py
     <root>/_sarameya/schemas/...                              the columns of the rows (schemas.py)
     <root>/_sarameya/replaced/<n>/...                         files that compaction n replaced, until they are swept
-    <root>/_sarameya/condemned/<attempt>/...                  files of an attempt that a sweep is about to remove
 
 A file that a manifest names is hidden or published, and any process may publish it. Blocking; no Spark.
+
+A rule that is easily broken:
+
+- An attempt's files are removed only if another attempt has its number. Its process may be suspended, however long, and
+  continue with the put of its manifest. Test:
+  `tests/handlers/spark/parquet/test_table.py::test_write_that_may_still_be_linked_is_kept`.
 """
 
 from __future__ import annotations
 
 import errno
-import os
-import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
+from itertools import chain
+from pathlib import PurePosixPath
 
 import attrs
 
 from sarameya_handlers.landing.directory.compaction_records import Compaction, Compactions, number_of
-from sarameya_handlers.landing.directory.manifests import DataFile, Manifest, Manifests
+from sarameya_handlers.landing.directory.manifests import HIDDEN, DataFile, Manifest, Manifests
 from sarameya_handlers.landing.directory.schemas import Schemas
-from sarameya_handlers.landing.files import is_there, make_directory, sync
-from sarameya_handlers.landing.links import ChainKey
+from sarameya_handlers.landing.files import PROBE
+from sarameya_handlers.landing.links import ChainKey, Link
+from sarameya_handlers.landing.stores.store import Store
 
-HIDDEN = "_sarameya"
-"""Spark, pyarrow and Hive skip names that start with an underscore."""
+WRITING = f"{HIDDEN}/landing"
+REPLACED = f"{HIDDEN}/replaced"
+TOGETHER = "-and-others"
+"""End of the name of a directory in which one job writes several attempts. Then it moves them to their own."""
 
 
 @attrs.frozen(slots=True)
@@ -40,122 +49,105 @@ class Unpublished:
     """Upper bound of the rows that plain readers miss."""
 
 
-class DataFiles:
-    """Data files below `root`."""
+class InUseError(Exception):
+    """Files cannot be removed: a link or a compaction may still use them."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.hidden = root / HIDDEN
-        self.writing = self.hidden / "landing"
-        self.replaced = self.hidden / "replaced"
-        self.condemned = self.hidden / "condemned"
-        self.manifests = Manifests(self.hidden)
-        self.compactions = Compactions(self.hidden)
-        self.schemas = Schemas(self.hidden)
+
+class DataFiles:
+    """Data files in a store."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.manifests = Manifests(store)
+        self.compactions = Compactions(store)
+        self.schemas = Schemas(store)
+
+        self._keys: dict[str, ChainKey] = {}
+        """Known chains by the digests in directories' names."""
+        self._published: dict[ChainKey, int] = {}
+        """Newest link of each chain whose files are known to be published."""
 
     # -- being written -------------------------------------------------------------------------------
 
-    def directory(self, attempt: str) -> Path:
-        """Return the directory in which an attempt writes. Subdirectories are named as below the root."""
-        return self.writing / attempt
-
-    def settle(self, attempt: str, name: Callable[[int], str], rows: Callable[[Path], int]) -> tuple[DataFile, ...]:
-        """Give the files of an attempt their final names, and sync files and names to the disk.
+    def settle(
+        self, attempt: Link | str, name: Callable[[int], str], rows: Callable[[str], int]
+    ) -> tuple[DataFile, ...]:
+        """Make the files of an attempt durable, and choose their final names.
 
         Args:
-            attempt: Id of the attempt.
+            attempt: The link that is attempted, or the id of an attempt at a compaction.
             name: Returns the final name of a file, given its number.
-            rows: Counts the rows of a file.
+            rows: Counts the rows of a file, given its present name.
         """
-        directory = self.directory(attempt)
-        files: list[DataFile] = []
+        directory = directory_of(attempt)
         # Files only: a directory's name is a partition's value, which may end in ".parquet", too.
-        for written in sorted(directory / name for name in names_below(directory) if name.endswith(".parquet")):
-            sync(written)
-            file = written.with_name(name(len(files)))
-            written.rename(file)
-            files.append(DataFile(str(file.relative_to(directory)), rows(file), file.stat().st_size))
-        for parent in sorted({above for file in files for above in (directory / file.name).parents}, reverse=True):
-            if self.writing == parent or self.writing in parent.parents:
-                sync(parent)
+        written = sorted(name for name in self.store.names(directory) if name.endswith(".parquet"))
+        self.store.sync_files(directory, written)
+        files: list[DataFile] = []
+        for present in written:
+            final = PurePosixPath(present).relative_to(directory).with_name(name(len(files)))
+            if (stored := self.store.measure(present)) is None:
+                raise FileNotFoundError(errno.ENOENT, "another program removed it", present)
+            files.append(DataFile(str(final), rows(present), stored.size_bytes, present))
         return tuple(files)
 
-    def require(self, attempt: str, files: Iterable[DataFile]) -> None:
-        """Check that the files of an attempt are where it has written them.
+    def forget(self, attempt: Link | str) -> None:
+        """Remove the files of an attempt that no manifest names, and none ever will."""
+        with suppress(OSError):  # a sweep removes them
+            self.store.remove(directory_of(attempt))
+
+    def discard(self, name: str) -> None:
+        """Remove the files of an abandoned attempt. If a link or a compaction has them, publish them instead.
+
+        Args:
+            name: Name of the attempt's directory in `WRITING`.
 
         Raises:
-            FileNotFoundError: One is missing: a sweep has treated the attempt as abandoned.
-        """
-        for file in files:
-            path = self.directory(attempt) / file.name
-            if not is_there(path):
-                raise FileNotFoundError(errno.ENOENT, "a sweep removed it while its process slept", str(path))
-
-    def forget(self, attempt: str) -> None:
-        """Remove the files of an attempt that no manifest names."""
-        shutil.rmtree(self.directory(attempt), ignore_errors=True)
-
-    def discard(self, attempt: str) -> None:
-        """Remove the files of an abandoned attempt, unless a link or a compaction has them.
-
-        The attempt's process may be suspended, and continue at any moment to put its manifest. It checks that its files
-        exist after it has written the temporary file of the manifest, and before it gives that file its name. So this
-        moves the files away first, then removes the temporary file, and only then searches for the manifest: there is
-        one by now, or there will never be one.
-
-        Raises:
+            InUseError: Its process may still put its link: nothing else has landed in its partition.
             BrokenChainError: A manifest cannot be parsed.
-            OSError: The files are still where they were, or are moved back by the next try.
+            OSError: Some files may be left.
         """
-        heads = {key: head.link.number for key in self.manifests.chains() if (head := self.manifests.head(key))}
-        condemned = self.condemned / attempt
-        make_directory(self.condemned)
-        try:
-            self.directory(attempt).rename(condemned)
-        except FileNotFoundError:
-            if not is_there(condemned):
-                return
-            heads = {}  # a sweep died in the middle of this, and links may have been put since
-        for put in (*self.manifests.unfinished(), *self.compactions.unfinished()):
-            with suppress(FileNotFoundError):
-                if attempt.encode() in put.read_bytes():
-                    put.unlink()
-        files = self._files_of(attempt, heads)
-        if files is None:
-            shutil.rmtree(condemned)
-            return
-        condemned.rename(self.directory(attempt))
-        if number_of(attempt) is None:
-            self.publish(attempt, files)
+        directory = f"{WRITING}/{name}"
+        winner = None if name.endswith(TOGETHER) or PROBE in name else self._winner(name)
+        if winner is not None and _directory(winner) == directory:
+            self._publish_found(winner)
+        self.store.remove(directory)
 
-    def _files_of(self, attempt: str, heads: Mapping[ChainKey, int]) -> tuple[DataFile, ...] | None:
-        """Return the files of the manifest of this attempt; None without one. Links below `heads` are not examined."""
-        if (number := number_of(attempt)) is not None:
-            compaction = self.compactions.get(number)
-            return compaction.files if compaction and compaction.attempt == attempt else None
-        for key in self.manifests.chains():
-            for manifest in self.manifests.since(key, heads.get(key, 1)):
-                if manifest.link.attempt == attempt:
-                    return manifest.files
-        return None
+    def _winner(self, name: str) -> Manifest | Compaction:
+        """Return what has the number that this attempt was to get."""
+        if (number := number_of(name)) is not None:
+            return self.compactions.get(number) or self.compactions.skip(number)
+        _, *rest = name.rsplit("-", 2)
+        if len(rest) < 2 or not rest[0].isdecimal():
+            raise InUseError("an early version wrote it; remove it by hand once no process of that version runs")
+        number, digest = int(rest[0]), rest[1]
+        if digest not in self._keys:
+            self._keys = {_digest(key): key for key in self.manifests.chains()}
+        key = self._keys.get(digest)
+        if key is None or (manifest := self.manifests.get(key, number)) is None:
+            raise InUseError(f"its process may still put link {number}; sweep again once its partition has landed")
+        return manifest
 
     # -- in their places -----------------------------------------------------------------------------
 
-    def publish(self, attempt: str, files: Sequence[DataFile]) -> None:
-        """Publish files that a manifest names, as far as they are still hidden.
+    def publish_link(self, manifest: Manifest, *, is_new: bool = False) -> Manifest:
+        """Publish the files of a link, as far as they are still hidden. Return its manifest.
+
+        Args:
+            manifest: The link.
+            is_new: True if nobody can have published it before.
 
         Raises:
             OSError: Some may still be hidden. The next publisher continues with those.
         """
-        directory = self.directory(attempt)
-        if not is_there(directory):  # all files are published, except those of the newest attempts
-            return
-        self._move([(directory / file.name, self.root / file.name) for file in files])
-        self._clear(attempt, files)
-
-    def publish_link(self, manifest: Manifest) -> Manifest:
-        """Publish the files of a link. Return its manifest."""
-        self.publish(manifest.link.attempt, manifest.files)
+        link = manifest.link
+        if is_new:
+            self._publish(manifest, manifest.files)
+        elif link.number > self._published.get(link.key, 0):
+            self._publish_found(manifest)
+        else:
+            return manifest
+        self._published[link.key] = link.number
         return manifest
 
     def publish_compaction(self, compaction: Compaction) -> None:
@@ -164,18 +156,42 @@ class DataFiles:
         In each directory the replaced files go first: a plain reader misses rows for a moment, but sees none twice. To
         keep that moment short, directories are created before it, and names are synced after it.
         """
-        directory = self.directory(compaction.attempt)
-        if not is_there(directory):
+        self._publish_found(compaction)
+
+    def _publish_found(self, source: Manifest | Compaction) -> None:
+        """Publish what a link or a compaction has hidden files of, whoever put it, and whenever.
+
+        A file that has been compacted since may be hidden again: an object store may execute a put late. Its rows are
+        in another file now, so it must not be published.
+        """
+        directory = _directory(source)
+        if not self.store.has_files(directory):  # all files are published, except those of the newest attempts
             return
-        self.compactions.sync()  # the process that put it may have died before the name was on the disk
-        away = self.replaced / str(compaction.number)
-        moves = [(self.root / name, away / name) for name in compaction.replaced]
-        moves += [(directory / file.name, self.root / file.name) for file in compaction.files]
-        self._move(sorted(moves, key=self._move_order))
-        self._clear(compaction.attempt, compaction.files)
+        if isinstance(source, Compaction):
+            self.compactions.sync()  # the process that put it may have died before the name was on the disk
+        replaced = {name for compaction in self.compactions.all() for name in compaction.replaced}
+        self._publish(source, [file for file in source.files if file.name not in replaced])
+        for file in source.files:
+            if file.name in replaced:
+                self.store.remove(hidden_name(source, file))
+        self.store.tidy(directory)
+
+    def _publish(self, source: Manifest | Compaction, files: Sequence[DataFile]) -> None:
+        moves = [(hidden_name(source, file), file.name) for file in files]
+        if isinstance(source, Compaction):
+            moves += [(name, f"{REPLACED}/{source.number}/{name}") for name in source.replaced]
+        self.store.move(sorted(moves, key=_move_order))
+        self.store.tidy(_directory(source))
+
+    def returned(self) -> list[str]:
+        """Return visible files that a compaction has replaced: an object store has executed a copy late."""
+        done = [compaction for compaction in self.compactions.all() if self.is_published(compaction)]
+        replaced = {name for compaction in done for name in compaction.replaced}
+        return sorted(replaced.intersection(self.store.names(""))) if replaced else []
 
     def publish_all(self) -> None:
         """Publish what other processes left hidden: the heads of all chains, and the last compaction."""
+        self._published.clear()  # the directory may be a backup's
         for key in self.manifests.chains():
             if head := self.manifests.head(key):
                 self.publish_link(head)
@@ -188,70 +204,68 @@ class DataFiles:
         A process that puts one publishes it at once. One that stays unpublished was left by a process that died.
         """
         for key in self.manifests.chains():
-            if (head := self.manifests.head(key)) and (rows := self._hidden_rows(head.link.attempt, head.files)):
+            if (head := self.manifests.head(key)) and (rows := self._hidden_rows(head)):
                 yield Unpublished(f"{head.link}", rows)
-        if (last := self.compactions.last()) and (rows := self._hidden_rows(last.attempt, last.files)):
+        if (last := self.compactions.last()) and (rows := self._hidden_rows(last)):
             yield Unpublished(f"compaction {last.number}", rows)
 
-    def _hidden_rows(self, attempt: str, files: Iterable[DataFile]) -> int:
-        directory = self.directory(attempt)
-        return sum(file.rows for file in files if is_there(directory / file.name)) if is_there(directory) else 0
+    def _hidden_rows(self, source: Manifest | Compaction) -> int:
+        if not self.store.has_files(_directory(source)):
+            return 0
+        return sum(file.rows for file in source.files if self.store.is_there(hidden_name(source, file)))
 
-    def _move_order(self, move: tuple[Path, Path]) -> tuple[Path, bool]:
-        """Return the sort key of a move: the visible directory that it changes. Within one, moves into it come last."""
-        file, to = move
-        is_shown = self.hidden not in to.parents
-        return (to if is_shown else file).parent, is_shown
-
-    def _move(self, moves: Sequence[tuple[Path, Path]]) -> None:
-        """Move the files that are not moved yet, in this order, and sync all new names to the disk."""
-        pending = [(file, to) for file, to in moves if is_there(file)]
-        for directory in sorted({to.parent for _, to in pending}):
-            make_directory(directory)
-        for file, to in pending:
-            with suppress(FileNotFoundError):  # another process has just moved it
-                file.rename(to)
-        for directory in sorted({to.parent for _, to in moves}):
-            with suppress(FileNotFoundError):  # the replaced files are swept already
-                sync(directory)  # also where another process moved the files: it may have died before its sync
-
-    def _clear(self, attempt: str, files: Sequence[DataFile]) -> None:
-        """Remove an attempt's directory, unless it still holds a file that the manifest names."""
-        directory = self.directory(attempt)
-        if {file.name for file in files}.isdisjoint(names_below(directory)):
-            shutil.rmtree(directory, ignore_errors=True)
+    def is_published(self, compaction: Compaction) -> bool:
+        """Return whether all files of a compaction are in their places, and those that it replaced are not."""
+        return not self._hidden_rows(compaction)
 
     # -- to be read ----------------------------------------------------------------------------------
 
-    def live(self) -> Iterator[tuple[DataFile, Path]]:
-        """Yield the files that hold each record once, and the current path of each."""
+    def live(self) -> list[tuple[DataFile, str]]:
+        """Return the files that hold each record once, and the current name of each."""
         compactions = list(self.compactions.all())
         replaced = {name for compaction in compactions for name in compaction.replaced}
-        of_links = (
-            (manifest.link.attempt, file)
-            for key in self.manifests.chains()
-            for manifest in self.manifests.since(key, 1)
-            for file in manifest.files
-        )
-        of_compactions = ((compaction.attempt, file) for compaction in compactions for file in compaction.files)
-        for source in (of_links, of_compactions):
-            for attempt, file in source:
-                if file.name not in replaced:
-                    hidden = self.directory(attempt) / file.name
-                    yield file, hidden if is_there(hidden) else self.root / file.name
+        links = (manifest for key in self.manifests.chains() for manifest in self.manifests.since(key, 1))
+        sources: Iterator[Manifest | Compaction] = chain(links, compactions)
+        found = [
+            (file, hidden_name(source, file))
+            for source in sources
+            for file in source.files
+            if file.name not in replaced
+        ]
+        hidden = set(self.store.names(WRITING))  # last: a file that is not there by now is published
+        return [(file, name if name in hidden else file.name) for file, name in found]
 
 
-def names_below(directory: Path) -> Iterator[str]:
-    """Yield the names of all files below a directory, relative to it.
+def directory_of(attempt: Link | str) -> str:
+    """Return the directory in which an attempt writes. Subdirectories are named as below the root.
 
-    Raises:
-        OSError: A directory cannot be listed. `os.walk` alone would skip it silently.
+    Args:
+        attempt: The link that is attempted, or the id of an attempt at a compaction.
     """
+    if isinstance(attempt, str):
+        return f"{WRITING}/{attempt}"
+    return f"{WRITING}/{attempt.attempt}-{attempt.number}-{_digest(attempt.key)}"
 
-    def fail(error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError):  # another process removes it
-            raise error
 
-    for parent, _, names in os.walk(directory, onerror=fail):
-        for name in names:
-            yield str(Path(parent, name).relative_to(directory))
+def hidden_name(source: Manifest | Compaction, file: DataFile) -> str:
+    """Return the name of a file before it is published."""
+    return file.written or f"{_directory(source)}/{file.name}"
+
+
+def _directory(source: Manifest | Compaction) -> str:
+    if isinstance(source, Compaction):
+        return directory_of(source.attempt)
+    is_early = any(not file.written for file in source.files)
+    return directory_of(source.link.attempt if is_early else source.link)
+
+
+def _digest(key: ChainKey) -> str:
+    text = "\0".join((key.sink, key.topic, str(key.partition)))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _move_order(move: tuple[str, str]) -> tuple[str, bool]:
+    """Return the sort key of a move: the visible directory that it changes. Within one, moves into it come last."""
+    name, to = move
+    is_shown = not to.startswith(f"{HIDDEN}/")
+    return str(PurePosixPath(to if is_shown else name).parent), is_shown

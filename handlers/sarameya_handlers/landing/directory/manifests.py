@@ -1,11 +1,10 @@
 """Chains stored as files: one manifest for each link. A manifest never changes.
 
-    <root>/links/<sink>/<topic>/<partition>/00000000000000000007.json      link 7, and its data files
-                                           /head                           the number of a link that exists
+    _sarameya/links/<sink>/<topic>/<partition>/00000000000000000007.json      link 7, and its data files
+                                              /head                           the number of a link that exists
 
-A manifest is put only if none of its number exists: a complete, synced temporary file gets its name by `link(2)`, which
-fails if the name is taken. This is the compare-and-swap of a chain. It holds on local and mounted POSIX file systems.
-The loser gets an error, but does not depend on it: `since` returns the winner. Blocking; no Spark.
+A manifest is put only if none of its number exists (stores/store.py). This is the compare-and-swap of a chain. The
+loser gets an error, but does not depend on it: `since` returns the winner. Blocking; no Spark.
 
 Rules that are easily broken:
 
@@ -21,9 +20,8 @@ Rules that are easily broken:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from urllib.parse import quote, unquote
 
 import attrs
@@ -31,11 +29,14 @@ import msgspec
 
 from sarameya_handlers.landing.directory.numbered import last_number
 from sarameya_handlers.landing.errors import BrokenChainError
-from sarameya_handlers.landing.files import is_there, listed, put_if_absent, put_over, sync, temporary_files, unchecked
 from sarameya_handlers.landing.links import ChainKey, Link
+from sarameya_handlers.landing.stores.store import Store
 
 logger = logging.getLogger("sarameya.spark")
 
+HIDDEN = "_sarameya"
+"""Spark, pyarrow and Hive skip names that start with an underscore."""
+_LINKS = f"{HIDDEN}/links"
 _DIGITS = 20
 _HEAD = "head"
 _HINT_EVERY = 16
@@ -44,11 +45,14 @@ _HINT_EVERY = 16
 
 @attrs.frozen(slots=True)
 class DataFile:
-    """Data file of a link. `name` is its final name, relative to the table's root."""
+    """Data file of a link or a compaction. Names are relative to the table's root."""
 
     name: str
+    """Name once it is published."""
     rows: int
     size: int
+    written: str = ""
+    """Name under which it was written. Manifests of early versions lack it: `DataFiles.hidden_name` derives it."""
 
 
 @attrs.frozen(slots=True)
@@ -60,19 +64,15 @@ class Manifest:
 
 
 class Manifests:
-    """Manifests below a directory, which is created if missing."""
+    """Manifests of a landed directory."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root / "links"
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self._synced: dict[ChainKey, int] = {}
-        """Newest link of each chain that is known to be on the disk."""
+        """Newest link of each chain that is known to be durable."""
 
-    def put(self, manifest: Manifest, check: Callable[[], None] = unchecked) -> bool:
+    def put(self, manifest: Manifest) -> bool:
         """Put a manifest durably, if none of its number exists.
-
-        Args:
-            manifest: The link and its files.
-            check: Called right before the link is made; what it raises propagates. See `put_if_absent`.
 
         Returns:
             False if one exists, whoever put it.
@@ -82,9 +82,9 @@ class Manifests:
             OSError: The manifest was not put, and will not be.
         """
         link = manifest.link
-        directory = self._directory(link.key)
+        directory = _directory(link.key)
         content = msgspec.json.encode(manifest, order="deterministic")
-        if not put_if_absent(directory / _name(link.number), content, check):
+        if not self._store.put_if_absent(_name(directory, link.number), content):
             return False
         # The link exists for good from here on: a later failure must not look like a failure of the put.
         self._synced[link.key] = link.number
@@ -93,13 +93,13 @@ class Manifests:
         return True
 
     def sync(self, link: Link) -> None:
-        """Sync a link that was found to the disk. Its writer may have died before it did.
+        """Make a link durable that was found. Its writer may have died before it did.
 
         Raises:
             OSError: The link may be lost when the machine goes down.
         """
         if link.number > self._synced.get(link.key, 0):
-            sync(self._directory(link.key))
+            self._store.sync_names(_directory(link.key))
             self._synced[link.key] = link.number
 
     def get(self, key: ChainKey, number: int) -> Manifest | None:
@@ -108,17 +108,17 @@ class Manifests:
         Raises:
             BrokenChainError: It cannot be parsed, or is another link's.
         """
-        path = self._directory(key) / _name(number)
-        try:
-            text = path.read_bytes()
-        except FileNotFoundError:
+        name = _name(_directory(key), number)
+        text = self._store.get(name)
+        if text is None:
             return None
+        place = f"{self._store.place}/{name}"
         try:
             manifest = msgspec.json.decode(text, type=Manifest)
         except msgspec.MsgspecError as error:
-            raise BrokenChainError(f"{path} is no manifest: {error}") from error
+            raise BrokenChainError(f"{place} is no manifest: {error}") from error
         if (manifest.link.key, manifest.link.number) != (key, number):
-            raise BrokenChainError(f"{path} is the manifest of {manifest.link}: was it moved?")
+            raise BrokenChainError(f"{place} is the manifest of {manifest.link}: was it moved?")
         return manifest
 
     def since(self, key: ChainKey, number: int) -> Iterator[Manifest]:
@@ -133,43 +133,43 @@ class Manifests:
         Raises:
             BrokenChainError: It cannot be parsed, or is another link's.
         """
-        directory = self._directory(key)
-        number = last_number(lambda number: is_there(directory / _name(number)), self._hinted(key))
+        directory = _directory(key)
+        number = last_number(lambda number: self._store.is_there(_name(directory, number)), self._hinted(directory))
         return self.get(key, number) if number else None
 
     def chains(self) -> Iterator[ChainKey]:
         """Yield the keys of all chains. Raises OSError."""
-        for sink in listed(self._root):
-            for topic in listed(sink):
-                for partition in listed(topic):
-                    yield ChainKey(unquote(sink.name), unquote(topic.name), int(partition.name))
+        for sink in self._store.entries(_LINKS):
+            for topic in self._store.entries(f"{_LINKS}/{sink}"):
+                for partition in self._store.entries(f"{_LINKS}/{sink}/{topic}"):
+                    yield ChainKey(unquote(sink), unquote(topic), int(partition))
 
-    def unfinished(self) -> Iterator[Path]:
-        """Yield temporary files of manifests that are being put, or whose writer died. Raises OSError."""
+    def unfinished(self) -> Iterator[str]:
+        """Yield the files of manifests that are being put, or whose writer died. Raises OSError."""
         for key in self.chains():
-            yield from temporary_files(self._directory(key))
+            yield from self._store.unfinished(_directory(key))
 
-    def _directory(self, key: ChainKey) -> Path:
-        return self._root / _quoted(key.sink) / _quoted(key.topic) / str(key.partition)
-
-    def _hint(self, directory: Path, number: int) -> None:
+    def _hint(self, directory: str, number: int) -> None:
         """Write where to start searching for the head. It may lag behind, but is never ahead; it only saves time."""
         try:
-            put_over(directory / _HEAD, str(number).encode())
+            self._store.put_over(f"{directory}/{_HEAD}", str(number).encode())
         except OSError as error:
             logger.info("%s: no hint for link %d, which only costs time: %s", directory, number, error)
 
-    def _hinted(self, key: ChainKey) -> int:
-        directory = self._directory(key)
+    def _hinted(self, directory: str) -> int:
         with suppress(OSError, ValueError):
-            number = int((directory / _HEAD).read_text())
-            if is_there(directory / _name(number)):
+            number = int(self._store.get(f"{directory}/{_HEAD}") or 0)
+            if self._store.is_there(_name(directory, number)):
                 return number
         return 0
 
 
-def _name(number: int) -> str:
-    return f"{number:0{_DIGITS}d}.json"
+def _directory(key: ChainKey) -> str:
+    return f"{_LINKS}/{_quoted(key.sink)}/{_quoted(key.topic)}/{key.partition}"
+
+
+def _name(directory: str, number: int) -> str:
+    return f"{directory}/{number:0{_DIGITS}d}.json"
 
 
 def _quoted(name: str) -> str:

@@ -15,6 +15,8 @@ from typing import Any
 
 import attrs
 
+from sarameya_handlers.landing.stores.store import Store
+
 ROW_GROUP_ROWS = 2**20
 ROW_GROUP_BYTES = 128 * 2**20
 """Size of a row group in memory, as Arrow columns."""
@@ -240,8 +242,14 @@ def _widened(batch: Any, schema: Any) -> Any:
     return pa.record_batch(columns, schema=schema)
 
 
-def count_rows(file: Path) -> int:
-    """Return the number of rows of a Parquet file."""
+def open_file(store: Store, name: str) -> Any:
+    """Open a Parquet file as a `pyarrow.parquet.ParquetFile`. Raises FileNotFoundError."""
     import pyarrow.parquet as pq
 
-    return int(pq.read_metadata(file).num_rows)
+    return pq.ParquetFile(store.open(name))
+
+
+def count_rows(store: Store, name: str) -> int:
+    """Return the number of rows of a Parquet file."""
+    with open_file(store, name) as file:
+        return int(file.metadata.num_rows)

@@ -1,6 +1,6 @@
 """Schemas of a landed directory: numbered, each put only if none of its number exists.
 
-    <root>/schemas/00000000000000000002.json      schema 2: the columns of rows written since; older rows may lack some
+    _sarameya/schemas/00000000000000000002.json   schema 2: the columns of rows written since; older rows may lack some
 
 The newest one is the directory's schema. Of two processes that put the same number one wins, and the other reads again.
 The text is opaque here. Blocking; no Spark.
@@ -8,12 +8,12 @@ The text is opaque here. Blocking; no Spark.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
 import attrs
 
-from sarameya_handlers.landing.files import put_if_absent, temporary_files
+from sarameya_handlers.landing.directory.manifests import HIDDEN
+from sarameya_handlers.landing.stores.store import Store
+
+_SCHEMAS = f"{HIDDEN}/schemas"
 
 
 @attrs.frozen(slots=True)
@@ -25,10 +25,10 @@ class StoredSchema:
 
 
 class Schemas:
-    """Schemas below a directory."""
+    """Schemas of a landed directory."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root / "schemas"
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     def put(self, schema: StoredSchema) -> bool:
         """Put a schema durably, if none of its number exists.
@@ -40,7 +40,7 @@ class Schemas:
             UnansweredError: The outcome is unknown.
             OSError: The schema was not put, and will not be.
         """
-        return put_if_absent(self.path(schema.number), schema.text.encode())
+        return self._store.put_if_absent(_name(schema.number), schema.text.encode())
 
     def newest(self) -> StoredSchema | None:
         """Return the newest schema; None if nothing has landed, or only before schemas were stored."""
@@ -49,16 +49,18 @@ class Schemas:
             newest = found
         return newest
 
-    def unfinished(self) -> Sequence[Path]:
-        """Return temporary files of schemas that are being put, or whose writer died. Raises OSError."""
-        return temporary_files(self._root)
+    def unfinished(self) -> list[str]:
+        """Return the files of schemas that are being put, or whose writer died. Raises OSError."""
+        return self._store.unfinished(_SCHEMAS)
+
+    def place(self, number: int) -> str:
+        """Return the place of a schema, for messages."""
+        return f"{self._store.place}/{_name(number)}"
 
     def _get(self, number: int) -> StoredSchema | None:
-        try:
-            return StoredSchema(number, self.path(number).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return None
+        text = self._store.get(_name(number))
+        return None if text is None else StoredSchema(number, text.decode())
 
-    def path(self, number: int) -> Path:
-        """Return the path of a schema."""
-        return self._root / f"{number:020d}.json"
+
+def _name(number: int) -> str:
+    return f"{_SCHEMAS}/{number:020d}.json"

@@ -87,6 +87,11 @@ class TableDetail:
         return seconds_of(self.properties[_RETENTION]) if _RETENTION in self.properties else KEPT_BY_DEFAULT
 
     @property
+    def is_cleaned_up(self) -> bool:
+        """True if a checkpoint removes commits that are older than that."""
+        return self.properties.get("delta.enableExpiredLogCleanup", "true").lower() == "true"
+
+    @property
     def named_directories(self) -> tuple[str, ...]:
         """Partition columns whose values become names of directories; empty if other names are used."""
         properties = self.properties
@@ -146,7 +151,8 @@ def check_store(spark: SparkSession, location: str, *, single_driver: bool) -> N
     )
     if scheme in _S3 and not store.endswith(_MULTI_DRIVER_STORE):
         raise HandlerError(
-            f"{location}: on S3 two Spark drivers that commit at once lose a commit. Give each of them "
+            f"{location}: on S3 two Spark drivers that commit at once lose a commit. Name the table by its URL "
+            f"(delta:{location}), then the sink makes all commits; or give each Spark "
             f"spark.delta.logStore.{scheme}.impl = io.delta.storage.{_MULTI_DRIVER_STORE} (delta-storage-s3-dynamodb), "
             f"or {remedy}"
         )
@@ -156,6 +162,16 @@ def check_store(spark: SparkSession, location: str, *, single_driver: bool) -> N
         raise HandlerError(
             f"{location}: whether commits of several Spark drivers to {scheme}: are atomic is not known here: {remedy}"
         )
+
+
+def is_s3(location: str) -> bool:
+    """Return whether a location is on S3, where a commit of Spark may replace another one."""
+    return scheme_of(location) in _S3
+
+
+def has_shared_store(spark: SparkSession, location: str) -> bool:
+    """Return whether Spark's commits to this location on S3 are coordinated among several drivers, by DynamoDB."""
+    return _log_store(lambda name: spark.conf.get(name, None), scheme_of(location)).endswith(_MULTI_DRIVER_STORE)
 
 
 def check_detail(name: str, detail: TableDetail, layout: Layout) -> None:

@@ -46,7 +46,7 @@ class CommitRules:
 
     columns: Columns
     checkpoint_interval: int = 100
-    """Spark makes each commit whose version is a multiple of this, and writes a checkpoint with it.
+    """Versions that are a multiple of this have a checkpoint. Elsewhere than on S3 Spark makes these commits.
 
     100 unless the table sets `delta.checkpointInterval`. Spark's own default, 10, divides 100: so Spark writes a
     checkpoint at these versions in either case.
@@ -55,25 +55,40 @@ class CommitRules:
     """Number of columns with minimum and maximum in a commit's statistics; -1 for all."""
 
     @classmethod
-    def of(cls, detail: TableDetail, columns: Columns) -> Self | None:
-        """Return the rules of a table; None if Spark must make each commit."""
+    def of(cls, detail: TableDetail, columns: Columns, *, has_checkpoints_by_spark: bool = True) -> Self | None:
+        """Return the rules of a table; None if Spark must make each commit.
+
+        Args:
+            detail: The table.
+            columns: Its columns.
+            has_checkpoints_by_spark: Whether Spark makes each commit that has a checkpoint.
+        """
+        if further_requirements(detail, columns):
+            return None
         properties = detail.properties
-        if detail.partition_columns or not _FEATURES.issuperset(detail.features):
-            return None
-        if any(name.startswith("delta.") and name not in _PROPERTIES for name in properties):
-            return None
-        # Parquet has no type for a void column (all null). Spark omits it from the files that it writes, we would not.
-        if nullable(columns) != columns or '"void"' in json.dumps(dict(columns)):
-            return None
-        if not _HARMLESS_METADATA.issuperset(_metadata_names(columns)):
-            return None
         chosen = {"checkpoint_interval": properties.get(_CHECKPOINTS), "indexed": properties.get(_INDEXED)}
-        rules = cls(columns=columns, **{name: int(text) for name, text in chosen.items() if text is not None})
-        return rules if rules.checkpoint_interval >= _MIN_CHECKPOINT_INTERVAL else None
+        numbers = {name: int(text) for name, text in chosen.items() if text is not None}
+        rules = cls(columns=columns, **numbers)
+        is_worthwhile = not has_checkpoints_by_spark or rules.checkpoint_interval >= _MIN_CHECKPOINT_INTERVAL
+        return rules if is_worthwhile else None
 
     def accepts(self, rows: Columns) -> bool:
         """Return whether a file with these columns fits the table unchanged. Columns that it lacks are null."""
         return holds(self.columns, nullable(rows))
+
+
+def further_requirements(detail: TableDetail, columns: Columns) -> list[str]:
+    """Return what the table requires of a commit beside new files, in words for its owner."""
+    found = [f"the partition column {name}" for name in detail.partition_columns]
+    found += [f"the feature {name}" for name in detail.features if name not in _FEATURES]
+    found += [
+        f"the property {name}" for name in detail.properties if name.startswith("delta.") and name not in _PROPERTIES
+    ]
+    # Parquet has no type for a void column (all null). Spark omits it from the files that it writes, we would not.
+    if nullable(columns) != columns or '"void"' in json.dumps(dict(columns)):
+        found.append("a column that is NOT NULL, or of type void")
+    found += [f"the column property {name}" for name in _metadata_names(columns) if name not in _HARMLESS_METADATA]
+    return found
 
 
 def _metadata_names(kind: Any) -> Iterator[str]:

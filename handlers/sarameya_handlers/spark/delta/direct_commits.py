@@ -5,23 +5,27 @@
                                                                      (not absent: read the log again)
 
 No other commit can come between version v, which was read, and v + 1: no rival's link, no RESTORE, no new column. Spark
-gives no such guarantee: on a plain file system it checks that a commit's file is absent, and may then replace one that
-was created in between. So only the process that holds the table's lease (lease.py) commits this way, and its own Spark
-makes no commit meanwhile.
+gives no such guarantee: on a plain file system, and on S3, it checks that a commit's file is absent, and may then
+replace one that was created in between. So on a file system only the process that holds the table's lease (lease.py)
+commits this way, and its own Spark makes no commit meanwhile. On S3 any number of processes do, and no Spark.
 
-Spark still makes each commit to tables with further requirements (commit_rules.py). For other tables it makes each
-hundredth commit: with it, Spark writes a checkpoint and cleans up the log, according to the table's properties.
+On a file system Spark still makes each commit to tables with further requirements (commit_rules.py). For other tables
+it makes each hundredth commit: with it, Spark writes a checkpoint and cleans up the log, according to the table's
+properties. On S3 such tables are refused, and delta-rs writes the checkpoints.
 """
 
 from __future__ import annotations
 
+import errno
 import json
+import random
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum, auto
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -29,16 +33,22 @@ from uuid import UUID
 import attrs
 
 from sarameya import __version__
-from sarameya_handlers.landing.files import UnansweredError, put_if_absent, sync
+from sarameya_handlers.landing.errors import UnansweredError
+from sarameya_handlers.landing.stores.local import LocalStore
+from sarameya_handlers.landing.stores.store import Store
 from sarameya_handlers.spark.delta.commit_rules import CommitRules
 from sarameya_handlers.spark.delta.file_statistics import NO_FILE, FileStatistics
+from sarameya_handlers.spark.delta.history.checkpoints import commit_file
 from sarameya_handlers.spark.delta.history.commits import CommitMark, app_id, txn_version
-from sarameya_handlers.spark.delta.history.log import commit_file
 from sarameya_handlers.spark.delta.row_files import RowFile
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.tables.group_lock import GroupLock
 from sarameya_handlers.spark.tables.table import Landing
 
+_MEETING_SECONDS = (0.05, 0.5)
+"""Least and most wait after puts have met, and none has won."""
+_MOST_MEETINGS = 20
+"""Maximum of such waits of one attempt."""
 _TABLE_CHANGES = (b'{"metaData":', b'{"protocol":')
 """Starts of the lines of a commit that change more than rows."""
 
@@ -59,9 +69,11 @@ ReadMark = Callable[[], CommitMark | CommitOutcome]
 
 @attrs.define(slots=True)
 class DirectCommitter:
-    """Appends to the table in the directory `root`. Thread-safe."""
+    """Appends to the table in `store`. Thread-safe."""
 
-    root: Path
+    store: Store
+    has_checkpoints_by_spark: bool = True
+    """True if Spark makes each commit that has a checkpoint. On S3 it makes none (checkpointing.py)."""
     _rules_version: int = attrs.field(default=-1, init=False)
     """The version for which `_rules` was loaded."""
     _rules: CommitRules | None = attrs.field(default=None, init=False)
@@ -77,11 +89,17 @@ class DirectCommitter:
         with self._rules_lock:
             new_versions = range(self._rules_version + 1, version + 1)
             if not 0 <= self._rules_version <= version or any(
-                _changes_table(commit_file(self.root, new)) for new in new_versions
+                _changes_table(self.store.get(commit_file(new))) for new in new_versions
             ):
                 self._rules = load_rules()
             self._rules_version = version
             return self._rules
+
+    def _note(self, version: int) -> None:
+        """Note that this version, which was just committed, leaves the rules as they are."""
+        with self._rules_lock:
+            if self._rules_version == version - 1:
+                self._rules_version = version
 
     def append(
         self,
@@ -106,91 +124,114 @@ class DirectCommitter:
             UnansweredError: It is unknown whether the commit was made.
             LandingError: A sweep removed the rows' file as abandoned.
         """
-        file: Path | None = None
-        is_committed = False
+        file, meetings = "", _MOST_MEETINGS
         try:
             while isinstance(mark := read_mark(), CommitMark):
                 rules = self.rules(mark.seen, load_rules)
-                if rules is None or not _is_allowed(rules, mark.seen + 1, rows):
+                if rules is None or not self._is_allowed(rules, mark.seen + 1, rows):
                     return CommitOutcome.LEFT_TO_SPARK
-                if rows is not None and file is None:
+                if rows is not None and not file:
                     file = self._add_to_table(landing, rows.file)
                 on_ready()
-                content = _content(landing, mark, file, rules)
-                is_committed = put_if_absent(commit_file(self.root, mark.seen + 1), content, partial(_require, file))
-                if is_committed:
+                statistics = NO_FILE
+                if rows is not None:
+                    statistics = FileStatistics.of(rows.footer, rows.size, rules.indexed)
+                try:
+                    is_made = self._put(mark.seen + 1, _actions(landing, mark, file, statistics), rows, file)
+                except OSError as error:
+                    if isinstance(error, UnansweredError) or error.errno != errno.EAGAIN or not meetings:
+                        raise
+                    meetings -= 1
+                    time.sleep(random.uniform(*_MEETING_SECONDS))
+                    continue
+                if is_made:
+                    self._note(mark.seen + 1)
                     return CommitOutcome.MADE
             return mark
-        except UnansweredError:
-            is_committed = True
-            raise
         except FileNotFoundError as error:
             raise LandingError(f"{landing}: a sweep removed its files while its process slept") from error
         finally:
-            if file is not None and not is_committed:
-                _unlink(file)
+            if rows is not None and file and not rows.is_in_table:
+                # If this fails, a sweep removes the file later. The link's outcome matters more than this error.
+                with suppress(OSError):
+                    self.store.remove(file)
 
-    def _add_to_table(self, landing: Landing, source: Path) -> Path:
-        """Move the file into the table's directory, under a data file's name, and sync it to disk."""
-        # A name as Delta's writers give: `leftovers` recognizes data files by it.
-        suffix = "".join(source.suffixes[-2:]) if source != landing.staged else ".snappy.parquet"
-        file = self.root / f"part-00000-{UUID(landing.link.attempt)}-c000{suffix}"
-        if source == landing.staged:
-            file.hardlink_to(source)  # Spark may still have to read the staged file
-        else:
-            source.rename(file)
+    def _is_allowed(self, rules: CommitRules, version: int, rows: RowFile | None) -> bool:
+        """Return whether this version can be committed without Spark."""
+        # Version 0 creates the table.
+        if version == 0 or (version % rules.checkpoint_interval == 0 and self.has_checkpoints_by_spark):
+            return False
+        return rows is None or rules.accepts(rows.columns)
+
+    def is_checkpoint(self, version: int) -> bool:
+        """Return whether this version, which was just committed, is to have a checkpoint that is not Spark's."""
+        rules = self._rules
+        return not self.has_checkpoints_by_spark and rules is not None and version % rules.checkpoint_interval == 0
+
+    def _put(self, version: int, content: bytes, rows: RowFile | None, file: str) -> bool:
+        """Put a commit if its version is free. Return whether it is there."""
+        name = commit_file(version)
+        if rows is not None:
+            rows.is_in_table = True  # until the opposite is known
         try:
-            sync(file)
-            sync(self.root)
-        except OSError:
-            file.unlink()
+            is_made = self.store.put_if_absent(name, content, partial(self._require, file) if file else lambda: None)
+        except UnansweredError:
             raise
-        return file
+        except OSError:
+            if rows is not None:
+                rows.is_in_table = False
+            raise
+        # A request that was sent twice, on its way, fails the second time.
+        is_made = is_made or self.store.get(name) == content
+        if rows is not None:
+            rows.is_in_table = is_made
+        return is_made
+
+    def _add_to_table(self, landing: Landing, source: Path | str) -> str:
+        """Give the file its name in the table, durably."""
+        # A name as Delta's writers give: `leftovers` recognizes data files by it.
+        name = f"part-00000-{UUID(landing.link.attempt)}-c000"
+        try:
+            if isinstance(source, Path):
+                name += ".snappy.parquet"
+                self.store.copy_in(source, name)  # Spark may still have to read the staged file
+            elif self.store.moves_by_copy:
+                return source
+            else:
+                name += "".join(Path(source).suffixes[-2:])
+                self.store.move([(source, name)])
+            self.store.sync_files("", [name])
+        except OSError:
+            with suppress(OSError):
+                self.store.remove(name)
+            raise
+        return name
+
+    def _require(self, file: str) -> None:
+        """Raise FileNotFoundError if a sweep removed a file as abandoned while this process slept."""
+        if not self.store.is_there(file):
+            raise FileNotFoundError(errno.ENOENT, "a sweep removed it", file)
 
 
-def _is_allowed(rules: CommitRules, version: int, rows: RowFile | None) -> bool:
-    """Return whether this version can be committed without Spark."""
-    # Version 0 creates the table.
-    if version % rules.checkpoint_interval == 0:
-        return False
-    return rows is None or rules.accepts(rows.columns)
-
-
-_locks: dict[Path, GroupLock] = {}
+_locks: dict[str, GroupLock] = {}
 _locks_guard = threading.Lock()
 
 
-def commit_lock(root: Path) -> GroupLock:
-    """Return this process's lock for commits to the table in that directory, by Spark or by a `DirectCommitter`."""
+def commit_lock(store: Store) -> GroupLock:
+    """Return this process's lock for commits to the table there, by Spark or by a `DirectCommitter`."""
+    place = str(store.root.resolve()) if isinstance(store, LocalStore) else store.place
     with _locks_guard:
-        return _locks.setdefault(root.resolve(), GroupLock())
+        return _locks.setdefault(place, GroupLock())
 
 
-def _require(file: Path | None) -> None:
-    """Raise FileNotFoundError if a sweep removed the file as abandoned while this process slept."""
-    if file is not None:
-        file.stat()
-
-
-def _unlink(file: Path) -> None:
-    # If this fails, a sweep removes the file later. The link's outcome matters more than this error.
-    with suppress(OSError):
-        file.unlink()
-
-
-def _changes_table(commit: Path) -> bool:
+def _changes_table(commit: bytes | None) -> bool:
     """Return whether a commit changes more than rows. True also if its file was removed, since then it is unknown."""
-    try:
-        with commit.open("rb") as lines:
-            return any(line.startswith(_TABLE_CHANGES) for line in lines)
-    except FileNotFoundError:
-        return True
+    return commit is None or any(line.startswith(_TABLE_CHANGES) for line in BytesIO(commit))
 
 
-def _content(landing: Landing, mark: CommitMark, file: Path | None, rules: CommitRules) -> bytes:
-    """Return the content of the commit's file: one JSON action per line (Delta protocol, Actions)."""
+def _actions(landing: Landing, mark: CommitMark, file: str, statistics: FileStatistics) -> bytes:
+    """Return the actions of a commit, one JSON object per line (Delta protocol, Actions)."""
     now = time.time_ns() // 1_000_000
-    statistics = NO_FILE if file is None else FileStatistics.of(file, rules.indexed)
     actions: list[dict[str, Any]] = [
         {
             "commitInfo": {
@@ -201,7 +242,7 @@ def _content(landing: Landing, mark: CommitMark, file: Path | None, rules: Commi
                 "isolationLevel": "Serializable",
                 "isBlindAppend": True,
                 "operationMetrics": {
-                    "numFiles": str(int(file is not None)),
+                    "numFiles": str(int(bool(file))),
                     "numOutputRows": str(statistics.rows),
                     "numOutputBytes": str(statistics.size),
                 },
@@ -217,9 +258,9 @@ def _content(landing: Landing, mark: CommitMark, file: Path | None, rules: Commi
             }
         },
     ]
-    if file is not None:
+    if file:
         add = {
-            "path": file.name,
+            "path": file,
             "partitionValues": {},
             "size": statistics.size,
             "modificationTime": now,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TEXT_LENGTH = 32
@@ -33,17 +35,15 @@ class FileStatistics:
     statistics: str
 
     @classmethod
-    def of(cls, file: Path, indexed: int) -> Self:
+    def of(cls, footer: pq.FileMetaData, size: int, indexed: int) -> Self:
         """Return the statistics of a file from its footer.
 
         Args:
-            file: A Parquet file.
+            footer: The footer of a Parquet file.
+            size: Its size in bytes.
             indexed: Number of columns that get minimum, maximum and null count; -1 for all. Nested columns get none.
                 Delta has no minimum and maximum for binary columns.
         """
-        import pyarrow.parquet as pq
-
-        footer = pq.read_metadata(file)
         least: dict[str, Any] = {}
         greatest: dict[str, Any] = {}
         nulls: dict[str, int] = {}
@@ -59,7 +59,7 @@ class FileStatistics:
             if bounds is not None:
                 least[schema.name], greatest[schema.name] = bounds
         statistics = {"numRecords": footer.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
-        return cls(footer.num_rows, file.stat().st_size, json.dumps(statistics, separators=(",", ":")))
+        return cls(footer.num_rows, size, json.dumps(statistics, separators=(",", ":")))
 
 
 NO_FILE = FileStatistics(0, 0, "")

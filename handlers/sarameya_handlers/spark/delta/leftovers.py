@@ -1,4 +1,4 @@
-"""Files in a Delta table's directory, mounted here, that lost or unfinished attempts left behind.
+"""Files of a Delta table that lost or unfinished attempts left behind.
 
 A data file is a leftover if neither a commit in the log nor the table's current state names it. Files are listed before
 the log is read, so a file that is committed meanwhile is found in the log. Files are compared by name alone: paths
@@ -9,16 +9,17 @@ escapes of their own. Names are unique, since Delta's writers put a UUID into ea
 from __future__ import annotations
 
 import re
-import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from urllib.parse import unquote
 
 import msgspec
 
 from sarameya import HandlerError
-from sarameya_handlers.landing.files import TEMPORARY
-from sarameya_handlers.spark.delta.place import hidden
+from sarameya_handlers.landing.files import TEMPORARY, listed
+from sarameya_handlers.landing.stores.store import Store
+from sarameya_handlers.spark.delta.history.checkpoints import LOG
+from sarameya_handlers.spark.delta.place import HIDDEN
 from sarameya_handlers.spark.delta.row_files import rows_directory
 from sarameya_handlers.spark.tables.table import Leftover
 
@@ -40,76 +41,88 @@ class _Action(msgspec.Struct):
     remove: _File | None = None
 
 
-def leftovers(root: Path, current: Callable[[], Iterable[str]], staging: Path) -> list[Leftover]:
-    """List the leftovers below a table's root.
+def leftovers(store: Store, current: Callable[[], Iterable[str]], staging: Path) -> list[Leftover]:
+    """List the leftovers of a table.
 
     Args:
-        root: The table's directory.
+        store: The table's files.
         current: Returns the files of the table's current state, as Spark names them.
         staging: The directory of staged files.
     """
-    staged = [(path, "a staged file") for path in _entries(staging) if _STAGED.fullmatch(path.name)]
-    written = [(path, "data of a write that failed or lost") for path in _entries(rows_directory(root))]
-    log_files = _entries(root / "_delta_log")
-    commits = [(path, "a commit that was not made") for path in log_files if _is_temporary(path, root)]
-    summaries = [(path, "a summary of the log") for path in _entries(hidden(root)) if _is_temporary(path, root)]
-    data = [(path, "a data file that no version of the table names") for path in _data_files(root)]
-    named = {name for path in current() for name in _names(path)} | _named_in_log(root)
-    unnamed = [(path, what) for path, what in data if path.name not in named]
-    return [
-        leftover
-        for path, what in (*staged, *written, *commits, *summaries, *unnamed)
-        if (leftover := Leftover.at(path, what, ABANDONED_AFTER if _DATA.fullmatch(path.name) else 0.0)) is not None
+    written = rows_directory(store)
+    attempts = [f"{written}/{name}" for name in store.entries(written)]
+    # Commits may name files of the attempts where these are not moved. A late commit may still do so.
+    files = {attempt: [*store.names(attempt)] if store.moves_by_copy else [] for attempt in attempts}
+    found = [
+        *((name, "a commit that was not made", 0.0) for name in store.unfinished(LOG)),
+        *((name, "a summary of the log", 0.0) for name in store.unfinished(HIDDEN)),
     ]
+    data = sorted(
+        name for name in store.names("", _is_visible) if _is_data(name) and not name.startswith(f"{written}/")
+    )
+    named = {name for path in current() for name in _names(path)} | _named_in_log(store)
+    may_be_taken = ABANDONED_AFTER if store.moves_by_copy else 0.0
+    found = [
+        (attempt, "data of a write that failed or lost", may_be_taken)
+        for attempt in attempts
+        if not any(_base(file) in named for file in files[attempt])
+    ] + found
+    unnamed = [name for name in data if _base(name) not in named]
+    found += [(name, "a data file that no version of the table names", ABANDONED_AFTER) for name in unnamed]
+    staged = [Leftover.at(path, "a staged file") for path in listed(staging) if _STAGED.fullmatch(path.name)]
+    return [one for one in (*staged, *(_leftover(store, *each) for each in found)) if one is not None]
 
 
-def remove(leftover: Leftover, root: Path | None, staging: Path | None) -> None:
+def _leftover(store: Store, name: str, what: str, others_may_take: float) -> Leftover | None:
+    if (stored := store.measure(name)) is None:
+        return None
+    return Leftover(
+        name=f"{store.place}/{name}",
+        size_bytes=stored.size_bytes,
+        changed=stored.changed,
+        what=what,
+        others_may_take=others_may_take,
+    )
+
+
+def remove(leftover: Leftover, store: Store | None, staging: Path | None) -> None:
     """Remove a leftover. Raises HandlerError if the file cannot be a leftover of this table."""
     path = Path(leftover.name)
-    is_staged = staging is not None and path.parent == staging and _STAGED.fullmatch(path.name)
-    is_data = root is not None and root in path.parents and _DATA.fullmatch(path.name)
-    is_written = root is not None and path.parent == rows_directory(root)
-    if not (is_staged or is_data or is_written or _is_temporary(path, root)):
-        raise HandlerError(f"{path} is no leftover of this table")
-    if path.is_dir():
-        shutil.rmtree(path)
+    if staging is not None and path.parent == staging and _STAGED.fullmatch(path.name):
+        path.unlink(missing_ok=True)
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
         return
-    path.unlink(missing_ok=True)
-    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    prefix = "" if store is None else f"{store.place}/"
+    name = leftover.name.removeprefix(prefix) if leftover.name.startswith(prefix) else ""
+    directory, _, file = name.rpartition("/")
+    is_temporary = directory in (LOG, HIDDEN) and file.startswith(TEMPORARY)
+    is_written = store is not None and directory == rows_directory(store)
+    if store is None or ".." in name or not (is_temporary or is_written or _is_data(name)):
+        raise HandlerError(f"{leftover.name} is no leftover of this table")
+    store.remove(name)
+    if not is_temporary:
+        store.remove(f"{directory}/.{file}.crc".lstrip("/"))
 
 
-def _is_temporary(path: Path, root: Path | None) -> bool:
-    """Return whether this is a temporary file of a commit or a summary."""
-    return root is not None and path.parent in (root / "_delta_log", hidden(root)) and path.name.startswith(TEMPORARY)
+def _is_data(name: str) -> bool:
+    """Return whether a file is a data file: not in a hidden directory, but a partition `_day=1` is none."""
+    *directories, file = name.split("/")
+    return all(map(_is_visible, directories)) and _DATA.fullmatch(file) is not None
 
 
-def _data_files(directory: Path) -> Iterator[Path]:
-    """Yield data files, also of partitions. Skips hidden directories, but no partition directory like `_day=1`."""
-    for path in _entries(directory):
-        if path.is_dir():
-            if not path.name.startswith(("_", ".")) or "=" in path.name:
-                yield from _data_files(path)
-        elif _DATA.fullmatch(path.name):
-            yield path
+def _is_visible(directory: str) -> bool:
+    return not directory.startswith(("_", ".")) or "=" in directory
 
 
-def _entries(directory: Path) -> list[Path]:
-    try:
-        return sorted(directory.iterdir())
-    except FileNotFoundError:
-        return []
+def _base(name: str) -> str:
+    return name.rpartition("/")[2]
 
 
-def _named_in_log(root: Path) -> set[str]:
+def _named_in_log(store: Store) -> set[str]:
     named = set()
-    for path in _entries(root / "_delta_log"):
-        if path.suffix != ".json":
-            continue
-        try:
-            lines = path.read_bytes().splitlines()
-        except FileNotFoundError:  # cleaned up meanwhile
-            continue
-        for line in lines:
+    commits = [f"{LOG}/{entry}" for entry in store.entries(LOG) if entry.endswith(".json")]
+    for content in store.get_all(commits):  # without content it was cleaned up meanwhile
+        for line in (content or b"").splitlines():
             if line.startswith(_NAMES_A_FILE):
                 action = msgspec.json.decode(line, type=_Action)
                 named |= {name for file in (action.add, action.remove) if file for name in _names(file.path)}

@@ -14,7 +14,7 @@ from sarameya import ConfigError
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _PART = re.compile(r"[^\W\d]\w*|`[^`]+`")
-_HIDDEN = "_sarameya"
+HIDDEN = "_sarameya"
 """Directory for our own files. Delta, VACUUM included, ignores names that start with an underscore."""
 
 
@@ -80,4 +80,4 @@ def _path(location: str) -> str:
 
 def hidden(root: Path) -> Path:
     """Return the directory below a table's root for Sarameya's own files."""
-    return root / _HIDDEN
+    return root / HIDDEN

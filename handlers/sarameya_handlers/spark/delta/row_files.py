@@ -1,20 +1,21 @@
 """Files for direct commits, with the rows of attempts: the staged files themselves, or files that one Spark job writes.
 
-<root>/_sarameya/landing/<attempt>/part-...     until it is moved into the table's directory, right before its commit
+_sarameya/landing/<attempt>/part-...     moved into the table's directory right before the commit
+sarameya-landing/<attempt>/part-...      in an object store, where a move is a copy: the commit names this file
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
 
-from sarameya_handlers.spark.delta.place import hidden
+from sarameya_handlers.landing.stores.store import Store
+from sarameya_handlers.spark.delta.place import HIDDEN
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.tables.columns import Columns, of_arrow
 from sarameya_handlers.spark.tables.one_job import MissingFilesError, write_each
@@ -22,18 +23,24 @@ from sarameya_handlers.spark.tables.staged_files import require_all_read
 from sarameya_handlers.spark.tables.table import Landing, Shape
 
 if TYPE_CHECKING:
+    import pyarrow.parquet as pq
     from pyspark.sql import DataFrame, SparkSession
 
 _SETTINGS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 """Other timestamp types have no statistics, or use other units (file_statistics.py)."""
 
 
-@attrs.frozen(slots=True)
+@attrs.define(slots=True)
 class RowFile:
-    """A file with the rows of one attempt, and their columns."""
+    """A file with the rows of one attempt."""
 
-    file: Path
+    file: Path | str
+    """A staged file of this machine, or the name of a file that Spark wrote into the table's store."""
     columns: Columns
+    footer: pq.FileMetaData
+    size: int
+    is_in_table: bool = False
+    """True once a commit may name the file."""
 
 
 @cache
@@ -44,35 +51,38 @@ def record_columns() -> Columns:
     return of_arrow(kafka_schema())
 
 
-def rows_directory(root: Path) -> Path:
+def rows_directory(store: Store) -> str:
     """Return the directory into which Spark writes rows before their commit."""
-    return hidden(root) / "landing"
+    return "sarameya-landing" if store.moves_by_copy else f"{HIDDEN}/landing"
 
 
 @contextmanager
 def write_rows(
     spark: SparkSession,
-    root: Path,
+    store: Store,
     landings: Sequence[Landing],
     shape: Shape,
     conform: Callable[[DataFrame], DataFrame | None],
+    *,
+    adopts: bool,
 ) -> Iterator[Mapping[str, RowFile | None]]:
     """Provide files with the rows of these attempts inside a block, by attempt id.
 
-    Files that the block does not move away are removed afterwards. The value is None for an attempt without rows.
+    Files that are not in the table by then are removed afterwards. The value is None for an attempt without rows.
 
     Args:
         spark: The session.
-        root: The table's directory.
+        store: The table's files.
         landings: The attempts.
         shape: Converts records to rows.
         conform: Converts rows to the table's columns. Returns None for an attempt whose rows are not written.
+        adopts: Whether the staged files become the table's as they are.
 
     Raises:
         LandingError: The files could not be written or read back.
     """
-    if shape.is_plain:
-        yield {landing.link.attempt: _row_file(landing.staged, record_columns()) for landing in landings}
+    if adopts:
+        yield {landing.link.attempt: staged_rows(landing) for landing in landings}
         return
     files: dict[str, RowFile | None] = {landing.link.attempt: None for landing in landings if landing.staged is None}
     staged = [landing for landing in landings if landing.staged is not None]
@@ -80,22 +90,30 @@ def write_rows(
     writable = [(landing, frame) for landing, frame in frames if frame is not None]
     try:
         landed, rows = [landing for landing, _ in writable], [frame for _, frame in writable]
-        write_each(spark, rows_directory(root), landed, rows, settings=_SETTINGS)
+        into = [f"{rows_directory(store)}/{landing.link.attempt}" for landing in landed]
+        write_each(spark, store, into, rows, settings=_SETTINGS)
         require_all_read(spark, landed)
-        for landing, frame in writable:
-            file = _only_file(rows_directory(root) / landing.link.attempt)
-            files[landing.link.attempt] = _row_file(file, frame.schema.jsonValue())
+        for (landing, frame), directory in zip(writable, into, strict=True):
+            files[landing.link.attempt] = _only_file(store, directory, frame.schema.jsonValue())
         yield files
     finally:
         for landing, _ in writable:
-            shutil.rmtree(rows_directory(root) / landing.link.attempt, ignore_errors=True)
+            row_file = files.get(landing.link.attempt)
+            if row_file is None or not (row_file.is_in_table and store.moves_by_copy):
+                with suppress(OSError):  # a sweep removes them later
+                    store.remove(f"{rows_directory(store)}/{landing.link.attempt}")
 
 
-def _row_file(file: Path | None, columns: Columns) -> RowFile | None:
-    return None if file is None else RowFile(file, columns)
+def staged_rows(landing: Landing) -> RowFile | None:
+    """Return the staged file of an attempt as its rows; None if it has none."""
+    import pyarrow.parquet as pq
+
+    if landing.staged is None:
+        return None
+    return RowFile(landing.staged, record_columns(), pq.read_metadata(landing.staged), landing.staged.stat().st_size)
 
 
-def _only_file(directory: Path) -> Path | None:
+def _only_file(store: Store, directory: str, columns: Columns) -> RowFile | None:
     """Return the only file of an attempt; None if no file has rows. Spark may write an empty file.
 
     Raises:
@@ -104,10 +122,16 @@ def _only_file(directory: Path) -> Path | None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
-        files = [file for file in directory.iterdir() if file.suffix == ".parquet" and pq.read_metadata(file).num_rows]
+    try:  # of several attempts in one job, those without rows have no directory
+        names = [name for name in store.names(directory) if name.endswith(".parquet")]
+        found = [(name, pq.read_metadata(store.open(name)), store.measure(name)) for name in names]
     except (OSError, pa.ArrowInvalid) as error:
         raise MissingFilesError(f"the files that Spark wrote into {directory} cannot be read: {error}") from error
+    files = [
+        RowFile(name, columns, footer, stored.size_bytes)
+        for name, footer, stored in found
+        if stored and footer.num_rows
+    ]
     if len(files) > 1:
         raise LandingError(f"{directory} has {len(files)} files of one attempt, which must have one: {files}")
     return files[0] if files else None

@@ -26,6 +26,7 @@ from sarameya_handlers.spark.shaping.partitions import (
 )
 from sarameya_handlers.spark.shaping.row_conversion import conform
 from sarameya_handlers.spark.shaping.schemas import compare
+from sarameya_handlers.spark.tables.columns import Columns
 from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all, with_checks
 from sarameya_handlers.spark.tables.staged_files import require_readable
 from sarameya_handlers.spark.tables.table import Landing, Layout, Shape
@@ -97,6 +98,12 @@ class SparkWriter:
                 if not is_overtaken(error):
                     raise
                 logger.info("another process has created %s meanwhile", self.place)
+
+    def columns(self, spark: SparkSession, landing: Landing, shape: Shape, staging: Path) -> Columns:
+        """Return the columns that a table of these rows would be created with."""
+        with _with_staged_file(landing, staging) as staged:
+            found: Columns = shape.frame(spark, staged).schema.jsonValue()
+            return found
 
     def append(
         self, spark: SparkSession, landing: Landing, shape: Shape, mark: CommitMark, detail: TableDetail

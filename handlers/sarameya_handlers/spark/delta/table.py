@@ -3,7 +3,8 @@
     rows of one attempt ─► append, txn (chain, n), metadata with the link ─► commit ─► the history shows the winner
 
 Reads and writes go through SQL and DataFrames, so Spark may run in this process or behind Spark Connect. If this
-process's driver is the only one of the table, it commits directly (direct_commits.py) and Spark only writes rows.
+process's driver is the only one of the table, or if the table is on S3, it commits directly (direct_commits.py) and
+Spark only writes rows.
 """
 
 from __future__ import annotations
@@ -18,19 +19,33 @@ from typing import TYPE_CHECKING
 
 from sarameya import ConfigError, HandlerError
 from sarameya_handlers.landing.errors import ForgottenChainError
-from sarameya_handlers.landing.files import names_are_given_once
 from sarameya_handlers.landing.links import ChainKey, Link
+from sarameya_handlers.landing.stores.local import LocalStore
+from sarameya_handlers.landing.stores.options import StoreOptions
+from sarameya_handlers.landing.stores.places import store_at
+from sarameya_handlers.landing.stores.store import Store
 from sarameya_handlers.spark.delta import leftovers
-from sarameya_handlers.spark.delta.checks import KEPT_BY_DEFAULT, TableDetail, check_detail, check_session, check_store
-from sarameya_handlers.spark.delta.commit_rules import CommitRules
+from sarameya_handlers.spark.delta.checkpointing import require_delta_rs, write_checkpoint
+from sarameya_handlers.spark.delta.checks import (
+    KEPT_BY_DEFAULT,
+    TableDetail,
+    check_detail,
+    check_session,
+    check_store,
+    has_shared_store,
+    is_s3,
+)
+from sarameya_handlers.spark.delta.commit_rules import CommitRules, further_requirements
+from sarameya_handlers.spark.delta.creation import creation
 from sarameya_handlers.spark.delta.direct_commits import CommitOutcome, DirectCommitter, commit_lock
 from sarameya_handlers.spark.delta.history.chains import LAST, ChainHistory, search, search_all
+from sarameya_handlers.spark.delta.history.checkpoints import LOG, commit_file
 from sarameya_handlers.spark.delta.history.commits import CommitMark, app_id, key_of, number_of
 from sarameya_handlers.spark.delta.history.growth import growth_of
 from sarameya_handlers.spark.delta.history.log import DeltaLog
 from sarameya_handlers.spark.delta.history.summary import SummarizedLog
-from sarameya_handlers.spark.delta.place import Place, hidden, local_root
-from sarameya_handlers.spark.delta.row_files import RowFile, rows_directory, write_rows
+from sarameya_handlers.spark.delta.place import HIDDEN, Place, hidden, local_root
+from sarameya_handlers.spark.delta.row_files import RowFile, record_columns, rows_directory, write_rows
 from sarameya_handlers.spark.delta.spark_writer import SparkWriter
 from sarameya_handlers.spark.engines.classic import is_users_spark
 from sarameya_handlers.spark.engines.connect import is_connect
@@ -40,6 +55,12 @@ from sarameya_handlers.spark.tables.columns import struct
 from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all
 from sarameya_handlers.spark.tables.file_visibility import check_reads, check_writes
 from sarameya_handlers.spark.tables.group_lock import GroupLock
+from sarameya_handlers.spark.tables.object_stores import (
+    make_staging,
+    require_names_once,
+    require_trust,
+    temporary_staging,
+)
 from sarameya_handlers.spark.tables.one_job import MAX_TOGETHER
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Phase, Shape, Table
 
@@ -50,6 +71,10 @@ logger = logging.getLogger("sarameya.spark")
 
 _GROWTH_CHECK_INTERVAL = 1000
 """Commits between two checks of the log's length."""
+_NEEDS_SPARK = (
+    "needs commits of Spark, and on S3 these are safe only if one driver makes all commits of the table. Leave it out; "
+    "or stop all members, and let them share one driver (single_driver = true)"
+)
 _RESTATED_PER_RETENTION = 3
 """An idle head is rewritten after this fraction of the history's retention (a third)."""
 
@@ -74,22 +99,27 @@ class DeltaTable(Table):
       Delta checks for a file and then renames over it. So a process with its own driver leases such a table, and
       several members share one Spark Connect server. You must make sure that no other driver writes (OPTIMIZE, for
       example).
-    - On S3, use the multi-cluster log store, or `single_driver` to state that only one driver commits.
+    - On S3 members with any number of drivers may land: all commits are direct, each put only if there is none of its
+      version. Commits of Spark, and of some other writers, are not: they may replace a commit. You must make sure that
+      these do not write meanwhile (delta-rs may). Partitioned tables, and tables with further requirements, need
+      `single_driver`, which states that only one driver commits, or Delta's multi-cluster log store (DynamoDB); then
+      Spark makes all commits.
     - A commit is on disk once the file system has written it; Spark does not wait for that.
     - A chain whose head is older than the history (no link for that long, while other chains continued) does not
       continue: ForgottenChainError.
     - RESTORE while members run and continue to land: BrokenChainError. Stop them first, and rewind the group.
 
-    OPTIMIZE, VACUUM, DELETE, UPDATE and MERGE may run at any time (in the same driver, see above): they change files,
-    not chains. The sink commits directly only if it started the table's only Spark driver itself. It never does if it
-    was given a SparkSession, since other code may commit there.
+    OPTIMIZE, VACUUM, DELETE, UPDATE and MERGE may run at any time (in the same driver, see above; on S3 only while no
+    member lands): they change files, not chains. Elsewhere than on S3 the sink commits directly only if it started the
+    table's only Spark driver itself. It never does if it was given a SparkSession, since other code may commit there.
 
     Args:
         table: A path, or a name in a catalog.
         layout: Partitioning and schema evolution.
         staging: A directory that all of Spark's workers can read. Optional if the table's file system is mounted here
             at the same path as on the workers: then staging is below the table's root, hidden from readers and VACUUM,
-            and the sink reads the log's files, too.
+            and the sink reads the log's files, too. On S3 the default is a temporary directory of this machine.
+        store: How to reach a store that speaks S3's protocol.
         single_driver: True to state that only one Spark driver commits to the table.
     """
 
@@ -101,23 +131,29 @@ class DeltaTable(Table):
         *,
         layout: Layout | None = None,
         staging: str | os.PathLike[str] | None = None,
+        store: StoreOptions | None = None,
         single_driver: bool = False,
     ) -> None:
         if type(single_driver) is not bool:
             raise ConfigError("single_driver", single_driver, "must be true or false")
         self._place = Place.of(table)
+        if store is not None and (single_driver or not is_s3(self._place.location)):
+            raise ConfigError("store", store, "is for tables on S3 by URL, and not with single_driver")
         self._layout = layout or Layout()
+        self._name = f"delta:{self._place}"
+        self._store_options = store
+        self._store: Store | None = None
+        """The table's files on S3, if this process makes all of its commits there. Chosen by `open_unstaged`."""
         self._staging = Path(staging).absolute() / self._place.file_name if staging is not None else None
         self._stages_in_root = staging is None
         self._single_driver = single_driver
-        self._log = DeltaLog(self._place.sql)
-        self._summarized = SummarizedLog(self._log)
-        self._writer = SparkWriter(self._place, self._layout)
+        self._use_place(self._place)
         self.restate_after = KEPT_BY_DEFAULT / _RESTATED_PER_RETENTION
         self._commits = GroupLock()
         """Held for commits, by Spark or by `_committer`."""
         self._committer: DirectCommitter | None = None
-        """Set if the table's only driver is this process's own."""
+        """Set if the table's only driver is this process's own, or if the table is on S3."""
+        self._is_checkpoint_due = False
         self._detail: TableDetail | None = None
         """None until the table is known to exist."""
         self._growth_checked_at = -_GROWTH_CHECK_INTERVAL
@@ -130,7 +166,7 @@ class DeltaTable(Table):
 
     @property
     def name(self) -> str:
-        return f"delta:{self._place}"
+        return self._name
 
     @property
     def staging(self) -> Path:
@@ -177,6 +213,10 @@ class DeltaTable(Table):
                 ready = partial(checkpoint, Phase.READY, [landing])
                 if landing.link.attempt not in rows or not self._commit_directly(spark, landing, rows, ready):
                     self._append(spark, landing, shape, ready)
+        if self._is_checkpoint_due and self._store is not None:
+            self._is_checkpoint_due = False
+            assert self._detail is not None, "the table was found, or created"
+            write_checkpoint(self._store, cleans_up=self._detail.is_cleaned_up)
 
     def evaluator(self, spark: SparkSession) -> Evaluate:
         # Loaded anew: constraints may change while members land.
@@ -190,7 +230,25 @@ class DeltaTable(Table):
 
     def open_unstaged(self, spark: SparkSession) -> None:
         check_session(spark)
+        location = self._place.location
+        if self._store is None and is_s3(location) and not (self._single_driver or has_shared_store(spark, location)):
+            self._commit_on_s3(store_at(location, self._store_options))
         self._load_detail(spark)
+
+    def _commit_on_s3(self, store: Store) -> None:
+        """Make all commits from now on, in this store."""
+        self._store = store
+        self._commits = commit_lock(store)
+        self._committer = DirectCommitter(store, has_checkpoints_by_spark=False)
+        self._use_place(Place(location=store.spark_url("").rstrip("/")))
+        if self._staging is None:
+            self._staging, self._stages_in_root = temporary_staging() / self._place.file_name, False
+
+    def _use_place(self, place: Place) -> None:
+        self._place = place
+        self._log = DeltaLog(place.sql)
+        self._summarized = SummarizedLog(self._log)
+        self._writer = SparkWriter(place, self._layout)
 
     def keys(self, spark: SparkSession) -> Sequence[ChainKey]:
         found = search_all(self._log.commits(spark))
@@ -218,20 +276,32 @@ class DeltaTable(Table):
         return {key: chain.links[-1] for key, chain in found.items() if chain.links}
 
     def leftovers(self, spark: SparkSession) -> Sequence[Leftover]:
-        detail = self._require_detail(spark)
-        root = local_root(detail.location)
-        if root is None or not (root / "_delta_log").is_dir():
+        location = self._require_detail(spark).location
+        store = self._files(location)
+        if store is None:
             raise HandlerError(
-                f"{self.name}: leftovers in {detail.location} cannot be listed from here; "
+                f"{self.name}: leftovers in {location} cannot be listed from here; "
                 "VACUUM removes them, once they are older than the table's retention"
             )
-        return leftovers.leftovers(
-            root, lambda: self._writer.rows(spark).inputFiles(), self._staging or hidden(root) / "staging"
-        )
+        staging = self._staging or Path(store.place, HIDDEN, "staging")
+        try:
+            return leftovers.leftovers(store, lambda: self._writer.rows(spark).inputFiles(), staging)
+        except OSError as error:
+            if isinstance(store, LocalStore):
+                raise
+            raise HandlerError(
+                f"{self.name}: leftovers cannot be listed, because this process does not reach the store: {error}. "
+                "Give it credentials where AWS's tools look for them, and AWS_ENDPOINT_URL if it is not Amazon's; or "
+                "let VACUUM remove the leftovers, once they are older than the table's retention"
+            ) from error
 
     def remove(self, spark: SparkSession, leftover: Leftover) -> None:
-        root = local_root(self._require_detail(spark).location)
-        leftovers.remove(leftover, root, self._staging)
+        leftovers.remove(leftover, self._files(self._require_detail(spark).location), self._staging)
+
+    def _files(self, location: str) -> Store | None:
+        """Return the table's files; None if this process cannot reach them."""
+        root = local_root(location)
+        return LocalStore(root) if root is not None and (root / LOG).is_dir() else self._store
 
     # -- the table itself ----------------------------------------------------------------------------
 
@@ -241,7 +311,12 @@ class DeltaTable(Table):
             self._load_detail(spark)
         if self._detail is None:
             with self._commits.held(SparkWriter):
-                self._writer.create(spark, landing, shape, self.staging)
+                if self._store is None:
+                    self._writer.create(spark, landing, shape, self.staging)
+                else:
+                    columns = self._writer.columns(spark, landing, shape, self.staging)
+                    if not self._store.put_if_absent(commit_file(0), creation(self.name, columns)):
+                        logger.info("another process has created %s meanwhile", self._place)
             self._load_detail(spark)
 
     @contextmanager
@@ -256,8 +331,10 @@ class DeltaTable(Table):
         if committer is None or rules is None:
             yield {}
             return
-        with write_rows(spark, committer.root, landings, shape, partial(self._conform, rules)) as rows:
-            if not shape.is_plain:
+        # Elsewhere Spark commits staged files that do not fit the table as they are.
+        adopts = shape.is_plain and (self._store is None or rules.accepts(record_columns()))
+        with write_rows(spark, committer.store, landings, shape, partial(self._conform, rules), adopts=adopts) as rows:
+            if not adopts:
                 checkpoint(Phase.WRITTEN, [landing for landing in landings if landing.link.attempt in rows])
             yield rows
 
@@ -267,11 +344,17 @@ class DeltaTable(Table):
         """Commit an attempt without Spark. Return False if Spark has to make the commit."""
         assert self._committer is not None, "rows have files only if there is a committer"
 
+        mark: CommitMark | None = None
+
         def read_mark() -> CommitMark | CommitOutcome:
+            nonlocal mark
             found = self._search(spark, {landing.link.key: LAST})[landing.link.key]
             if not found.links and not found.is_whole:
-                return CommitOutcome.LEFT_TO_SPARK  # Delta's writer recognizes a forgotten chain by its transaction
-            return _mark(landing, found) or CommitOutcome.LOST
+                if self._store is None:
+                    return CommitOutcome.LEFT_TO_SPARK  # Delta's writer recognizes a forgotten chain by its transaction
+                self._require_not_forgotten(spark, {landing.link.key: found})
+            mark = _mark(landing, found)
+            return mark or CommitOutcome.LOST
 
         with self._commits.held(DirectCommitter):
             outcome = self._committer.append(
@@ -281,6 +364,8 @@ class DeltaTable(Table):
                 load_rules=partial(self._load_rules, spark),
                 on_ready=on_ready,
             )
+        if outcome is CommitOutcome.MADE and mark is not None:
+            self._is_checkpoint_due |= self._committer.is_checkpoint(mark.seen + 1)
         return outcome is not CommitOutcome.LEFT_TO_SPARK
 
     def _conform(self, rules: CommitRules, frame: DataFrame) -> DataFrame | None:
@@ -289,24 +374,36 @@ class DeltaTable(Table):
         return frame if rules.accepts(frame.schema.jsonValue()) else None
 
     def _append(self, spark: SparkSession, landing: Landing, shape: Shape, on_ready: Callable[[], None]) -> None:
+        if self._store is not None:
+            raise HandlerError(self._why_not(spark))
         with self._commits.held(SparkWriter):
             if (mark := _mark(landing, self._known[landing.link.key])) is not None:
                 on_ready()
                 assert self._detail is not None, "the table was found, or created"
                 self._writer.append(spark, landing, shape, mark, self._detail)
 
+    def _why_not(self, spark: SparkSession) -> str:
+        """Return the reason why only Spark could commit to this table, and what to do."""
+        detail = self._require_detail(spark)
+        reasons = further_requirements(detail, self._writer.rows(spark).schema.jsonValue())
+        return f"{self.name}: {', '.join(reasons) or 'the table as it is now'} {_NEEDS_SPARK}"
+
     def _load_rules(self, spark: SparkSession) -> CommitRules | None:
         """Return the commit rules of the table's current state; None if Spark must make each commit."""
         self._load_detail(spark)
         return (
-            None if self._detail is None else CommitRules.of(self._detail, self._writer.rows(spark).schema.jsonValue())
+            None
+            if self._detail is None
+            else CommitRules.of(
+                self._detail, self._writer.rows(spark).schema.jsonValue(), has_checkpoints_by_spark=self._store is None
+            )
         )
 
     def _check_growth(self, newest: int) -> None:
         """Check the log's length from time to time, if its files are visible here."""
-        if self._log.directory is not None and newest - self._growth_checked_at >= _GROWTH_CHECK_INTERVAL:
+        if self._log.store is not None and newest - self._growth_checked_at >= _GROWTH_CHECK_INTERVAL:
             self._growth_checked_at = newest
-            self.growth = growth_of(self._log.directory, newest, self._place.sql)
+            self.growth = growth_of(self._log.store, newest, self._place.sql)
 
     def _search(self, spark: SparkSession, since: Mapping[ChainKey, int]) -> dict[ChainKey, ChainHistory]:
         found = self._summarized.search(spark, since)
@@ -359,6 +456,8 @@ class DeltaTable(Table):
 
     def _apply_location(self, spark: SparkSession, location: str) -> None:
         """Check the store, take the lease, and set the commit lock and the staging directory for this location."""
+        if self._store is not None:
+            return
         check_store(spark, location, single_driver=self._single_driver)
         lock = _driver_lock(spark, location)
         if lock is not None and not self._single_driver:
@@ -370,7 +469,7 @@ class DeltaTable(Table):
             )
         root = local_root(location)
         if root is not None:
-            self._commits = commit_lock(root)
+            self._commits = commit_lock(LocalStore(root))
         if root is not None and self._stages_in_root:
             self._staging = hidden(root) / "staging"
 
@@ -380,22 +479,46 @@ class DeltaTable(Table):
         If staging is below the table's root and Spark can read files there, both see the same table.
         """
         try:
-            self.staging.mkdir(parents=True, exist_ok=True)
+            make_staging(self.staging)
         except OSError as error:
             remedy = "give another directory (staging), mounted here, that all of Spark's workers can read"
             raise directory_error(f"{self.name}: cannot stage in {self.staging}", error, remedy) from error
         check_reads(spark, self.staging)
-        self._summarized.store_in((self.staging.parent if self._stages_in_root else self.staging) / "heads.json")
-        if self._stages_in_root:
+        if self._store is not None:
+            self._prepare_store(spark, self._store)
+        elif not self._stages_in_root:
+            self._summarized.store_in(LocalStore(self.staging), "heads.json")
+        else:
             root = self.staging.parents[1]
-            self._log.read_below(root)
+            store = LocalStore(root)
+            self._summarized.store_in(store, f"{HIDDEN}/heads.json")
+            self._log.read_from(store)
             # Not for a catalog's table: its name may be given to another directory while the sink runs.
             lock = _driver_lock(spark, f"file://{root}")
             is_only_driver = lock is not None and holds_lease(lock) and not is_users_spark(spark)
-            if self._place.location and is_only_driver and _allows_direct_commits(spark, rows_directory(root)):
-                self._committer = DirectCommitter(root)
+            if self._place.location and is_only_driver and _allows_direct_commits(spark, store):
+                self._committer = DirectCommitter(store, has_checkpoints_by_spark=True)
                 # Until the table's rules are known, even if there is no table yet.
                 self.landings_per_job = MAX_TOGETHER
+
+    def _prepare_store(self, spark: SparkSession, store: Store) -> None:
+        """Check that records can land in an object store exactly once."""
+        for option in ("partition_by", "evolve_schema"):
+            if getattr(self._layout, option):
+                raise HandlerError(f"{self.name}: {option} {_NEEDS_SPARK}")
+        require_trust(self.name, store)
+        require_delta_rs()
+        directory = rows_directory(store)
+        try:
+            store.prepare([directory])
+            require_names_once(store, directory)
+        except OSError as error:
+            remedy = "check the URL, the option `store`, the credentials, and their permissions"
+            raise directory_error(f"cannot land in {store.place}", error, remedy, "store") from error
+        check_writes(spark, store, directory)
+        self._summarized.store_in(store, f"{HIDDEN}/heads.json")
+        self._log.read_from(store)
+        self.landings_per_job = MAX_TOGETHER
 
 
 def _driver_lock(spark: SparkSession, location: str) -> Path | None:
@@ -424,12 +547,13 @@ def _version(text: str) -> int:
     return int(text)
 
 
-def _allows_direct_commits(spark: SparkSession, directory: Path) -> bool:
+def _allows_direct_commits(spark: SparkSession, store: Store) -> bool:
     """Return whether this process can move files that Spark writes there, and only one process can take a name."""
+    directory = rows_directory(store)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        check_writes(spark, directory)
-        return names_are_given_once(directory)
+        store.prepare([directory])
+        check_writes(spark, store, directory)
+        return store.gives_names_once(directory)
     except (OSError, HandlerError) as reason:
         logger.warning("Spark makes each commit until the sink is restarted, which takes longer: %s", reason)
         return False

@@ -144,6 +144,8 @@ class Catalog:
         if not self.warehouse or self._scheme(setting) != "file":
             return None
         path = urlsplit(self.warehouse).path if "://" in self.warehouse else self.warehouse.removeprefix("file:")
+        if self.kind != "hadoop" and not os.path.isabs(path):
+            return None  # the name of a warehouse of a catalog's server
         # Hadoop resolves a relative path where the JVM was started. Our own JVM starts in this directory.
         return os.path.abspath(path)
 

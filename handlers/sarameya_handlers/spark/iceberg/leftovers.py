@@ -38,7 +38,8 @@ def leftovers(spark: SparkSession, name: TableName, state: TableState, staging: 
         )
     before = time.time() - _MIN_ORPHAN_AGE
     for (location,) in _orphans(spark, name, f"dry_run => true, older_than => timestamp_seconds({before:.0f})"):
-        size, changed = _stat(Path(urlsplit(location).path)) or (0, before)
+        url = urlsplit(location)  # whose size is unknown in an object store
+        size, changed = (None if url.netloc else _stat(Path(url.path))) or (0, before)
         yield Leftover(name=location, size_bytes=size, changed=changed, what="a file that no snapshot names")
     for path in staging.glob("*.parquet") if staging else ():
         if (stat := _stat(path)) is not None:
@@ -74,7 +75,7 @@ def _remove_orphan(spark: SparkSession, name: TableName, leftover: Leftover) -> 
     """Let Iceberg remove the file: Iceberg checks once more that no snapshot names it."""
     described = spark.sql(f"DESCRIBE TABLE EXTENDED {name.sql}").collect()
     location = next(row[1] for row in described if row[0] == "Location")
-    if Path(urlsplit(location).path) not in Path(urlsplit(leftover.name).path).parents:
+    if not _is_below(location, leftover.name):
         raise HandlerError(f"{leftover.name} is no leftover of {name}, whose location is {location}")
     view = f"sarameya_leftover_{uuid4().hex}"
     file = f"{literal(leftover.name)} AS file_path, timestamp_seconds({leftover.changed:.0f}) AS last_modified"
@@ -90,8 +91,17 @@ def _remove_orphan(spark: SparkSession, name: TableName, leftover: Leftover) -> 
         spark.catalog.dropTempView(view)
 
 
+def _is_below(directory: str, file: str) -> bool:
+    """Return whether a file's URL is below a directory's. A URL of a local file has several notations."""
+    ours, theirs = urlsplit(directory), urlsplit(file)
+    return ours.netloc == theirs.netloc and Path(ours.path) in Path(theirs.path).parents
+
+
 def _orphans(spark: SparkSession, name: TableName, arguments: str) -> list[tuple[str]]:
-    call = f"CALL {name.procedure('remove_orphan_files')}(table => {name.in_catalog}, {arguments})"
+    # Listed by the table's FileIO: without `prefix_listing` Spark needs a Hadoop file system for the location, which
+    # tables of S3FileIO need not have.
+    arguments = f"table => {name.in_catalog}, prefix_listing => true, {arguments}"
+    call = f"CALL {name.procedure('remove_orphan_files')}({arguments})"
     return [(row[0],) for row in spark.sql(call).collect()]
 
 

@@ -38,6 +38,7 @@ from sarameya_handlers.spark.iceberg.schema import partitioning, same_partitioni
 from sarameya_handlers.spark.iceberg.table_state import TableState, TableStateReader, exists, refresh
 from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all
 from sarameya_handlers.spark.tables.file_visibility import check_reads
+from sarameya_handlers.spark.tables.object_stores import make_staging, temporary_staging
 from sarameya_handlers.spark.tables.packages import iceberg
 from sarameya_handlers.spark.tables.settings import temporary_settings
 from sarameya_handlers.spark.tables.staged_files import require_all_read
@@ -67,7 +68,8 @@ class IcebergTable(Table):
     Args:
         table: The table's name.
         layout: Partitioning and schema evolution.
-        staging: A directory that all of Spark's workers can read. Optional if the catalog's warehouse is one.
+        staging: A directory that all of Spark's workers can read. By default it is below the catalog's warehouse, or a
+            temporary directory of this machine if the warehouse is elsewhere.
     """
 
     landings_per_job = 8
@@ -79,8 +81,8 @@ class IcebergTable(Table):
     ) -> None:
         self._name = TableName.of(table)
         self._layout = layout or Layout()
-        directory = str(self._name).replace("/", "%2F")  # a quoted name may have any character
-        self._staging = Path(staging).absolute() / directory if staging is not None else None
+        self._directory = str(self._name).replace("/", "%2F")  # a quoted name may have any character
+        self._staging = Path(staging).absolute() / self._directory if staging is not None else None
         self._state_reader = TableStateReader(self._name)
         self._catalog: Catalog | None = None
         self._partitioned_by: tuple[str, ...] | None = None
@@ -97,10 +99,7 @@ class IcebergTable(Table):
 
     @property
     def staging(self) -> Path:
-        if self._staging is None:
-            raise HandlerError(
-                f"{self.name}: give a directory to stage in (staging) that all of Spark's workers can read"
-            )
+        assert self._staging is not None, "chosen by `open`, which reads the catalog's settings"
         return self._staging
 
     def takes_one_driver(self, settings: Mapping[str, str]) -> bool:
@@ -112,7 +111,7 @@ class IcebergTable(Table):
     def open(self, spark: SparkSession) -> None:
         self._check_session(spark)
         try:
-            self.staging.mkdir(parents=True, exist_ok=True)
+            make_staging(self.staging)
         except OSError as error:
             problem = f"{self.name}: cannot stage in {self.staging}"
             raise directory_error(problem, error, "give another directory (staging)") from error
@@ -295,8 +294,9 @@ class IcebergTable(Table):
     def _settings(self, spark: SparkSession) -> Catalog:
         if self._catalog is None:
             self._catalog = Catalog.of(self._name.catalog, lambda name: spark.conf.get(name, None))
-            if self._staging is None and (hidden := self._hidden(self._catalog)) is not None:
-                self._staging = hidden / "staging"
+            if self._staging is None:
+                hidden = self._hidden(self._catalog)
+                self._staging = hidden / "staging" if hidden else temporary_staging() / self._directory
         return self._catalog
 
     def _hidden(self, catalog: Catalog) -> Path | None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial, reduce
 from itertools import groupby, islice
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from sarameya_handlers.landing.directory.data_files import DataFiles
+from sarameya_handlers.landing.directory.data_files import DataFiles, directory_of
 from sarameya_handlers.landing.directory.manifests import DataFile
+from sarameya_handlers.landing.directory.parquet_merge import count_rows
 from sarameya_handlers.landing.links import Link
+from sarameya_handlers.landing.stores.store import Store
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.parquet.schema import DirectorySchema, WriteSchema
 from sarameya_handlers.spark.shaping.errors import TooManyPartitionsError
@@ -29,17 +31,27 @@ _TOPIC_IN_NAME = 100
 """A topic may have 249 characters, a file name 255. The attempt alone makes the name unique."""
 
 
-def adopt(files: DataFiles, landing: Landing) -> None:
-    """Make the staged file the link's file."""
-    if landing.staged:
-        directory = files.directory(landing.link.attempt)
-        directory.mkdir()
-        landing.staged.rename(directory / "part-0.parquet")
+def adopt(store: Store, landing: Landing) -> DataFile:
+    """Make the staged file the link's file, durably.
+
+    Raises:
+        LandingError: The file has not one row for each record.
+    """
+    import pyarrow.parquet as pq
+
+    assert landing.staged is not None, "it has records"
+    rows, size = int(pq.read_metadata(landing.staged).num_rows), landing.staged.stat().st_size
+    directory = directory_of(landing.link)
+    file = DataFile(_file_name(landing.link, 0), rows, size, f"{directory}/part-0.parquet")
+    check_rows(landing, [file])
+    store.take(landing.staged, file.written)
+    store.sync_files(directory, [file.written])
+    return file
 
 
 def write(
     spark: SparkSession,
-    files: DataFiles,
+    store: Store,
     landings: Iterable[Landing],
     shape: Shape,
     layout: Layout,
@@ -63,7 +75,8 @@ def write(
     _require_few_partitions(conformed, layout)
     left = iter(conformed)
     for of_topic in topics:
-        write_each(spark, files.writing, of_topic, list(islice(left, len(of_topic))), layout.partition_by)
+        into = [directory_of(landing.link) for landing in of_topic]
+        write_each(spark, store, into, list(islice(left, len(of_topic))), layout.partition_by)
     return written_schema
 
 
@@ -83,10 +96,10 @@ def _require_few_partitions(frames: Sequence[DataFrame], layout: Layout) -> None
             require_few_partitions(frame, layout.partition_by, layout.max_partitions, rules)
 
 
-def sync_files(files: DataFiles, landing: Landing, layout: Layout) -> tuple[DataFile, ...]:
-    """Sync the written files of an attempt to disk. Return them."""
-    settled = files.settle(landing.link.attempt, partial(_file_name, landing.link), _row_count)
-    if len({Path(file.name).parent for file in settled}) > layout.max_partitions:
+def settle(files: DataFiles, landing: Landing, layout: Layout) -> tuple[DataFile, ...]:
+    """Return the files that Spark has written for an attempt. They are durable then."""
+    settled = files.settle(landing.link, partial(_file_name, landing.link), partial(count_rows, files.store))
+    if len({PurePosixPath(file.name).parent for file in settled}) > layout.max_partitions:
         raise TooManyPartitionsError(
             f"{landing} has rows of more than {layout.max_partitions} partitions of the table: "
             "partition it more coarsely, or allow more (max_partitions)"
@@ -108,9 +121,3 @@ def _file_name(link: Link, number: int) -> str:
     span = f"{link.from_offset:020}-{link.to_offset:020}"
     suffix = f"-{number}" if number else ""
     return f"part-{link.key.topic[:_TOPIC_IN_NAME]}-{link.key.partition}-{span}-{link.attempt}{suffix}.parquet"
-
-
-def _row_count(file: Path) -> int:
-    import pyarrow.parquet as pq
-
-    return int(pq.read_metadata(file).num_rows)

@@ -6,38 +6,45 @@ has replaced.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
-from pathlib import Path
 
 from sarameya import HandlerError
 from sarameya_handlers.landing.directory.compaction_records import number_of
-from sarameya_handlers.landing.directory.data_files import DataFiles
-from sarameya_handlers.landing.files import is_there, listed
-from sarameya_handlers.spark.tables.table import Leftover
+from sarameya_handlers.landing.directory.data_files import REPLACED, WRITING, DataFiles, InUseError, directory_of
+from sarameya_handlers.landing.directory.manifests import HIDDEN
+from sarameya_handlers.spark.tables.table import KeptLeftoverError, Leftover
+
+STAGING = f"{HIDDEN}/staging"
 
 
-def leftovers(files: DataFiles, staging: Path) -> Sequence[Leftover]:
+def leftovers(files: DataFiles) -> Sequence[Leftover]:
     """Return the leftovers of a directory. A caller must leave young ones alone: their attempts may still run."""
-    if not is_there(files.hidden):
-        return []
-    # Only files of a head may still be unpublished: the owner that appends the next link publishes them first.
-    linked = {head.link.attempt for key in files.manifests.chains() if (head := files.manifests.head(key))}
-    linked |= {compaction.attempt for compaction in files.compactions.all()}
+    store = files.store
+    # Only files of a head may still be unpublished: the owner that appends the next link publishes them first. So it is
+    # with compactions.
+    heads = [head.link for key in files.manifests.chains() if (head := files.manifests.head(key))]
+    linked = {directory_of(link) for link in heads} | {directory_of(link.attempt) for link in heads}
+    if last := files.compactions.last():
+        linked.add(directory_of(last.attempt))
+    written = [f"{WRITING}/{name}" for name in store.entries(WRITING)]
     found = [
-        *((path, "a staged file") for path in listed(staging)),
-        *((path, _attempted(path.name)) for path in listed(files.writing) if path.name not in linked),
-        *((path, _attempted(path.name)) for path in listed(files.condemned)),
-        *((path, "a manifest that was not put") for path in files.manifests.unfinished()),
-        *((path, "a compaction that was not put") for path in files.compactions.unfinished()),
-        *((path, "a schema that was not put") for path in files.schemas.unfinished()),
-        *((path, f"files that compaction {path.name} has replaced") for path in listed(files.replaced)),
+        *((f"{STAGING}/{name}", "a staged file") for name in store.entries(STAGING)),
+        *((name, _attempted(name)) for name in written if name not in linked),
+        *((name, "a manifest that was not put") for name in files.manifests.unfinished()),
+        *((name, "a compaction that was not put") for name in files.compactions.unfinished()),
+        *((name, "a schema that was not put") for name in files.schemas.unfinished()),
+        *((f"{REPLACED}/{name}", f"files that compaction {name} has replaced") for name in store.entries(REPLACED)),
+        *((name, "a file that a compaction has replaced, and the store has put back") for name in files.returned()),
     ]
-    return [leftover for path, what in found if (leftover := Leftover.at(path, what)) is not None]
+    return [
+        Leftover(name=f"{store.place}/{name}", size_bytes=stored.size_bytes, changed=stored.changed, what=what)
+        for name, what in found
+        if (stored := store.measure(name)) is not None
+    ]
 
 
-def _attempted(attempt: str) -> str:
-    what = "a write" if number_of(attempt) is None else "a compaction"
+def _attempted(name: str) -> str:
+    what = "a write" if number_of(name.removeprefix(f"{WRITING}/")) is None else "a compaction"
     return f"data of {what} that failed or lost"
 
 
@@ -46,14 +53,16 @@ def remove(files: DataFiles, leftover: Leftover) -> None:
 
     Raises:
         HandlerError: The path cannot be a leftover of this directory.
+        KeptLeftoverError: It may still be used.
         OSError: The leftover cannot be removed.
     """
-    path = Path(leftover.name)
-    if files.hidden not in path.parents:
-        raise HandlerError(f"{path} is no leftover of parquet:{files.root}")
-    if path.parent in (files.writing, files.condemned):
-        files.discard(path.name)
-    elif path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+    name = leftover.name.removeprefix(f"{files.store.place}/")
+    if (not name.startswith(f"{HIDDEN}/") and name not in files.returned()) or ".." in name:
+        raise HandlerError(f"{leftover.name} is no leftover of parquet:{files.store.place}")
+    if not name.startswith(f"{WRITING}/"):
+        files.store.remove(name)
+        return
+    try:
+        files.discard(name.removeprefix(f"{WRITING}/"))
+    except InUseError as error:
+        raise KeptLeftoverError(str(error)) from error

@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from sarameya import HandlerError
-from sarameya_handlers.landing.directory.data_files import DataFiles, names_below
-from sarameya_handlers.landing.files import is_there, listed
+from sarameya_handlers.landing.directory.data_files import REPLACED, DataFiles
+from sarameya_handlers.landing.directory.parquet_merge import open_file
+from sarameya_handlers.landing.stores.options import StoreOptions
+from sarameya_handlers.landing.stores.places import store_at
+from sarameya_handlers.landing.stores.store import Store
 from sarameya_handlers.spark.errors import text_of
 from sarameya_handlers.spark.parquet.schema import newest_columns
 from sarameya_handlers.spark.tables.columns import arrow_types, struct
-from sarameya_handlers.spark.tables.file_visibility import spark_path
 from sarameya_handlers.spark.tables.one_job import DIRECTORIES_IN_UTC
 
 if TYPE_CHECKING:
@@ -27,30 +29,35 @@ _ATTEMPTS = 10
 """Maximum number of attempts to list a directory, if each time files move while Spark lists them."""
 
 
-def read_landing(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame:
+def read_landing(spark: SparkSession, path: str | os.PathLike[str], *, store: StoreOptions | None = None) -> DataFrame:
     """Return the rows of a directory written by a `ParquetTable`: all rows of each link, or none.
 
     They have the columns of the directory's newest schema. A column is null in rows that landed before it was added.
 
     Args:
         spark: The session.
-        path: The table's directory.
+        path: The table's directory or URL.
+        store: How to reach an object store.
 
     Raises:
         HandlerError: Nothing has landed there, or files keep moving.
     """
-    root = Path(os.fspath(path)).absolute()
-    landed = DataFiles(root)
+    return read_on(spark, store_at(path, store))
+
+
+def read_on(spark: SparkSession, store: Store) -> DataFrame:
+    """Return the rows of a directory, as `read_landing` does."""
+    landed = DataFiles(store)
     for _ in range(_ATTEMPTS):
-        files = [place for _, place in landed.live()]
+        files = [store.spark_url(name) for _, name in landed.live()]
         if not files:
-            raise HandlerError(f"nothing has landed in {root}")
-        reader = spark.read.option("basePath", spark_path(root)).option(*DIRECTORIES_IN_UTC)
+            raise HandlerError(f"nothing has landed in {store.place}")
+        reader = spark.read.option("basePath", store.spark_url("").rstrip("/")).option(*DIRECTORIES_IN_UTC)
         # Read the schema after the files: then it has all their columns. Without it, Spark takes those of one file.
         if (columns := newest_columns(landed)) is not None:
             reader = reader.schema(struct(columns))
         try:
-            frame = reader.parquet(*map(spark_path, files))
+            frame = reader.parquet(*files)
             # Spark lists files twice, and silently leaves out those that it found only the first time.
             if len(frame.inputFiles()) == len(files):
                 return frame
@@ -58,11 +65,11 @@ def read_landing(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame
             if "[PATH_NOT_FOUND]" not in (text_of(error) or ""):
                 raise
     raise HandlerError(
-        f"files of {root} were moved {_ATTEMPTS} times while Spark listed them: is it compacted in a loop?"
+        f"files of {store.place} were moved {_ATTEMPTS} times while Spark listed them: is it compacted in a loop?"
     )
 
 
-def landed_files(path: str | os.PathLike[str]) -> list[str]:
+def landed_files(path: str | os.PathLike[str], *, store: StoreOptions | None = None) -> list[str]:
     """Return the files that hold the rows of a directory that a `ParquetTable` lands in: each row once.
 
     For readers other than Spark, even while the directory is compacted. A file may move before it is read: call again
@@ -70,12 +77,14 @@ def landed_files(path: str | os.PathLike[str]) -> list[str]:
     instead of raising: use `read_landing` for it.
 
     Args:
-        path: The table's directory.
+        path: The table's directory or URL.
+        store: How to reach an object store.
 
     Returns:
-        Paths of Parquet files, some of them below the directory's `_sarameya`.
+        Paths or URLs of Parquet files, some of them below the directory's `_sarameya`.
     """
-    return [str(place) for _, place in DataFiles(Path(os.fspath(path)).absolute()).live()]
+    directory = store_at(path, store)
+    return [f"{directory.place}/{name}" for _, name in DataFiles(directory).live()]
 
 
 def batches(files: DataFiles, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -102,35 +111,31 @@ def batches(files: DataFiles, columns: Sequence[str]) -> Iterator[pa.RecordBatch
                 yield batch
 
 
-def _places(files: DataFiles) -> dict[str, Path]:
-    """Return the path of each file that a link names or that plain readers see, by name."""
+def _places(files: DataFiles) -> dict[str, str]:
+    """Return the current name of each file that a link names or that plain readers see, by its final name."""
     # In this order: a file that is published meanwhile is found in one place or the other, and counted once.
-    seen = [Path(name) for name in names_below(files.root) if name.endswith(".parquet")]
-    places = {file.name: place for file, place in files.live()}
+    seen = [name for name in files.store.names("") if name.endswith(".parquet")]
+    places = {file.name: name for file, name in files.live()}
     # A compaction removes the files that it replaces before it adds its own. If it died in between, its list of
     # replaced files still tells which files do not count.
     replaced = {name: compaction for compaction in files.compactions.all() for name in compaction.replaced}
-    for path in seen:
-        compaction = replaced.get(str(path))
-        is_replaced = compaction is not None and (
-            is_there(files.directory(compaction.attempt)) or not is_there(files.root / path)
-        )
-        if not (_is_hidden(path) or is_replaced):
-            places.setdefault(str(path), files.root / path)
+    for name in seen:
+        compaction = replaced.get(name)
+        is_replaced = compaction is not None and not (files.is_published(compaction) and files.store.is_there(name))
+        if not (_is_hidden(name) or is_replaced):
+            places.setdefault(name, name)
     return places
 
 
-def _open(files: DataFiles, name: str, place: Path) -> pq.ParquetFile:
+def _open(files: DataFiles, name: str, place: str) -> pq.ParquetFile:
     """Open a file, even if it has been published or replaced since it was listed."""
-    import pyarrow.parquet as pq
-
-    for path in (place, files.root / name):
+    for path in (place, name):
         with suppress(FileNotFoundError):
-            return pq.ParquetFile(path)
-    replaced = (directory / name for directory in listed(files.replaced))
-    return pq.ParquetFile(next(filter(is_there, replaced), place))
+            return open_file(files.store, path)
+    replaced = (f"{REPLACED}/{number}/{name}" for number in files.store.entries(REPLACED))
+    return open_file(files.store, next(filter(files.store.is_there, replaced), place))
 
 
-def _is_hidden(path: Path) -> bool:
+def _is_hidden(name: str) -> bool:
     """Return whether plain readers skip this path below the directory."""
-    return any(part.startswith(("_", ".")) for part in path.parts)
+    return any(part.startswith(("_", ".")) for part in PurePosixPath(name).parts)

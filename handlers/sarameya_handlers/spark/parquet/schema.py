@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from sarameya_handlers.landing.directory.data_files import DataFiles
+from sarameya_handlers.landing.directory.parquet_merge import open_file
 from sarameya_handlers.landing.directory.schemas import StoredSchema
-from sarameya_handlers.landing.files import is_there
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.tables.columns import Columns, holds, merged, nullable, of_arrow, struct
 from sarameya_handlers.spark.tables.table import Landing, Layout
@@ -128,7 +127,7 @@ class DirectorySchema:
             return 0, None
         file = _data_file(self._files)
         self._is_empty = file is None
-        return 0, None if file is None else _columns_in(file)
+        return 0, None if file is None else _columns_in(self._files, file)
 
     def _partition_columns(self, rows: Columns) -> dict[str, Any]:
         """Return the partition columns of these rows. Files lack them: their values are the names of directories."""
@@ -153,8 +152,8 @@ def columns_of(files: DataFiles, schema: StoredSchema) -> Columns:
         if columns["type"] == "struct" and isinstance(columns["fields"], list):
             return nullable(columns)  # type: ignore[no-any-return]
     except (ValueError, TypeError, LookupError) as error:
-        raise LandingError(f"{files.schemas.path(schema.number)} is not a Spark schema: {error!r}") from error
-    raise LandingError(f"{files.schemas.path(schema.number)} is not a Spark schema: it is not a struct")
+        raise LandingError(f"{files.schemas.place(schema.number)} is not a Spark schema: {error!r}") from error
+    raise LandingError(f"{files.schemas.place(schema.number)} is not a Spark schema: it is not a struct")
 
 
 def _text(columns: Columns) -> str:
@@ -162,22 +161,18 @@ def _text(columns: Columns) -> str:
     return json.dumps(columns, separators=(",", ":"), sort_keys=True)
 
 
-def _data_file(files: DataFiles) -> Path | None:
+def _data_file(files: DataFiles) -> str | None:
     """Return a file of a chain's head, or else of an earlier link or a compaction; None if there is none."""
     heads = [head for key in files.manifests.chains() if (head := files.manifests.head(key))]
     for head in heads:
         for file in files.publish_link(head).files:
-            if is_there(place := files.root / file.name):
-                return place
-    last = None
-    for _, last in files.live():  # noqa: B007
-        pass
-    return last
+            if files.store.is_there(file.name):
+                return file.name
+    live = files.live()
+    return live[-1][1] if live else None
 
 
-def _columns_in(file: Path) -> Columns:
-    import pyarrow.parquet as pq
-
-    footer = pq.read_metadata(file)
-    columns = (footer.metadata or {}).get(_SPARK_METADATA)
-    return nullable(json.loads(columns)) if columns else of_arrow(footer.schema.to_arrow_schema())
+def _columns_in(files: DataFiles, name: str) -> Columns:
+    with open_file(files.store, name) as file:
+        columns = (file.metadata.metadata or {}).get(_SPARK_METADATA)
+        return nullable(json.loads(columns)) if columns else of_arrow(file.schema_arrow)

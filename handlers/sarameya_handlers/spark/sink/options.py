@@ -10,6 +10,7 @@ import attrs
 
 from sarameya import ConfigError, HandlerError
 from sarameya_handlers.landing.dead_letters.options import dead_letters
+from sarameya_handlers.landing.stores.options import store_options
 from sarameya_handlers.options import check_known
 from sarameya_handlers.spark.options import SparkOptions, spark_options
 from sarameya_handlers.spark.shaping.shaping import SHAPING_OPTIONS, Shaping
@@ -20,7 +21,7 @@ PLAIN = ("max_rows", "max_bytes", "max_age", "file_bytes", "name", "on_missing",
 """Options that are arguments of SparkSink with the same name."""
 LAYOUT = ("partition_by", "max_partitions", "evolve_schema")
 """Options that become a `Layout`."""
-OTHERS = ("table", "path", "staging", "single_driver", "spark", "dead_letters")
+OTHERS = ("table", "path", "store", "staging", "single_driver", "spark", "dead_letters")
 
 
 def sink_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,7 +63,11 @@ def table_of(options: Mapping[str, Any]) -> Table:
     full_name = name if "table" in options else f"parquet:{name}"
     if "single_driver" in options and parse_table(full_name)[0] != "delta":
         raise ConfigError("single_driver", options["single_driver"], "is for Delta tables only")
+    if "store" in options and parse_table(full_name)[0] == "iceberg":
+        raise ConfigError("store", options["store"], "is for Parquet and Delta tables only")
     chosen = {option: options[option] for option in ("staging", "single_driver") if option in options}
+    if "store" in options:
+        chosen["store"] = store_options(options["store"])
     return table_named(full_name, {"layout": _layout(options), **chosen})
 
 

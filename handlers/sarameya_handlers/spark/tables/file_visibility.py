@@ -8,22 +8,37 @@ that dies during the check, may be a passing error (LandingError).
 from __future__ import annotations
 
 import re
-import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from sarameya import HandlerError
-from sarameya_handlers.landing.files import is_refusal
+from sarameya_handlers.landing.directory.parquet_merge import count_rows
+from sarameya_handlers.landing.files import PROBE, is_refusal
+from sarameya_handlers.landing.stores.local import LocalStore
+from sarameya_handlers.landing.stores.store import Store
 from sarameya_handlers.spark.error_sources import passes_by_text
 from sarameya_handlers.spark.errors import LandingError, cause_of, text_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_PROBE = "probe-"
 _PROBES = 16
 """Number of files. With enough cores each file is one task, so that the job checks several executors."""
+
+_UNSEEN = re.compile(
+    r"FileNotFoundException|NoSuchFileException|AccessControlException|AccessDeniedException|Permission denied"
+    r"|FILE_NOT_EXIST|PATH_NOT_FOUND"
+)
+_UNREACHED = re.compile(r"S3AFileSystem not found|No FileSystem for scheme|NoAwsCredentials|Forbidden|NoSuchBucket")
+"""Errors of Spark with an object store that remain until a person changes something."""
+_ADVICE = (
+    "choose a directory that all machines of Spark have mounted under this path, with a user who may write there, or "
+    'let Spark run here (master = "local[*]")'
+)
+_READS = "Spark does not read what this process writes to"
+_WRITES = "this process does not read what Spark writes to"
 
 
 def check_reads(spark: SparkSession | None, directory: Path) -> None:
@@ -41,7 +56,7 @@ def check_reads(spark: SparkSession | None, directory: Path) -> None:
     """
     if spark is None or is_local(spark):
         return
-    probes = [directory / f"{_PROBE}{uuid4().hex}.parquet" for _ in range(_PROBES)]
+    probes = [directory / f"{PROBE}{uuid4().hex}.parquet" for _ in range(_PROBES)]
     try:
         _write(probes)
         # With a condition: otherwise Spark would count rows by the files' footers alone.
@@ -56,21 +71,31 @@ def check_reads(spark: SparkSession | None, directory: Path) -> None:
         raise HandlerError(f"{_READS} {directory} ({count} rows of {_PROBES}): {_ADVICE}")
 
 
-def check_writes(spark: SparkSession | None, directory: Path) -> None:
+def check_writes(spark: SparkSession | None, store: Store, directory: str) -> None:
     """Check that this process reads, and may remove, files that Spark writes to the directory. Otherwise as above."""
-    if spark is None or is_local(spark):
+    if spark is None or (is_local(spark) and isinstance(store, LocalStore)):
         return
-    probe = directory / f"{_PROBE}{uuid4().hex}"
+    probe = f"{directory}/{PROBE}{uuid4().hex}"
     try:
-        spark.range(0, _PROBES, 1, _PROBES).write.parquet(spark_path(probe))
-        count = count_rows_below(probe)
-        shutil.rmtree(probe)
+        spark.range(0, _PROBES, 1, _PROBES).write.parquet(store.spark_url(probe))
+        count = count_rows_below(store, probe)
+        store.remove(probe)
     except Exception as error:
-        raise _failure(_WRITES, directory, error) from error
+        raise _failure(_WRITES, f"{store.place}/{directory}", error, _advice(store)) from error
     finally:
-        shutil.rmtree(probe, ignore_errors=True)
+        with suppress(OSError):
+            store.remove(probe)
     if count != _PROBES:
-        raise HandlerError(f"{_WRITES} {directory} ({count} rows of {_PROBES}): {_ADVICE}")
+        raise HandlerError(f"{_WRITES} {store.place}/{directory} ({count} rows of {_PROBES}): {_advice(store)}")
+
+
+def _advice(store: Store) -> str:
+    if isinstance(store, LocalStore):
+        return _ADVICE
+    return (
+        "give Spark the store's connector (for s3:// the package org.apache.hadoop:hadoop-aws, of Spark's version of "
+        "Hadoop, in spark.jars.packages), and its settings (spark.hadoop.fs.s3a.endpoint and others)"
+    )
 
 
 def spark_path(path: Path) -> str:
@@ -94,16 +119,16 @@ def _write(probes: list[Path]) -> None:
         pq.write_table(rows, probe)
 
 
-def count_rows_below(directory: Path) -> int:
+def count_rows_below(store: Store, directory: str) -> int:
     """Count the rows of all Parquet files below a directory, by their footers."""
-    import pyarrow.parquet as pq
-
-    return sum(int(pq.read_metadata(file).num_rows) for file in directory.rglob("*.parquet") if file.is_file())
+    return sum(count_rows(store, name) for name in store.names(directory) if name.endswith(".parquet"))
 
 
-def _failure(problem: str, directory: Path, error: Exception) -> HandlerError | LandingError:
+def _failure(
+    problem: str, directory: Path | str, error: Exception, advice: str = _ADVICE
+) -> HandlerError | LandingError:
     if _is_unseen(error):
-        return HandlerError(f"{problem} {directory} ({cause_of(error)}): {_ADVICE}")
+        return HandlerError(f"{problem} {directory} ({cause_of(error)}): {advice}")
     return LandingError(f"{directory}: Spark and this process cannot check each other's files: {cause_of(error)}")
 
 
@@ -113,16 +138,6 @@ def _is_unseen(error: Exception) -> bool:
         return is_refusal(error)
     # Without a JVM, the error has no text. Java also reports "not found" if a full disk has no room for the file.
     text = text_of(error) or ""
-    return _PROBE in text and _UNSEEN.search(text) is not None and not passes_by_text(text)
-
-
-_UNSEEN = re.compile(
-    r"FileNotFoundException|NoSuchFileException|AccessControlException|AccessDeniedException|Permission denied"
-    r"|FILE_NOT_EXIST|PATH_NOT_FOUND"
-)
-_ADVICE = (
-    "choose a directory that all machines of Spark have mounted under this path, with a user who may write there, or "
-    'let Spark run here (master = "local[*]")'
-)
-_READS = "Spark does not read what this process writes to"
-_WRITES = "this process does not read what Spark writes to"
+    if _UNREACHED.search(text):
+        return True
+    return PROBE in text and _UNSEEN.search(text) is not None and not passes_by_text(text)

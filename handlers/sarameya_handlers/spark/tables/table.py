@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 import attrs
 
+from sarameya import HandlerError
 from sarameya_handlers.landing.directory.data_files import Unpublished
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all
@@ -126,6 +127,10 @@ class Leftover:
             what=what,
             others_may_take=others_may_take,
         )
+
+
+class KeptLeftoverError(HandlerError):
+    """A leftover is not removed: the process that left it may still use it."""
 
 
 class Table(ABC):
@@ -303,4 +308,4 @@ class Table(ABC):
 
     @abstractmethod
     def remove(self, spark: SparkSession, leftover: Leftover) -> None:
-        """Remove one of the `leftovers`. Does nothing if it was removed already."""
+        """Remove one of the `leftovers`. Does nothing if it was removed already. Raises KeptLeftoverError."""

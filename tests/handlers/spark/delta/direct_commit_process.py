@@ -20,12 +20,14 @@ import pyarrow.parquet as pq
 from bench.land.landed import files
 from sarameya.arrow import kafka_schema
 from sarameya_handlers.landing.links import Link
+from sarameya_handlers.landing.stores.local import LocalStore
 from sarameya_handlers.spark.delta.commit_rules import CommitRules
 from sarameya_handlers.spark.delta.direct_commits import CommitOutcome, DirectCommitter
 from sarameya_handlers.spark.delta.history.chains import LAST, ChainHistory, search
+from sarameya_handlers.spark.delta.history.checkpoints import commit_file
 from sarameya_handlers.spark.delta.history.commits import CommitMark
-from sarameya_handlers.spark.delta.history.log import DeltaLog, commit_file
-from sarameya_handlers.spark.delta.row_files import RowFile, record_columns
+from sarameya_handlers.spark.delta.history.log import DeltaLog
+from sarameya_handlers.spark.delta.row_files import record_columns, staged_rows
 from sarameya_handlers.spark.tables.table import Landing
 from tests.handlers.spark.delta.kit import KEY, link
 
@@ -47,7 +49,7 @@ def create(root: Path) -> Path:
 
 def commit(root: Path, version: int, *actions: Mapping[str, Any]) -> None:
     """Write a commit as another writer would."""
-    file = commit_file(root, version)
+    file = root / commit_file(version)
     file.parent.mkdir(parents=True, exist_ok=True)
     info = {"commitInfo": {"timestamp": version, "operation": "WRITE"}}
     file.write_text("\n".join(json.dumps(action, separators=(",", ":")) for action in (info, *actions)))
@@ -76,7 +78,7 @@ def staged(root: Path, of: Link, **columns: list[Any]) -> Landing:
 def log_of(root: Path) -> DeltaLog:
     """Return the log of a table, read from its files."""
     log = DeltaLog("unused")
-    log.read_below(root)
+    log.read_from(LocalStore(root))
     return log
 
 
@@ -101,11 +103,7 @@ def adopt(root: Path, landing: Landing, **options: Any) -> CommitOutcome:
         "on_ready": lambda: None,
         **options,
     }
-    return DirectCommitter(root).append(landing, as_staged(landing), **callables)
-
-
-def as_staged(landing: Landing) -> RowFile | None:
-    return None if landing.staged is None else RowFile(landing.staged, record_columns())
+    return DirectCommitter(LocalStore(root)).append(landing, staged_rows(landing), **callables)
 
 
 def offsets(root: Path) -> list[int]:
@@ -116,7 +114,7 @@ def offsets(root: Path) -> list[int]:
 
 def main(root: Path, links: int) -> None:
     """Try to append links until the chain has `links` of them."""
-    log, committer = log_of(root), DirectCommitter(root)
+    log, committer = log_of(root), DirectCommitter(LocalStore(root))
     while True:
         known = search(log.commits(NO_SPARK), {KEY: LAST})[KEY]
         last = known.links[-1].number if known.links else 0
@@ -125,7 +123,7 @@ def main(root: Path, links: int) -> None:
         mine = link(last + 1, attempt=uuid4().hex)
         landing = staged(root, mine)
         read = partial(read_mark, log, mine)
-        rows = as_staged(landing)
+        rows = staged_rows(landing)
         outcome = committer.append(landing, rows, read_mark=read, load_rules=plain, on_ready=lambda: None)
         assert landing.staged is not None
         landing.staged.unlink()

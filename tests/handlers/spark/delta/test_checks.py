@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from sarameya import HandlerError
-from sarameya_handlers.spark.delta.checks import TableDetail, check_detail, check_session, check_store, seconds_of
+from sarameya_handlers.spark.delta.checks import (
+    TableDetail,
+    check_detail,
+    check_session,
+    check_store,
+    has_shared_store,
+    seconds_of,
+)
 from sarameya_handlers.spark.tables.table import Layout
 
 DAY = 24 * 3600.0
@@ -173,6 +180,16 @@ def test_store_without_exclusive_puts_is_refused(location: str, settings: dict[s
 )
 def test_store_with_exclusive_puts_is_accepted(location: str, settings: dict[str, str]) -> None:
     check_store(spark(**settings), location, single_driver=False)
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a"])
+def test_store_shared_by_spark_drivers_is_recognized(scheme: str) -> None:
+    location = f"{scheme}://b/t"
+    shared = {f"spark__delta__logStore__{scheme}__impl": "io.delta.storage.S3DynamoDBLogStore"}
+    assert has_shared_store(spark(**shared), location)
+    assert not has_shared_store(spark(**shared), "s3n://b/t")
+    single = spark(spark__delta__logStore__class="io.delta.storage.S3SingleDriverLogStore")
+    assert not has_shared_store(single, location)
 
 
 def test_spark_without_commit_info_is_refused() -> None:

@@ -14,22 +14,22 @@ from typing import Any
 from uuid import uuid4
 
 import attrs
+import pyarrow.parquet as pq
 import pytest
 
 from sarameya_handlers import LandingError
-from sarameya_handlers.landing.errors import BrokenChainError
-from sarameya_handlers.landing.files import UnansweredError
+from sarameya_handlers.landing import files
+from sarameya_handlers.landing.errors import BrokenChainError, UnansweredError
 from sarameya_handlers.landing.links import Kind
-from sarameya_handlers.spark.delta import direct_commits
+from sarameya_handlers.landing.stores.local import LocalStore
 from sarameya_handlers.spark.delta.commit_rules import CommitRules
 from sarameya_handlers.spark.delta.direct_commits import CommitOutcome, DirectCommitter, commit_lock
+from sarameya_handlers.spark.delta.history.checkpoints import commit_file
 from sarameya_handlers.spark.delta.history.commits import CommitMark, app_id, txn_version
-from sarameya_handlers.spark.delta.history.log import commit_file
-from sarameya_handlers.spark.delta.row_files import RowFile, record_columns
+from sarameya_handlers.spark.delta.row_files import RowFile, record_columns, staged_rows
 from sarameya_handlers.spark.tables.table import Landing
 from tests.handlers.spark.delta.direct_commit_process import (
     adopt,
-    as_staged,
     chain,
     commit,
     create,
@@ -62,7 +62,7 @@ def test_links_and_rows_are_read_back(root: Path) -> None:
     ]
     assert found.links[0].size_bytes == sorted(root.glob("part-*.parquet"))[0].stat().st_size
     assert offsets(root) == [*range(10), *range(20, 30)]
-    actions = [json.loads(line) for line in commit_file(root, 3).read_text().splitlines()]
+    actions = [json.loads(line) for line in (root / commit_file(3)).read_text().splitlines()]
     assert [*map(next, map(iter, actions))] == ["commitInfo", "txn", "add"]
     assert actions[1]["txn"]["appId"] == app_id(KEY)
     assert actions[1]["txn"]["version"] == 3
@@ -82,7 +82,7 @@ def test_txn_version_of_a_later_term_is_higher(root: Path) -> None:
     again = link(2)
     adopt(root, staged(root, link(1)))
     adopt(root, staged(root, again), read_mark=lambda: CommitMark(again, 1, 4))
-    txn = json.loads(commit_file(root, 2).read_text().splitlines()[1])["txn"]
+    txn = json.loads((root / commit_file(2)).read_text().splitlines()[1])["txn"]
     assert txn["version"] == txn_version(4, 2)
 
 
@@ -124,14 +124,14 @@ def test_restore_in_between_stops_the_link(root: Path) -> None:
     restored = {"timestamp": 5, "operation": "RESTORE", "operationParameters": {"version": "1", "timestamp": "null"}}
 
     def restore() -> None:
-        if not commit_file(root, 3).exists():
-            commit_file(root, 3).write_text(json.dumps({"commitInfo": restored}, separators=(",", ":")))
+        if not (root / commit_file(3)).exists():
+            (root / commit_file(3)).write_text(json.dumps({"commitInfo": restored}, separators=(",", ":")))
 
     late = link(3)
     with pytest.raises(AssertionError):  # `read_mark`'s: link 2 is gone
         adopt(root, staged(root, late), on_ready=restore)
     assert [one.number for one in chain(root).links] == [1]
-    assert not commit_file(root, 4).exists()
+    assert not (root / commit_file(4)).exists()
 
 
 def test_racing_processes_append_each_link_once(root: Path) -> None:
@@ -164,14 +164,14 @@ class Asked:
 
     def __init__(self, root: Path, *answers: CommitRules | None) -> None:
         self._root = root
-        self._committer = DirectCommitter(root)
+        self._committer = DirectCommitter(LocalStore(root))
         self._answers = list(answers)
         self.count = 0
 
     def land(self, number: int) -> CommitOutcome:
         one, log = link(number), log_of(self._root)
         landing = staged(self._root, one)
-        rows, read = as_staged(landing), partial(read_mark, log, one)
+        rows, read = staged_rows(landing), partial(read_mark, log, one)
         return self._committer.append(landing, rows, read_mark=read, load_rules=self._load_rules, on_ready=lambda: None)
 
     def _load_rules(self) -> CommitRules | None:
@@ -193,7 +193,7 @@ def test_table_with_new_rules_is_left_to_spark(root: Path) -> None:
 
 def test_rules_are_reloaded_after_a_log_cleanup(root: Path) -> None:
     asked, seen = list[int](), iter((1, 4))
-    adopter, one = DirectCommitter(root), link(1)
+    adopter, one = DirectCommitter(LocalStore(root)), link(1)
 
     def load() -> CommitRules:
         asked.append(1)
@@ -201,7 +201,7 @@ def test_rules_are_reloaded_after_a_log_cleanup(root: Path) -> None:
 
     for _ in range(2):  # versions 2 and 5; of 3 and 4 there is nothing
         landing = staged(root, attrs.evolve(one, attempt=uuid4().hex))
-        mark, rows = CommitMark(landing.link, next(seen), 0), as_staged(landing)
+        mark, rows = CommitMark(landing.link, next(seen), 0), staged_rows(landing)
         said = adopter.append(landing, rows, read_mark=lambda mark=mark: mark, load_rules=load, on_ready=lambda: None)  # type: ignore[misc]
         assert said is CommitOutcome.MADE
     assert len(asked) == 2
@@ -227,10 +227,13 @@ def test_rows_of_other_columns_are_left_to_spark(root: Path) -> None:
 def test_file_written_by_spark_is_moved_and_keeps_its_codec(root: Path) -> None:
     landing = staged(root, link(1))
     assert landing.staged is not None
-    written = landing.staged.rename(landing.staged.with_name("part-00000-0.c000.zstd.parquet"))
-    said = DirectCommitter(root).append(
+    name = "_sarameya/landing/attempt/part-00000-0.c000.zstd.parquet"
+    written = root / name
+    written.parent.mkdir(parents=True)
+    landing.staged.rename(written)
+    said = DirectCommitter(LocalStore(root)).append(
         attrs.evolve(landing, staged=root / "gone"),
-        RowFile(written, record_columns()),
+        RowFile(name, record_columns(), pq.read_metadata(written), written.stat().st_size),
         read_mark=partial(read_mark, log_of(root), landing.link),
         load_rules=plain,
         on_ready=lambda: None,
@@ -250,7 +253,7 @@ def test_link_unknown_to_the_log_is_left_to_spark(root: Path) -> None:
 
 
 def test_missing_table_is_left_to_spark(root: Path) -> None:
-    commit_file(root, 0).unlink()
+    (root / commit_file(0)).unlink()
     assert adopt(root, staged(root, link(1))) is CommitOutcome.LEFT_TO_SPARK
     assert [*(root / "_delta_log").iterdir()] == []
 
@@ -278,32 +281,32 @@ def test_data_file_of_an_unknown_outcome_stays(root: Path, monkeypatch: pytest.M
     def fail(*_: object) -> bool:
         raise kind(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(direct_commits, "put_if_absent", fail)
+    monkeypatch.setattr(LocalStore, "put_if_absent", fail)
     with pytest.raises(kind):
         adopt(root, staged(root, link(1)))
     assert len([*root.glob("part-*")]) == (0 if is_known else 1)
 
 
-@pytest.mark.parametrize("swept", ["part-*", "_delta_log/put-*"])
+@pytest.mark.parametrize("swept", ["part-*", "_delta_log/.put-*"])
 def test_link_swept_before_its_commit_is_not_committed(root: Path, monkeypatch: pytest.MonkeyPatch, swept: str) -> None:
-    owner, name = (direct_commits, "_require") if swept == "part-*" else (os, "link")
+    owner, name = (DirectCommitter, "_require") if swept == "part-*" else (os, "link")
     real = getattr(owner, name)
     slept = False
 
-    def asleep(*arguments: Any) -> None:
+    def asleep(*arguments: Any) -> Any:
         nonlocal slept
-        if owner is direct_commits or "_delta_log" in str(arguments[1]):
+        if owner is DirectCommitter or "_delta_log" in str(arguments[1]):
             slept = True
             for path in root.glob(swept):
                 path.unlink()
-        real(*arguments)
+        return real(*arguments)
 
     monkeypatch.setattr(owner, name, asleep)
     with pytest.raises(LandingError, match="a sweep removed its files while its process slept"):
         adopt(root, staged(root, link(1)))
     monkeypatch.undo()
     assert slept
-    assert not commit_file(root, 1).exists()
+    assert not (root / commit_file(1)).exists()
     assert [*root.glob("part-*")] == []
 
 
@@ -311,7 +314,7 @@ def test_disk_error_before_the_commit_leaves_nothing(root: Path, monkeypatch: py
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(direct_commits, "sync", fail)
+    monkeypatch.setattr(files, "sync", fail)
     with pytest.raises(OSError, match="No space"):
         adopt(root, staged(root, link(1)))
     assert [*root.glob("part-*")] == []
@@ -320,5 +323,5 @@ def test_disk_error_before_the_commit_leaves_nothing(root: Path, monkeypatch: py
 def test_lock_is_the_same_for_all_paths_of_a_table(tmp_path: Path) -> None:
     (tmp_path / "table").mkdir()
     (tmp_path / "alias").symlink_to(tmp_path / "table")
-    assert commit_lock(tmp_path / "table") is commit_lock(tmp_path / "alias")
-    assert commit_lock(tmp_path / "table") is not commit_lock(tmp_path / "other")
+    assert commit_lock(LocalStore(tmp_path / "table")) is commit_lock(LocalStore(tmp_path / "alias"))
+    assert commit_lock(LocalStore(tmp_path / "table")) is not commit_lock(LocalStore(tmp_path / "other"))

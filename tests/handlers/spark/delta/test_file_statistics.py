@@ -18,7 +18,12 @@ from tests.handlers.spark.delta.kit import link
 def told(tmp_path: Path, **columns: list[object]) -> dict[str, dict[str, object]]:
     landing = staged(tmp_path, link(1), **columns)
     assert landing.staged is not None
-    facts: dict[str, dict[str, object]] = json.loads(FileStatistics.of(landing.staged, 32).statistics)
+    return statistics(landing.staged, 32)
+
+
+def statistics(file: Path, indexed: int) -> dict[str, dict[str, object]]:
+    found = FileStatistics.of(pq.read_metadata(file), file.stat().st_size, indexed)
+    facts: dict[str, dict[str, object]] = json.loads(found.statistics)
     return facts
 
 
@@ -55,8 +60,7 @@ def of_rows(tmp_path: Path, indexed: int = 32, **columns: object) -> dict[str, d
     """Return the statistics of a file with these columns."""
     file = tmp_path / "rows.parquet"
     pq.write_table(pa.table(columns), file)
-    facts: dict[str, dict[str, object]] = json.loads(FileStatistics.of(file, indexed).statistics)
-    return facts
+    return statistics(file, indexed)
 
 
 def test_range_of_long_text_is_truncated(tmp_path: Path) -> None:

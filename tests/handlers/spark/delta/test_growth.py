@@ -16,15 +16,16 @@ import pytest
 
 from sarameya_handlers.landing.errors import BrokenChainError, ChainError
 from sarameya_handlers.landing.links import ChainKey
+from sarameya_handlers.landing.stores.local import LocalStore
 from sarameya_handlers.spark.delta.history import chains
 from sarameya_handlers.spark.delta.history import growth as growth_module
 from sarameya_handlers.spark.delta.history import log as log_module
 from sarameya_handlers.spark.delta.history import summary as summary_module
 from sarameya_handlers.spark.delta.history.chains import LAST, ChainHistory
-from sarameya_handlers.spark.delta.history.checkpoints import transactions_in
+from sarameya_handlers.spark.delta.history.checkpoints import commit_file, transactions_in
 from sarameya_handlers.spark.delta.history.commits import CommitMark, DeltaCommit
 from sarameya_handlers.spark.delta.history.growth import growth_of
-from sarameya_handlers.spark.delta.history.log import DeltaLog, commit_file
+from sarameya_handlers.spark.delta.history.log import DeltaLog
 from sarameya_handlers.spark.delta.history.summary import RENEWAL_INTERVAL, SummarizedLog
 from tests.handlers.file_calls import FileCalls
 from tests.handlers.spark.delta.kit import KEY, OTHER, FakeHistorySpark, History, link, write_log
@@ -65,9 +66,9 @@ def write_checkpoint(root: Path, version: int, txns: dict[str, int]) -> None:
 
 def opened(root: Path) -> SummarizedLog:
     log = DeltaLog("t")
-    log.read_below(root)
+    log.read_from(LocalStore(root))
     summarize = SummarizedLog(log)
-    summarize.store_in(root / "_sarameya" / "heads.json")
+    summarize.store_in(LocalStore(root), "_sarameya/heads.json")
     return summarize
 
 
@@ -119,7 +120,7 @@ def test_fault_61_delta_newest_version_is_found_without_a_listing(
 
     def newest() -> None:
         log = DeltaLog("t")
-        log.read_below(tmp_path)
+        log.read_from(LocalStore(tmp_path))
         assert log.newest(NO_SPARK) == SHORT - 1
 
     assert calls.of(newest) < 20
@@ -129,7 +130,7 @@ def test_fault_61_delta_forgotten_chains_are_in_the_checkpoint(tmp_path: Path, m
     table(tmp_path, SHORT)
     write_checkpoint(tmp_path, SHORT - 10, {"sarameya:sink/orders/1": 1, "other": 3})
     log = DeltaLog("t")
-    log.read_below(tmp_path)
+    log.read_from(LocalStore(tmp_path))
     calls = FileCalls(monkeypatch)
     found: dict[str, int] = {}
     assert calls.of(lambda: found.update(log.transactions(NO_SPARK, "nowhere"))) < 40
@@ -223,7 +224,7 @@ def test_summary_disconnected_from_the_log_is_ignored(tmp_path: Path) -> None:
         history.landed(number)
     write_log(tmp_path, history.commits[:21])
     for version in range(SHORT + 10):
-        commit_file(tmp_path, version).unlink()
+        (tmp_path / commit_file(version)).unlink()
     found = heads(opened(tmp_path), KEY, OTHER)
     assert numbers(found) == {KEY: SHORT + 19}
     assert not found[OTHER].is_whole
@@ -234,22 +235,22 @@ def test_invalid_last_checkpoint_is_ignored(tmp_path: Path, text: str) -> None:
     table(tmp_path, 30)
     (tmp_path / "_delta_log" / "_last_checkpoint").write_text(text)
     log = DeltaLog("t")
-    log.read_below(tmp_path)
+    log.read_from(LocalStore(tmp_path))
     assert log.newest(NO_SPARK) == 29
-    assert transactions_in(tmp_path / "_delta_log", 29) is None
+    assert transactions_in(LocalStore(tmp_path), 29) is None
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1 torn", b"PAR1" + b"\xff" * 64 + (32).to_bytes(4, "little") + b"PAR1"])
 def test_unreadable_checkpoint_is_left_to_spark(tmp_path: Path, content: bytes) -> None:
     table(tmp_path, 30)
     (tmp_path / "_delta_log" / f"{20:020d}.checkpoint.parquet").write_bytes(content)
-    assert transactions_in(tmp_path / "_delta_log", 29) is None
+    assert transactions_in(LocalStore(tmp_path), 29) is None
 
 
 def test_torn_commit_is_left_to_spark(tmp_path: Path) -> None:
     table(tmp_path, 30)
-    commit_file(tmp_path, 25).write_bytes(b'{"txn":{"appId":"sarameya:')
-    assert transactions_in(tmp_path / "_delta_log", 29) is None
+    (tmp_path / commit_file(25)).write_bytes(b'{"txn":{"appId":"sarameya:')
+    assert transactions_in(LocalStore(tmp_path), 29) is None
 
 
 def test_multipart_checkpoint_is_read(tmp_path: Path) -> None:
@@ -259,14 +260,14 @@ def test_multipart_checkpoint_is_read(tmp_path: Path) -> None:
         write_checkpoint(tmp_path, 20, apps)
         (log / f"{20:020d}.checkpoint.parquet").rename(log / f"{20:020d}.checkpoint.{part:010d}.{2:010d}.parquet")
     (log / "_last_checkpoint").write_text('{"version": 20, "size": 4, "parts": 2}')
-    assert transactions_in(log, 29) == {"sarameya:a/t/0": 3, "sarameya:a/t/1": 4}
+    assert transactions_in(LocalStore(tmp_path), 29) == {"sarameya:a/t/0": 3, "sarameya:a/t/1": 4}
 
 
 def test_checkpoint_without_transactions_has_none(tmp_path: Path) -> None:
     table(tmp_path, 30)
     file = tmp_path / "_delta_log" / f"{20:020d}.checkpoint.parquet"
     pq.write_table(pa.table({"add": [{"path": "x"}]}), file)
-    assert transactions_in(tmp_path / "_delta_log", 29) == {}
+    assert transactions_in(LocalStore(tmp_path), 29) == {}
 
 
 def test_summary_finds_a_link_unaware_of_a_restore(tmp_path: Path) -> None:
@@ -341,23 +342,21 @@ def test_search_is_the_same_with_any_summary(seed: int) -> None:
 def test_fault_61_delta_warns_of_a_missing_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(growth_module, "LONG_SINCE_CHECKPOINT", 100)
     table(tmp_path, SHORT, checkpoint=False)
-    log = tmp_path / "_delta_log"
-    assert "the newest 300 commits of its log are in no checkpoint" in growth_of(log, SHORT - 1, "t")
+    assert "the newest 300 commits of its log are in no checkpoint" in growth_of(LocalStore(tmp_path), SHORT - 1, "t")
     write_checkpoint(tmp_path, SHORT - 150, {})
-    assert "the newest 149 commits" in growth_of(log, SHORT - 1, "t")
+    assert "the newest 149 commits" in growth_of(LocalStore(tmp_path), SHORT - 1, "t")
     write_checkpoint(tmp_path, SHORT - 10, {})
-    assert growth_of(log, SHORT - 1, "t") == ""
+    assert growth_of(LocalStore(tmp_path), SHORT - 1, "t") == ""
 
 
 def test_fault_61_delta_warns_of_a_long_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(growth_module, "LONG_LOG", 200)
     table(tmp_path, SHORT)
-    log = tmp_path / "_delta_log"
-    told = growth_of(log, SHORT - 1, "delta.`/lake/t`")
+    told = growth_of(LocalStore(tmp_path), SHORT - 1, "delta.`/lake/t`")
     assert "its log keeps 300 commits" in told
     assert "ALTER TABLE delta.`/lake/t` SET TBLPROPERTIES ('delta.logRetentionDuration'" in told
     for version in range(100):
-        commit_file(tmp_path, version).unlink()
+        (tmp_path / commit_file(version)).unlink()
     calls = FileCalls(monkeypatch)
-    assert calls.of(lambda: growth_of(log, SHORT - 1, "t")) < 30
-    assert growth_of(log, SHORT - 1, "t") == ""
+    assert calls.of(lambda: growth_of(LocalStore(tmp_path), SHORT - 1, "t")) < 30
+    assert growth_of(LocalStore(tmp_path), SHORT - 1, "t") == ""

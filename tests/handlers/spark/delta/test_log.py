@@ -10,6 +10,7 @@ import attrs
 import pytest
 
 from sarameya_handlers.landing.errors import BrokenChainError
+from sarameya_handlers.landing.stores.local import LocalStore
 from sarameya_handlers.spark.delta.history.commits import DeltaCommit
 from sarameya_handlers.spark.delta.history.log import DeltaLog
 from tests.handlers.spark.delta.kit import KEY, FakeHistorySpark, History, write_log
@@ -103,7 +104,7 @@ def test_log_files_equal_sql_history(tmp_path: Path) -> None:
     made.restored(200)
     write_log(tmp_path, made.commits)
     log = DeltaLog("t")
-    log.read_below(tmp_path)
+    log.read_from(LocalStore(tmp_path))
     by_files = list(log.commits(NO_SPARK))
     by_sql = list(DeltaLog("t").commits(FakeHistorySpark(made.commits)))
     assert [attrs.evolve(one, stamp="") for one in by_files] == [attrs.evolve(one, stamp="") for one in by_sql]
@@ -114,7 +115,7 @@ def test_new_files_and_recreated_tables_are_noticed(tmp_path: Path) -> None:
     made = history(20)
     write_log(tmp_path, made.commits)
     log = DeltaLog("t")
-    log.read_below(tmp_path)
+    log.read_from(LocalStore(tmp_path))
     assert len(list(log.commits(NO_SPARK))) == 20
     made.landed(21)
     write_log(tmp_path, made.commits)
@@ -128,7 +129,7 @@ def test_new_files_and_recreated_tables_are_noticed(tmp_path: Path) -> None:
 
 def test_newest_version_is_found_without_reading_commits(tmp_path: Path) -> None:
     made, log = history(20), DeltaLog("t")
-    log.read_below(tmp_path)
+    log.read_from(LocalStore(tmp_path))
     assert log.newest(NO_SPARK) == -1
     write_log(tmp_path, made.commits)
     (tmp_path / "_delta_log" / f"{18:020d}.json").write_text('{"commitInfo": torn')
@@ -146,7 +147,7 @@ def test_other_files_in_the_log_are_skipped(tmp_path: Path) -> None:
     for name in ("00000000000000000009.crc", "00000000000000000009.checkpoint.parquet", "_last_checkpoint", ".9.json"):
         (log / name).write_text("?")
     read = DeltaLog("t")
-    read.read_below(tmp_path)
+    read.read_from(LocalStore(tmp_path))
     assert versions(list(read.commits(NO_SPARK))) == [2, 1, 0]
 
 
@@ -159,7 +160,7 @@ def test_commit_info_is_optional_and_in_any_place(tmp_path: Path) -> None:
     first.write_text("\n".join(reversed(first.read_text().splitlines())))
     second.write_text('{"txn":{"appId":"any","version":1}}\n')
     log = DeltaLog("t")
-    log.read_below(tmp_path)
+    log.read_from(LocalStore(tmp_path))
     assert marks(list(log.commits(NO_SPARK))) == [None, 1]
 
 
@@ -168,7 +169,7 @@ def test_torn_commit_breaks_the_chain(tmp_path: Path) -> None:
     file = tmp_path / "_delta_log" / f"{0:020d}.json"
     file.write_text(file.read_text()[:40])
     log = DeltaLog("t")
-    log.read_below(tmp_path)
+    log.read_from(LocalStore(tmp_path))
     with pytest.raises(BrokenChainError, match="is not a Delta commit"):
         list(log.commits(NO_SPARK))
 

@@ -14,9 +14,10 @@ import pytest
 
 from sarameya import HandlerError
 from sarameya_handlers.landing.links import ChainKey, Link
+from sarameya_handlers.landing.stores.local import LocalStore
 from sarameya_handlers.spark.delta.commit_rules import CommitRules
+from sarameya_handlers.spark.delta.history.checkpoints import commit_file
 from sarameya_handlers.spark.delta.history.commits import CommitMark
-from sarameya_handlers.spark.delta.history.log import commit_file
 from sarameya_handlers.spark.delta.row_files import record_columns
 from sarameya_handlers.spark.delta.table import DeltaTable
 from sarameya_handlers.spark.shaping.shaping import Shaping
@@ -91,7 +92,7 @@ class Sparks(AdoptedDelta):
         mark = CommitMark(landing.link, known.seen, known.term)
         told = {"timestamp": 1, "operation": "WRITE", "userMetadata": mark.to_json()}
         version = known.seen + 1
-        commit_file(self.staging.parents[1], version).write_text(
+        (self.staging.parents[1] / commit_file(version)).write_text(
             json.dumps({"commitInfo": told}, separators=(",", ":"))
         )
         self.by_spark.append(version)
@@ -115,9 +116,9 @@ def test_chain_missing_from_the_log_is_left_to_spark(tmp_path: Path) -> None:
     for one in (ours, other):
         table.land(NO_SPARK, [staged(tmp_path, one)], Shaping(), lambda phase, landings: None)
     for version in (0, 1):
-        commit_file(tmp_path, version).unlink()
+        (tmp_path / commit_file(version)).unlink()
     anew = Sparks(tmp_path, CommitRules(columns=record_columns()))
-    anew._log.read_below(tmp_path)
+    anew._log.read_from(LocalStore(tmp_path))
     again = staged(tmp_path, attrs.evolve(ours, attempt=uuid4().hex))
     anew.land(NO_SPARK, [again], Shaping(), lambda phase, landings: None)
     assert anew.by_spark == [3]

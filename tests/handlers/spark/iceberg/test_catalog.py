@@ -79,6 +79,7 @@ def test_hadoop_catalog_on_local_files_takes_one_driver(warehouse: str, monkeypa
     [
         {"type": "hadoop", "warehouse": "hdfs://name/lake"},
         {"type": "rest", "warehouse": "s3://bucket/lake"},
+        {"type": "rest", "warehouse": "analytics"},
         {"type": "jdbc", "warehouse": "/data/lake"},
         {"catalog_impl": "org.apache.iceberg.aws.glue.GlueCatalog", "warehouse": "s3://bucket/lake"},
         {},

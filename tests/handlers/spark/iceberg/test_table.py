@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
-from sarameya import HandlerError
 from sarameya_handlers.spark.iceberg.table import IcebergTable
 
 
@@ -48,12 +48,16 @@ class FakeSpark:
         return [("format", "iceberg/parquet"), ("write.wap.enabled", "true")] if self._properties else []
 
 
-def test_remote_table_restates_without_a_staging_directory() -> None:
-    spark: Any = FakeSpark(type="rest", warehouse="s3://bucket/lake")
+@pytest.mark.parametrize("warehouse", ["s3://bucket/lake", "name-of-a-warehouse", None])
+def test_remote_table_stages_in_a_temporary_directory(
+    warehouse: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    spark: Any = FakeSpark(type="rest", **({"warehouse": warehouse} if warehouse else {}))
     table = IcebergTable("ice.db.orders")
-    with pytest.raises(HandlerError, match="give a directory to stage in"):
-        table.open(spark)
     table.open_unstaged(spark)
+    assert table.staging == tmp_path / f"sarameya-staging-{os.getuid()}" / "ice.db.orders"
+    assert not table.staging.exists()
     assert table.restate_after is not None
 
 

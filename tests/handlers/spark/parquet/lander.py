@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 from sarameya_handlers import ParquetTable
 from sarameya_handlers.landing.directory.compaction import compact
@@ -20,9 +18,9 @@ KEY = ChainKey("sarameya", "orders", 0)
 class Lander:
     """Lands links in a thread. After each landing it adds the directory of an attempt that lost."""
 
-    def __init__(self, root: Path) -> None:
-        self.table = ParquetTable(root)
-        self.table.open(None)
+    def __init__(self, table: ParquetTable) -> None:
+        self.table = table
+        self.table.open(None)  # type: ignore[arg-type]
         self.landed = 0
         """Offsets below this are in the directory."""
         self._must_stop = threading.Event()
@@ -37,10 +35,10 @@ class Lander:
         links = links_of(KEY, *range(3, self.landed + 6, 3))
         land(self.table, links[-1])
         self.landed += 3
-        file = next(self.table.path.glob("part-*.parquet"))
-        loser = self.table.path / "_sarameya" / "landing" / f"loser-{self.landed}"
-        loser.mkdir()
-        shutil.copy(file, loser)
+        store = self.table.store
+        file = next(name for name in store.entries("") if name.endswith(".parquet"))
+        if (content := store.get(file)) is not None:  # otherwise it is being compacted
+            store.put_if_absent(f"_sarameya/landing/loser-{self.landed}/{file}", content)
 
     @contextmanager
     def landing(self) -> Iterator[None]:
@@ -52,7 +50,7 @@ class Lander:
                 if self._must_compact.is_set():
                     self._must_compact.clear()
                     with suppress(FileNotFoundError):
-                        compact(self.table.path, 10**6)
+                        compact(self.table.store, 10**6)
 
         thread = threading.Thread(target=work)
         self.land()

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from sarameya_handlers import landed_files
+from sarameya_handlers import ParquetTable, landed_files
 from tests.handlers.spark.parquet.lander import Lander
 
 READS = 5
@@ -57,7 +57,7 @@ def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def lander(tmp_path: Path) -> Lander:
-    return Lander(tmp_path / "landed")
+    return Lander(ParquetTable(tmp_path / "landed"))
 
 
 @pytest.mark.parametrize("reader", PLAIN)

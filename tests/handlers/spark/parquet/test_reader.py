@@ -9,7 +9,7 @@ from typing import Any, Self
 import pytest
 
 from sarameya import HandlerError
-from sarameya_handlers import read_landing
+from sarameya_handlers import ParquetTable, read_landing
 from tests.handlers.spark.parquet.lander import Lander
 
 
@@ -37,7 +37,7 @@ class Reader:
 
 @pytest.fixture
 def landed(tmp_path: Path) -> Path:
-    lander = Lander(tmp_path)
+    lander = Lander(ParquetTable(tmp_path))
     lander.land()
     lander.land()
     return tmp_path

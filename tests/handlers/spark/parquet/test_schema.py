@@ -18,6 +18,7 @@ from pyspark.sql.types import LongType, StringType, StructType
 from sarameya_handlers import LandingError, Layout, ParquetTable
 from sarameya_handlers.landing.directory.schemas import Schemas, StoredSchema
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
+from sarameya_handlers.landing.stores.local import LocalStore
 from sarameya_handlers.spark.parquet.schema import SchemaMovedError
 from sarameya_handlers.spark.shaping.errors import SchemaMismatchError
 from sarameya_handlers.spark.shaping.shaping import Shaping
@@ -227,7 +228,7 @@ def test_staged_file_of_another_schema_is_refused(root: Path) -> None:
 @pytest.mark.parametrize("text", ["{", "[]", '"string"', '{"type": "array"}'])
 def test_invalid_schema_file_is_named(root: Path, text: str) -> None:
     table = opened(root)
-    Schemas(root / "_sarameya").put(StoredSchema(1, text))
+    Schemas(LocalStore(root)).put(StoredSchema(1, text))
     with pytest.raises(LandingError, match=r"/_sarameya/schemas/0+1\.json is not a Spark schema"):
         land(table, 1, ROWS)
 
@@ -235,7 +236,7 @@ def test_invalid_schema_file_is_named(root: Path, text: str) -> None:
 def test_unpublished_schema_is_a_leftover(root: Path) -> None:
     table = opened(root)
     land(table, 1, ROWS, shape=PLAIN)
-    (root / "_sarameya" / "schemas" / "put-x").write_bytes(b"12")
+    (root / "_sarameya" / "schemas" / ".put-x").write_bytes(b"12")
     (left,) = table.leftovers(None)
     assert (left.size_bytes, left.what) == (2, "a schema that was not put")
     table.remove(None, left)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from sarameya import ConfigError, HandlerError
+from sarameya.service.cli import main
 from sarameya_handlers import LandingError, Layout, ParquetTable
 from sarameya_handlers.landing.directory.compaction import compact
-from sarameya_handlers.landing.directory.data_files import DataFiles
-from sarameya_handlers.landing.files import UnansweredError
+from sarameya_handlers.landing.directory.data_files import DataFiles, directory_of
+from sarameya_handlers.landing.errors import UnansweredError
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, Origin
+from sarameya_handlers.landing.stores.local import LocalStore
+from sarameya_handlers.spark.parquet.file_writer import settle
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Landing, Leftover, Phase
 from tests.handlers.spark.kit import FakeFrame, FakeSpark
@@ -151,13 +155,25 @@ def test_lost_rows_are_detected_before_the_link(table: ParquetTable) -> None:
 def test_unpublished_link_is_published_by_the_next_reader(
     table: ParquetTable, ask: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(DataFiles, "publish_link", lambda self, manifest: manifest)
+    monkeypatch.setattr(DataFiles, "publish_link", lambda self, manifest, **_: manifest)
     land(table, link())
     assert visible(table) == []
     monkeypatch.undo()
     assert table.heads(None, [KEY]) if ask == "heads" else table.links(None, KEY, 1)
     assert visible(table) == [NAME]
     assert hidden(table) == []
+
+
+def test_links_after_a_restore_of_the_directory_are_published(table: ParquetTable) -> None:
+    land(table, link())
+    backup = table.path.parent / "backup"
+    shutil.copytree(table.path, backup)
+    land(table, link(2, "a2", from_offset=8, to_offset=11))
+    shutil.rmtree(table.path)
+    backup.rename(table.path)
+    table.open(None)
+    land(table, link(2, "b2", from_offset=8, to_offset=11))
+    assert (len(visible(table)), hidden(table)) == (2, [])
 
 
 def test_longest_topic_name_fits_a_file_name(table: ParquetTable) -> None:
@@ -234,23 +250,24 @@ def test_file_system_without_exclusive_names_is_refused(tmp_path: Path, monkeypa
         Path(name).write_bytes(Path(file).read_bytes())
 
     monkeypatch.setattr(os, "link", link)
-    with pytest.raises(HandlerError, match=r"could be taken twice: .* land as Delta or Iceberg"):
+    with pytest.raises(HandlerError, match=r"can be taken twice, so records would not land exactly once"):
         ParquetTable(tmp_path).open(None)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_leftovers_are_files_without_a_link(table: ParquetTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(DataFiles, "publish_link", lambda self, manifest: manifest)
+    monkeypatch.setattr(DataFiles, "publish_link", lambda self, manifest, **_: manifest)
     land(table, link())
     monkeypatch.undo()
     (table.staging / "b.parquet").write_bytes(b"12345")
-    orphan = table.path / "_sarameya" / "landing" / "b"
+    orphan = table.path / directory_of(link(attempt="b"))
     orphan.mkdir()
     (orphan / "part-0.parquet").write_bytes(b"1234567")
     (unput,) = (table.path / "_sarameya" / "links").glob("*/*/*")
-    (unput / "put-x").write_bytes(b"1")
+    (unput / ".put-x").write_bytes(b"1")
     found = table.leftovers(None)
-    assert sorted((Path(one.name).name, one.size_bytes) for one in found) == [("b", 7), ("b.parquet", 5), ("put-x", 1)]
+    sizes = {Path(one.name).name: one.size_bytes for one in found}
+    assert sizes == {orphan.name: 7, "b.parquet": 5, ".put-x": 1}
     for one in found:
         table.remove(None, one)
         table.remove(None, one)
@@ -266,26 +283,40 @@ def test_only_leftovers_can_be_removed(table: ParquetTable) -> None:
     assert visible(table) == [NAME]
 
 
-def test_swept_write_is_not_linked(table: ParquetTable) -> None:
+def test_write_that_may_still_be_linked_is_kept(table: ParquetTable) -> None:
     def sweep(phase: Phase, landings: Sequence[Landing]) -> None:
-        for one in table.leftovers(None):
-            table.remove(None, one)
+        [written] = [one for one in table.leftovers(None) if "landing" in Path(one.name).parent.name]
+        with pytest.raises(HandlerError, match="may still put link 1; sweep again once its partition has landed"):
+            table.remove(None, written)
 
-    with pytest.raises(LandingError, match="a sweep removed its files while its process slept"):
-        land(table, link(), checkpoint=sweep)
-    assert (heads(table), visible(table)) == ({}, [])
+    land(table, link(), checkpoint=sweep)
+    assert (offsets(table), table.leftovers(None)) == ([5, 6, 7], [])
 
 
-@pytest.mark.parametrize("first", [True, False])
+def test_files_of_an_early_version_are_kept(table: ParquetTable) -> None:
+    land(table, link())
+    early = table.path / "_sarameya" / "landing" / "a9"
+    early.mkdir()
+    [leftover] = table.leftovers(None)
+    with pytest.raises(HandlerError, match="an early version wrote it; remove it by hand"):
+        table.remove(None, leftover)
+    assert early.exists()
+
+
+def test_rest_of_an_unfinished_job_for_several_attempts_is_removed(table: ParquetTable) -> None:
+    together = table.path / "_sarameya" / "landing" / "a9-1-0-and-others"
+    together.mkdir()
+    [leftover] = table.leftovers(None)
+    table.remove(None, leftover)
+    assert not together.exists()
+
+
 @pytest.mark.parametrize("sleeps_before", ["open", "link", "unlink"])
 def test_write_asleep_in_its_put_is_swept_whole_or_not(
-    table: ParquetTable, monkeypatch: pytest.MonkeyPatch, sleeps_before: str, first: bool
+    table: ParquetTable, monkeypatch: pytest.MonkeyPatch, sleeps_before: str
 ) -> None:
     """The sweep comes before its manifest is written, before it gets its name, or right after that."""
-    if not first:
-        land(table, link())
-    mine = link() if first else SECOND
-    before = offsets(table) if not first else []
+    land(table, link())
     real = getattr(os, sleeps_before)
     awake = False
 
@@ -293,48 +324,23 @@ def test_write_asleep_in_its_put_is_swept_whole_or_not(
         nonlocal awake
         if not awake and f"{os.sep}links{os.sep}" in str(arguments[0]):
             awake = True
-            for one in table.leftovers(None):
-                table.remove(None, one)
+            sweep = ["sweep", str(table.path), "--older-than", "0s", "--force", "--execute", "--quiet"]
+            assert main(sweep) == 0
         return real(*arguments, **options)
 
     monkeypatch.setattr(os, sleeps_before, asleep)
-    if sleeps_before == "unlink":
-        land(table, mine)
+    if sleeps_before == "link":
+        with pytest.raises(LandingError, match="a sweep removed its manifest while its process slept"):
+            land(table, SECOND)
     else:
-        with pytest.raises(LandingError, match="a sweep removed its files while its process slept"):
-            land(table, mine)
+        land(table, SECOND)
     assert awake
     monkeypatch.undo()
-    landed = sleeps_before == "unlink"
-    assert heads(table).get(KEY, (0,))[0] == len(visible(table)) == (not first) + landed
-    assert len(offsets(table)) == len(before) + 3 * landed
+    is_landed = sleeps_before == "unlink"
+    assert (table.links(None, KEY, 2)[0].attempt == "a2") == is_landed
+    assert offsets(table) == (sorted([5, 6, 7] * 2) if is_landed else [5, 6, 7])
+    assert len(visible(table)) == 1 + is_landed
     assert table.leftovers(None) == []
-
-
-def test_interrupted_sweep_is_completed_by_the_next(table: ParquetTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its link is put, and a second one behind it, before the next sweep."""
-
-    class Died(BaseException):
-        pass
-
-    def die(*_: object) -> None:
-        raise Died
-
-    def sweep(phase: Phase, landings: Sequence[Landing]) -> None:
-        [leftover] = table.leftovers(None)
-        with monkeypatch.context() as dying:
-            dying.setattr(DataFiles, "_files_of", die)
-            with pytest.raises(Died):
-                table.remove(None, leftover)
-
-    with monkeypatch.context() as awake:
-        awake.setattr(DataFiles, "require", lambda *_: None)  # it looked for its files just before
-        land(table, link(), checkpoint=sweep)
-    land(table, SECOND)
-    assert len(visible(table)) == 1
-    [leftover] = table.leftovers(None)
-    table.remove(None, leftover)
-    assert (len(visible(table)), table.leftovers(None)) == (2, [])
 
 
 @pytest.mark.parametrize("answer", ["timed out", "exists"])
@@ -369,7 +375,10 @@ def test_unanswered_write_that_lost_is_left_to_the_sweep(table: ParquetTable, mo
             land(table, SECOND)
     land(table, attrs.evolve(SECOND, attempt="a3"))
     [leftover] = table.leftovers(None)
-    assert (Path(leftover.name).name, leftover.what) == ("a2", "data of a write that failed or lost")
+    assert (leftover.name, leftover.what) == (
+        str(table.path / directory_of(SECOND)),
+        "data of a write that failed or lost",
+    )
     table.remove(None, leftover)
     assert heads(table) == {KEY: (2, "a3", 3)}
     assert hidden(table) == []
@@ -405,7 +414,7 @@ def test_batches_count_a_file_once_before_and_after_publishing(
     table: ParquetTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as dying:
-        dying.setattr(DataFiles, "publish_link", lambda self, manifest: manifest)
+        dying.setattr(DataFiles, "publish_link", lambda self, manifest, **_: manifest)
         land(table, link())
     assert visible(table) == []
     assert offsets(table) == [5, 6, 7]
@@ -421,10 +430,10 @@ def test_batches_count_rows_once_after_an_unfinished_compaction(
     land(table, link(2, "a2"))
     with monkeypatch.context() as dying:
         dying.setattr("sarameya_handlers.landing.directory.compaction._finish", lambda *_: None)
-        compact(table.path, 10**6)
+        compact(LocalStore(table.path), 10**6)
     assert len(visible(table)) == 2, "what it has replaced is there yet"
     assert offsets(table) == [5, 5, 6, 6, 7, 7]
-    DataFiles(table.path).publish_all()
+    DataFiles(LocalStore(table.path)).publish_all()
     assert offsets(table) == [5, 5, 6, 6, 7, 7]
 
 
@@ -444,7 +453,7 @@ def test_missing_table_has_no_chains_and_no_leftovers(tmp_path: Path) -> None:
 def test_files_replaced_by_a_compaction_are_leftovers(table: ParquetTable) -> None:
     land(table, link())
     land(table, link(2, "a2", from_offset=8, to_offset=11))
-    compact(table.path, 10**6)
+    compact(LocalStore(table.path), 10**6)
     (leftover,) = table.leftovers(None)
     assert leftover.what == "files that compaction 1 has replaced"
     table.remove(None, leftover)
@@ -458,11 +467,12 @@ def test_fault_57_partition_of_any_name_is_written_and_read(tmp_path: Path, valu
     """Spark names the directory; a partition's directory stays one even if its name ends like a file's."""
 
     class InOne(ParquetTable):
-        def _write(self, spark: Any, landings: Sequence[Landing], shape: Any) -> None:
+        def _write(self, spark: Any, landings: Sequence[Landing], shape: Any) -> Any:
             for landing in landings:
-                into = self._files.directory(landing.link.attempt) / f"v={value}"
+                into = self.store.path(directory_of(landing.link)) / f"v={value}"
                 into.mkdir(parents=True)
                 pq.write_table(pq.read_table(landing.staged), into / "part-0.parquet")
+            return None, {each.link.attempt: settle(self._files, each, Layout()) for each in landings}
 
     table = InOne(tmp_path / "table")
     table.open(None)

@@ -132,7 +132,7 @@ def test_opening_removes_only_staged_files_older_than_a_day(tmp_path: Path) -> N
 
 def test_fault_61_opening_keeps_the_summary_of_a_delta_log(tmp_path: Path) -> None:
     """The summary is in the staging directory if a Delta table has one of its own."""
-    for name in ("heads.json", "put-0123"):
+    for name in ("heads.json", ".put-0123"):
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (0, 0))
     open_table(FakeSpark(), lambda: None, table=FakeTable(tmp_path), now=1e9)

@@ -11,9 +11,12 @@ import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from obstore.store import MemoryStore
 from py4j.protocol import Py4JError
 
 from sarameya import HandlerError
+from sarameya_handlers.landing.stores.local import LocalStore
+from sarameya_handlers.landing.stores.objects import ObjectStore
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.tables.file_visibility import check_reads, check_writes
 
@@ -68,6 +71,8 @@ class Writer:
         return self
 
     def parquet(self, path: str) -> None:
+        if self.spark.error is not None and not path.startswith("file:"):
+            raise self.spark.error
         directory = Path(path.removeprefix("file://"))
         directory.mkdir()
         (directory / "_SUCCESS").touch()
@@ -113,6 +118,10 @@ def test_unreadable_probe_is_refused_with_advice(tmp_path: Path, fake: FakeSpark
     assert list(tmp_path.iterdir()) == []
 
 
+def check_local_writes(spark: Any, directory: Path) -> None:
+    check_writes(spark, LocalStore(directory.parent), directory.name)
+
+
 PASSING = [
     OSError(errno.ENOSPC, "No space left on device"),
     Py4JError("java.io.FileNotFoundException: file:/d/probe-1 (No space left on device)"),
@@ -123,7 +132,7 @@ PASSING = [
 
 
 @pytest.mark.parametrize("error", PASSING, ids=str)
-@pytest.mark.parametrize("check", [check_reads, check_writes])
+@pytest.mark.parametrize("check", [check_reads, check_local_writes])
 def test_fault_64_other_probe_failure_is_not_permanent(
     tmp_path: Path, check: Callable[[Any, Path], None], error: Exception
 ) -> None:
@@ -137,7 +146,7 @@ def test_fault_64_other_probe_failure_is_not_permanent(
 
 @pytest.mark.parametrize("fake", [spark(), FakeSpark(None)])
 def test_written_probe_is_accepted_and_removed(tmp_path: Path, fake: FakeSpark) -> None:
-    check_writes(fake, tmp_path)
+    check_local_writes(fake, tmp_path)
     assert fake.files
     assert list(tmp_path.iterdir()) == []
 
@@ -152,16 +161,29 @@ def test_written_probe_is_accepted_and_removed(tmp_path: Path, fake: FakeSpark) 
 )
 def test_probe_written_elsewhere_is_refused_with_advice(tmp_path: Path, fake: FakeSpark, found: str) -> None:
     with pytest.raises(HandlerError) as raised:
-        check_writes(fake, tmp_path)
+        check_local_writes(fake, tmp_path)
     assert str(raised.value).startswith(f"this process does not read what Spark writes to {tmp_path} (")
     assert found in str(raised.value)
     assert "): choose a directory" in str(raised.value)
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found",
+        'UnsupportedFileSystemException: No FileSystem for scheme "s3a"',
+        "AccessDeniedException: s3a://lake/x: Forbidden (Service: S3, Status Code: 403)",
+    ],
+)
+def test_spark_without_a_connector_is_refused_with_advice(text: str) -> None:
+    with pytest.raises(HandlerError, match=r"give Spark the store's connector .*hadoop-aws"):
+        check_writes(spark(error=Py4JError(text)), ObjectStore("memory://lake", MemoryStore()), "_sarameya/landing")
+
+
 def test_without_spark_nothing_is_probed(tmp_path: Path) -> None:
     check_reads(None, tmp_path / "not there")
-    check_writes(None, tmp_path / "not there")
+    check_local_writes(None, tmp_path / "not there")
 
 
 def test_unwritable_directory_is_refused(tmp_path: Path) -> None:

@@ -1,26 +1,25 @@
 """The history of a Delta table, newest commit first: by SQL, or from the log's files if they are visible here.
 
 SQL (`DESCRIBE HISTORY`) works with any Spark and takes 150 ms or more. It always starts at the newest commit, so the
-first query reads few commits and later queries many. A process that shares the table's file system reads a commit's
-file in 20 µs instead. Commits are cached: later calls read only newer commits.
+first query reads few commits and later queries many. A process that reaches the table's files itself reads a commit's
+file instead, from a file system in 20 µs. Commits are cached: later calls read only newer commits.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from sarameya_handlers.landing.directory.numbered import last_number
 from sarameya_handlers.landing.errors import BrokenChainError
-from sarameya_handlers.landing.files import is_there
+from sarameya_handlers.landing.stores.store import Store
 from sarameya_handlers.spark.delta.errors import is_missing
-from sarameya_handlers.spark.delta.history.checkpoints import last_checkpoint_version, transactions_in
+from sarameya_handlers.spark.delta.history.checkpoints import LOG, commit_file, last_checkpoint_version, transactions_in
 from sarameya_handlers.spark.delta.history.commits import APP_PREFIX, DeltaCommit
 
 if TYPE_CHECKING:
@@ -32,9 +31,11 @@ _LIMIT_GROWTH = 16
 """Factor from the limit of one query to the next."""
 _MAX_CACHED = 20_000
 """Maximum number of commits cached in memory, a few hundred bytes each."""
+_MAX_AT_ONCE = 64
+"""Maximum number of commits that are read from files at the same time."""
 _ABOVE_ALL = 1 << 62
 _COMMIT_FILE = re.compile(r"\d{20}\.json")
-_COMMIT_INFO = '{"commitInfo":'
+_COMMIT_INFO = b'{"commitInfo":'
 
 
 class DeltaLog:
@@ -46,14 +47,14 @@ class DeltaLog:
 
     def __init__(self, table: str) -> None:
         self._table = table
-        self.directory: Path | None = None
-        """Directory from which the log is read; None while it is read by SQL."""
+        self.store: Store | None = None
+        """The table's files, from which the log is read; None while it is read by SQL."""
         self._cached: tuple[DeltaCommit, ...] = ()
         """The newest commits, without a gap, newest first."""
 
-    def read_below(self, root: Path) -> None:
-        """Read the log's files below this directory from now on. Spark must see the same directory."""
-        self.directory = root / "_delta_log"
+    def read_from(self, store: Store) -> None:
+        """Read the log's files from here from now on. Spark must see the same files."""
+        self.store = store
 
     def commits(self, spark: SparkSession) -> Iterator[DeltaCommit]:
         """Yield all commits, newest first; none if there is no table."""
@@ -86,8 +87,8 @@ class DeltaLog:
             spark: The session.
             location: The table's location.
         """
-        if self.directory is not None:
-            found = transactions_in(self.directory, self.newest(spark))
+        if self.store is not None:
+            found = transactions_in(self.store, self.newest(spark))
             if found is not None:
                 return found
         return _transactions_by_spark(spark, location)
@@ -95,8 +96,14 @@ class DeltaLog:
     def _refreshed_cache(self, spark: SparkSession) -> tuple[DeltaCommit, ...]:
         """Return the cache with all newer commits in front; without it if the table was dropped or recreated."""
         cached = self._cached
+        if not cached:
+            return ()
         newer: list[DeltaCommit] = []
-        for commit in self._read(spark, ()) if cached else ():
+        if self.store is not None:
+            # Forward, and by reading: a request for each new commit, and one for the next, which is absent.
+            known, *new = self._read_from(self.store, cached[0].version) or (None,)
+            return (*reversed(new), *cached)[:_MAX_CACHED] if known == cached[0] else ()
+        for commit in self._query(spark, ()):
             if commit == cached[0]:
                 return (*newer, *cached)[:_MAX_CACHED]
             if commit.version <= cached[0].version:
@@ -106,8 +113,8 @@ class DeltaLog:
 
     def _read(self, spark: SparkSession, after: tuple[DeltaCommit, ...]) -> Iterator[DeltaCommit]:
         """Yield all commits, or only those older than the given ones."""
-        if self.directory is not None:
-            return self._read_files(self.directory, after)
+        if self.store is not None:
+            return self._read_files(self.store, after)
         return self._query(spark, after)
 
     def _query(self, spark: SparkSession, after: tuple[DeltaCommit, ...]) -> Iterator[DeltaCommit]:
@@ -130,29 +137,32 @@ class DeltaLog:
                 return
             limit *= _LIMIT_GROWTH
 
-    def _read_files(self, directory: Path, after: tuple[DeltaCommit, ...]) -> Iterator[DeltaCommit]:
-        version = after[-1].version - 1 if after else self._newest(directory)
+    def _read_files(self, store: Store, after: tuple[DeltaCommit, ...]) -> Iterator[DeltaCommit]:
+        version = after[-1].version - 1 if after else self._newest(store)
+        count = 1  # most searches end at the first commits
         while version >= 0:
-            try:
-                commit = _of_file(directory / _file_name(version), version)
-            except FileNotFoundError:
-                return
-            yield commit
+            versions = range(version, max(version - count, -1), -1)
+            for version, content in zip(versions, store.get_all([*map(commit_file, versions)]), strict=True):
+                if content is None:
+                    return
+                yield _of_file(content, version)
             version -= 1
+            count = min(2 * count, _MAX_AT_ONCE)
 
-    def _newest(self, directory: Path) -> int:
+    def _read_from(self, store: Store, version: int) -> list[DeltaCommit]:
+        """Return the commits from a version on, oldest first; none if that version is missing."""
+        found: list[DeltaCommit] = []
+        while (content := store.get(commit_file(version + len(found)))) is not None:
+            found.append(_of_file(content, version + len(found)))
+        return found
+
+    def _newest(self, store: Store) -> int:
         """Return the newest version; -1 if there is no table."""
-        cached = self._cached  # other threads may have filled it
-        if cached and _has(directory, cached[0].version):
-            return last_number(partial(_has, directory), cached[0].version)
-        for known in (last_checkpoint_version(directory), 0):
-            if known is not None and _has(directory, known):
+        for known in (last_checkpoint_version(store), 0):
+            if known is not None and _has(store, known):
                 # A log has no gaps.
-                return last_number(partial(_has, directory), known)
-        try:
-            names = [entry.name for entry in os.scandir(directory) if _COMMIT_FILE.fullmatch(entry.name)]
-        except FileNotFoundError:
-            return -1
+                return last_number(partial(_has, store), known)
+        names = [name for name in store.entries(LOG) if _COMMIT_FILE.fullmatch(name)]
         return int(max(names)[:20]) if names else -1
 
 
@@ -167,8 +177,8 @@ def _of_row(row: Any) -> DeltaCommit:
     )
 
 
-def _of_file(path: Path, version: int) -> DeltaCommit:
-    info = _commit_info(path)
+def _of_file(content: bytes, version: int) -> DeltaCommit:
+    info = _commit_info(content, version)
     return DeltaCommit.of(
         version,
         stamp=str(info.get("timestamp", "")),
@@ -179,29 +189,19 @@ def _of_file(path: Path, version: int) -> DeltaCommit:
     )
 
 
-def _commit_info(path: Path) -> dict[str, Any]:
+def _commit_info(content: bytes, version: int) -> dict[str, Any]:
     """Return the `commitInfo` of a commit's file, usually in its first line; empty if the writer left it out."""
-    with path.open(encoding="utf-8") as lines:
-        for line in lines:
-            if line.startswith(_COMMIT_INFO):
-                try:
-                    return msgspec.json.decode(line, type=dict[str, dict[str, Any]])["commitInfo"]
-                except msgspec.MsgspecError as error:
-                    raise BrokenChainError(f"{path} is not a Delta commit: {error}") from error
+    for line in BytesIO(content):
+        if line.startswith(_COMMIT_INFO):
+            try:
+                return msgspec.json.decode(line, type=dict[str, dict[str, Any]])["commitInfo"]
+            except msgspec.MsgspecError as error:
+                raise BrokenChainError(f"{commit_file(version)} is not a Delta commit: {error}") from error
     return {}
 
 
-def commit_file(root: Path, version: int) -> Path:
-    """Return the path of a version's commit file."""
-    return root / "_delta_log" / _file_name(version)
-
-
-def _file_name(version: int) -> str:
-    return f"{version:020d}.json"
-
-
-def _has(directory: Path, version: int) -> bool:
-    return is_there(directory / _file_name(version))
+def _has(store: Store, version: int) -> bool:
+    return store.is_there(commit_file(version))
 
 
 def _transactions_by_spark(spark: SparkSession, location: str) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """Searches in a Delta log that stay fast however long the log is, by a summary.
 
-    <root>/_sarameya/heads.json      the last link of every chain as of one commit of the log (chains.Summary)
+    _sarameya/heads.json      the last link of every chain as of one commit of the log (chains.Summary)
 
 Without a summary, a search for a chain with no recent link, or none at all, would read the whole log. So a sink writes
 one every few hundred commits. A reader uses it only if the log has exactly the summary's last commit, and reads the
@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from sarameya_handlers.landing.errors import ChainError
-from sarameya_handlers.landing.files import put_over
 from sarameya_handlers.landing.links import ChainKey
+from sarameya_handlers.landing.stores.store import Store
 from sarameya_handlers.spark.delta.history.chains import ChainHistory, Summary, search, summarize
 from sarameya_handlers.spark.delta.history.commits import DeltaCommit
 from sarameya_handlers.spark.delta.history.log import DeltaLog
@@ -43,15 +42,16 @@ class SummarizedLog:
 
     def __init__(self, log: DeltaLog) -> None:
         self._log = log
-        self._file: Path | None = None
+        self._store: Store | None = None
+        self._file = ""
         self._summary: Summary | None = None
         self._tried = -1
         """The newest version when a renewal last failed."""
 
-    def store_in(self, file: Path) -> None:
+    def store_in(self, store: Store, file: str) -> None:
         """Load the summary from this file, if it has one, and write it there from now on."""
-        self._file = file
-        self._summary = _read(file)
+        self._store, self._file = store, file
+        self._summary = _read(store, file)
 
     def search(self, spark: SparkSession, since: Mapping[ChainKey, int]) -> dict[ChainKey, ChainHistory]:
         """Return the links of each given chain, starting at the given number. Raises as `chains.search` does."""
@@ -61,7 +61,7 @@ class SummarizedLog:
             return search(self._log.commits(spark), since, self._summary)
         newest = max((chain.seen for chain in found.values()), default=-1)
         before = max(self._tried, self._summary.last.version if self._summary else -1)
-        limit = _MAX_FOR_RENEWAL if self._log.directory else _MAX_FOR_RENEWAL_BY_SQL
+        limit = _MAX_FOR_RENEWAL if self._log.store else _MAX_FOR_RENEWAL_BY_SQL
         if RENEWAL_INTERVAL <= newest - before <= limit:
             self._renew(spark)
         return found
@@ -82,9 +82,9 @@ class SummarizedLog:
             self._tried = self._log.newest(spark)
             return
         self._summary = summary
-        if summary is not None and self._file is not None:
+        if summary is not None and self._store is not None:
             try:
-                put_over(self._file, msgspec.json.encode(summary))
+                self._store.put_over(self._file, msgspec.json.encode(summary))
             except OSError as error:
                 logger.debug("the summary of the log cannot be written: %s", error)
 
@@ -100,8 +100,9 @@ def _limited(commits: Iterable[DeltaCommit]) -> Iterator[DeltaCommit]:
         yield commit
 
 
-def _read(file: Path) -> Summary | None:
+def _read(store: Store, file: str) -> Summary | None:
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Summary)
+        content = store.get(file)
+        return None if content is None else msgspec.json.decode(content, type=Summary)
     except (OSError, msgspec.MsgspecError, ChainError):
         return None
