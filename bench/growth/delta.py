@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from bench.growth.chains import ROWS, history
 from sarameya.arrow import kafka_schema
 from sarameya_handlers.landing.links import Link
+from sarameya_handlers.spark.delta.history.checkpoints import commit_file
 from sarameya_handlers.spark.delta.history.commits import CommitMark, app_id
-from sarameya_handlers.spark.delta.history.log import commit_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +54,7 @@ def build(spark: SparkSession, root: Path, length: int, log: Log) -> None:
     """Create the table, and write a log of `length` commits."""
     columns = ", ".join(f"`{name}` {kind}" for name, kind in _columns(spark, root.parent))
     spark.sql(f"CREATE TABLE delta.`{root}` ({columns}) USING delta")
-    created = [json.loads(line) for line in commit_file(root, 0).read_text().splitlines()]
+    created = [json.loads(line) for line in (root / commit_file(0)).read_text().splitlines()]
     checkpoint = max(length - _AFTER_CHECKPOINT, 0)
     removed = max(checkpoint - _KEPT, 0) if log is Log.CLEANED else 0
     txns: dict[str, int] = {}
@@ -62,12 +62,12 @@ def build(spark: SparkSession, root: Path, length: int, log: Log) -> None:
     for version, link in enumerate(history(length, (removed + checkpoint) // 2 if removed else 0), start=1):
         name = f"part-00000-{UUID(link.attempt)}-c000.snappy.parquet"
         if version > removed:
-            commit_file(root, version).write_text(_commit(link, version, name))
+            (root / commit_file(version)).write_text(_commit(link, version, name))
         if version <= checkpoint and log is not Log.BARE:
             txns[app_id(link.key)] = link.number
             adds.append((name, version))
     if removed:
-        commit_file(root, 0).unlink()
+        (root / commit_file(0)).unlink()
     if log is not Log.BARE:
         _write_checkpoint(root, checkpoint, created, txns, adds)
     for crc in (root / "_delta_log").glob("*.crc"):

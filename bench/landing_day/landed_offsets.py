@@ -11,6 +11,7 @@ import attrs
 
 from sarameya_handlers.landing.directory.manifests import Manifests
 from sarameya_handlers.landing.links import ChainKey
+from sarameya_handlers.landing.stores.local import LocalStore
 from sarameya_handlers.spark.delta.history.commits import CommitMark
 
 SINK = "sarameya"
@@ -35,7 +36,7 @@ class _Parquet:
     keys: Sequence[ChainKey]
 
     def __call__(self) -> Sequence[int]:
-        heads = map(Manifests(self.place / "_sarameya").head, self.keys)
+        heads = map(Manifests(LocalStore(self.place)).head, self.keys)
         return [0 if head is None else head.link.to_offset for head in heads]
 
 

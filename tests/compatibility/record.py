@@ -35,6 +35,7 @@ from sarameya_handlers.audit.facts import GroupFacts, LogSpan
 from sarameya_handlers.audit.rewind_plan import plan_rewind
 from sarameya_handlers.landing.dead_letters.files import FileDeadLetters
 from sarameya_handlers.landing.directory.compaction import compact
+from sarameya_handlers.landing.stores.local import LocalStore
 from tests.compatibility.apps import APPS, CASES, command_lines, effective, land_lines, printed_app
 from tests.compatibility.kit import (
     DEAD,
@@ -100,7 +101,7 @@ async def _tables(store: Store, spark: SparkSession) -> None:
         for kind in KINDS:
             for state in STATES:
                 await landed(kind, state, FIRST)
-        compact(store.path("parquet", "lived"), 2**20, check=lambda: None)
+        compact(LocalStore(store.path("parquet", "lived")), 2**20, check=lambda: None)
         spark.sql(f"OPTIMIZE delta.`{store.path('delta', 'lived')}`").collect()
         rewrite = "rewrite_data_files(table => 'kept.lived', options => map('rewrite-all', 'true'))"
         spark.sql(f"CALL {ICEBERG_CATALOG}.system.{rewrite}").collect()

@@ -7,30 +7,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sarameya_handlers.landing.files import make_directory, put_if_absent
+from sarameya_handlers.landing.files import make_directory
+from sarameya_handlers.landing.stores.options import StoreOptions
+from sarameya_handlers.landing.stores.places import store_at
+from sarameya_handlers.landing.stores.store import Store
 from sarameya_handlers.spark.delta import leftovers
 from sarameya_handlers.spark.delta.checks import TableDetail
 from sarameya_handlers.spark.delta.commit_rules import CommitRules
+from sarameya_handlers.spark.delta.creation import creation
 from sarameya_handlers.spark.delta.direct_commits import DirectCommitter
-from sarameya_handlers.spark.delta.history.log import commit_file
+from sarameya_handlers.spark.delta.history.checkpoints import commit_file
+from sarameya_handlers.spark.delta.place import HIDDEN
 from sarameya_handlers.spark.delta.row_files import record_columns, rows_directory
 from sarameya_handlers.spark.delta.table import DeltaTable
 from sarameya_handlers.spark.tables.columns import struct
 from sarameya_handlers.spark.tables.row_count import RowCount
 from sarameya_handlers.spark.tables.table import Landing, Leftover
 
-_FIRST_COMMIT = (
-    {"commitInfo": {"timestamp": 0, "operation": "CREATE TABLE"}},
-    {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
-    {"metaData": {"id": "conformance"}},
-)
 _NEVER = 1 << 62
 """Number of commits between two checkpoints by Spark: more than any test makes."""
 
@@ -69,32 +71,39 @@ class WrittenShape:
         return frames
 
 
-def write_each(spark: Any, into: Path, landings: Sequence[Landing], frames: Sequence[Frame], **_: Any) -> None:
+def write_each(spark: Any, store: Store, into: Sequence[str], frames: Sequence[Frame], **_: Any) -> None:
     """Write the staged rows of each landing, as Spark's job would do."""
-    for landing, frame in zip(landings, frames, strict=True):
-        make_directory(into / landing.link.attempt)
-        rows = pq.read_table(frame.staged)
-        pq.write_table(rows, into / landing.link.attempt / "part-00000-0.c000.snappy.parquet")
+    for directory, frame in zip(into, frames, strict=True):
+        with store.writing(f"{directory}/part-00000-{uuid4()}-c000.snappy.parquet") as path:
+            pq.write_table(pq.read_table(frame.staged), path)
 
 
 class AdoptedDelta(DeltaTable):
-    """A Delta table that adopts staged files and needs no Spark."""
+    """A Delta table that adopts staged files and needs no Spark.
+
+    Args:
+        table: The table's directory, or its URL in an object store.
+        staging: A directory for staged files, for an object store.
+    """
 
     needs_spark = False
 
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self._root = root
-        self._detail = TableDetail(location=f"file://{root}")
-        self._staging = root / "_sarameya" / "staging"
-        self._committer = DirectCommitter(root)
-        self._log.read_below(root)
+    def __init__(self, table: str | Path, staging: Path | None = None) -> None:
+        options = StoreOptions(trusted=True) if isinstance(table, str) else None
+        super().__init__(table, staging=staging, store=options)
+        self.store = store_at(table, options)
+        self._detail = TableDetail(location=str(table) if options else f"file://{table}")
+        self._staging = staging or Path(table, HIDDEN, "staging")
+        if options is None:
+            self._committer = DirectCommitter(self.store)
+        else:
+            self._commit_on_s3(self.store)
+        self._log.read_from(self.store)
 
     def open(self, spark: Any) -> None:
         make_directory(self.staging)
-        make_directory(rows_directory(self._root))
-        commit = "\n".join(json.dumps(action, separators=(",", ":")) for action in _FIRST_COMMIT)
-        put_if_absent(commit_file(self._root, 0), commit.encode())
+        self.store.prepare([rows_directory(self.store)])
+        self.store.put_if_absent(commit_file(0), creation(self.name, record_columns()))
 
     def open_unstaged(self, spark: Any) -> None:
         self.open(spark)
@@ -103,22 +112,22 @@ class AdoptedDelta(DeltaTable):
         return None
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        for file in self.files():
-            existing = [column for column in columns if column in pq.read_schema(file).names]
-            yield from pq.read_table(file, columns=existing).to_batches()
+        for name in self.files():
+            with pq.ParquetFile(self.store.open(name)) as file:
+                existing = [column for column in columns if column in file.schema_arrow.names]
+                yield from file.iter_batches(columns=existing)
 
-    def files(self) -> list[Path]:
+    def files(self) -> list[str]:
         """Return the data files that the Delta log lists."""
-        # A late import, since the bench's imports take a second: the many members and racers never call this.
-        from bench.land.landed import files
-
-        return files("delta", self._root)
+        contents = (self.store.get(commit_file(version)) for version in count())
+        lines = [line for content in takewhile(bool, contents) for line in (content or b"").splitlines()]
+        return [action["add"]["path"] for line in lines if "add" in (action := json.loads(line))]
 
     def leftovers(self, spark: Any) -> Sequence[Leftover]:
-        return leftovers.leftovers(self._root, lambda: map(str, self.files()), self.staging)
+        return leftovers.leftovers(self.store, self.files, self.staging)
 
     def remove(self, spark: Any, leftover: Leftover) -> None:
-        leftovers.remove(leftover, self._root, self.staging)
+        leftovers.remove(leftover, self.store, self.staging)
 
     def _load_detail(self, spark: Any) -> None:
         pass

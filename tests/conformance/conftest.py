@@ -5,12 +5,16 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from tests.conformance.contenders import Contender, Place, shared
 from tests.integration.connect_server import ConnectServer
-from tests.integration.lakes import lake_properties
+from tests.integration.lakes import lake_properties, spark_jars
+from tests.integration.lakes.catalogs import rest_catalog
+from tests.integration.lakes.jars import iceberg_aws_jars
+from tests.integration.object_stores.gateway import Gateway
 
 
 @pytest.fixture(params=shared())
@@ -21,11 +25,28 @@ def contender(request: pytest.FixtureRequest) -> Contender:
 
 
 @pytest.fixture
-def place(contender: Contender, tmp_path: Path, request: pytest.FixtureRequest) -> Place:
+def place(
+    contender: Contender, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Place:
+    bucket = ""
+    if contender.needs_bucket:
+        gateway: Gateway = request.getfixturevalue("gateway")
+        for name, value in gateway.environment.items():
+            monkeypatch.setenv(name, value)
+        bucket = gateway.make_bucket(f"b{uuid4().hex}")
     if not contender.needs_server:
-        return Place(tmp_path)
-    server: ConnectServer = request.getfixturevalue("server")
-    return Place(tmp_path, server.url, request.getfixturevalue("warehouse"))
+        return Place(tmp_path, bucket=bucket)
+    server: ConnectServer = request.getfixturevalue("_s3_server" if contender.needs_bucket else "server")
+    return Place(tmp_path, server.url, request.getfixturevalue("warehouse"), bucket)
+
+
+@pytest.fixture(scope="session")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A gateway that speaks S3's protocol. Each test has a bucket."""
+    if shutil.which("go") is None:
+        pytest.skip("needs go (`make test` prints how to install it)")
+    with Gateway(tmp_path_factory.mktemp("gateway")) as gateway:
+        yield gateway
 
 
 @pytest.fixture(scope="session")
@@ -40,6 +61,18 @@ def _server(warehouse: Path) -> Iterator[ConnectServer]:
         pytest.skip(f"needs {' and '.join(missing)} (`make test` prints how to install them)")
     with ConnectServer(warehouse, lake_properties(warehouse)) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def _s3_server(gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    """A server whose Iceberg catalog is a REST server, with its tables on S3."""
+    directory = tmp_path_factory.mktemp("conformance-s3")
+    with pytest.MonkeyPatch.context() as patch, rest_catalog(directory, gateway) as catalog:
+        for name, value in gateway.environment.items():
+            patch.setenv(name, value)
+        jars = ",".join(map(str, (*spark_jars(), *iceberg_aws_jars())))
+        with ConnectServer(directory, lake_properties(directory, iceberg=catalog) | {"spark.jars": jars}) as server:
+            yield server
 
 
 @pytest.fixture

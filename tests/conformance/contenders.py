@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from _pytest.mark.structures import ParameterSet
 
-from sarameya_handlers import SparkOptions
+from sarameya_handlers import SparkOptions, StoreOptions
 from sarameya_handlers.spark.engines.connect import new_session
 from sarameya_handlers.spark.engines.engine import Engine, SparkEngine
 from sarameya_handlers.spark.shaping.shaping import Shaping
@@ -26,6 +26,7 @@ from sarameya_handlers.spark.tables.table import Landing, Phase, Shape, Table
 from tests.conformance.adoptions import AdoptedDelta
 from tests.conformance.engines import ThreadEngine
 from tests.integration.lakes import lake_options
+from tests.integration.object_stores.connector import s3_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,15 +56,17 @@ class Place:
     """The address of the Connect server."""
     warehouse: Path = Path()
     """The directory of the tables in the Connect server's catalogs."""
+    bucket: str = ""
+    """URL of a bucket in an object store. The environment has how to reach it."""
 
     def to_arguments(self) -> list[str]:
         """Return the place as arguments of a command line."""
-        return [str(self.directory), self.server, str(self.warehouse)]
+        return [str(self.directory), self.server, str(self.warehouse), self.bucket]
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> Place:
-        directory, server, warehouse = arguments
-        return cls(Path(directory), server, Path(warehouse))
+        directory, server, warehouse, bucket = arguments
+        return cls(Path(directory), server, Path(warehouse), bucket)
 
     @contextmanager
     def reader(self) -> Iterator[Any]:
@@ -116,6 +119,10 @@ class Contender:
     """Phases that the table reports: a test can stop a landing exactly there."""
     needs_server: bool = False
     """True if a Connect server must run, for landing or for reading the table."""
+    needs_bucket: bool = False
+    """True if the table is in an object store."""
+    is_exhaustive: bool = False
+    """True if only `make conformance` runs the suite with this contender."""
     is_audited: bool = True
     """True if `sarameya verify` and `sarameya sweep` support such tables."""
     options: Callable[[Place], SparkOptions] = lambda place: SparkOptions(master="local[1]")
@@ -161,6 +168,11 @@ def _parquet(place: Place) -> Table:
     return table_named(f"parquet:{place.directory / 'table'}")
 
 
+def _parquet_in_bucket(place: Place) -> Table:
+    options = {"staging": place.directory / "staging", "store": StoreOptions(trusted=True)}
+    return table_named(f"parquet:{place.bucket}/lake/table", options)
+
+
 def _delta(place: Place) -> Table:
     return table_named(f"delta:{place.directory / 'table'}")
 
@@ -172,6 +184,10 @@ def _iceberg(place: Place) -> Table:
 
 def _adopted(place: Place) -> Table:
     return AdoptedDelta(place.directory / "table")
+
+
+def _adopted_in_bucket(place: Place) -> Table:
+    return AdoptedDelta(f"{place.bucket}/lake/table", place.directory / "staging")
 
 
 def _ledger(place: Place) -> Table:
@@ -188,6 +204,14 @@ CONTENDERS = {
     contender.name: contender
     for contender in (
         Contender(name="parquet", runs=Runs.THREADS, table=_parquet, races=1000, session_timeout=2.0),
+        Contender(
+            name="parquet-s3",
+            runs=Runs.THREADS,
+            table=_parquet_in_bucket,
+            races=1000,
+            session_timeout=2.0,
+            needs_bucket=True,
+        ),
         Contender(
             name="ledger",
             runs=Runs.THREADS,
@@ -206,11 +230,29 @@ CONTENDERS = {
             phases=DELTA_PHASES,
         ),
         Contender(
+            name="delta-adopted-s3",
+            runs=Runs.THREADS,
+            table=_adopted_in_bucket,
+            races=300,
+            session_timeout=2.0,
+            phases=DELTA_PHASES,
+            needs_bucket=True,
+        ),
+        Contender(
             name="parquet-classic",
             runs=Runs.CLASSIC,
             table=_parquet,
             shape=Shaping(transform=rows_by_spark),
             phases=(Phase.WRITTEN,),
+        ),
+        Contender(
+            name="parquet-s3-classic",
+            runs=Runs.CLASSIC,
+            table=_parquet_in_bucket,
+            shape=Shaping(transform=rows_by_spark),
+            phases=(Phase.WRITTEN,),
+            needs_bucket=True,
+            options=lambda place: SparkOptions(master="local[1]", conf=s3_conf()),
         ),
         Contender(
             name="delta",
@@ -220,6 +262,14 @@ CONTENDERS = {
             needs_server=True,
         ),
         Contender(name="iceberg", runs=Runs.CONNECT, table=_iceberg, needs_server=True),
+        Contender(
+            name="iceberg-rest-s3",
+            runs=Runs.CONNECT,
+            table=_iceberg,
+            needs_server=True,
+            needs_bucket=True,
+            is_exhaustive=True,
+        ),
         Contender(
             name="delta-classic",
             runs=Runs.CLASSIC,
@@ -266,8 +316,8 @@ def every() -> pytest.MarkDecorator:
 def _parameter(contender: Contender, *, exhaustive: bool = False) -> ParameterSet:
     # A lake format with classic Spark takes longest, and differs least from the same with Spark Connect.
     is_classic_lake = contender.runs is Runs.CLASSIC and contender.needs_server
-    marks = [pytest.mark.exhaustive] if exhaustive or is_classic_lake else []
-    if contender.runs is not Runs.THREADS:
+    marks = [pytest.mark.exhaustive] if exhaustive or is_classic_lake or contender.is_exhaustive else []
+    if contender.runs is not Runs.THREADS or contender.needs_bucket:
         marks.append(pytest.mark.integration)
     if contender.runs is Runs.CLASSIC:
         # pyspark does not close the sockets on which it receives rows: the garbage collector does.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from sarameya_handlers.audit.verify.fact_collection import Audit, read_heads, ta
 from sarameya_handlers.audit.verify.verdict import is_proved, judge
 from sarameya_handlers.landing.directory.manifests import Manifests
 from sarameya_handlers.landing.links import ChainKey, Kind, Link, check_chain
+from sarameya_handlers.landing.stores.store import Store
 from sarameya_handlers.spark.tables.table import Table
 from tests.conformance.adoptions import AdoptedDelta
 from tests.conformance.ledgers import LedgerTable
@@ -37,20 +37,28 @@ def rows_of(table: Table, spark: Any) -> list[Row]:
     if isinstance(table, LedgerTable):
         return [Row(*row) for row in table.rows()]
     if isinstance(table, ParquetTable):
-        return _rows_of_parquet(table.path)
+        return _rows_of_parquet(table.store)
     if isinstance(table, AdoptedDelta):
-        return [row for file in table.files() for row in _rows(pq.read_table(file, columns=_COLUMNS))]
+        return [row for name in table.files() for row in _read(table.store, name)]
     return _rows(table.read(spark).select(*_COLUMNS).toArrow())
 
 
-def _rows_of_parquet(root: Path) -> list[Row]:
-    """Return the rows of the files in the manifests. The directory must have exactly these files for plain readers."""
-    manifests = Manifests(root / "_sarameya")
+def _rows_of_parquet(store: Store) -> list[Row]:
+    """Return the rows of the files in the manifests. Plain readers must see exactly these files."""
+    manifests = Manifests(store)
     links = [manifest for key in manifests.chains() for manifest in manifests.since(key, 1)]
-    named = [root / file.name for manifest in links for file in manifest.files]
-    present = [path for path in root.rglob("*.parquet") if "_sarameya" not in path.relative_to(root).parts]
-    assert sorted(named) == sorted(present), "the directory has the files that links name, each in its final place"
-    return [row for file in named for row in _rows(pq.read_table(file, columns=_COLUMNS, partitioning=None))]
+    named = [file.name for manifest in links for file in manifest.files]
+    present = [name for name in store.names("") if name.endswith(".parquet") and not name.startswith("_sarameya/")]
+    assert sorted(named) == sorted(present), "there are the files that links name, each in its final place"
+    rows: list[Row] = []
+    for name in named:
+        rows += _read(store, name)
+    return rows
+
+
+def _read(store: Store, name: str) -> list[Row]:
+    with pq.ParquetFile(store.open(name)) as file:
+        return _rows(file.read(columns=_COLUMNS))
 
 
 def _rows(table: pa.Table) -> list[Row]:

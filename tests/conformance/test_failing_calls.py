@@ -18,8 +18,11 @@ import pytest
 
 from sarameya_handlers import ParquetTable
 from sarameya_handlers.landing.chain import Outcome
+from sarameya_handlers.landing.directory.data_files import directory_of
 from sarameya_handlers.landing.directory.manifests import Manifests
 from sarameya_handlers.landing.links import check_chain
+from sarameya_handlers.landing.stores.local import LocalStore
+from sarameya_handlers.spark.parquet.file_writer import settle
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Landing, Layout
 from tests.conformance.disks import Disk
@@ -40,14 +43,15 @@ class InPartitions(ParquetTable):
     def __init__(self, path: Path) -> None:
         super().__init__(path, layout=Layout(partition_by=("half",)))
 
-    def _write(self, spark: Any, landings: Sequence[Landing], shape: Any) -> None:
+    def _write(self, spark: Any, landings: Sequence[Landing], shape: Any) -> Any:
         for landing in landings:
             rows = pq.read_table(landing.staged)
             for half in ("left", "right"):
-                into = self._files.directory(landing.link.attempt) / f"half={half}"
+                into = self.store.path(directory_of(landing.link)) / f"half={half}"
                 into.mkdir(parents=True)
                 is_right = pc.equal(pc.bit_wise_and(rows["offset"], 1), 1)
                 pq.write_table(rows.filter(is_right if half == "right" else pc.invert(is_right)), into / "part.parquet")
+        return None, {each.link.attempt: settle(self._files, each, self._layout) for each in landings}
 
 
 def failing_in_turn(code: int, links: range, directory: Path, made: Callable[[Path], ParquetTable]) -> Iterator[int]:
@@ -102,9 +106,9 @@ def try_to_land(owner: Owner, number: int, disk: Disk) -> None:
 def nothing_linked_is_gone(owner: Owner) -> None:
     """Check that the file of each link exists, in its final place or on the way to it."""
     root = owner._table.path  # type: ignore[attr-defined]
-    for manifest in Manifests(root / "_sarameya").since(KEY, owner.chain.next_number):
+    for manifest in Manifests(LocalStore(root)).since(KEY, owner.chain.next_number):
         for file in manifest.files:
-            hidden = root / "_sarameya" / "landing" / manifest.link.attempt / file.name
+            hidden = root / file.written
             assert hidden.exists() or (root / file.name).exists(), f"{manifest.link}: {file.name} was deleted"
 
 

@@ -52,7 +52,7 @@ async def owner_first(log: Broker, one: Member, other: Member) -> tuple[Member, 
     return (one, other) if owners[0] is one else (other, one)
 
 
-@each("parquet", "ledger", "delta-adopted", "delta", "iceberg", exhaustive=["iceberg"])
+@each("parquet", "ledger", "delta-adopted", "delta-adopted-s3", "delta", "iceberg", exhaustive=["iceberg"])
 async def test_zombie_that_wakes_behind_the_new_owner_loses(contender: Contender, place: Place) -> None:
     began = trio.current_time()
     async with two_members(contender, place) as (log, judge, one, other):

@@ -14,10 +14,11 @@ import pytest
 from tests.integration.browser.chromium import Browser, chromium
 from tests.integration.connect_server import ConnectServer
 from tests.integration.lakes import lake_properties
+from tests.integration.object_stores.gateway import Gateway
 from tests.integration.real_kafka import KAFKA_3_VERSION, KAFKA_VERSION, RealKafka
 from tests.integration.real_kafka.kerberos import running
 from tests.integration.real_kafka.node import free_ports, java_program
-from tests.integration.real_kafka.replicas import mend
+from tests.integration.real_kafka.replicas import create_groups_topic, mend
 from tests.integration.real_kafka.security import Security
 from tests.integration.real_registry import RealRegistry
 from tests.transcripts.stage import FEW, RACKS
@@ -56,6 +57,14 @@ def go() -> None:
 
 
 @pytest.fixture(scope="session")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A gateway that speaks S3's protocol. Tests share it: each has a bucket."""
+    _need("go")
+    with Gateway(tmp_path_factory.mktemp("gateway")) as gateway:
+        yield gateway
+
+
+@pytest.fixture(scope="session")
 def real_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealRegistry]:
     """A schema registry. Tests share it: each has its own subjects."""
     _need(java_program(), "mvn")
@@ -77,6 +86,7 @@ def real_kafka_any(request: pytest.FixtureRequest) -> RealKafka:
 def _three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
     _need(java_program(), "mvn")
     with RealKafka(tmp_path_factory.mktemp("kafka-of-three"), brokers=3, racks=RACKS) as kafka:
+        create_groups_topic(kafka)
         yield kafka
 
 

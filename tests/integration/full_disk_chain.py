@@ -17,6 +17,7 @@ from sarameya_handlers import ParquetTable
 from sarameya_handlers.landing.chain import Outcome
 from sarameya_handlers.landing.directory.manifests import Manifests
 from sarameya_handlers.landing.files import is_there
+from sarameya_handlers.landing.stores.local import LocalStore
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from tests.conformance.owners import KEY, Owner
 from tests.conformance.proof import chain_of
@@ -41,7 +42,7 @@ def land_with(free_bytes: int, disk: Path, owner: Owner, root: Path) -> int:
     while failed < 5 and owner.append(RECORDS).outcome is Outcome.ABSENT:
         failed += 1
     ballast.unlink()
-    for manifest in Manifests(root / "_sarameya").since(KEY, 1):
+    for manifest in Manifests(LocalStore(root)).since(KEY, 1):
         for file in manifest.files:
             places = (root / file.name, root / "_sarameya" / "landing" / manifest.link.attempt / file.name)
             assert any(map(is_there, places)), f"{manifest.link}: {file.name} is missing"

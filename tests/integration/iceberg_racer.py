@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sarameya_handlers import SparkOptions
+from sarameya_handlers.spark.engines.jvm import spark_jvm
 from sarameya_handlers.spark.iceberg.table import IcebergTable
 from sarameya_handlers.spark.tables.table import Landing, Phase
 from tests.integration.iceberg_stage import land, link
-from tests.integration.lake_stage import classic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,13 +35,16 @@ def receive() -> str:
     return line.strip()
 
 
-def main(directory: str, name: str) -> None:
-    with classic(Path(directory), iceberg="jdbc") as spark:
+def main(properties: str, name: str) -> None:
+    running = spark_jvm.start(SparkOptions(master="local[2]", conf=json.loads(properties)))
+    try:
         table = IcebergTable(name)
-        table.open(spark)
+        table.open(running.session)
         send("open")
         while (number := int(receive())) > 0:
-            send(json.dumps(race(spark, table, number)))
+            send(json.dumps(race(running.session, table, number)))
+    finally:
+        running.stop()
 
 
 def race(spark: SparkSession, table: IcebergTable, number: int) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +27,7 @@ DAY = 24 * 3600
 
 
 @contextmanager
-def classic(directory: Path, *, iceberg: str = "hadoop") -> Iterator[SparkSession]:
+def classic(directory: Path, *, iceberg: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
     with warm_spark(lake_properties(directory, iceberg=iceberg)) as session:
         yield session
 

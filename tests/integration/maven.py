@@ -34,7 +34,7 @@ def maven_jars(what: str, pom: Path, version: str, cache: Path | None = None) ->
     Raises:
         JarsError: Maven is missing, fails or takes too long.
     """
-    cache = cache or _user_cache()
+    cache = cache or user_cache()
     # The directory's name has a hash of the pom, so that a changed pom gets a new directory.
     jars = cache / f"{what}-{version}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:8]}"
     if jars.is_dir():
@@ -51,7 +51,8 @@ def maven_jars(what: str, pom: Path, version: str, cache: Path | None = None) ->
     return jars
 
 
-def _user_cache() -> Path:
+def user_cache() -> Path:
+    """Return the directory in which tests keep what they have downloaded or compiled."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sarameya"
 
 

@@ -18,17 +18,15 @@ from pyspark.sql import DataFrame
 
 from sarameya import HandlerError
 from sarameya_handlers import ParquetTable, SparkOptions, SparkSink
-from sarameya_handlers.landing.links import ChainKey
+from sarameya_handlers.landing.stores.local import LocalStore
 from sarameya_handlers.spark.engines.engine import SparkEngine
 from sarameya_handlers.spark.error_sources import passes
 from sarameya_handlers.spark.errors import LandingError, SparkGoneError
 from sarameya_handlers.spark.tables.file_visibility import check_reads, check_writes
 from sarameya_handlers.spark.tables.one_job import write_each
-from sarameya_handlers.spark.tables.table import Landing
 from tests.handlers.kit import FakeSession, batch, claim_of
 from tests.handlers.spark.kit import consume_in
 from tests.integration.class_data import quick
-from tests.integration.delta_stage import link
 from tests.integration.processes import children, is_running
 
 pytestmark = [pytest.mark.integration, pytest.mark.cold]
@@ -65,7 +63,7 @@ def until(condition: Callable[[], bool]) -> None:
 async def test_executors_use_the_mount_and_end_with_their_driver(tmp_path: Path) -> None:
     def look(spark: Any, _: object) -> None:
         check_reads(spark, tmp_path)
-        check_writes(spark, tmp_path)
+        check_writes(spark, LocalStore(tmp_path.parent), tmp_path.name)
 
     async with SparkEngine(OPTIONS) as engine:
         await engine.run(look, tag="t")
@@ -99,7 +97,7 @@ async def test_driver_only_directory_is_refused_with_advice() -> None:
         with pytest.raises(HandlerError, match=r"does not read what .* (?s:.)*choose a directory that all machines"):
             await engine.run(lambda spark, _: check_reads(spark, staging), tag="t1")
         with pytest.raises(HandlerError, match=r"does not read what Spark writes to .*choose a directory"):
-            await engine.run(lambda spark, _: check_writes(spark, staging), tag="t2")
+            await engine.run(lambda spark, _: check_writes(spark, LocalStore(staging.parent), "staging"), tag="t2")
     assert os.listdir(staging) == []
 
 
@@ -111,10 +109,9 @@ async def test_rows_in_an_executors_own_directory_are_missed() -> None:
 
     def work(spark: Any, _: object) -> None:
         for partitions in (1, 2):
-            chains = [link(1, 0, 5, key=ChainKey("sink", "orders", number)) for number in range(partitions)]
-            landings, frames = [Landing(link=one, staged=None) for one in chains], [spark.range(5)] * partitions
+            directories = [f"{partitions}-{number}" for number in range(partitions)]
             with pytest.raises(LandingError, match=r"only 0 of the 5 rows .* do all machines of Spark") as told:
-                write_each(spark, into, landings, frames)
+                write_each(spark, LocalStore(into), directories, [spark.range(5)] * partitions)
             assert passes(told.value)
 
     async with SparkEngine(OPTIONS) as engine:

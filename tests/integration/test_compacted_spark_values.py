@@ -13,6 +13,7 @@ import pytest
 
 from sarameya_handlers import ParquetTable, SparkSink, landed_files, read_landing
 from sarameya_handlers.landing.directory.compaction import compact
+from sarameya_handlers.landing.stores.local import LocalStore
 from sarameya_handlers.spark.tables.settings import temporary_settings
 from tests.handlers.kit import FakeSession, batch, claim_of
 from tests.handlers.spark.kit import consume_in
@@ -104,7 +105,7 @@ async def test_fault_52_sparks_values_are_compacted_exactly_or_refused(spark: An
         for start in (0, 4):
             await land(spark, table, range(start, start + 4), columns)
     before = by_arrow(tmp_path), by_spark(read_landing(spark, tmp_path)), by_spark(spark.read.parquet(str(tmp_path)))
-    compacted = compact(tmp_path, 10**6)
+    compacted = compact(LocalStore(tmp_path), 10**6)
     assert (compacted.compaction is not None) == is_compacted, compacted.refused
     assert bool(compacted.refused) != is_compacted
     assert len(landed_files(tmp_path)) == (1 if is_compacted else 2)

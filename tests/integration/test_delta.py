@@ -14,6 +14,7 @@ from pyspark.sql.types import StringType
 
 from sarameya import HandlerError
 from sarameya_handlers.landing.links import Kind, check_chain
+from sarameya_handlers.landing.stores.local import LocalStore
 from sarameya_handlers.spark.delta.history.commits import CommitMark
 from sarameya_handlers.spark.delta.history.log import DeltaLog
 from sarameya_handlers.spark.delta.table import DeltaTable
@@ -323,7 +324,7 @@ def test_log_files_equal_describe_history(spark: SparkSession, table: DeltaTable
     ):
         spark.sql(done).collect()
     by_sql, by_files = DeltaLog(name), DeltaLog(name)
-    by_files.read_below(root)
+    by_files.read_from(LocalStore(root))
     told = [[attrs.evolve(one, stamp="") for one in log.commits(spark)] for log in (by_sql, by_files)]
     assert told[0] == told[1]
     assert [one.restores for one in told[0]] == [2, *[None] * 8]

@@ -13,6 +13,7 @@ import pytest
 from sarameya import HandlerError
 from sarameya_handlers.landing.errors import BrokenChainError, ForgottenChainError, RewoundTableError
 from sarameya_handlers.landing.links import Link
+from sarameya_handlers.landing.stores.local import LocalStore
 from sarameya_handlers.spark.delta.history.commits import app_id
 from sarameya_handlers.spark.delta.history.log import DeltaLog
 from sarameya_handlers.spark.delta.spark_writer import SparkWriter
@@ -189,7 +190,7 @@ def test_forgotten_chain_is_not_restarted(spark: SparkSession, table: DeltaTable
         assert one.keys(spark) == [KEY, OTHER]
         one.open(spark)  # from here on by the log's files
     by_spark, by_files = DeltaLog(name), DeltaLog(name)
-    by_files.read_below(root)
+    by_files.read_from(LocalStore(root))
     for log in (by_spark, by_files):
         assert log.transactions(spark, f"file://{root}") == {app_id(KEY): 11, app_id(OTHER): 1}
     # Whoever lands nevertheless is refused by Delta: the transaction outlives the history.

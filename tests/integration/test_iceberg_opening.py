@@ -20,6 +20,7 @@ from sarameya_handlers.spark.tables.settings import temporary_settings
 from sarameya_handlers.spark.tables.table import Layout
 from tests.integration.iceberg_stage import land, link, new_name
 from tests.integration.lake_stage import KEY, OTHER, classic, found, rows, rows_of
+from tests.integration.lakes.catalogs import jdbc_catalog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +34,8 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with classic(tmp_path_factory.mktemp("lake"), iceberg="jdbc") as session:
+    directory = tmp_path_factory.mktemp("lake")
+    with jdbc_catalog(directory) as catalog, classic(directory, iceberg=catalog) as session:
         yield session
 
 
@@ -124,11 +126,7 @@ def test_table_of_another_format_is_refused(spark: SparkSession) -> None:
         IcebergTable("spark_catalog.default.orders").open(spark)
 
 
-def test_remote_table_requires_a_staging_directory(spark: SparkSession, name: str, tmp_path: Path) -> None:
-    rest = "spark.sql.catalog.rest"
-    with temporary_settings(spark, {rest: "org.apache.iceberg.spark.SparkCatalog", f"{rest}.warehouse": "s3://lake"}):
-        with pytest.raises(HandlerError, match=r"give a directory to stage in \(staging\)"):
-            IcebergTable("rest.db.t").open(spark)
+def test_records_are_staged_in_the_given_directory(spark: SparkSession, name: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(HandlerError, match="cannot stage in"):
         IcebergTable(name, staging=tmp_path / "file").open(spark)

@@ -1,5 +1,8 @@
-"""Two processes race for the links of an Iceberg chain, from the table's creation on, each with a driver of its own and
-one JDBC catalog. (Through one Spark Connect server and a Hadoop catalog race those of the conformance suite.)"""
+"""Two processes, each with a Spark driver of its own, race for the links of an Iceberg chain.
+
+They start with the creation of the table. In the conformance suite two processes race through one Spark Connect server
+and a Hadoop catalog.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +10,33 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sarameya_handlers import SparkOptions
 from sarameya_handlers.landing.links import check_chain
+from sarameya_handlers.spark.engines.jvm import spark_jvm
 from sarameya_handlers.spark.iceberg.table import IcebergTable
 from tests.integration.iceberg_racer import ROWS
-from tests.integration.lake_stage import KEY, classic, rows, rows_of
+from tests.integration.lake_stage import KEY, rows, rows_of
+from tests.integration.lakes import lake_properties
+from tests.integration.lakes.catalogs import jdbc_catalog, rest_catalog
+from tests.integration.lakes.jars import iceberg_aws_jars, spark_jars
+from tests.integration.object_stores.gateway import Gateway
 
 pytestmark = [
     pytest.mark.integration,
+    pytest.mark.cold,
     # pyspark leaves each socket that rows come over to the garbage collector.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
 ROOT = Path(__file__).parents[2]
-RACES = [pytest.param(30), pytest.param(100, marks=pytest.mark.exhaustive)]
+RACES = [20, pytest.param(100, marks=pytest.mark.exhaustive)]
 NAME = "ice.db.raced"
 
 
@@ -50,9 +60,9 @@ class Racer:
 
 
 @contextmanager
-def racer(which: int, directory: Path) -> Iterator[Racer]:
+def racer(which: int, directory: Path, properties: Mapping[str, str]) -> Iterator[Racer]:
     errors = directory / f"racer-{which}.err"
-    command = [sys.executable, "-m", "tests.integration.iceberg_racer", str(directory), NAME]
+    command = [sys.executable, "-m", "tests.integration.iceberg_racer", json.dumps(properties), NAME]
     with (
         errors.open("w") as written,
         subprocess.Popen(
@@ -65,20 +75,42 @@ def racer(which: int, directory: Path) -> Iterator[Racer]:
             process.kill()
 
 
+@pytest.fixture(params=["rest", pytest.param("jdbc", marks=pytest.mark.exhaustive)])
+def properties(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Mapping[str, str]]:
+    """Yield Spark's properties, with a catalog for several drivers: a REST server with tables on S3, or a database."""
+    with ExitStack() as stack:
+        if request.param == "rest":
+            gateway: Gateway = request.getfixturevalue("gateway")
+            for name, value in gateway.environment.items():
+                monkeypatch.setenv(name, value)
+            catalog = stack.enter_context(rest_catalog(tmp_path, gateway))
+        else:
+            catalog = stack.enter_context(jdbc_catalog(tmp_path))
+        jars = (*spark_jars(), *iceberg_aws_jars())
+        yield lake_properties(tmp_path, iceberg=catalog) | {"spark.jars": ",".join(map(str, jars))}
+
+
 @pytest.mark.parametrize("races", RACES)
-def test_one_of_two_racing_processes_appends_each_link(tmp_path: Path, races: int) -> None:
+def test_one_of_two_racing_processes_appends_each_link(
+    tmp_path: Path, properties: Mapping[str, str], races: int
+) -> None:
     began = time.monotonic()
     with ExitStack() as stack:
-        both = [stack.enter_context(racer(which, tmp_path)) for which in (0, 1)]
+        both = [stack.enter_context(racer(which, tmp_path, properties)) for which in (0, 1)]
         assert [one.hear() for one in both] == ["open", "open"]
         told = [race(both, number) for number in range(1, races + 1)]
         for one in both:
             one.say("0")
     seconds = time.monotonic() - began
-    with classic(tmp_path, iceberg="jdbc") as spark:
+    running = spark_jvm.start(SparkOptions(master="local[1]", conf=properties))
+    try:
         table = IcebergTable(NAME)
-        links = table.links(spark, KEY, 1)
-        landed = rows(table.read(spark))
+        links = table.links(running.session, KEY, 1)
+        landed = rows(table.read(running.session))
+    finally:
+        running.stop()
 
     for one, other in told:
         assert one["winner"] == other["winner"], "both find the same attempt"

@@ -16,6 +16,7 @@ from sarameya import MessageBatch
 from sarameya_handlers import DeltaTable, IcebergTable, LandingError, Layout, ParquetTable, SparkSink, read_landing
 from sarameya_handlers.landing.dead_letters.files import FileDeadLetters
 from sarameya_handlers.landing.directory.compaction import compact
+from sarameya_handlers.landing.stores.local import LocalStore
 from sarameya_handlers.spark.poison.poison_search import PoisonError
 from sarameya_handlers.spark.tables.settings import temporary_settings
 from tests.handlers.kit import FakeClaim, FakeSession, message
@@ -101,7 +102,7 @@ async def test_fault_57_special_values_land_and_are_read_back(spark: Any, tmp_pa
         for _ in range(2):
             assert by_offset(spark.read.schema("offset bigint, city string").parquet(str(root))) == expected
             assert by_offset(read_landing(spark, root)) == by_arrow(root) == expected
-            compact(root, 10**6)
+            compact(LocalStore(root), 10**6)
     if kind == "delta":
         rows = deltalake.DeltaTable(root).to_pyarrow_table().sort_by("offset")
         assert rows["city"].to_pylist() == expected

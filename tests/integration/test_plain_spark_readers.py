@@ -12,7 +12,7 @@ from typing import Any
 import deltalake
 import pytest
 
-from sarameya_handlers import read_landing
+from sarameya_handlers import ParquetTable, read_landing
 from sarameya_handlers.spark.delta.table import DeltaTable
 from sarameya_handlers.spark.errors import text_of
 from tests.handlers.spark.parquet.lander import Lander
@@ -40,7 +40,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture
 def lander(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lander:
     monkeypatch.setattr("os.fsync", lambda descriptor: None)
-    return Lander(tmp_path / "landed")
+    return Lander(ParquetTable(tmp_path / "landed"))
 
 
 def times(frame: Any) -> Counter[int]:
@@ -50,7 +50,8 @@ def times(frame: Any) -> Counter[int]:
 def has_moved(error: Exception) -> bool:
     """Return whether Spark reports a missing file."""
     text = text_of(error) or ""
-    return any(word in text for word in ("FILE_NOT_EXIST", "does not exist", "PATH_NOT_FOUND", "FileNotFoundException"))
+    names = ("FILE_NOT_EXIST", "does not exist", "PATH_NOT_FOUND", "FileNotFoundException", "NoSuchFileException")
+    return any(name in text for name in names)
 
 
 def test_fault_63_spark_sees_each_row_once_during_landings(spark: Any, lander: Lander) -> None:

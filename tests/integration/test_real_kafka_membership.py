@@ -80,6 +80,7 @@ async def test_static_leader_restarting_in_time_moves_nothing(real_kafka_any: Re
         await eventually(lambda: bool(follows.sessions) and len(claimed(leads)) == len(claimed(follows)) == 2)
         mine, calls, generation = claimed(leads), follows.calls.copy(), follows.sessions[-1].generation
 
+        await eventually(lambda: len(leads.messages + follows.messages) >= len(produced))
         await leader.close()
         while_away = await trio.to_thread.run_sync(produce, real_kafka_any, topic, [b"%d" % n for n in range(100)])
         produced |= while_away

@@ -21,6 +21,7 @@ from sarameya.arrow import kafka_schema
 from sarameya.embedded import EmbeddedCluster
 from sarameya_handlers import LandingError, Layout, ParquetTable, SparkSink, read_landing
 from sarameya_handlers.landing.directory.compaction import compact
+from sarameya_handlers.landing.stores.local import LocalStore
 from sarameya_handlers.spark.shaping.partitions import with_event_date
 from tests.handlers.kit import FakeClaim, FakeSession, batch, claim_of, message
 from tests.handlers.spark.kit import consume_in
@@ -311,7 +312,7 @@ async def test_added_columns_are_null_in_earlier_rows(
         landed = read_landing(spark, table.path).orderBy("offset")
         assert [tuple(row) for row in landed.selectExpr(*columns).collect()] == expected
         assert [row["day"] for row in landed.collect()] == [None if n % 2 else date(2026, 1, 2) for n in range(8)]
-        compact(table.path, 10**6)
+        compact(LocalStore(table.path), 10**6)
     assert len(list(table.path.glob("day=*/*.parquet"))) == 4, "of two partitions; structs that differ are kept apart"
     assert sum(batch.num_rows for batch in table.batches(["offset", "name", "day"])) == 8
 

@@ -11,6 +11,7 @@ import pytest
 from bench.growth import delta, parquet
 from bench.growth.chains import BUSY, KEYS, NEW, QUIET, history
 from bench.growth.landing import land
+from sarameya_handlers.landing.stores.local import LocalStore
 from sarameya_handlers.spark.delta.history.chains import LAST, search
 from sarameya_handlers.spark.delta.history.log import DeltaLog
 from sarameya_handlers.spark.parquet.table import ParquetTable
@@ -54,7 +55,7 @@ def test_delta_log_has_the_chains_and_their_transactions(tmp_path: Path, log: de
     spark: Any = FakeSpark(root)
     delta.build(spark, root, length, log)
     read = DeltaLog("t")
-    read.read_below(root)
+    read.read_from(LocalStore(root))
     found = search(read.commits(NO_SPARK), dict.fromkeys(KEYS, LAST))
     assert {key: chain.links[-1].number for key, chain in found.items() if chain.links} == {
         one.key: one.number for one in history(length)

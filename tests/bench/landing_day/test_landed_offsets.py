@@ -10,6 +10,7 @@ import pytest
 from bench.landing_day.landed_offsets import SINK, landed_offsets
 from sarameya_handlers.landing.directory.manifests import Manifest, Manifests
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
+from sarameya_handlers.landing.stores.local import LocalStore
 from sarameya_handlers.spark.delta.history.commits import CommitMark
 
 
@@ -28,7 +29,7 @@ def land(kind: str, place: Path, *links: Link) -> None:
     """A commit each, beside such as are nobody's."""
     for one in links:
         if kind == "parquet":
-            Manifests(place / "_sarameya").put(Manifest(one))
+            Manifests(LocalStore(place)).put(Manifest(one))
             continue
         log = place / "_delta_log"
         log.mkdir(parents=True, exist_ok=True)

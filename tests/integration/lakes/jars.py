@@ -1,4 +1,4 @@
-"""The jars of Delta Lake, of Iceberg, of H2 for a JDBC catalog, and of Avro."""
+"""The jars of Delta Lake, of Iceberg and its catalogs, of PostgreSQL's driver, and of Avro."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from tests.integration.maven import maven_jars
 
 DELTA_VERSION = "4.3.0"
 AVRO_VERSION = "4.1.1"
+ICEBERG_VERSION = "1.12.0"
+REST_CATALOG_VERSION = "1.11.0"
+"""Of Iceberg. The newest whose server of a REST catalog is to be had from Maven."""
 
 
 def lake_jars() -> tuple[Path, ...]:
-    """Return the jars of Delta Lake, Iceberg and H2, some 60 MB. Raises JarsError."""
+    """Return the jars of Delta Lake, Iceberg and PostgreSQL's driver, some 60 MB. Raises JarsError."""
     jars = maven_jars("lakes-delta", Path(__file__).with_name("pom.xml"), DELTA_VERSION)
     return tuple(sorted(jars.glob("*.jar")))
 
@@ -19,6 +22,18 @@ def lake_jars() -> tuple[Path, ...]:
 def avro_jars() -> tuple[Path, ...]:
     """Return the jars of Spark's Avro reader. Raises JarsError."""
     jars = maven_jars("spark-avro", Path(__file__).parent / "avro" / "pom.xml", AVRO_VERSION)
+    return tuple(sorted(jars.glob("*.jar")))
+
+
+def iceberg_aws_jars() -> tuple[Path, ...]:
+    """Return what Iceberg needs for tables on S3, 69 MB. Raises JarsError."""
+    jars = maven_jars("iceberg-aws", Path(__file__).parent / "iceberg_aws" / "pom.xml", ICEBERG_VERSION)
+    return tuple(sorted(jars.glob("*.jar")))
+
+
+def rest_catalog_jars() -> tuple[Path, ...]:
+    """Return the jars of a server of Iceberg's REST catalog, 37 MB. Raises JarsError."""
+    jars = maven_jars("iceberg-rest", Path(__file__).parent / "iceberg_rest" / "pom.xml", REST_CATALOG_VERSION)
     return tuple(sorted(jars.glob("*.jar")))
 
 

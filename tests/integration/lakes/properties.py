@@ -29,13 +29,12 @@ _FEW_ROWS = {
 default settings."""
 
 
-def lake_properties(warehouse: Path, *, iceberg: str = "hadoop") -> dict[str, str]:
+def lake_properties(warehouse: Path, *, iceberg: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the properties of a classic session or of a Connect server.
 
     Args:
         warehouse: the directory of all tables.
-        iceberg: the kind of the Iceberg catalog: "hadoop" (files), or "jdbc" (an H2 database, which several drivers can
-            use at the same time).
+        iceberg: properties of the Iceberg catalog (see `catalogs`); None for one of files, for one driver.
 
     Raises:
         JarsError: The jars cannot be downloaded.
@@ -48,19 +47,13 @@ def lake_properties(warehouse: Path, *, iceberg: str = "hadoop") -> dict[str, st
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.warehouse.dir": str(warehouse / "spark"),
         catalog: "org.apache.iceberg.spark.SparkCatalog",
-        f"{catalog}.type": iceberg,
-        f"{catalog}.warehouse": str(warehouse / "iceberg"),
         # With the cache a session would keep the state of a table that it has read first.
         f"{catalog}.cache-enabled": "false",
-    } | _FEW_ROWS
-    if iceberg == "jdbc":
-        # AUTO_SERVER: the first process that opens the file serves it to the other processes.
-        properties[f"{catalog}.uri"] = f"jdbc:h2:file:{warehouse / 'iceberg-catalog'};AUTO_SERVER=TRUE"
-    return properties
+    }
+    own = iceberg or {"type": "hadoop", "warehouse": str(warehouse / "iceberg")}
+    return properties | {f"{catalog}.{name}": value for name, value in own.items()} | _FEW_ROWS
 
 
-def lake_options(
-    warehouse: Path, *, iceberg: str = "hadoop", master: str = "local[2]", conf: Mapping[str, str] | None = None
-) -> SparkOptions:
+def lake_options(warehouse: Path, *, master: str = "local[2]", conf: Mapping[str, str] | None = None) -> SparkOptions:
     """Return the same properties as options of a classic session. `conf` adds properties, or overrides them."""
-    return SparkOptions(master=master, conf={**lake_properties(warehouse, iceberg=iceberg), **(conf or {})})
+    return SparkOptions(master=master, conf={**lake_properties(warehouse), **(conf or {})})

@@ -100,20 +100,29 @@ def controller(kafka: RealKafka) -> Node:
     return next(node for node in kafka.nodes if node.node_id == partition["leader_id"])
 
 
+def create_groups_topic(kafka: RealKafka) -> None:
+    """Create `__consumer_offsets` while all brokers run, so that each of them coordinates groups."""
+    admin = kafka.admin()
+    with suppress(KafkaException):  # the first request for a coordinator creates the topic
+        admin.describe_consumer_groups(["any"], request_timeout=1)["any"].result()
+    kafka.until(
+        lambda: set(_group_leaders(admin).values()) == {node.node_id for node in kafka.nodes},
+        _SECONDS,
+        "each broker to coordinate groups",
+    )
+
+
 def group_coordinated_by(kafka: RealKafka, node_id: int, prefix: str) -> str:
     """Return the name of a group that this broker coordinates, until leaders of `__consumer_offsets` move."""
     admin = kafka.admin()
-    # The first request for a coordinator creates the topic `__consumer_offsets`.
-    with suppress(KafkaException):
-        admin.describe_consumer_groups([prefix])[prefix].result()
     leader_ids: dict[int, int] = {}
 
-    def are_elected() -> bool:
+    def is_elected() -> bool:
         # Brokers answer in turn. One that lags may not know the topic yet after another has listed all leaders.
         leader_ids.update(_group_leaders(admin))
-        return min(leader_ids.values(), default=-1) >= 0
+        return min(leader_ids.values(), default=-1) >= 0 and node_id in leader_ids.values()
 
-    kafka.until(are_elected, _SECONDS, "the leaders of groups")
+    kafka.until(is_elected, _SECONDS, f"broker {node_id} to coordinate groups")
     names = (f"{prefix}-{n}" for n in itertools.count())
     return next(name for name in names if leader_ids[partition_for(name, len(leader_ids))] == node_id)
 

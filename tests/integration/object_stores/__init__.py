@@ -1,0 +1,1 @@
+"""Real object stores for tests."""

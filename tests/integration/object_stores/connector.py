@@ -1,0 +1,23 @@
+"""Spark's connector to S3."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tests.integration.maven import maven_jars
+
+HADOOP_VERSION = "3.4.2"
+"""The Hadoop that pyspark brings."""
+
+
+def s3_conf() -> dict[str, str]:
+    """Return properties by which Spark reaches the store in the environment (`Gateway.environment`)."""
+    jars = maven_jars("s3-connector", Path(__file__).with_name("pom.xml"), HADOOP_VERSION)
+    return {
+        "spark.jars": ",".join(map(str, sorted(jars.glob("*.jar")))),
+        "spark.hadoop.fs.s3a.endpoint": os.environ["AWS_ENDPOINT_URL"],
+        "spark.hadoop.fs.s3a.endpoint.region": os.environ["AWS_REGION"],
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
+    }

@@ -1,0 +1,146 @@
+"""A gateway that speaks S3's protocol over a directory: `with Gateway(directory) as gateway: gateway.endpoint`.
+
+Versity's, compiled once into the user's cache. Needs Go, and a file system with extended attributes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Self
+
+from tests.integration.maven import user_cache
+from tests.integration.real_kafka.node import HOST, free_ports
+
+VERSION = "v1.8.0"
+_MODULE = "github.com/versity/versitygw/cmd/versitygw"
+_COMPILE_SECONDS = 1800.0
+_START_SECONDS = 60.0
+_POLL_SECONDS = 0.1
+ACCESS_KEY = "tests"
+SECRET_KEY = "secret-of-tests"
+REGION = "us-east-1"
+
+
+class GatewayError(Exception):
+    """The gateway could not be compiled, or did not start. The text has its output."""
+
+
+class Gateway:
+    """A gateway that has started when the block is entered.
+
+    Args:
+        directory: For its files.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.buckets = directory / "buckets"
+        """A bucket is a directory in this one."""
+        self._log = directory / "gateway.log"
+        self._port = free_ports(1)[0]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def endpoint(self) -> str:
+        """URL of the gateway."""
+        return f"http://{HOST}:{self._port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables by which AWS's tools find the gateway and their credentials."""
+        return {
+            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+            "AWS_REGION": REGION,
+            "AWS_ENDPOINT_URL": self.endpoint,
+        }
+
+    def make_bucket(self, name: str) -> str:
+        """Make a bucket. Return its URL."""
+        (self.buckets / name).mkdir(parents=True)
+        return f"s3://{name}"
+
+    def __enter__(self) -> Self:
+        self.buckets.mkdir(parents=True, exist_ok=True)
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    @property
+    def is_running(self) -> bool:
+        """True if it was started, and not killed since."""
+        return self._process is not None
+
+    def start(self) -> None:
+        """Start the process and wait until it answers. Raises GatewayError."""
+        command = [str(_compiled()), "--port", f"{HOST}:{self._port}", "--region", REGION]
+        command += ["--access", ACCESS_KEY, "--secret", SECRET_KEY, "posix", str(self.buckets)]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        try:
+            self._wait_until_it_answers()
+        except BaseException:
+            self.kill()
+            raise
+
+    def freeze(self) -> None:
+        """Stop the process: it accepts connections, and answers nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let the process continue with what it was sent."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """Kill the process. What was put is in the directory."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def _wait_until_it_answers(self) -> None:
+        assert self._process is not None
+        end = time.monotonic() + _START_SECONDS
+        while time.monotonic() < end and self._process.poll() is None:
+            try:
+                urllib.request.urlopen(self.endpoint, timeout=5.0).close()
+            except urllib.error.HTTPError:
+                return  # access denied
+            except OSError:
+                time.sleep(_POLL_SECONDS)
+            else:
+                return
+        raise GatewayError("the gateway has not started:\n" + self._log.read_text(errors="replace")[-2000:])
+
+
+def _compiled() -> Path:
+    """Return the gateway's program. The first call compiles it."""
+    directory = user_cache() / f"versitygw-{VERSION}"
+    program = directory / "versitygw"
+    if program.exists():
+        return program
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not program.exists():
+            environment = {**os.environ, "GOBIN": str(directory / "unfinished")}
+            command = ["go", "install", f"{_MODULE}@{VERSION}"]
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, timeout=_COMPILE_SECONDS, check=False
+            )
+            if done.returncode != 0:
+                raise GatewayError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+            (directory / "unfinished" / "versitygw").rename(program)
+    return program

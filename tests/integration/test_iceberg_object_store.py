@@ -1,0 +1,231 @@
+"""An Iceberg table on S3, in a REST catalog: its readers, its audit, and a store or a catalog that is away."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from threading import Thread, Timer
+from typing import Any
+from urllib.parse import urlsplit
+
+import attrs
+import pytest
+from pyiceberg.catalog import load_catalog
+
+from sarameya_handlers import SparkOptions
+from sarameya_handlers.landing.chain import Outcome, Settled
+from sarameya_handlers.spark.engines.jvm import spark_jvm
+from sarameya_handlers.spark.iceberg.table import IcebergTable
+from sarameya_handlers.spark.shaping.shaping import Shaping
+from sarameya_handlers.spark.sink.flush import OnPhase
+from sarameya_handlers.spark.tables.table import Phase
+from tests.conformance.owners import KEY, Owner, at
+from tests.conformance.proof import offsets, prove_audit, prove_chain, prove_rows
+from tests.integration.lakes import lake_properties
+from tests.integration.lakes.catalogs import rest_catalog
+from tests.integration.lakes.jars import iceberg_aws_jars, spark_jars
+from tests.integration.object_stores.gateway import Gateway
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.cold,
+    # pyspark's, whenever rows are collected.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+DAY = 24 * 3600
+AWAY_SECONDS = 3.0
+SECONDS = 300.0
+"""The longest time for a landing. A catalog waits for its store for a minute and a half."""
+_names = count(1)
+
+
+class Proxy(ThreadingHTTPServer):
+    """A proxy of a catalog. It can lose responses to commits, or refuse all requests."""
+
+    daemon_threads = True
+
+    def __init__(self, target: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Forward)
+        self.target = urlsplit(target).netloc
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        self.is_away = False
+        self.loses_commit = -1
+        """Number of commits before the one whose response is lost. Less than 0: no response is lost."""
+
+    def loses(self) -> bool:
+        """Return whether the response of this commit is lost."""
+        self.loses_commit -= 1
+        return self.loses_commit == -1
+
+    def handle_error(self, *_: object) -> None:
+        """A client that has closed its connection is no error."""
+
+
+class _Forward(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Proxy
+
+    def _forward(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.server.is_away:
+            self.close_connection = True
+            return
+        connection = http.client.HTTPConnection(self.server.target, timeout=60)
+        try:
+            connection.request(self.command, self.path, body, dict(self.headers.items()))
+            response = connection.getresponse()
+            content = response.read()
+        finally:
+            connection.close()
+        if self.command == "POST" and "/tables/" in self.path and self.server.loses():
+            self.close_connection = True
+            return
+        self.send_response_only(response.status)
+        for name, value in response.getheaders():
+            if name.lower() not in ("transfer-encoding", "content-length", "connection"):
+                self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    do_GET = do_HEAD = do_POST = do_DELETE = _forward
+
+    def log_message(self, *_: object) -> None:
+        """Log nothing."""
+
+
+@attrs.frozen
+class Lake:
+    """A Spark whose catalog `ice` is the server's, behind a proxy."""
+
+    spark: Any
+    proxy: Proxy
+    gateway: Gateway
+
+    def come_back(self) -> None:
+        """End an absence of the catalog or of the store."""
+        self.proxy.is_away = False
+        if not self.gateway.is_running:
+            self.gateway.start()
+
+
+@pytest.fixture(scope="module")
+def lake(gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    directory = tmp_path_factory.mktemp("lake")
+    with pytest.MonkeyPatch.context() as patch, rest_catalog(directory, gateway) as catalog:
+        for name, value in gateway.environment.items():
+            patch.setenv(name, value)
+        with Proxy(catalog["uri"]) as proxy:
+            thread = Thread(target=proxy.serve_forever)
+            thread.start()
+            properties = lake_properties(directory, iceberg={**catalog, "uri": proxy.url})
+            jars = ",".join(map(str, (*spark_jars(), *iceberg_aws_jars())))
+            running = spark_jvm.start(SparkOptions(master="local[1]", conf={**properties, "spark.jars": jars}))
+            try:
+                yield Lake(running.session, proxy, gateway)
+            finally:
+                running.stop()
+                proxy.shutdown()
+                thread.join()
+
+
+@pytest.fixture
+def table(lake: Lake) -> IcebergTable:
+    table = IcebergTable(f"ice.db.orders{next(_names)}")
+    table.open(lake.spark)
+    return table
+
+
+def prove(lake: Lake, table: IcebergTable, end: int) -> None:
+    prove_chain(table, lake.spark, KEY, end)
+    prove_rows(table, lake.spark, offsets({KEY: end}))
+    prove_audit(table, lake.spark)
+
+
+def test_links_land_once_for_all_readers(lake: Lake, table: IcebergTable) -> None:
+    owner, other = (Owner(table, lake.spark, Shaping()) for _ in range(2))
+    assert owner.append(5).outcome is Outcome.LANDED
+    assert other.append(5).outcome is Outcome.LOST, "it believes that the chain is empty"
+    assert other.append(5).outcome is Outcome.LANDED
+    prove(lake, table, 10)
+    s3 = {"s3.endpoint": lake.gateway.endpoint, "s3.access-key-id": "tests", "s3.secret-access-key": "secret-of-tests"}
+    found = load_catalog("ice", type="rest", uri=lake.proxy.url, **s3).load_table(
+        table.name.removeprefix("iceberg:ice.")
+    )
+    assert sorted(found.scan(selected_fields=("offset",)).to_arrow()["offset"].to_pylist()) == [*range(10)]
+
+
+@pytest.mark.parametrize("phase", [Phase.STAGED, Phase.WRITTEN, Phase.LINKED])
+@pytest.mark.parametrize("what", ["store", "catalog"])
+def test_landing_goes_on_after_an_absence(lake: Lake, table: IcebergTable, what: str, phase: Phase) -> None:
+    owner = Owner(table, lake.spark, Shaping())
+    assert owner.append(5).outcome is Outcome.LANDED
+    returns = Timer(AWAY_SECONDS, lake.come_back)
+
+    def go_away() -> None:
+        lake.proxy.is_away = what == "catalog"
+        if what == "store":
+            lake.gateway.kill()
+        returns.start()
+
+    try:
+        settled = land(owner, 5, at(phase, go_away))
+    finally:
+        returns.join()
+    assert settled.outcome is Outcome.LANDED
+    assert owner.append(3).outcome is Outcome.LANDED
+    prove(lake, table, 13)
+
+
+def land(owner: Owner, count: int, on_phase: OnPhase) -> Settled:
+    """Append a link, as a sink does: after an error it reads the outcome, and tries again if there is none."""
+    end = time.monotonic() + SECONDS
+    while True:
+        try:
+            settled = owner.settle(owner.unsettled) if owner.unsettled else owner.append(count, on_phase)
+        except Exception:
+            if time.monotonic() > end:
+                raise
+        else:
+            if settled.outcome is not Outcome.ABSENT:
+                return settled
+
+
+@pytest.mark.parametrize("lost", ["staged", "marked", "published"])
+def test_commit_whose_response_is_lost_lands_once(lake: Lake, table: IcebergTable, lost: str) -> None:
+    assert Owner(table, lake.spark, Shaping()).append(5).outcome is Outcome.LANDED
+    next_owner = IcebergTable(table.name.removeprefix("iceberg:"))
+    next_owner.open(lake.spark)
+    owner = Owner(next_owner, lake.spark, Shaping())
+    lake.proxy.loses_commit = ["staged", "marked", "published"].index(lost)
+    settled, _ = owner.append_until_present(5)
+    assert lake.proxy.loses_commit < 0, "a response was lost"
+    assert settled.outcome is Outcome.LANDED
+    assert owner.append(3).outcome is Outcome.LANDED
+    prove(lake, table, 13)
+
+
+def test_leftovers_in_the_store_are_removed(lake: Lake, table: IcebergTable) -> None:
+    owner, late = (Owner(table, lake.spark, Shaping()) for _ in range(2))
+    assert owner.append(5).outcome is Outcome.LANDED
+    assert late.append(6).outcome is Outcome.LOST
+    (data,) = lake.gateway.buckets.rglob(f"{table.name.rpartition('.')[2]}/data")
+    orphan = data / "orphan.parquet"
+    orphan.write_bytes(b"rows that nobody has committed")
+    os.utime(orphan, (time.time() - 2 * DAY,) * 2)
+    found = table.leftovers(lake.spark)
+    assert {leftover.what for leftover in found} == {
+        f"rows that were staged as link 1 of {KEY}, and never published",
+        "a file that no snapshot names",
+    }
+    for leftover in found:
+        table.remove(lake.spark, leftover)
+    assert not orphan.exists()
+    assert list(table.leftovers(lake.spark)) == []
+    prove(lake, table, 5)
