@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -12,12 +13,12 @@ from trio.testing import MockClock
 
 import sarameya
 from sarameya import Config, Producer
-from sarameya.testing import memory_cluster, virtual_wall_clock
+from sarameya.testing import ClaimFeed, memory_cluster, virtual_wall_clock
 from sarameya_handlers.landing.dead_letters.letters import DeadLetter
 from sarameya_handlers.landing.dead_letters.options import dead_letters
 from sarameya_handlers.landing.dead_letters.topic import PREFIX
 from sarameya_handlers.spark.poison.poison_search import Tolerance
-from tests.docs.pages import blocks, page
+from tests.docs.pages import ROOT, blocks, page
 from tests.handlers.landing.test_dead_letters import LINK, files, topic_letters
 from tests.producer.kit import log
 
@@ -53,6 +54,39 @@ async def test_typed_records_are_sent(autojump_clock: MockClock) -> None:
         await names["bill"](cluster.bootstrap_servers)
         sent = [(message.key, message.value) for message in log(cluster, 0, "invoices")]
     assert sent == [(b"ann", b'{"customer":"ann","cents":300}'), (b"bob", None)]
+
+
+async def test_orders_become_invoices(autojump_clock: MockClock) -> None:
+    """Invoices are repeated if the orders were not committed. Each order has one, and a customer's stay in order."""
+    names: dict[str, Any] = {}
+    exec("\n".join(blocks(PAGE, "python")), names)
+    feed = ClaimFeed("orders")
+    for number in range(20):
+        customer = b"%d" % (number % 3)
+        feed.send(b'{"customer": "%s", "cents": %d}' % (customer, number), key=customer)
+    async with memory_cluster({"invoices": 1}) as cluster:
+        options = {"transport": cluster.transport, "wall_clock": virtual_wall_clock}
+        async with Producer[Any, str](
+            cluster.bootstrap_servers, value_format="json", key_format="string", **options
+        ) as producer:
+            feed.lose()
+            await feed.run(names["Billing"](producer))
+            assert feed.committed == 0
+            feed.end()
+            await feed.run(names["Billing"](producer))
+        sent = log(cluster, 0, "invoices")
+    assert feed.committed == 20
+    numbers = [int(dict(message.headers)["origin"].rpartition(b"/")[2]) for message in sent]
+    assert sorted(numbers) == sorted([*range(20), *range(20)])
+    for part in (sent[:20], sent[20:]):
+        for rest in range(3):
+            cents = [json.loads(message.value)["cents"] for message in part if message.key == b"%d" % rest]
+            assert cents == list(range(rest, 20, 3))
+
+
+def test_program_of_the_page_is_that_of_the_example() -> None:
+    (block,) = [block for block in blocks(PAGE, "python") if "class Billing" in block]
+    assert block[block.index("class Billing") :] in (ROOT / "examples" / "invoices.py").read_text(encoding="utf-8")
 
 
 def test_defaults_equal_the_options() -> None:

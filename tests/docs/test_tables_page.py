@@ -24,28 +24,34 @@ BLOCKS = blocks(PAGE, "toml")
 ROWS = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", PAGE, re.MULTILINE))
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=["parquet", "delta", "iceberg"])
+@pytest.mark.parametrize("block", BLOCKS, ids=["parquet", "parquet:s3", "delta", "delta:s3", "iceberg", "iceberg:rest"])
 def test_app_file_options_make_a_sink(block: str, request: pytest.FixtureRequest) -> None:
     options: dict[str, Any] = tomllib.loads(block)["handler"]["options"]
     kind = request.node.callspec.id
     table = sink_arguments(options)["table"]
-    assert table.name.startswith(f"{kind}:")
+    assert table.name.startswith(f"{kind.removesuffix(':rest')}:")
     # As the page says: the supervisor of several workers starts one Spark for them.
-    assert table.takes_one_driver(spark_options(options.get("spark", {})).properties) == (kind != "parquet")
+    takes_one = table.takes_one_driver(spark_options(options.get("spark", {})).properties)
+    assert takes_one == (kind in ("delta", "iceberg"))
 
 
 def test_packages_equal_those_of_the_tests() -> None:
-    pom = ElementTree.parse(ROOT / "tests" / "integration" / "lakes" / "pom.xml")
-    namespace = {"m": "http://maven.apache.org/POM/4.0.0"}
+    lakes = ROOT / "tests" / "integration" / "lakes"
+    there = _dependencies(lakes / "pom.xml") | _dependencies(lakes / "iceberg_aws" / "pom.xml")
+    lists = re.findall(r'"spark\.jars\.packages" = "(.*?)"', PAGE)
+    named = {package for packages in lists for package in packages.split(",")}
+    assert len(named) == 3
+    assert named <= there
+
+
+def _dependencies(file: Path) -> set[str]:
+    pom, namespace = ElementTree.parse(file), {"m": "http://maven.apache.org/POM/4.0.0"}
     properties = {f"${{{one.tag.partition('}')[2]}}}": one.text for one in pom.find("m:properties", namespace) or ()}
-    there = {
+    return {
         f"{one.findtext('m:groupId', '', namespace)}:{one.findtext('m:artifactId', '', namespace)}:"
         f"{properties.get(one.findtext('m:version', '', namespace))}"
         for one in pom.iterfind(".//m:dependency", namespace)
     }
-    named = set(re.findall(r'"spark\.jars\.packages" = "(.*?)"', PAGE))
-    assert len(named) == 2
-    assert named <= there
 
 
 def test_every_option_is_documented() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -40,6 +41,11 @@ def test_standalone_adds_up_the_last_hour_and_commits() -> None:
 
 def test_weighted_gives_the_larger_machine_three_times_as_much() -> None:
     assert printed("weighted.py") == "of eight partitions the small one has 2, the large one 6\n"
+
+
+def test_invoices_are_written_for_all_orders_though_the_member_is_removed() -> None:
+    line = printed("invoices.py")
+    assert re.fullmatch(r"1000 of 1000 orders have an invoice; \d+ of the invoices were written twice\n", line)
 
 
 def test_streams_share_the_partitions_and_hold_back_what_is_paused() -> None:
