@@ -40,6 +40,7 @@ unit: $(VENV)/dev.stamp
 
 soak: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.churn --hours 100
+	$(BIN)/python -m tests.handling.schedules $$(date +%s) 1000
 	SARAMEYA_SOAK=40 $(BIN)/python -m pytest tests/model
 	SARAMEYA_SOAK=5 $(BIN)/python -m pytest tests/fuzz tests/group/test_breaking_connections.py
 	$(BIN)/python -m tests.fuzz --minutes 20

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -55,12 +55,12 @@ async def producing(cluster: EmbeddedCluster, **options: Any) -> AsyncIterator[R
 
 def log(cluster: EmbeddedCluster, partition: int = 0, topic: str = "orders") -> list[Message]:
     """Return the records of a log."""
-    where = TopicPartition(topic, partition)
-    found: list[Message] = []
-    for data in cluster.log(topic, partition).batches():
-        for raw in split(data, where, 0):
-            found += decode(raw, where)
-    return found
+    return records(cluster.log(topic, partition).batches(), TopicPartition(topic, partition))
+
+
+def records(batches: Iterable[bytes], partition: TopicPartition) -> list[Message]:
+    """Return the records of these batches."""
+    return [message for data in batches for raw in split(data, partition, 0) for message in decode(raw, partition)]
 
 
 def values(cluster: EmbeddedCluster, partition: int = 0, topic: str = "orders") -> list[bytes | None]:
