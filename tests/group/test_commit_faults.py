@@ -134,9 +134,9 @@ async def test_metadata_of_a_tracker_is_as_short_as_the_broker_wants(autojump_cl
         fill(cluster, 300)
         member = await start_member(nursery, cluster, Gaps())
         with trio.fail_after(60):
+            await eventually(lambda: committed(cluster).get("orders-0") == 10)
             await eventually(lambda: member.group.status().partitions[0].in_flight > 70)
             await eventually(lambda: any("OFFSET_METADATA_TOO_LARGE" in event.cause for event in member.seen(Retrying)))
-            await eventually(lambda: committed(cluster).get("orders-0") == 10)
         assert not member.seen(CommitFailed)
         await member.close()
 
