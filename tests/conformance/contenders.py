@@ -252,6 +252,7 @@ CONTENDERS = {
             shape=Shaping(transform=rows_by_spark),
             phases=(Phase.WRITTEN,),
             needs_bucket=True,
+            is_exhaustive=True,
             options=lambda place: SparkOptions(master="local[1]", conf=s3_conf()),
         ),
         Contender(

@@ -12,7 +12,7 @@ from tests.conformance.judges import judged
 from tests.conformance.members import members
 
 
-@each(*CONTENDERS)
+@each(*CONTENDERS, exhaustive=["ledger", "delta-adopted-s3"])
 @pytest.mark.integration
 async def test_members_killed_at_each_phase_lose_nothing(contender: Contender, place: Place) -> None:
     """A relay: each takes over from the dead, lands what is there, and is killed in the middle of what comes then."""

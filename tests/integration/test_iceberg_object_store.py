@@ -39,6 +39,8 @@ pytestmark = [
 
 DAY = 24 * 3600
 AWAY_SECONDS = 3.0
+USUAL_ABSENCES = {("store", Phase.WRITTEN), ("catalog", Phase.LINKED)}
+"""Those that `make test` tries, too."""
 SECONDS = 300.0
 """The longest time for a landing. A catalog waits for its store for a minute and a half."""
 _names = count(1)
@@ -161,8 +163,16 @@ def test_links_land_once_for_all_readers(lake: Lake, table: IcebergTable) -> Non
     assert sorted(found.scan(selected_fields=("offset",)).to_arrow()["offset"].to_pylist()) == [*range(10)]
 
 
-@pytest.mark.parametrize("phase", [Phase.STAGED, Phase.WRITTEN, Phase.LINKED])
-@pytest.mark.parametrize("what", ["store", "catalog"])
+@pytest.mark.parametrize(
+    ("what", "phase"),
+    [
+        pytest.param(
+            what, phase, marks=[] if (what, phase) in USUAL_ABSENCES else pytest.mark.exhaustive, id=f"{what}-{phase}"
+        )
+        for what in ("store", "catalog")
+        for phase in (Phase.STAGED, Phase.WRITTEN, Phase.LINKED)
+    ],
+)
 def test_landing_goes_on_after_an_absence(lake: Lake, table: IcebergTable, what: str, phase: Phase) -> None:
     owner = Owner(table, lake.spark, Shaping())
     assert owner.append(5).outcome is Outcome.LANDED
