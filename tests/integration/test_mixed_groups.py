@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from itertools import pairwise
 
 import attrs
 import pytest
@@ -15,8 +14,8 @@ from tests.integration.real_kafka import RealKafka
 pytestmark = pytest.mark.integration
 
 PARTITIONS = 8
-KEPT_SILENCE = 1.0
-"""Seconds without a message that a partition may have on a busy machine: in quiet each gets one every 80 ms."""
+KEPT_DELAY = 1.0
+"""Seconds from a message's acknowledgement until a member has read it, on a busy machine."""
 
 
 @attrs.define
@@ -37,9 +36,12 @@ class Keeping:
                 lines = [line for line in peer.lines if line.at >= since]
                 changed = {n for line in lines if line.event != "message" for n in line.partitions}
                 assert not kept & changed, f"{peer.client_id} has kept {kept}, and told {peer.changes()}"
-                for partition in kept:
-                    times = [line.at for line in lines if line.event == "message" and line.partitions == (partition,)]
-                    assert max(late - early for early, late in pairwise(times)) < KEPT_SILENCE
+                read = [line for line in lines if line.event == "message" and line.place[0] in kept]
+                assert {line.place[0] for line in read} == kept
+                # Not the time since the message before: on a busy machine the producer may stop for long, too.
+                delivered = self.stage.trickle.delivered
+                delays = [line.at - delivered.get(line.place, line.at) for line in read]
+                assert max(delays, default=0.0) < KEPT_DELAY
         return after
 
 
