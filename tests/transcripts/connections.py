@@ -30,8 +30,11 @@ class Connection:
     answer: Any = None
 
     async def send(self, ask: Any) -> None:
+        if self.answer is HUNG_UP:
+            return  # `answered` stays set
         self.answered = trio.Event()
-        with suppress(trio.BrokenResourceError):  # `read` notices that the broker has closed the connection
+        # `read` notices that the broker has closed the connection.
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             await self.client.send(ask)
 
     async def read(self) -> None:

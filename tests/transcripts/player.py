@@ -270,12 +270,17 @@ class _Play:
         return answer
 
     async def _record_hang_up(self, connection: Connection) -> None:
-        """Record whether the broker closes the connection after a request without a response; that means an error."""
-        with trio.move_on_after(_HELD_SECONDS):
+        """Record whether the broker closes the connection after a request without a response; that means an error.
+
+        It handles the requests of a connection one after the other, so it responds to the next one if it does not.
+        """
+        await connection.send(request(DescribeGroupsRequest, 0, groups=[self._notes.group]))
+        with trio.fail_after(_ANSWER_SECONDS):
             await connection.answered.wait()
-        self._answers[f"{connection.waits_for}"] = HUNG_UP if connection.answered.is_set() else NOT_DUE
+        is_closed = connection.answer is HUNG_UP
+        self._answers[f"{connection.waits_for}"] = HUNG_UP if is_closed else NOT_DUE
         connection.waits_for = None
-        if connection.answered.is_set():
+        if is_closed:
             self._connections.forget(connection)
 
     async def _describe_group(self) -> _GroupState:
