@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from sarameya import Claim, ErrorCode, RebalanceDeadlineError, Session, TopicPartition
-from sarameya.observe import CommitFailed, SessionEnded, TaskStuck
+from sarameya.observe import CommitFailed, Event, SessionEnded, TaskStuck
 from sarameya.protocol.versions import Api
 from tests.group.kit import Recorder, Running, committed, deadline, eventually, failure, fill, orders, start_member
 from tests.group.test_cooperative import Partitions, start
@@ -49,6 +49,24 @@ async def test_cancellation_while_ending_is_within_close_timeout(
         await member.ended.wait()
         assert trio.current_time() - began <= 5.0 + A_MOMENT
         assert isinstance(failure(member), RebalanceDeadlineError)
+
+
+async def test_close_at_the_end_of_a_session_is_not_lost(autojump_clock: MockClock) -> None:
+    """The session's task has received the notice, but has not run yet, when the session ends."""
+    async with orders(2) as cluster, deadline() as nursery:
+        handler, members = Recorder(), list[Running]()
+
+        def close(event: Event) -> None:
+            if isinstance(event, SessionEnded):
+                members[0].group.close_nowait()
+
+        members.append(await start_member(nursery, cluster, handler, observers=[close]))
+        await handler.until(lambda: "claim orders-0" in handler.calls)
+        await end_by_a_rebalance(handler, nursery, cluster)
+        with trio.fail_after(10):
+            await members[0].ended.wait()
+        assert members[0].error is None
+        assert len(handler.sessions) == 1
 
 
 async def test_close_during_the_last_revocation_cleans_up_and_commits(

@@ -17,6 +17,7 @@ from sarameya.group.session_machine import deadline as deadline_module
 from sarameya.group.session_machine.deadline import RevocationDeadline
 from sarameya.group.session_machine.machine import SessionMachine
 from sarameya.group.session_machine.messages import (
+    CloseWanted,
     Commit,
     Drained,
     NewAssignment,
@@ -26,7 +27,7 @@ from sarameya.group.session_machine.messages import (
 )
 from sarameya.group.session_machine.transitions import SHUTTING_DOWN, TRANSITIONS, Input, State
 from sarameya.model import by_topic
-from sarameya.protocol.membership.messages import JoinWanted, PrepareRebalance
+from sarameya.protocol.membership.messages import Fail, JoinWanted, MembershipLost, PrepareRebalance
 from tests.model.session import SessionWalk
 
 SOAK = int(os.environ.get("SARAMEYA_SOAK", "1"))
@@ -56,6 +57,25 @@ def walk_many() -> None:
 @settings(max_examples=300 * SOAK)
 def test_session_keeps_its_rules(rng: random.Random, steps: int) -> None:
     walk(rng, steps)
+
+
+def test_notices_after_the_end_are_in_the_outcome() -> None:
+    """A task of the session may have received them before it was cancelled."""
+    one = walk(random.Random(1))
+    machine, error = one.machine, ValueError()
+    outcome = machine.outcome
+    assignment = NewAssignment(machine.generation, {})
+    assert (outcome.closing, outcome.fatal) == (False, None)
+    assert machine.receive(assignment, one.now) == []
+    assert outcome.next is assignment
+    machine.receive(PrepareRebalance("another member", one.now + 1), one.now)
+    assert outcome.next is None
+    machine.receive(assignment, one.now)
+    machine.receive(MembershipLost("fenced"), one.now)
+    assert outcome.next is None
+    machine.receive(CloseWanted("closed"), one.now)
+    machine.receive(Fail(error), one.now)
+    assert (outcome.closing, outcome.fatal) == (True, error)
 
 
 def test_walks_reach_every_transition(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,7 +163,9 @@ class SessionMachine:
 
     def receive(self, event: Event, now: float) -> list[Command]:
         """Handle an event. Return the commands to execute, in order. `job` may change."""
-        if self.state is not State.ENDED:
+        if self.state is State.ENDED:
+            self._handle_late(event)
+        else:
             self._handle(event, now)
             self._advance(now)
         return self._take_commands()
@@ -234,6 +236,18 @@ class SessionMachine:
                 self._cut_off()
             case OffsetsFetched() | OffsetsFailed() | Drained() | CallEnded() | CommitEnded():
                 self._job_ended(event, now)
+
+    def _handle_late(self, event: Event) -> None:
+        """Add to the outcome a notice that was received when the session had just ended. Nobody receives it again."""
+        match event:
+            case NewAssignment():
+                self.outcome.next = event
+            case PrepareRebalance() | MembershipLost():
+                self.outcome.next = None
+            case Fail(error=error):
+                self.outcome.fatal = error
+            case CloseWanted():
+                self.outcome.closing = True
 
     def _take_assignment(self, new: NewAssignment) -> None:
         """Keep the newest assignment. It ends the rebalance before it."""
