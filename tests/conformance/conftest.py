@@ -5,15 +5,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
 from tests.conformance.contenders import Contender, Place, shared
 from tests.integration.connect_server import ConnectServer
-from tests.integration.lakes import lake_properties, spark_jars
+from tests.integration.lakes import lake_properties
 from tests.integration.lakes.catalogs import rest_catalog
-from tests.integration.lakes.jars import iceberg_aws_jars
 from tests.integration.object_stores.gateway import Gateway
 
 
@@ -31,9 +29,8 @@ def place(
     bucket = ""
     if contender.needs_bucket:
         gateway: Gateway = request.getfixturevalue("gateway")
-        for name, value in gateway.environment.items():
-            monkeypatch.setenv(name, value)
-        bucket = gateway.make_bucket(f"b{uuid4().hex}")
+        gateway.set_environment(monkeypatch)
+        bucket = gateway.make_bucket()
     if not contender.needs_server:
         return Place(tmp_path, bucket=bucket)
     server: ConnectServer = request.getfixturevalue("_s3_server" if contender.needs_bucket else "server")
@@ -68,10 +65,8 @@ def _s3_server(gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> It
     """A server whose Iceberg catalog is a REST server, with its tables on S3."""
     directory = tmp_path_factory.mktemp("conformance-s3")
     with pytest.MonkeyPatch.context() as patch, rest_catalog(directory, gateway) as catalog:
-        for name, value in gateway.environment.items():
-            patch.setenv(name, value)
-        jars = ",".join(map(str, (*spark_jars(), *iceberg_aws_jars())))
-        with ConnectServer(directory, lake_properties(directory, iceberg=catalog) | {"spark.jars": jars}) as server:
+        gateway.set_environment(patch)
+        with ConnectServer(directory, lake_properties(directory, iceberg=catalog)) as server:
             yield server
 
 

@@ -14,19 +14,20 @@ import pytest
 from sarameya import HandlerError
 from sarameya_handlers import SparkOptions, StoreOptions
 from sarameya_handlers.landing.chain import Outcome
-from sarameya_handlers.landing.links import ChainKey, Kind, Link
+from sarameya_handlers.landing.links import ChainKey, Kind
 from sarameya_handlers.landing.stores import objects
 from sarameya_handlers.spark.delta.history.checkpoints import commit_file
 from sarameya_handlers.spark.delta.table import DeltaTable
 from sarameya_handlers.spark.engines.jvm import spark_jvm
 from sarameya_handlers.spark.shaping.errors import SchemaMismatchError
 from sarameya_handlers.spark.shaping.shaping import Shaping
-from sarameya_handlers.spark.sink.flush import OnPhase, flush
+from sarameya_handlers.spark.sink.flush import flush
 from sarameya_handlers.spark.tables.table import Landing, PendingLink, Phase
 from tests.conformance.contenders import rows_by_spark
-from tests.conformance.owners import KEY, Owner, at, records
+from tests.conformance.owners import KEY, Owner, records
 from tests.conformance.proof import offsets, prove_audit, prove_chain, prove_rows
 from tests.integration.lakes.properties import lake_properties
+from tests.integration.object_stores.absence import land_while_away
 from tests.integration.object_stores.connector import s3_conf
 from tests.integration.object_stores.gateway import Gateway
 
@@ -43,8 +44,7 @@ BY_SPARK = Shaping(transform=rows_by_spark)
 @pytest.fixture(scope="module")
 def spark(gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in gateway.environment.items():
-            patch.setenv(name, value)
+        gateway.set_environment(patch)
         lake, s3 = lake_properties(tmp_path_factory.mktemp("warehouse")), s3_conf()
         conf = {**lake, **s3, "spark.jars": f"{lake['spark.jars']},{s3['spark.jars']}"}
         running = spark_jvm.start(SparkOptions(master="local[1]", conf=conf))
@@ -54,18 +54,13 @@ def spark(gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture
 def url(gateway: Gateway, spark: Any) -> str:
-    return f"{gateway.make_bucket(f'b{uuid4().hex}')}/lake/orders"
+    return f"{gateway.make_bucket()}/lake/orders"
 
 
 def opened(url: str, spark: Any, staging: Path, **options: Any) -> DeltaTable:
     table = DeltaTable(url, store=StoreOptions(trusted=True), staging=staging, **options)
     table.open(spark)
     return table
-
-
-def land_and_settle(owner: Owner, link: Link, on_phase: OnPhase) -> None:
-    owner.land(link, on_phase)
-    owner.settle(link)
 
 
 def by_delta_rs(table: DeltaTable) -> list[int]:
@@ -115,15 +110,7 @@ def test_landing_goes_on_after_the_store_was_away(
     table = opened(url, spark, tmp_path)
     owner = Owner(table, spark, Shaping())
     assert owner.append(5).outcome is Outcome.LANDED
-    link = owner.propose(5)
-    try:
-        with pytest.raises(OSError, match="orders"):
-            land_and_settle(owner, link, at(phase, gateway.kill))
-    finally:
-        gateway.kill()
-        gateway.start()
-    end = 10 if owner.settle(link).outcome is Outcome.LANDED else 5
-    assert end == (10 if phase is Phase.LINKED else 5)
+    end = land_while_away(owner, gateway, phase)
     assert owner.append(3).outcome is Outcome.LANDED
     prove_chain(table, spark, KEY, end + 3)
     prove_rows(table, spark, offsets({KEY: end + 3}))

@@ -27,7 +27,6 @@ from tests.conformance.owners import KEY, Owner, at
 from tests.conformance.proof import offsets, prove_audit, prove_chain, prove_rows
 from tests.integration.lakes import lake_properties
 from tests.integration.lakes.catalogs import rest_catalog
-from tests.integration.lakes.jars import iceberg_aws_jars, spark_jars
 from tests.integration.object_stores.gateway import Gateway
 
 pytestmark = [
@@ -121,14 +120,12 @@ class Lake:
 def lake(gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     directory = tmp_path_factory.mktemp("lake")
     with pytest.MonkeyPatch.context() as patch, rest_catalog(directory, gateway) as catalog:
-        for name, value in gateway.environment.items():
-            patch.setenv(name, value)
+        gateway.set_environment(patch)
         with Proxy(catalog["uri"]) as proxy:
             thread = Thread(target=proxy.serve_forever)
             thread.start()
             properties = lake_properties(directory, iceberg={**catalog, "uri": proxy.url})
-            jars = ",".join(map(str, (*spark_jars(), *iceberg_aws_jars())))
-            running = spark_jvm.start(SparkOptions(master="local[1]", conf={**properties, "spark.jars": jars}))
+            running = spark_jvm.start(SparkOptions(master="local[1]", conf=properties))
             try:
                 yield Lake(running.session, proxy, gateway)
             finally:

@@ -25,7 +25,6 @@ from tests.integration.iceberg_racer import ROWS
 from tests.integration.lake_stage import KEY, rows, rows_of
 from tests.integration.lakes import lake_properties
 from tests.integration.lakes.catalogs import jdbc_catalog, rest_catalog
-from tests.integration.lakes.jars import iceberg_aws_jars, spark_jars
 from tests.integration.object_stores.gateway import Gateway
 
 pytestmark = [
@@ -83,13 +82,11 @@ def properties(
     with ExitStack() as stack:
         if request.param == "rest":
             gateway: Gateway = request.getfixturevalue("gateway")
-            for name, value in gateway.environment.items():
-                monkeypatch.setenv(name, value)
+            gateway.set_environment(monkeypatch)
             catalog = stack.enter_context(rest_catalog(tmp_path, gateway))
         else:
             catalog = stack.enter_context(jdbc_catalog(tmp_path))
-        jars = (*spark_jars(), *iceberg_aws_jars())
-        yield lake_properties(tmp_path, iceberg=catalog) | {"spark.jars": ",".join(map(str, jars))}
+        yield lake_properties(tmp_path, iceberg=catalog)
 
 
 @pytest.mark.parametrize("races", RACES)

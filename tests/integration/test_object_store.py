@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Timer
 from typing import Any
-from uuid import uuid4
 
 import polars
 import pyarrow.dataset as ds
@@ -17,15 +16,14 @@ import pytest
 from sarameya.service.cli import main
 from sarameya_handlers import ParquetTable, SparkOptions, StoreOptions, landed_files, read_landing
 from sarameya_handlers.landing.chain import Outcome
-from sarameya_handlers.landing.links import Link
 from sarameya_handlers.landing.stores import objects
 from sarameya_handlers.spark.engines.jvm import spark_jvm
 from sarameya_handlers.spark.shaping.shaping import Shaping
-from sarameya_handlers.spark.sink.flush import OnPhase
 from sarameya_handlers.spark.tables.table import Phase
 from tests.conformance.owners import KEY, Owner, at
 from tests.conformance.proof import offsets, prove_audit, prove_chain, prove_rows
 from tests.handlers.spark.parquet.lander import Lander
+from tests.integration.object_stores.absence import land_while_away
 from tests.integration.object_stores.connector import s3_conf
 from tests.integration.object_stores.gateway import ACCESS_KEY, REGION, SECRET_KEY, Gateway
 
@@ -41,9 +39,8 @@ FROZEN_SECONDS = 3.0
 
 @pytest.fixture
 def bucket(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> str:
-    for name, value in gateway.environment.items():
-        monkeypatch.setenv(name, value)
-    return gateway.make_bucket(f"b{uuid4().hex}")
+    gateway.set_environment(monkeypatch)
+    return gateway.make_bucket()
 
 
 @pytest.fixture
@@ -57,11 +54,6 @@ def prove(table: ParquetTable, end: int) -> None:
     prove_audit(table, None)
 
 
-def land_and_settle(owner: Owner, link: Link, on_phase: OnPhase) -> None:
-    owner.land(link, on_phase)
-    owner.settle(link)
-
-
 @pytest.mark.parametrize("phase", [Phase.STAGED, Phase.WRITTEN, Phase.LINKED])
 def test_landing_goes_on_after_the_store_was_away(
     table: ParquetTable, gateway: Gateway, phase: Phase, monkeypatch: pytest.MonkeyPatch
@@ -70,15 +62,7 @@ def test_landing_goes_on_after_the_store_was_away(
     table.open(None)  # type: ignore[arg-type]
     owner = Owner(table, None, Shaping())
     assert owner.append(5).outcome is Outcome.LANDED
-    link = owner.propose(5)
-    try:
-        with pytest.raises(OSError, match="orders"):
-            land_and_settle(owner, link, at(phase, gateway.kill))
-    finally:
-        gateway.kill()
-        gateway.start()
-    end = 10 if owner.settle(link).outcome is Outcome.LANDED else 5
-    assert end == (10 if phase is Phase.LINKED else 5)
+    end = land_while_away(owner, gateway, phase)
     assert owner.append(3).outcome is Outcome.LANDED
     prove(table, end + 3)
 

@@ -13,7 +13,6 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from uuid import uuid4
 
 from tests.integration.lakes.jars import rest_catalog_jars
 from tests.integration.object_stores.gateway import Gateway
@@ -57,7 +56,7 @@ def rest_catalog(directory: Path, gateway: Gateway) -> Iterator[Mapping[str, str
     (port,) = free_ports(1)
     with postgres() as place:
         backend = _in_database(place) | s3 | {"catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog"}
-        backend |= {"warehouse": f"{gateway.make_bucket(f'b{uuid4().hex}')}/warehouse", "rest.port": str(port)}
+        backend |= {"warehouse": f"{gateway.make_bucket()}/warehouse", "rest.port": str(port)}
         with _server(directory / "rest-catalog.log", backend, gateway, f"http://{HOST}:{port}") as url:
             yield s3 | {"type": "rest", "uri": url}
 

@@ -10,7 +10,7 @@ DELTA_VERSION = "4.3.0"
 AVRO_VERSION = "4.1.1"
 ICEBERG_VERSION = "1.12.0"
 REST_CATALOG_VERSION = "1.11.0"
-"""Of Iceberg. The newest whose server of a REST catalog is to be had from Maven."""
+"""Newest version of Iceberg whose REST server Maven has."""
 
 
 def lake_jars() -> tuple[Path, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sarameya_handlers.spark.options import SparkOptions
-from tests.integration.lakes.jars import spark_jars
+from tests.integration.lakes.jars import iceberg_aws_jars, spark_jars
 
 ICEBERG_CATALOG = "ice"
 """The catalog of Iceberg tables: `ice.<namespace>.<table>`. Delta tables are paths, or names in `spark_catalog`."""
@@ -40,8 +40,10 @@ def lake_properties(warehouse: Path, *, iceberg: Mapping[str, str] | None = None
         JarsError: The jars cannot be downloaded.
     """
     catalog = f"spark.sql.catalog.{ICEBERG_CATALOG}"
+    own = iceberg or {"type": "hadoop", "warehouse": str(warehouse / "iceberg")}
+    jars = (*spark_jars(), *iceberg_aws_jars()) if "io-impl" in own else spark_jars()
     properties = {
-        "spark.jars": ",".join(map(str, spark_jars())),
+        "spark.jars": ",".join(map(str, jars)),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension,"
         "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -50,7 +52,6 @@ def lake_properties(warehouse: Path, *, iceberg: Mapping[str, str] | None = None
         # With the cache a session would keep the state of a table that it has read first.
         f"{catalog}.cache-enabled": "false",
     }
-    own = iceberg or {"type": "hadoop", "warehouse": str(warehouse / "iceberg")}
     return properties | {f"{catalog}.{name}": value for name, value in own.items()} | _FEW_ROWS
 
 

@@ -14,6 +14,9 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Self
+from uuid import uuid4
+
+import pytest
 
 from tests.integration.maven import user_cache
 from tests.integration.real_kafka.node import HOST, free_ports
@@ -61,8 +64,14 @@ class Gateway:
             "AWS_ENDPOINT_URL": self.endpoint,
         }
 
-    def make_bucket(self, name: str) -> str:
-        """Make a bucket. Return its URL."""
+    def set_environment(self, patch: pytest.MonkeyPatch) -> None:
+        """Set the variables of `environment` in this process."""
+        for name, value in self.environment.items():
+            patch.setenv(name, value)
+
+    def make_bucket(self) -> str:
+        """Make a new bucket. Return its URL."""
+        name = f"b{uuid4().hex}"
         (self.buckets / name).mkdir(parents=True)
         return f"s3://{name}"
 

@@ -365,7 +365,7 @@ def object_store(url: str, options: StoreOptions) -> ObjectStore:
     """
     scheme, _, rest = url.partition("://")
     if "@" in rest:
-        raise ConfigError("path", url.partition("://")[0] + "://...", "must have no credentials")
+        raise ConfigError("path", f"{scheme}://...", "must have no credentials")
     try:
         if scheme in ("s3", "s3a"):
             endpoint = options.endpoint or _endpoint_of_environment()

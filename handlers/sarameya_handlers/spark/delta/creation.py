@@ -12,6 +12,7 @@ from uuid import uuid4
 from sarameya import HandlerError, __version__
 from sarameya_handlers.spark.delta.checks import TableDetail
 from sarameya_handlers.spark.delta.commit_rules import further_requirements
+from sarameya_handlers.spark.delta.history.commits import commit_content
 from sarameya_handlers.spark.tables.columns import Columns, nullable
 
 _TYPES = re.compile(r"binary|boolean|byte|date|decimal\(\d+,\d+\)|double|float|integer|long|short|string|timestamp")
@@ -61,7 +62,7 @@ def creation(name: str, columns: Columns) -> bytes:
             }
         },
     ]
-    return "".join(json.dumps(action, separators=(",", ":")) + "\n" for action in actions).encode()
+    return commit_content(actions)
 
 
 def _special(kind: Any, name: str = "") -> Iterator[str]:

@@ -17,7 +17,6 @@ properties. On S3 such tables are refused, and delta-rs writes the checkpoints.
 from __future__ import annotations
 
 import errno
-import json
 import random
 import threading
 import time
@@ -39,7 +38,7 @@ from sarameya_handlers.landing.stores.store import Store
 from sarameya_handlers.spark.delta.commit_rules import CommitRules
 from sarameya_handlers.spark.delta.file_statistics import NO_FILE, FileStatistics
 from sarameya_handlers.spark.delta.history.checkpoints import commit_file
-from sarameya_handlers.spark.delta.history.commits import CommitMark, app_id, txn_version
+from sarameya_handlers.spark.delta.history.commits import CommitMark, app_id, commit_content, txn_version
 from sarameya_handlers.spark.delta.row_files import RowFile
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.tables.group_lock import GroupLock
@@ -230,7 +229,7 @@ def _changes_table(commit: bytes | None) -> bool:
 
 
 def _actions(landing: Landing, mark: CommitMark, file: str, statistics: FileStatistics) -> bytes:
-    """Return the actions of a commit, one JSON object per line (Delta protocol, Actions)."""
+    """Return the content of a commit that appends a link."""
     now = time.time_ns() // 1_000_000
     actions: list[dict[str, Any]] = [
         {
@@ -268,4 +267,4 @@ def _actions(landing: Landing, mark: CommitMark, file: str, statistics: FileStat
             "stats": statistics.statistics,
         }
         actions.append({"add": add})
-    return "".join(json.dumps(action, separators=(",", ":")) + "\n" for action in actions).encode()
+    return commit_content(actions)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import obstore
@@ -75,6 +77,11 @@ def head(table: ParquetTable) -> tuple[int, str]:
     return link.number, link.attempt
 
 
+def sweep(table: ParquetTable) -> None:
+    for leftover in table.leftovers(None):  # type: ignore[arg-type]
+        table.remove(None, leftover)  # type: ignore[arg-type]
+
+
 def test_links_are_published_objects(table: ParquetTable, bucket: Bucket) -> None:
     for number in range(1, 40):
         land(table, link(number))
@@ -107,61 +114,60 @@ def test_attempt_that_loses_leaves_nothing(table: ParquetTable, bucket: Bucket) 
     assert bucket.hidden() == []
 
 
+def failing(
+    new_table: Callable[[Bucket], ParquetTable], links: int, after: bool, work: Callable[[ParquetTable], object]
+) -> Iterator[tuple[int, Bucket, ParquetTable]]:
+    """Do some work on a table of some links, again for each of its requests, which fails.
+
+    Yield the request's number, the bucket and the table. The last time all requests succeed.
+    """
+    for request in range(1, MOST_REQUESTS):
+        bucket = Bucket()
+        table = new_table(bucket)
+        for number in range(1, links + 1):
+            land(table, link(number))
+        bucket.requests, bucket.fails_at, bucket.fails_after = 0, request, after
+        with suppress(OSError):
+            work(table)
+        is_reached = bucket.requests >= request
+        bucket.fails_at = 0
+        yield request, bucket, table
+        if not is_reached:
+            return
+    raise AssertionError("it takes fewer requests")
+
+
 @pytest.mark.parametrize("after", [False, True], ids=["not sent", "response lost"])
 def test_failure_of_any_request_loses_and_repeats_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
     """The 16th link also writes the hint for the search of the head."""
-    for request in range(1, MOST_REQUESTS):
-        bucket = Bucket()
-        table = table_in(bucket, tmp_path, monkeypatch)
-        for number in range(1, 16):
-            land(table, link(number))
-        bucket.requests, bucket.fails_at, bucket.fails_after = 0, request, after
-        with suppress(OSError):
-            land(table, link(16, "b"))
-        is_reached = bucket.requests >= request
-        bucket.fails_at = 0
+    new_table = partial(table_in, staging=tmp_path, monkeypatch=monkeypatch)
+    for request, bucket, table in failing(new_table, 15, after, lambda table: land(table, link(16, "b"))):
         if head(table)[0] == 15:  # the next owner, who publishes what it finds
             land(table, link(16, "c"))
         land(table, link(17))
         assert offsets(table) == bucket.plain_offsets() == [*range(51)], request
-        for leftover in table.leftovers(None):  # type: ignore[arg-type]
-            table.remove(None, leftover)  # type: ignore[arg-type]
+        sweep(table)
         assert bucket.hidden() == [], request
         assert offsets(table) == bucket.plain_offsets() == [*range(51)], request
-        if not is_reached:
-            return
-    raise AssertionError("a landing takes fewer requests")
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["not sent", "response lost"])
 def test_compaction_that_fails_at_any_request_loses_and_repeats_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
-    for request in range(1, MOST_REQUESTS):
-        bucket = Bucket()
-        table = table_in(bucket, tmp_path, monkeypatch)
-        for number in range(1, 5):
-            land(table, link(number))
-        bucket.requests, bucket.fails_at, bucket.fails_after = 0, request, after
-        with suppress(OSError):
-            compact(bucket, 10**6)
-        is_reached = bucket.requests >= request
-        bucket.fails_at = 0
+    new_table = partial(table_in, staging=tmp_path, monkeypatch=monkeypatch)
+    for request, bucket, table in failing(new_table, 4, after, lambda table: compact(table.store, 10**6)):
         assert offsets(table) == [*range(12)], request
         assert set(Counter(bucket.plain_offsets()).values()) <= {1}, request
         DataFiles(bucket).publish_all()
         assert offsets(table) == bucket.plain_offsets() == [*range(12)], request
         compact(bucket, 10**6)
-        for leftover in table.leftovers(None):  # type: ignore[arg-type]
-            table.remove(None, leftover)  # type: ignore[arg-type]
+        sweep(table)
         assert bucket.hidden() == [], request
         assert offsets(table) == bucket.plain_offsets() == [*range(12)], request
         assert len(bucket.visible()) == 1
-        if not is_reached:
-            return
-    raise AssertionError("a compaction takes fewer requests")
 
 
 def test_files_too_large_to_be_moved_are_not_wanted(bucket: Bucket) -> None:
@@ -214,8 +220,7 @@ def test_object_that_was_compacted_and_is_put_late_is_not_published(table: Parqu
     bucket.put_over(f"{directory_of(link(2))}/part-0.parquet", content)
     DataFiles(bucket).publish_all()
     assert bucket.plain_offsets() == [*range(6)], "the head's"
-    for leftover in table.leftovers(None):  # type: ignore[arg-type]
-        table.remove(None, leftover)  # type: ignore[arg-type]
+    sweep(table)
     assert bucket.plain_offsets() == offsets(table) == [*range(6)], "and an earlier link's"
     assert bucket.hidden() == []
 
@@ -251,8 +256,7 @@ def test_rest_of_a_landed_attempt_is_swept(table: ParquetTable, bucket: Bucket) 
 def test_probes_of_a_killed_process_are_swept(table: ParquetTable, bucket: Bucket) -> None:
     for probe in ("probe-1", "_probe-2", "probe-3/part-0.parquet"):
         bucket.put_over(f"_sarameya/landing/{probe}", b"probe")
-    for leftover in table.leftovers(None):  # type: ignore[arg-type]
-        table.remove(None, leftover)  # type: ignore[arg-type]
+    sweep(table)
     assert list(bucket.names("_sarameya/landing")) == []
 
 

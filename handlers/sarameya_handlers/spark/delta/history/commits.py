@@ -15,7 +15,8 @@ the newest version that the writer knew: it reveals a link whose writer did not 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from typing import Any, Self
 from urllib.parse import quote, unquote
 
@@ -56,6 +57,11 @@ def txn_version(term: int, number: int) -> int:
 def number_of(version: int) -> int:
     """Return the link number in a `txn` version."""
     return version & (1 << _NUMBER_BITS) - 1
+
+
+def commit_content(actions: Iterable[Mapping[str, Any]]) -> bytes:
+    """Return the content of a commit's file: an action a line (Delta protocol, Actions)."""
+    return "".join(json.dumps(action, separators=(",", ":")) + "\n" for action in actions).encode()
 
 
 @attrs.frozen(slots=True)
