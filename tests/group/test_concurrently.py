@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+import threading
+from contextlib import suppress
+from functools import partial
 
 import pytest
 import trio
 from trio.testing import MockClock
 
 from sarameya import Claim, ClaimError, Config, ConsumerGroupHandler, Message, Session
+from sarameya.group.claim import ConcurrentMessages
 from sarameya.protocol.completion_tracker import is_completion
 from sarameya.testing import ClaimFeed
 from tests.group.kit import orders
@@ -186,6 +190,80 @@ async def test_metadata_of_the_handler_is_refused(autojump_clock: MockClock) -> 
     assert feed.committed == 1
 
 
+class Shared(ConsumerGroupHandler):
+    """Ten tasks share the iterator. Each message takes a second."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.running = self.most = self.ended = 0
+
+    async def consume_claim(self, session: Session, claim: Claim) -> None:
+        messages = claim.concurrently(self.limit)
+        async with trio.open_nursery() as nursery:
+            for _ in range(10):
+                nursery.start_soon(self.work, session, messages)
+
+    async def work(self, session: Session, messages: ConcurrentMessages) -> None:
+        async for message in messages:
+            self.running += 1
+            self.most = max(self.most, self.running)
+            await trio.sleep(1)
+            self.running -= 1
+            session.mark_message(message)
+        self.ended += 1
+
+
+@pytest.mark.parametrize("limit", [1, 3, 5, 10, 50])
+async def test_several_tasks_share_the_iterator(autojump_clock: MockClock, limit: int) -> None:
+    feed, handler = feed_of(*[b""] * 100, config=Config(claim_grace=30)), Shared(limit)
+    await run_for(5.5, feed, handler)
+    assert handler.most == min(limit, 10)
+    assert handler.ended == 10
+    assert feed.committed == 6 * min(limit, 10)
+    assert trio.current_time() < 8, "nobody waits for the end of the grace"
+
+
+async def test_threads_may_mark() -> None:
+    class MarksInThreads(ConsumerGroupHandler):
+        async def consume_claim(self, session: Session, claim: Claim) -> None:
+            async with trio.open_nursery() as nursery:
+                async for message in claim.concurrently(5):
+                    mark = partial(session.mark_message if message.offset % 2 else self.mark_offset, message)
+                    nursery.start_soon(trio.to_thread.run_sync, mark)
+
+        def mark_offset(self, message: Message) -> None:
+            self.session.mark_offset(message.topic, message.partition, message.offset + 1)
+
+        async def setup(self, session: Session) -> None:
+            self.session = session
+
+    feed = feed_of(*[b""] * 50)
+    feed.end()
+    await feed.run(MarksInThreads())
+    assert feed.committed == 50
+
+
+async def test_mark_of_a_thread_comes_too_late() -> None:
+    """The claim has stopped, and its partition is not owned any more: nothing happens."""
+    marked, release = threading.Event(), threading.Event()
+
+    class MarksLate(ConsumerGroupHandler):
+        async def consume_claim(self, session: Session, claim: Claim) -> None:
+            async for message in claim.concurrently(5):
+                threading.Thread(target=self.mark, args=(session, message), daemon=True).start()
+
+        def mark(self, session: Session, message: Message) -> None:
+            release.wait()
+            with suppress(ValueError):
+                session.mark_message(message)
+            marked.set()
+
+    await run_for(0.1, feed := feed_of(b""), MarksLate())
+    release.set()
+    await trio.to_thread.run_sync(marked.wait)
+    assert feed.committed == 0
+
+
 async def test_metadata_of_another_handler_is_replaced(autojump_clock: MockClock) -> None:
     class MarksWithMetadata(ConsumerGroupHandler):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
@@ -208,6 +286,8 @@ async def test_claim_has_one_way_of_reading(autojump_clock: MockClock) -> None:
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             with pytest.raises(ValueError, match="at least 1"):
                 claim.concurrently(0)
+            with pytest.raises(ValueError, match=r"limit = 2\.5: must be a whole number"):
+                claim.concurrently(2.5)  # type: ignore[arg-type]
             claim.concurrently(1)
             for read in (lambda: claim.concurrently(1), claim.__aiter__, claim.batches):
                 with pytest.raises(RuntimeError, match="read by concurrently"):

@@ -133,6 +133,21 @@ async def test_status_says_that_reading_waits_for_room_in_the_metadata(autojump_
         await member.close()
 
 
+async def test_status_says_that_reading_waits_for_a_key(autojump_clock: MockClock) -> None:
+    async with orders(1) as cluster, deadline() as nursery:
+        handler = Waits()
+        handler.concurrency = 1
+        member = await start_member(nursery, cluster, handler)
+        cluster.produce_many("orders", 0, [(b"ann", b"")] * 100)
+        await trio.sleep(5)
+        assert row(member).reason == (
+            '64 in flight, the first is offset 0 with key "ann"; no more messages are read before some of these are '
+            "finished"
+        )
+        handler.go_on.set()
+        await eventually(lambda: len(handler.handled) == 100)
+
+
 async def test_activity_ends_with_its_own_task() -> None:
     report = Report()
     first, second = report.doing(Activity.RETRYING, "first"), report.doing(Activity.RETRYING, "second")

@@ -329,6 +329,19 @@ def test_completion_does_not_hold_a_reset_back() -> None:
     assert ledger.marked(P0) == CommittedOffset(10)
 
 
+@pytest.mark.parametrize("position", [0, 8])
+def test_completion_does_not_count_at_another_start(position: int) -> None:
+    """A handler's `start_offset` may choose a position inside the range that the metadata describes."""
+    tracker = CompletionTracker(CommittedOffset(5), "")
+    for offset in range(5, 10):
+        tracker.hand_out(offset, 1)
+    for offset in range(6, 10):
+        tracker.finish(offset, 1)
+    ledger = OffsetLedger({P0: tracker.commit()})
+    later = ledger.track(P0, "", position, lambda offset: None)
+    assert later.hand_out(8, 1)
+
+
 def test_completion_does_not_outlive_its_topic() -> None:
     tracker = CompletionTracker(CommittedOffset(5), "")
     for offset in (5, 6):

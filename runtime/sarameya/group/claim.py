@@ -20,6 +20,8 @@ A rule that is easily broken:
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from threading import get_ident
 from time import perf_counter
 
 import attrs
@@ -152,6 +154,11 @@ class Claim:
         return None if self._concurrent is None else self._concurrent._oldest
 
     @property
+    def is_at_limit(self) -> bool:
+        """True if `concurrently` returns no more messages before one of those that it has returned is marked."""
+        return self._concurrent is not None and self._concurrent._is_full()
+
+    @property
     def held_offsets(self) -> tuple[int, int]:
         """First and last offset of the message or batch that the handler received last, and of unfinished messages."""
         if (oldest := self.oldest_in_flight) is not None:
@@ -252,14 +259,17 @@ class Claim:
         Args:
             limit: Maximum number of messages that are not marked; at least 1.
 
+        Several tasks may share the iterator. A message that was taken from the claim before, and is not marked, counts
+        as processed.
+
         Raises:
-            ValueError: `limit` is less than 1.
+            ValueError: `limit` is no whole number of at least 1.
             RuntimeError: The claim is read concurrently already, or no offsets are committed (a `Consumer` without a
                 group id).
         """
         self._check_not_concurrent()
-        if limit < 1:
-            raise ValueError(f"{limit} messages: the limit is at least 1")
+        if type(limit) is not int or limit < 1:
+            raise ValueError(f"limit = {limit!r}: must be a whole number of at least 1")
         if self._ledger is None:
             raise RuntimeError("concurrently() needs a group id: messages are marked, and their offsets committed")
         self._concurrent = ConcurrentMessages(self, self._ledger, limit)
@@ -540,7 +550,8 @@ class ConcurrentMessages:
     def __init__(self, claim: Claim, ledger: OffsetLedger, limit: int) -> None:
         self._claim = claim
         self._limit = limit
-        self._tracker = ledger.track(claim.topic_partition, claim.topic_id, claim.position, self._on_gone)
+        call_soon = partial(_call_soon, get_ident(), trio.lowlevel.current_trio_token())
+        self._tracker = ledger.track(claim.topic_partition, claim.topic_id, claim.position, self._on_gone, call_soon)
         # Key, size, and time of handing out of each message that is not marked, by offset.
         self._in_flight: dict[int, tuple[bytes | None, int, float]] = {}
         # Bytes of these messages that the claim does not hold, or holds too much if negative.
@@ -553,10 +564,11 @@ class ConcurrentMessages:
     async def __anext__(self) -> Message:
         claim, tracker, in_flight = self._claim, self._tracker, self._in_flight
         while True:
-            while self._is_full:
+            while self._is_full():
                 if claim.has_ended:
                     raise StopAsyncIteration
-                self._gone = trio.Event()
+                if self._gone.is_set():  # several tasks may wait here
+                    self._gone = trio.Event()
                 await self._gone.wait()
             message = None
             if perf_counter() < claim._slice.ends:
@@ -564,6 +576,8 @@ class ConcurrentMessages:
             if message is None:
                 if not await claim._advance():
                     raise StopAsyncIteration
+                if self._is_full():  # another task has taken a message meanwhile
+                    continue
                 message = next(claim._present.left)
             if tracker.hand_out(message.offset, message.leader_epoch):
                 key, value = message.key, message.value
@@ -589,9 +603,8 @@ class ConcurrentMessages:
     def _stop_waiting(self) -> None:
         self._gone.set()
 
-    @property
     def _is_full(self) -> bool:
-        """True while no message is handed out before another one is marked."""
+        """Return whether no message is handed out before another one is marked."""
         count = len(self._in_flight)
         return count > 0 and (count >= self._limit or not self._tracker.has_room or not self._claim.has_room)
 
@@ -602,6 +615,17 @@ class ConcurrentMessages:
             return None
         key, _, since = found
         return InFlight(offset, key, since)
+
+
+def _call_soon(thread: int, token: trio.lowlevel.TrioToken, call: Callable[[], object]) -> bool:
+    """Pass a call to the event loop of this thread. Return False, and do nothing, if the caller runs in this thread.
+
+    A call that a thread of `trio.to_thread` passes is made before the thread's end is noticed.
+    """
+    if get_ident() == thread:
+        return False
+    token.run_sync_soon(call)
+    return True
 
 
 class ClaimBatches:

@@ -21,7 +21,9 @@ from sarameya.handling.slots import Slots
 from sarameya.protocol.subscription import Wanted
 
 _READ_AHEAD = 4
-"""Messages of a claim that are read, as a multiple of those that may be handled: other keys may be among them."""
+"""Messages of a claim that are read, as a multiple of those that may be handled."""
+_READ_AHEAD_BY_KEY = 64
+"""The same for order by key: while many messages of a key wait, those of other keys are to be found behind them."""
 
 
 class HandlerRunner(MessageOptions, ConsumerGroupHandler):
@@ -37,7 +39,8 @@ class HandlerRunner(MessageOptions, ConsumerGroupHandler):
         assert run is not None, "a session runs within consume()"
         lanes = 1 if self.ordering == "partition" else self.partition_concurrency or self._at_once
         batches = None if self._batch is None else Batches(self.ordering, *self._batch, at_once=lanes)
-        limit = lanes * _READ_AHEAD * (1 if self._batch is None else self._batch[0])
+        read_ahead = _READ_AHEAD_BY_KEY if self.ordering == "key" else _READ_AHEAD
+        limit = lanes * read_ahead * (1 if self._batch is None else self._batch[0])
         await ClaimWork(session, claim, run, limit, self.partition_concurrency, batches).run()
 
     def _running(self, services: HandlerServices) -> AbstractAsyncContextManager[None]:

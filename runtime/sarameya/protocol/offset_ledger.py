@@ -35,6 +35,7 @@ Rules that are easily broken:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TypeAlias
 
 import attrs
@@ -44,6 +45,9 @@ from sarameya.protocol.completion_tracker import CompletionTracker, is_completio
 
 PositionSince: TypeAlias = Callable[[], int | None]
 """Returns the position after the last message delivered since a position was moved; None before the first message."""
+
+CallSoon: TypeAlias = Callable[[Callable[[], object]], bool]
+"""Passes a call to the event loop if the caller is another thread, and returns whether it did."""
 
 _LEAST_METADATA = 256
 """Lowest limit of a tracker's metadata. Brokers that accept less get commits without any, not fewer messages."""
@@ -116,6 +120,8 @@ class _Entry:
 
     tracker: CompletionTracker | None = None
     """Set if messages are marked one by one, in any order."""
+    call_soon: CallSoon | None = None
+    """Set with the tracker, which must not be used in two threads."""
     has_finished: bool = False
     """True if the tracker's commit has changed since it was taken over."""
 
@@ -208,6 +214,8 @@ class OffsetLedger:
         if (tracker := entry.tracker) is not None:
             if offset.metadata:
                 raise ValueError(f"{partition} is read by `concurrently`, which has metadata of its own in the commit")
+            if entry.call_soon is not None and entry.call_soon(partial(self._mark_late, partition, offset)):
+                return True
             tracker.finish_before(offset.offset)
             entry.has_finished = True
             entry.close()
@@ -218,8 +226,17 @@ class OffsetLedger:
             entry.open()
         return has_moved
 
+    def _mark_late(self, partition: TopicPartition, offset: CommittedOffset) -> None:
+        if partition in self._entries:  # otherwise its next owner handles the messages again
+            self.mark(partition, offset)
+
     def track(
-        self, partition: TopicPartition, topic_id: str, position: int, on_gone: Callable[[int], None]
+        self,
+        partition: TopicPartition,
+        topic_id: str,
+        position: int,
+        on_gone: Callable[[int], None],
+        call_soon: CallSoon | None = None,
     ) -> CompletionTracker:
         """Let messages of this partition be marked one by one, in any order (`finish`), until it is dropped.
 
@@ -228,14 +245,15 @@ class OffsetLedger:
             topic_id: Id of its topic, as 32 hex digits; empty if unknown.
             position: Offset of the next message.
             on_gone: Called with the offset of each message that is not in flight any more.
+            call_soon: Used for marks of other threads; None if there are none.
 
         Returns:
             The tracker, which knows the messages that an earlier owner has finished. The caller hands out messages.
         """
         entry = self._entry(partition)
         marked = entry.marked
-        start = marked if marked is not None and marked.offset <= position else CommittedOffset(position)
-        entry.tracker = CompletionTracker(start, topic_id, on_gone=on_gone)
+        start = marked if marked is not None and marked.offset == position else CommittedOffset(position)
+        entry.tracker, entry.call_soon = CompletionTracker(start, topic_id, on_gone=on_gone), call_soon
         return entry.tracker
 
     def finish(self, partition: TopicPartition, offset: int, leader_epoch: int) -> bool:
@@ -243,6 +261,8 @@ class OffsetLedger:
         entry = self._entries.get(partition)
         if entry is None or entry.tracker is None:
             return False
+        if entry.call_soon is not None and entry.call_soon(partial(self.finish, partition, offset, leader_epoch)):
+            return True
         entry.tracker.finish(offset, leader_epoch)
         if not entry.has_finished:
             entry.has_finished = True

@@ -147,6 +147,8 @@ def _in_flight_text(claim: Claim, offsets: OffsetManager) -> str:
     text = f"{offsets.ledger.in_flight(claim.topic_partition)} in flight, the first is offset {oldest.offset}{key}"
     if not offsets.ledger.has_room(claim.topic_partition):
         text += "; reading waits for it, since the metadata of a commit has no room for more unfinished messages"
+    elif claim.is_at_limit:
+        text += "; no more messages are read before some of these are finished"
     return text
 
 
