@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import time
 from pathlib import Path
 
 from sarameya import Message, MessageHandler, Retry
@@ -40,6 +41,16 @@ class Fails(Writes):
             os._exit(3)
         while True:
             pass
+
+
+class Slow(Writes):
+    """Handles each message until there is a file `end`."""
+
+    def handle(self, message: Message) -> None:
+        (self.folder / f"begun-{message.offset}").write_text(str(os.getpid()))
+        while not (self.folder / "end").exists():
+            time.sleep(0.01)
+        (self.folder / f"ended-{message.offset}").touch()
 
 
 class Wrapped(Writes):

@@ -24,7 +24,7 @@ from sarameya.handling.processes import WorkerProcesses
 from sarameya.model import TimestampType
 from sarameya.observe import Retrying
 from sarameya.testing import ClaimFeed
-from tests.handling.process_kit import CannotBeLoaded, EndsWithAnError, Fails, Wrapped, Writes
+from tests.handling.process_kit import CannotBeLoaded, EndsWithAnError, Fails, Slow, Wrapped, Writes
 
 
 def feed_of(*values: bytes, config: Config | None = None) -> ClaimFeed:
@@ -119,8 +119,50 @@ async def test_start_of_a_process_is_not_the_time_of_the_handler(autojump_clock:
     for _ in range(2):
         async with trio.open_nursery() as nursery:
             for _ in range(3):
-                nursery.start_soon(calls.call, [message])
+                nursery.start_soon(start_and_call, calls, message)
     assert workers.started == 3
+
+
+async def start_and_call(calls: Calls, message: Message) -> None:
+    await calls.start_process()
+    await calls.call([message])
+
+
+async def test_message_is_not_begun_if_the_claim_stops_while_a_process_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler, feed = Writes(tmp_path), feed_of(b"")
+    starts = trio.Event()
+
+    async def start(processes: WorkerProcesses) -> None:
+        if handler._run is not None:  # otherwise it is the first process, with `consume()`
+            starts.set()
+            with trio.CancelScope(shield=True):  # the process is there at last
+                await trio.sleep(0.2)
+
+    monkeypatch.setattr(WorkerProcesses, "start", start)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(feed.run, handler)
+        await starts.wait()
+        feed.end(now=True)
+    assert feed.committed == 0
+    assert not (tmp_path / "0").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+async def test_signal_to_all_processes_of_a_service_fails_no_message(tmp_path: Path, number: signal.Signals) -> None:
+    """Service managers signal the whole group. The member ends its processes after their messages."""
+    handler, feed = Slow(tmp_path), feed_of(b"")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(feed.run, handler)
+        while not pid_of(tmp_path / "begun-0"):
+            await trio.sleep(0.05)
+        os.kill(pid_of(tmp_path / "begun-0"), number)
+        (tmp_path / "end").touch()
+        feed.end(now=True)
+    assert feed.committed == 1
+    assert feed.sent == []
+    assert (tmp_path / "ended-0").exists()
 
 
 async def test_end_of_a_claim_kills_processes_after_the_grace(tmp_path: Path) -> None:

@@ -94,6 +94,20 @@ class Calls:
         self._limit = math.inf if limit is None else limit
         self._gets_batch = gets_batch
 
+    @property
+    def runs_in_processes(self) -> bool:
+        """True if the function is called in processes."""
+        return self._processes is not None
+
+    async def start_process(self) -> None:
+        """Start a process for the next call, if none is free. That may take seconds, which are not the handler's time.
+
+        Raises:
+            Exception: trio-parallel's BrokenWorkerError if the process has died.
+        """
+        if self._processes is not None:
+            await self._processes.start()
+
     async def call(self, messages: Sequence[Message[Any, Any]]) -> None:
         """Handle messages: one, unless the function gets a batch.
 
@@ -111,8 +125,6 @@ class Calls:
         if self._limit == math.inf and not self._in_threads:
             await self._call(argument)
             return
-        if self._processes is not None:
-            await self._processes.start()  # this is not the handler's time
         scope = trio.CancelScope(deadline=trio.current_time() + self._limit)
         thread = _Thread(self._threads, scope, self._limit)
         with scope:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -28,7 +28,7 @@ from sarameya.handling.calls import Calls, NoThreadError
 from sarameya.handling.circuit_breaker import Circuit
 from sarameya.handling.failure_policy import FailurePolicy
 from sarameya.handling.lanes import Batch, Lanes
-from sarameya.handling.letters import FailedMessage
+from sarameya.handling.letters import FailedMessage, error_text
 from sarameya.handling.options import Ordering
 from sarameya.handling.slots import ClaimSlots, Slot, Slots
 from sarameya.model import Message
@@ -148,7 +148,7 @@ class ClaimWork:
 
     def _complete_if_full(self, batches: Batches) -> None:
         """Begin batches that cannot grow, since reading waits for messages to finish, if calls are free."""
-        while self._messages._is_full and self._lanes.count < batches.at_once:
+        while self._messages._is_full() and self._lanes.count < batches.at_once:
             if (batch := batches.pop_largest()) is None:
                 return
             self._begin(batch)
@@ -172,7 +172,7 @@ class ClaimWork:
                 if self._batches is not None:
                     self._complete_if_full(self._batches)
                 # Context variables that a call has set are not for the next call: that gets a task of its own.
-                lane = slot.next() if copy_context() == self._context else None
+                lane = slot.next() if _is_same(copy_context(), self._context) else None
         except Stopped:
             pass
         except BaseException:
@@ -270,7 +270,12 @@ class ClaimWork:
             self._time.add_holder()
             try:
                 # Each attempt gets objects of its own: the last one may have changed the values.
-                await self._calls.call([await self._decode(message) for message in batch])
+                messages = [await self._decode(message) for message in batch]
+                if self._calls.runs_in_processes:
+                    await self._wait(self._calls.start_process)
+                    if self._claim.has_ended:
+                        raise Stopped
+                await self._calls.call(messages)
             except Stopped:
                 raise
             except Exception as error:  # noqa: BLE001 - the policy decides
@@ -312,7 +317,7 @@ class ClaimWork:
                 raise self._failed(batch, error) from None
             except Exception as error:  # noqa: BLE001 - whatever it is, the message must not be lost
                 delay = _SENDING.delay(attempt)
-                reason = f"{what}: {type(error).__name__}: {error}"
+                reason = f"{what}: {type(error).__name__}: {error_text(error)}"
                 doing = self._claim.report.doing(Activity.RETRYING, reason, attempt=attempt + 1)
                 await self._wait_again("dead_letter", what, error, attempt, began, delay)
                 attempt += 1
@@ -332,7 +337,7 @@ class ClaimWork:
         Raises:
             Stopped: The claim has stopped.
         """
-        cause = f"{type(error).__name__}: {error}"
+        cause = f"{type(error).__name__}: {error_text(error)}"
         self._session.tell(Retrying(what, attempt, trio.current_time() - began, delay, cause, kind=kind))
         with self._claim.report.doing(Activity.RETRYING, f"{what}: {cause}", attempt=attempt + 1, attempts=attempts):
             await self._wait(trio.sleep, delay)
@@ -363,3 +368,10 @@ class ClaimWork:
             finally:
                 self._waits.discard(scope)
         raise Stopped
+
+
+def _is_same(context: Context, other: Context) -> bool:
+    try:
+        return context == other
+    except Exception:  # noqa: BLE001 - values of context variables are compared, such as arrays, which cannot be
+        return False

@@ -109,18 +109,18 @@ class FailedMessage:
             like_connect: Use the names of Kafka Connect's dead letters (`__connect.errors.*`).
             brief: Leave out the stack, and most of a long text, for a record that would be too large.
         """
-        told = self._connect(brief) if like_connect else self._told(brief)
+        ours = self._connect(brief) if like_connect else self._ours(brief)
         if due is not None:
-            told = (*told, (DUE, str(due)))
-        return (*own_headers(self.message), *((name, text.encode(errors="replace")) for name, text in told))
+            ours = (*ours, (DUE, str(due)))
+        return (*own_headers(self.message), *((name, text.encode(errors="replace")) for name, text in ours))
 
-    def _told(self, brief: bool) -> tuple[tuple[str, str], ...]:
+    def _ours(self, brief: bool) -> tuple[tuple[str, str], ...]:
         return tuple((ERRORS + name, text) for name, text in self._facts(brief))
 
     def _connect(self, brief: bool) -> tuple[tuple[str, str], ...]:
         facts = self._facts(brief)
-        told = ((_CONNECT + _TO_CONNECT.get(name, name), text) for name, text in facts if name != "attempts")
-        return (*told, (f"{_CONNECT}stage", "TASK_PUT"), (f"{_CONNECT}task.id", "0"))
+        theirs = ((_CONNECT + _TO_CONNECT.get(name, name), text) for name, text in facts if name != "attempts")
+        return (*theirs, (f"{_CONNECT}stage", "TASK_PUT"), (f"{_CONNECT}task.id", "0"))
 
     def _facts(self, brief: bool) -> Iterator[tuple[str, str]]:
         message, error = self.message, self.error
@@ -132,9 +132,17 @@ class FailedMessage:
         yield "group", self.group
         yield "attempts", str(self.attempts)
         yield "exception.class", f"{type(error).__module__}.{type(error).__qualname__}"
-        yield "exception.message", str(error)[: _BRIEF_MESSAGE if brief else _MOST_MESSAGE]
+        yield "exception.message", error_text(error)[: _BRIEF_MESSAGE if brief else _MOST_MESSAGE]
         if not brief:
             yield "exception.stacktrace", "".join(traceback.format_exception(error))[-_MOST_STACK:]
+
+
+def error_text(error: Exception) -> str:
+    """Return the text of an exception of a handler, whose own `__str__` may fail."""
+    try:
+        return str(error)
+    except Exception as failure:  # noqa: BLE001 - it is the handler's code
+        return f"(its text is unknown: __str__ raises {type(failure).__name__})"
 
 
 def own_headers(message: Message) -> Headers:
@@ -241,8 +249,8 @@ class Letter:
             "group": self.group or None,
             "attempts": self.attempts or 0,
         }
-        told = [(ERRORS + name, str(value)) for name, value in place.items() if value is not None]
-        return (*self.redriven_headers(), *((name, text.encode()) for name, text in [*told, (DUE, str(due))]))
+        facts = [(ERRORS + name, str(value)) for name, value in place.items() if value is not None]
+        return (*self.redriven_headers(), *((name, text.encode()) for name, text in [*facts, (DUE, str(due))]))
 
 
 def _number(text: str, limit: int = 2**63) -> int | None:

@@ -9,6 +9,7 @@ import inspect
 import multiprocessing
 import os
 import pickle
+import signal
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext, suppress
@@ -111,6 +112,11 @@ def check_processes(handler: Any, limit: int, types: tuple[Any, ...]) -> None:
 
 def _load(data: bytes) -> None:
     global _method
+    # A service manager may signal all processes of a service. The member ends this one, after its message. Not SIG_IGN,
+    # which programs that the handler starts would inherit.
+    for name in ("SIGTERM", "SIGHUP"):
+        if (number := getattr(signal, name, None)) is not None:
+            signal.signal(number, lambda *_: None)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _method = pickle.loads(data)
 
