@@ -29,7 +29,7 @@ from sarameya.handling.options import delay_text
 from sarameya.observe import Retrying
 from sarameya.protocol.versions import Api
 from sarameya.testing import ClaimFeed, memory_cluster, virtual_wall_clock
-from tests.group.kit import committed, eventually
+from tests.group.kit import committed, deadline, eventually, start_member
 from tests.handling.kit import member_of
 from tests.producer.kit import log
 
@@ -126,6 +126,43 @@ async def test_function_keeps_dead_letters(autojump_clock: MockClock) -> None:
     (failed,) = kept
     assert (failed.message.offset, str(failed.error), failed.attempts) == (0, "bad value", 1)
     assert feed.committed == 1
+
+
+class BrokenText(Exception):
+    def __str__(self) -> str:
+        return str(self.args[0]["code"])
+
+
+@pytest.mark.parametrize("retry", [None, Retry(attempts=2)])
+async def test_exception_without_a_text_becomes_a_letter(retry: Retry | None, autojump_clock: MockClock) -> None:
+    class Raises(Fails):
+        async def handle(self, message: Message) -> None:
+            raise BrokenText({})
+
+    feed, handler = ClaimFeed("orders"), Raises()
+    handler.retry = retry
+    feed.send(b"")
+    feed.end()
+    await feed.run(handler)
+    (letter,) = feed.sent
+    headers = {name: (value or b"").decode() for name, value in letter.headers}
+    assert headers["__sarameya.errors.exception.message"] == "(its text is unknown: __str__ raises KeyError)"
+    assert "BrokenText" in headers["__sarameya.errors.exception.stacktrace"]
+    assert feed.committed == 1
+
+
+async def test_retry_topics_of_a_later_subscription_are_read_at_once(autojump_clock: MockClock) -> None:
+    async with memory_cluster({"orders": 1, "returns": 1}) as cluster, deadline() as nursery:
+        handler = Fails(failures=1)
+        handler.retry_topics = RetryTopics([10])
+        member = await start_member(nursery, cluster, handler)
+        await trio.sleep(5)
+        member.group.subscribe(["returns"])
+        await trio.sleep(10)
+        cluster.produce("returns", 0, b"bad")
+        await trio.sleep(30)
+        assert [message.topic for _, message in handler.calls] == ["returns"] * 2
+        member.group.close_nowait()
 
 
 async def test_dead_letters_that_cannot_be_kept_hold_the_message_back(autojump_clock: MockClock) -> None:

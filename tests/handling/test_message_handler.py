@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
+from itertools import pairwise
 from typing import Any
 
 import attrs
@@ -18,11 +19,13 @@ from sarameya import (
     ConfigError,
     ConsumerGroup,
     DeadLetterTopic,
+    DecodeError,
     HandlerError,
     HandlerTimeoutError,
     Message,
     MessageHandler,
     Retry,
+    Session,
 )
 from sarameya.handling.calls import Calls
 from sarameya.model import TimestampType
@@ -104,6 +107,30 @@ async def test_context_variables_are_those_of_one_message(autojump_clock: MockCl
     feed.end()
     await feed.run(Sets())
     assert seen == ["none"] * 20
+
+
+class CannotBeCompared:
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("the truth value of an array is ambiguous")
+
+    __hash__ = object.__hash__
+
+
+async def test_context_variables_may_have_any_value(autojump_clock: MockClock) -> None:
+    array = ContextVar[object]("array")
+
+    class Sets(Sleeps):
+        async def setup(self, session: Session) -> None:
+            array.set(CannotBeCompared())
+
+        async def handle(self, message: Message) -> None:
+            array.set(CannotBeCompared())
+
+    array.set(CannotBeCompared())
+    handler, feed = Sets(), feed_of(*[(None, b"")] * 3)
+    feed.end()
+    await feed.run(handler)
+    assert feed.committed == 3
 
 
 async def test_concurrency_is_bounded(autojump_clock: MockClock) -> None:
@@ -260,6 +287,15 @@ async def test_failed_message_is_tried_again_in_place(autojump_clock: MockClock)
         ("topic-0 offset 0", 1, "message"),
         ("topic-0 offset 0", 2, "message"),
     ]
+
+
+async def test_delay_of_retries_has_a_maximum(autojump_clock: MockClock) -> None:
+    handler, feed = Recovers(failures=6), feed_of((None, b""))
+    handler.retry = Retry(attempts=7, backoff=1, backoff_max=5)
+    feed.end()
+    await feed.run(handler)
+    times = [time for _, time in handler.calls]
+    assert max(later - time for time, later in pairwise(times)) <= 6
 
 
 async def test_last_attempt_fails_the_claim(autojump_clock: MockClock) -> None:
@@ -574,7 +610,16 @@ async def test_invalid_options_are_refused(option: str, value: object, autojump_
 
 
 @pytest.mark.parametrize(
-    "options", [{"attempts": 0}, {"backoff": -1}, {"backoff_max": "1"}, {"on": "OSError"}, {"on": (OSError, 5)}]
+    "options",
+    [
+        {"attempts": 0},
+        {"backoff": -1},
+        {"backoff": 60},
+        {"backoff_max": "1"},
+        {"on": "OSError"},
+        {"on": (OSError, 5)},
+        {"on": (OSError, DecodeError)},
+    ],
 )
 def test_invalid_retries_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=next(iter(options))):
@@ -585,6 +630,7 @@ def test_invalid_retries_are_refused(options: dict[str, object]) -> None:
     ("options", "reason"),
     [
         ({"dead_letter": DeadLetterTopic()}, "dead_letter = .*: no such option; did you mean 'dead_letters'"),
+        ({"on_failure": Retry()}, "on_failure = .*: no such option; allowed are"),
         ({"max_handle_time": 5}, "no such option; did you mean 'max_handler_time'"),
         ({"batch_size": 5}, "batch_size = 5: is an option of a BatchHandler only"),
         ({"dead_letters": DeadLetterTopic}, "must be a DeadLetterTopic, or None"),
@@ -597,6 +643,20 @@ async def test_option_without_an_effect_is_refused(options: dict[str, object], r
     feed.end()
     with pytest.raises(ConfigError, match=reason):
         await feed.run(handler)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("concurency", 5, "concurency = 5: no such option; did you mean 'concurrency'"),
+        ("retries", Retry(), "retries = .*: no such option; did you mean 'retry'"),
+    ],
+)
+async def test_attribute_of_an_object_without_an_effect_is_refused(name: str, value: object, reason: str) -> None:
+    handler = Sleeps()
+    setattr(handler, name, value)
+    with pytest.raises(ConfigError, match=reason):
+        await ClaimFeed().run(handler)
 
 
 async def test_attributes_of_the_users_own_are_no_options(autojump_clock: MockClock) -> None:

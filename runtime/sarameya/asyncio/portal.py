@@ -115,10 +115,10 @@ class Portal:
 
     async def _end(self) -> None:
         cancelled: asyncio.CancelledError | None = None
-        is_told = False
+        has_stopped = False
         while not self._ended.done():
-            if self._opened.done() and not is_told:
-                is_told = True
+            if self._opened.done() and not has_stopped:
+                has_stopped = True
                 self._to_trio.put(self._stop.set)
             try:
                 waiting = [self._ended] if self._opened.done() else [self._ended, self._opened]

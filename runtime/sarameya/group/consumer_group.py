@@ -296,6 +296,8 @@ class ConsumerGroup(Pausing):
                     partitions = BY_DEFAULT if model is None else counts.get(model, BY_DEFAULT)
                     with suppress(TopicExistsError):  # another member was faster
                         await admin.create(topic, partitions)
+                    if self._runtime is not None:  # the member may subscribe to it
+                        self._runtime.metadata.request_refresh()
                 elif topic in missing:
                     raise missing[topic]
 

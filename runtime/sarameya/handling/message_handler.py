@@ -48,13 +48,14 @@ class MessageHandler(HandlerRunner, Generic[V, K]):
         ordering: Which messages of a partition are handled one after the other: `partition` (all of them), `key` (those
             with the same key; a message without a key waits for no other), or `none`.
         concurrency: Maximum number of messages that are handled at the same time, over all partitions of the member.
-        partition_concurrency: The same for one partition; None: `concurrency`.
+        partition_concurrency: The same for one partition, unless `ordering` is `partition`; None: `concurrency`.
         retry: Retries in place of a message whose handling fails; None: none.
         retry_topics: Topics for messages that are tried again later, after that; None: none.
         dead_letters: A topic, or a coroutine function, that keeps messages whose handling has failed for good. None:
             the failure ends the session, and `ConsumerGroup.consume` raises it.
         circuit_breaker: Stops handling after several failures in a row; None: never.
-        processes: Number of processes that call a plain `def handle` (see there); None: threads.
+        processes: Number of processes that call a plain `def handle` (see there), instead of `concurrency`; None:
+            threads.
         max_handler_time: Maximum of seconds for one call of `handle`, which then fails with HandlerTimeoutError; None
             for no limit.
     """

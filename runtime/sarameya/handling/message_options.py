@@ -119,6 +119,9 @@ class MessageOptions:
             check_count("partition_concurrency", self.partition_concurrency)
         if self.processes is not None:
             check_count("processes", self.processes)
+            if self.concurrency != MessageOptions.concurrency:
+                reason = "must not be set with processes: there are as many calls at a time as processes"
+                raise ConfigError("concurrency", self.concurrency, reason)
             if is_async(method):
                 raise ConfigError("processes", self.processes, f"needs a plain `def {self._method}`, without `async`")
             check_processes(self._called, self.processes, (self.value_type, self.key_type))
@@ -133,11 +136,18 @@ class MessageOptions:
             for name, value in vars(kind).items():
                 if name == "consume_claim":
                     raise ConfigError(name, value, f"must not be defined: messages go to {self._method}")
-                if name in BatchOptions.__annotations__ and not isinstance(self, BatchOptions):
-                    raise ConfigError(name, value, "is an option of a BatchHandler only")
-                is_own = name in options or name.startswith("_") or hasattr(value, "__get__")
-                if not is_own and difflib.get_close_matches(name, options, cutoff=0.9):
-                    raise ConfigError(name, value, unknown_option(name, options))
+                self._check_name(name, value, options)
+        for name, value in getattr(self, "__dict__", {}).items():
+            self._check_name(name, value, options)
+
+    def _check_name(self, name: str, value: object, options: set[str]) -> None:
+        if name in BatchOptions.__annotations__ and not isinstance(self, BatchOptions):
+            raise ConfigError(name, value, "is an option of a BatchHandler only")
+        if name in options or name.startswith("_") or hasattr(value, "__get__"):
+            return
+        is_policy = isinstance(value, Retry | RetryTopics | DeadLetterTopic | CircuitBreaker)
+        if is_policy or difflib.get_close_matches(name, options, cutoff=0.9):
+            raise ConfigError(name, value, unknown_option(name, options))
 
 
 class BatchOptions(MessageOptions):

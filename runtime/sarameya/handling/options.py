@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 
-from sarameya.errors import ConfigError
+from sarameya.errors import ConfigError, DecodeError
 from sarameya.option_kinds import MOST_SECONDS, boolean, number, whole
 
 Ordering: TypeAlias = Literal["partition", "key", "none"]
@@ -16,7 +16,6 @@ Ordering: TypeAlias = Literal["partition", "key", "none"]
 Exceptions: TypeAlias = type[Exception] | tuple[type[Exception], ...]
 """A class of exceptions, or a tuple of classes."""
 
-_PLACES = ("topic", "group", "delay")
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 ORDERINGS: tuple[Ordering, ...] = ("partition", "key", "none")
@@ -26,6 +25,8 @@ def _exceptions(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     kinds = value if isinstance(value, tuple) else (value,)
     if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
         raise ConfigError(attribute.name, value, "must be a class of exceptions, or a tuple of them")
+    if any(issubclass(kind, DecodeError) for kind in kinds):
+        raise ConfigError(attribute.name, value, "must not have DecodeError: the bytes of a message stay the same")
 
 
 @attrs.frozen(slots=True)
@@ -45,6 +46,10 @@ class Retry:
     backoff: float = attrs.field(default=0.1, validator=number(0, 86_400))
     backoff_max: float = attrs.field(default=30.0, validator=number(0, 86_400))
     on: Exceptions = attrs.field(default=Exception, validator=_exceptions)
+
+    def __attrs_post_init__(self) -> None:
+        if self.backoff > self.backoff_max:
+            raise ConfigError("backoff", self.backoff, f"must be at most backoff_max, which is {self.backoff_max:g}")
 
 
 def _delays(value: Any) -> Any:
@@ -66,23 +71,23 @@ def _check_delays(_: object, attribute: attrs.Attribute[Any], value: Any) -> Non
         raise ConfigError(attribute.name, value, "must be different delays: each one has a topic of its own")
 
 
-def _template(*names: str) -> Any:
+def _template(*allowed: str, required: tuple[str, ...] = ()) -> Any:
     def check(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
         try:
-            text = value.format(**dict.fromkeys(_PLACES, "x"))
+            text = value.format(**dict.fromkeys(allowed, "x"))
         except (AttributeError, LookupError, ValueError):
             text = ""
-        missing = [f"{{{name}}}" for name in names if f"{{{name}}}" not in str(value)]
+        missing = [f"{{{name}}}" for name in required if f"{{{name}}}" not in str(value)]
         if not text or missing:
-            places = ", ".join(f"{{{name}}}" for name in _PLACES)
+            places = ", ".join(f"{{{name}}}" for name in allowed)
             needs = f" with {' and '.join(missing)} in it" if missing else ""
             raise ConfigError(attribute.name, value, f"must be the name of a topic{needs}; it may have {places}")
 
     return check
 
 
-def _named(template: str, topic: str, group: str, delay: str = "") -> str:
-    name = template.format(topic=topic, group=group, delay=delay)
+def _named(template: str, **places: str) -> str:
+    name = template.format(**places)
     if not _TOPIC_NAME.fullmatch(name):
         raise ConfigError(
             "topic", name, "is no name of a topic: it has 1 to 249 of the characters a-z A-Z 0-9 . _ -; set a template"
@@ -96,6 +101,9 @@ def delay_text(seconds: float) -> str:
         if seconds >= size and seconds % size == 0:
             return f"{seconds / size:.0f}{unit}"
     return f"{seconds:g}s"
+
+
+_RETRY_TOPIC = _template("topic", "group", "delay", required=("topic", "delay"))
 
 
 @attrs.frozen(slots=True)
@@ -117,7 +125,7 @@ class RetryTopics:
 
     delays: tuple[float, ...] = attrs.field(converter=_delays, validator=_check_delays)
     on: Exceptions = attrs.field(default=Exception, validator=_exceptions)
-    topic: str = attrs.field(default="{topic}.{group}.retry.{delay}", validator=_template("topic", "delay"))
+    topic: str = attrs.field(default="{topic}.{group}.retry.{delay}", validator=_RETRY_TOPIC)
     create: bool = attrs.field(default=True, validator=boolean)
 
     def name_for(self, topic: str, group: str, tier: int) -> str:
@@ -131,7 +139,7 @@ class RetryTopics:
         Raises:
             ConfigError: It would be no name of a topic.
         """
-        return _named(self.topic, topic, group, delay_text(self.delays[tier]))
+        return _named(self.topic, topic=topic, group=group, delay=delay_text(self.delays[tier]))
 
     def tier_after(self, read: str, topic: str, group: str) -> int | None:
         """Return the next tier of a message that was read from the topic `read`; None after the last tier."""
@@ -155,7 +163,7 @@ class DeadLetterTopic:
         connect_headers: Name the headers as Kafka Connect does (`__connect.errors.*`).
     """
 
-    topic: str = attrs.field(default="{topic}.{group}.dead", validator=_template())
+    topic: str = attrs.field(default="{topic}.{group}.dead", validator=_template("topic", "group"))
     create: bool = attrs.field(default=True, validator=boolean)
     connect_headers: bool = attrs.field(default=False, validator=boolean)
 
@@ -165,7 +173,7 @@ class DeadLetterTopic:
         Raises:
             ConfigError: It would be no name of a topic.
         """
-        return _named(self.topic, topic, group)
+        return _named(self.topic, topic=topic, group=group)
 
 
 @attrs.frozen(slots=True)
