@@ -24,6 +24,7 @@ def batch(
     partition: int = 0,
     value: bytes = b"v",
     from_offset: int | None = None,
+    topic: str = "orders",
 ) -> MessageBatch:
     """Return a batch of `count` messages from offset `first` on.
 
@@ -34,10 +35,11 @@ def batch(
         partition: the partition.
         value: the value of all messages.
         from_offset: the batch's start, at or before `first`; None for `first`.
+        topic: the topic.
     """
-    messages = [message(first + n, value=value, partition=partition) for n in range(count)]
+    messages = [message(first + n, value=value, partition=partition, topic=topic) for n in range(count)]
     return MessageBatch(
-        "orders",
+        topic,
         partition,
         messages,
         first + count if next_offset is None else next_offset,
@@ -56,6 +58,11 @@ class FakeSession:
         self.metadata: dict[TopicPartition, str] = {}
         self.is_lost = False
         self.events: list[Event] = []
+        self.ends: list[str] = []
+        """The reasons for which the handler ended the session."""
+
+    def end(self, reason: str) -> None:
+        self.ends.append(reason)
 
     def tell(self, event: Event) -> None:
         self.events.append(event)
@@ -84,8 +91,10 @@ class FakeSession:
 class FakeClaim:
     """A claim whose batches the test sends by `send`, and stops by `end`."""
 
-    def __init__(self, initial_offset: int = 0, *, partition: int = 0, budget: int = 2**40) -> None:
-        self.topic = "orders"
+    def __init__(
+        self, initial_offset: int = 0, *, partition: int = 0, budget: int = 2**40, topic: str = "orders"
+    ) -> None:
+        self.topic = topic
         self.partition = partition
         self.initial_offset = initial_offset
         self.position = self.from_offset = initial_offset
@@ -93,6 +102,7 @@ class FakeClaim:
         self.report = Report()
         self._budget = budget
         self._is_closed = False
+        self._end = trio.Event()
         self._send, self._receive = trio.open_memory_channel[MessageBatch](math.inf)
 
     @property
@@ -132,7 +142,11 @@ class FakeClaim:
 
     def end(self) -> None:
         self._is_closed = True
+        self._end.set()
         self._send.close()
+
+    async def wait_ended(self) -> None:
+        await self._end.wait()
 
     def batches(self) -> trio.MemoryReceiveChannel[MessageBatch]:
         return self._receive

@@ -24,6 +24,13 @@ from sarameya_handlers.spark.sink.options import sink_arguments
         ({"path": "s3://x/y", "store": {"endpoint": 1}}, "store.endpoint = 1: must be text"),
         ({"table": "iceberg:a.b.c", "store": {}}, "store = {}: is for Parquet and Delta tables only"),
         ({"table": "delta:x", "store": {}}, "is for tables on S3 by URL, and not with single_driver"),
+        (
+            {"path": "x", "tables": {"a": "y"}},
+            "table = 'parquet:x': must contain {topic} if topics have tables of their",
+        ),
+        ({"tables": ["a"]}, "tables = ['a']: must be a table of topics and the names of their tables"),
+        ({"tables": {"a": "hive:x"}}, "table = 'hive:x': must be parquet:PATH"),
+        ({"table": "iceberg:{topic}"}, "table = 'topic': must be CATALOG.DB.TABLE"),
         ({"path": "x/{a,b}"}, "path = 'x/{a,b}': must have none of"),
         ({"path": "x", "format": "delta"}, "format = 'delta': no such option"),
         ({"path": "x", "partition_by": "day"}, "partition_by = 'day': must be a list of columns"),

@@ -16,7 +16,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
@@ -27,6 +27,7 @@ from sarameya_handlers.spark.engines.engine import Engine
 from sarameya_handlers.spark.errors import SparkGoneError, cause_of
 from sarameya_handlers.spark.poison.poison_search import Poison, SearchMemory, find_poison
 from sarameya_handlers.spark.sink.flush import OnPhase, flush, read_links
+from sarameya_handlers.spark.sink.flush_slots import FlushSlots
 from sarameya_handlers.spark.tables.table import PendingLink, Shape, Table
 
 if TYPE_CHECKING:
@@ -73,16 +74,36 @@ class _Submission:
 
 
 class FlushScheduler:
-    """Combines and runs the flushes of one table. An async context manager, inside which flushes run."""
+    """Combines and runs the flushes of one table.
 
-    def __init__(self, engine: Engine, table: Table, shape: Shape, *, max_flushes: int, on_phase: OnPhase) -> None:
+    Args:
+        engine: Runs the flushes.
+        table: The table.
+        shape: Converts records to rows.
+        nursery: Flushes run here, so that they outlive the tasks of partitions.
+        slots: Slots for the concurrent flushes of all tables of the sink.
+        on_phase: Called with each phase of a flush.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        table: Table,
+        shape: Shape,
+        *,
+        nursery: trio.Nursery,
+        slots: FlushSlots,
+        on_phase: OnPhase,
+    ) -> None:
         self._engine = engine
         self._table = table
         self._shape = shape
         self._on_phase = on_phase
-        self._max_flushes = max_flushes
-        self._slots = trio.CapacityLimiter(max_flushes)
-        self._flushes = 0
+        self._nursery = nursery
+        self._slots = slots
+        self._waits_for_slot = False
+        self.has_failed = False
+        """True if the last attempt has failed."""
         self._waiting: deque[_Submission] = deque()
         self._wake = trio.Event()
         self._nudges: set[Callable[[], None]] = set()
@@ -104,7 +125,7 @@ class FlushScheduler:
     def flushes_ahead(self) -> int:
         """Number of successive flushes that an attempt submitted now has to wait for."""
         waiting = len(self._waiting) // self._table.landings_per_job
-        return (self._flushes + waiting) // self._max_flushes
+        return self._slots.flushes_ahead(max(waiting - self._waits_for_slot, 0))
 
     def warn_of_growth(self, session: Session) -> None:
         """Log and notify, once, that the table's growth slows flushes, and the remedy."""
@@ -166,17 +187,9 @@ class FlushScheduler:
         """Return the last link of each of these chains that has one."""
         return await self._engine.run(lambda spark, _: self._table.heads(spark, keys), tag=f"heads-{keys[0]}")
 
-    async def __aenter__(self) -> Self:
-        self._nursery_manager = trio.open_nursery()
-        self._nursery = await self._nursery_manager.__aenter__()
+    def start(self) -> None:
+        """Start to flush, in the nursery."""
         self._nursery.start_soon(self._serve)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Cancel the flushes that run."""
-        self._nursery.cancel_scope.cancel()
-        # Without the block's own exception, which the nursery would wrap in a group.
-        await self._nursery_manager.__aexit__(None, None, None)
 
     async def rest(self, heads: Sequence[Link]) -> None:
         """Store the heads of the chains of revoked partitions in the table.
@@ -219,16 +232,17 @@ class FlushScheduler:
                     await self._wake.wait()
                 await self._gather()
                 # A slot first: while all are taken, more partitions are submitted and join the flush.
-                await self._slots.acquire_on_behalf_of(slot := object())
+                self._waits_for_slot = True
+                await self._slots.acquire(slot := object(), has_failed=self.has_failed)
+                self._waits_for_slot = False
                 if submissions := self._next():
                     # Here, not in the flush's task: an attempt may be abandoned before that task starts.
                     scope = trio.CancelScope()
                     for submission in submissions:
                         submission.flush = scope
-                    self._flushes += 1
                     nursery.start_soon(self._flush, submissions, slot, scope)
                 else:
-                    self._slots.release_on_behalf_of(slot)
+                    self._slots.release(slot)
 
     async def _gather(self) -> None:
         if self._table.landings_per_job > 1:
@@ -250,8 +264,7 @@ class FlushScheduler:
             with scope:
                 await self._flush_once(submissions)
         finally:
-            self._flushes -= 1
-            self._slots.release_on_behalf_of(slot)
+            self._slots.release(slot)
             for submission in submissions:
                 submission.result = submission.result or FlushResult(None, None, 0.0)
                 submission.done.set()
@@ -269,6 +282,7 @@ class FlushScheduler:
         since = {submission.pending.link.key: submission.since for submission in submissions}
         links, read_error = await self._read_links(since, f"{tag}-found")
         seconds = trio.current_time() - started_at
+        self.has_failed = (read_error or error) is not None
         if error is None:
             self._seconds = max(seconds, (self._seconds + seconds) / 2)
         if read_error is not None:

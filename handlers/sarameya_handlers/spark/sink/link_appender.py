@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 
 import attrs
 import trio
@@ -68,7 +69,7 @@ class LinkAppender:
             LandingError: Attempts have failed for too long, or with an error that does not pass.
             PoisonError: Some records cannot be written, and no place for dead letters is set.
         """
-        retry = Retry(self._ended, self._settings.retry_for, self._claim.report)
+        retry = self._retry(self._settings.retry_for)
         is_alone = was_last_attempt = False
         while True:
             if self._session.is_lost:
@@ -97,7 +98,7 @@ class LinkAppender:
                 try:
                     remaining = await self._remove_poison(pending, collected)
                 except Exception as raised:
-                    if not passes(raised):
+                    if not (passes(raised) or self._settings.waits_for_remedy):
                         raise
                     error = raised  # the search is repeated after the next failure
                 else:
@@ -109,6 +110,9 @@ class LinkAppender:
             await retry.wait(f"{link} did not land", error)
             # After a revocation one more attempt is made, if time allows; then the records are left to the next owner.
             was_last_attempt = self._ended.is_set()
+
+    def _retry(self, time_limit: float = inf) -> Retry:
+        return Retry(self._ended, time_limit, self._claim.report, gives_up=not self._settings.waits_for_remedy)
 
     async def _links(self, link: Link, since: int, result: FlushResult, retry: Retry) -> Sequence[Link]:
         """Return the chain's links after an attempt. Retries until they can be read. Raises LandingError."""
@@ -141,7 +145,7 @@ class LinkAppender:
         if self._settings.dead_letters is None:
             raise PoisonError.of(pending, poison)
         letters = dead_letters(pending, poison)
-        retry = Retry(self._ended, report=self._claim.report)
+        retry = self._retry()
         while True:
             try:
                 await self._settings.dead_letters.write(pending.link, letters)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import attrs
@@ -16,12 +17,13 @@ from sarameya_handlers.spark.options import SparkOptions, spark_options
 from sarameya_handlers.spark.shaping.shaping import SHAPING_OPTIONS, Shaping
 from sarameya_handlers.spark.tables.named import parse_table, table_named
 from sarameya_handlers.spark.tables.table import Layout, Table
+from sarameya_handlers.spark.tables.topic_tables import TOPIC, TopicTables
 
 PLAIN = ("max_rows", "max_bytes", "max_age", "file_bytes", "name", "on_missing", "retry_for")
 """Options that are arguments of SparkSink with the same name."""
 LAYOUT = ("partition_by", "max_partitions", "evolve_schema")
 """Options that become a `Layout`."""
-OTHERS = ("table", "path", "store", "staging", "single_driver", "spark", "dead_letters")
+OTHERS = ("table", "tables", "path", "store", "staging", "single_driver", "spark", "dead_letters")
 
 
 def sink_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,17 +52,36 @@ def option_defaults(sink: Callable[..., Any]) -> dict[str, Any]:
     }
 
 
-def table_of(options: Mapping[str, Any]) -> Table:
-    """Return the table that the options name. It is not opened yet."""
-    if ("table" in options) == ("path" in options):
+def table_of(options: Mapping[str, Any]) -> Table | TopicTables:
+    """Return the table that the options name, or the tables of topics. They are not opened yet."""
+    named, pattern = _named(options), _table_name(options)
+    if not named and pattern is not None and TOPIC not in pattern:
+        return _make_table(options, pattern)
+    return TopicTables(make=partial(_make_table, options), pattern=pattern, named=named)
+
+
+def _table_name(options: Mapping[str, Any]) -> str | None:
+    """Return the name of the table, or a pattern; None if only topics have tables."""
+    if ("table" in options and "path" in options) or not {"table", "path", "tables"} & options.keys():
         raise HandlerError(
             "give the table, either with option 'table' (parquet:PATH, delta:PATH or iceberg:CATALOG.DB.TABLE) or with "
             "option 'path' (short for parquet:PATH)"
         )
-    name = options.get("table", options.get("path"))
-    if not isinstance(name, str) or not name:
-        raise ConfigError("table" if "table" in options else "path", name, "must be text that is not empty")
-    full_name = name if "table" in options else f"parquet:{name}"
+    option = "path" if "path" in options else "table"
+    name = options.get(option)
+    if option in options and (not isinstance(name, str) or not name):
+        raise ConfigError(option, name, "must be text that is not empty")
+    return f"parquet:{name}" if option == "path" else name
+
+
+def _named(options: Mapping[str, Any]) -> Mapping[str, str]:
+    named = options.get("tables", {})
+    if not isinstance(named, Mapping) or not all(isinstance(name, str) and name for name in named.values()):
+        raise ConfigError("tables", named, "must be a table of topics and the names of their tables")
+    return named
+
+
+def _make_table(options: Mapping[str, Any], full_name: str) -> Table:
     if "single_driver" in options and parse_table(full_name)[0] != "delta":
         raise ConfigError("single_driver", options["single_driver"], "is for Delta tables only")
     if "store" in options and parse_table(full_name)[0] == "iceberg":

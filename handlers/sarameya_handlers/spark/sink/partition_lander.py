@@ -92,6 +92,7 @@ class PartitionLander:
                 raise error from error.__cause__
         finally:
             stop_nudging()
+            self._claim.release(self._held)  # the claim may go on without these records
 
     # -- collecting ----------------------------------------------------------------------------------
 

@@ -27,22 +27,25 @@ class Retry:
     time_limit: float = inf
     _report: Report | None = None
     """The report of the claim, which then shows that it waits."""
+    gives_up: bool = True
+    """False to wait for a remedy, too, if an error does not pass by itself. There is no time limit then."""
     _attempts: int = 1
     _started_at: float = attrs.field(factory=trio.current_time)
     _delay: float = 0.5
     _max_delay: float = 30.0
 
     async def wait(self, problem: str, error: Exception | None) -> None:
-        """Wait before the next attempt. Raises LandingError if the error does not pass, or at the time limit."""
+        """Wait before the next attempt.
+
+        Raises:
+            LandingError: The error does not pass, or the time limit is reached.
+        """
         cause = cause_of(error) if error else "no reason is known"
-        waited = trio.current_time() - self._started_at
-        if error is not None and not passes(error):
-            failure = LandingError(f"{problem}: {cause}")
-            failure.permanent = isinstance(error, SarameyaError) and error.permanent
-            raise failure from error
-        if waited + self._delay > self.time_limit:
-            raise LandingError(f"{problem}, after {waited:.0f} s of trying: {cause}") from error
-        logger.warning("%s, the next try is in %.1f s: %s", problem, self._delay, cause)
+        if self.gives_up:
+            self._check(problem, cause, error)
+        # A wait without an end must not fill the log.
+        level = logging.WARNING if self.gives_up or self._delay < self._max_delay else logging.DEBUG
+        logger.log(level, "%s, the next try is in %.1f s: %s", problem, self._delay, cause)
         self._attempts += 1
         with self._reported(f"{problem}: {cause}"):
             if self._ended.is_set():
@@ -50,6 +53,15 @@ class Retry:
             with trio.move_on_after(self._delay):
                 await self._ended.wait()
         self._delay = min(2 * self._delay, self._max_delay)
+
+    def _check(self, problem: str, cause: str, error: Exception | None) -> None:
+        waited = trio.current_time() - self._started_at
+        if error is not None and not passes(error):
+            failure = LandingError(f"{problem}: {cause}")
+            failure.permanent = isinstance(error, SarameyaError) and error.permanent
+            raise failure from error
+        if waited + self._delay > self.time_limit:
+            raise LandingError(f"{problem}, after {waited:.0f} s of trying: {cause}") from error
 
     def _reported(self, reason: str) -> AbstractContextManager[None]:
         if self._report is None:

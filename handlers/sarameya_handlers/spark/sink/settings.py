@@ -24,4 +24,7 @@ class SinkSettings:
     restate_after: float | None = None
     """Seconds after which an idle chain's head is rewritten, because the table forgets; None never rewrites it."""
     dead_letters: DeadLetters | None = None
+    waits_for_remedy: bool = False
+    """True if a partition waits until somebody has removed the cause of a failure. False ends the session: the sink has
+    no other table whose partitions would be held back."""
     on_phase: OnPhase = attrs.field(default=lambda phase, landings: None)

@@ -27,6 +27,7 @@ from sarameya_handlers.spark.errors import SparkGoneError
 from sarameya_handlers.spark.options import SparkOptions, spark_options
 from sarameya_handlers.spark.sink.options import table_of
 from sarameya_handlers.spark.tables.table import Table
+from sarameya_handlers.spark.tables.topic_tables import TopicTables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,12 +64,14 @@ async def open_shared(options: Mapping[str, Any]) -> AsyncIterator[dict[str, Any
         yield {"spark": {"master": url, "max_jobs": spark.max_jobs}}
 
 
-def _must_share(spark: SparkOptions, table: Table) -> bool:
-    if spark.is_connect or not table.takes_one_driver(spark.properties):
+def _must_share(spark: SparkOptions, table: Table | TopicTables) -> bool:
+    tables = table.examples() if isinstance(table, TopicTables) else [table]
+    single = next((each for each in tables if each.takes_one_driver(spark.properties)), None)
+    if spark.is_connect or single is None:
         return False
     if spark.share is False:
         raise ConfigError(
-            "spark.share", False, f"starts a driver for each worker, but {table.name} accepts only one: leave it out"
+            "spark.share", False, f"starts a driver for each worker, but {single.name} accepts only one: leave it out"
         )
     return True
 

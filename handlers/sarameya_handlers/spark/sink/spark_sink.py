@@ -1,4 +1,4 @@
-"""The handler that lands consumed records in a table through Spark.
+"""The handler that lands consumed records in tables through Spark.
 
 It determines the start offsets. partition_lander.py lands a partition, and flush_scheduler.py combines their flushes.
 """
@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import logging
 import os
-import time
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import attrs
+import trio
 
 from sarameya import (
+    Activity,
     Claim,
     CommittedOffset,
     ConfigError,
@@ -27,22 +28,22 @@ from sarameya import (
     TopicPartition,
 )
 from sarameya_handlers.landing.chain import Chain
-from sarameya_handlers.landing.chain_start import Gap, Log, begin
+from sarameya_handlers.landing.chain_start import Begin
 from sarameya_handlers.landing.dead_letters.letters import DeadLetters
-from sarameya_handlers.landing.links import UNKNOWN_EPOCH, ChainKey, CommitNote, Link, Origin
+from sarameya_handlers.landing.errors import ChainError
+from sarameya_handlers.landing.links import UNKNOWN_EPOCH, CommitNote, Link
 from sarameya_handlers.spark.engines.engine import Engine, engine_of
-from sarameya_handlers.spark.error_sources import ErrorSource, passes, source_of
 from sarameya_handlers.spark.errors import LandingError, cause_of
 from sarameya_handlers.spark.options import Limits, SparkOptions
 from sarameya_handlers.spark.parquet.table import ParquetTable
 from sarameya_handlers.spark.shaping.shaping import Shaping
-from sarameya_handlers.spark.sink.flush import OnPhase, open_table
-from sarameya_handlers.spark.sink.flush_scheduler import FlushScheduler
+from sarameya_handlers.spark.sink.flush import OnPhase
 from sarameya_handlers.spark.sink.options import option_defaults, sink_arguments
 from sarameya_handlers.spark.sink.partition_lander import PartitionLander
 from sarameya_handlers.spark.sink.retry import Retry
 from sarameya_handlers.spark.sink.settings import SinkSettings
 from sarameya_handlers.spark.sink.shared_spark import open_shared
+from sarameya_handlers.spark.sink.sink_table import FoundChain, SinkTable, SinkTables
 from sarameya_handlers.spark.tables.table import Shape, Table
 
 if TYPE_CHECKING:
@@ -52,15 +53,29 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("sarameya.spark")
 
+OPEN_TIMEOUT = 30.0
+"""Seconds for opening one of many tables, and for reading its chains' heads, after which its partitions wait."""
+ASSIGN_TIMEOUT = 60.0
+"""Seconds for opening all of them. The partitions of the others start, and those of the rest wait."""
+_WAITING = "waiting for its table"
+"""Metadata of a start offset that is not final. It is never committed: nothing is marked meanwhile."""
 
-@attrs.frozen(slots=True)
+
+@attrs.define(slots=True)
 class _PartitionStart:
-    """State of a partition before its claim starts."""
+    """What is known of a partition before its claim starts.
 
-    chain: Chain
-    log: Log
-    gap: Gap | None = None
-    """Gap that must be recorded first."""
+    Attributes:
+        found: Its chain; None if it cannot be read.
+        problem: The reason why the partition has to wait; None if it does not.
+        committed: The group's committed offset.
+        begin: Where to start.
+    """
+
+    found: FoundChain | None = None
+    problem: SarameyaError | None = None
+    committed: CommittedOffset | None = None
+    begin: Begin | None = None
 
 
 class SparkSink(ConsumerGroupHandler):
@@ -85,8 +100,12 @@ class SparkSink(ConsumerGroupHandler):
 
     One sink may serve several members.
 
+    Topics may have tables of their own (a function as `table`, or `{topic}` in an app file). Then a table's failure
+    ends no session: its partitions wait, with the reason in their status, until somebody has removed the cause. Tables
+    are opened when their topics are assigned.
+
     Args:
-        table: A `Table`, or the directory of a `ParquetTable`.
+        table: A `Table`, the directory of a `ParquetTable`, or a function that returns the table of a topic.
         name: Name of the chains in the table. Sinks that land the same topic in one table need different names.
         max_rows: Maximum number of records of a batch.
         max_bytes: Maximum number of bytes of a batch, in memory.
@@ -106,7 +125,7 @@ class SparkSink(ConsumerGroupHandler):
 
     def __init__(
         self,
-        table: Table | str | os.PathLike[str],
+        table: Table | str | os.PathLike[str] | Callable[[str], Table],
         *,
         name: str = "sarameya",
         max_rows: int = Limits().max_rows,
@@ -129,7 +148,10 @@ class SparkSink(ConsumerGroupHandler):
             raise ConfigError("retry_for", retry_for, "must be a number of seconds, at least 0")
         if on_missing not in ("stop", "leave_out"):
             raise ConfigError("on_missing", on_missing, "must be 'stop' or 'leave_out'")
-        self._table = table if isinstance(table, Table) else ParquetTable(table)
+        if isinstance(table, str | os.PathLike):
+            table = ParquetTable(table)
+        self._only = table if isinstance(table, Table) else None
+        self._table_of = (lambda topic: table) if isinstance(table, Table) else table
         self._name = name
         self._settings = SinkSettings(
             limits=Limits(max_rows=max_rows, max_bytes=max_bytes, max_age=max_age),
@@ -138,13 +160,14 @@ class SparkSink(ConsumerGroupHandler):
             file_bytes=file_bytes,
             dead_letters=dead_letters,
             on_phase=on_phase or (lambda phase, landings: None),
+            waits_for_remedy=self._only is None,
         )
         if shape is not None and transform is not None:
             raise ConfigError("transform", transform, "must not be set with a shape, which has its own transform")
         self._shape = shape or Shaping(transform=transform)
         self._engine = engine_of(spark)
         self._stack: AsyncExitStack | None = None
-        self._scheduler: FlushScheduler | None = None
+        self._tables: SinkTables | None = None
         self._starts: dict[TopicPartition, _PartitionStart] = {}
         self._chains: dict[TopicPartition, Chain] = {}
 
@@ -175,72 +198,76 @@ class SparkSink(ConsumerGroupHandler):
         return open_shared(options)
 
     async def __aenter__(self) -> Self:
-        """Start Spark and open the table.
+        """Start Spark. Open the table, if there is only one.
 
         Raises:
             HandlerError: Something must be installed or changed.
             LandingError: Spark or a store failed, which may pass.
         """
-        self._table.prepare()
+        if self._only is not None:
+            self._only.prepare()
         async with AsyncExitStack() as stack:
             engine = await stack.enter_async_context(self._engine)
-            await self._open(engine)
-            # Some tables know this only after they were opened.
-            self._settings = attrs.evolve(self._settings, restate_after=self._table.restate_after)
+            tables = SinkTables(self._table_of, self._name, engine, self._shape, self._settings)
+            await stack.enter_async_context(tables)
+            if self._only is not None:
+                await tables.of("").open()
+            if isinstance(shape := self._shape, Shaping):
+                await engine.run(lambda spark, _: shape.check(spark), tag=f"check-{self._name}")
             if self._settings.dead_letters is not None:
                 await stack.enter_async_context(self._settings.dead_letters)
-            scheduler = FlushScheduler(
-                engine, self._table, self._shape, max_flushes=engine.max_jobs, on_phase=self._settings.on_phase
-            )
-            await stack.enter_async_context(scheduler)
-            self._stack, self._scheduler = stack.pop_all(), scheduler
+            self._stack, self._tables = stack.pop_all(), tables
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._stack is not None
-        stack, self._stack, self._scheduler = self._stack, None, None
+        stack, self._stack, self._tables = self._stack, None, None
         await stack.__aexit__(kind, error, trace)
 
-    async def _open(self, engine: Engine) -> None:
-        opening = partial(open_table, table=self._table, now=time.time())
-        try:
-            await engine.run(opening, tag=f"open-{self._name}")
-            if isinstance(shape := self._shape, Shaping):
-                await engine.run(lambda spark, _: shape.check(spark), tag=f"check-{self._name}")
-        except SarameyaError:
-            raise
-        except Exception as error:
-            # Here, while Spark runs: afterwards the error's text is lost.
-            hint = (
-                ""
-                if source_of(error) is ErrorSource.SPARK
-                else "; does Spark have the jars and catalogs that the table needs (spark.conf)?"
-            )
-            raise LandingError(f"{self._table.name} cannot be opened: {cause_of(error)}{hint}") from error
-
     async def setup(self, session: Session) -> None:
-        if self._scheduler is None:
+        if self._tables is None:
             raise HandlerError("a SparkSink must be entered first: async with SparkSink(...) as sink")
 
     async def partitions_assigned(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
-        """Read these partitions' heads from the table, and the ranges of their logs.
+        """Read these partitions' heads from their tables, and the ranges of their logs.
 
         If Spark or a store does not respond, this waits, as flushes do. A rebalance ends the wait, and the next
-        assignment starts it anew.
+        assignment starts it anew. With many tables, it ends after a minute, and partitions of failed tables wait later.
         """
-        keys = {tp: ChainKey(self._name, *tp) for tp in partitions}
-        heads = await self._heads([*keys.values()])
-        assert self._scheduler is not None
-        self._scheduler.warn_of_growth(session)
-        known_heads = {tp: heads[key] for tp, key in keys.items() if key in heads}
-        logs = await self._log_ranges(session, [*known_heads] if self._table.remembers else partitions, known_heads)
-        for tp, key in keys.items():
-            origin = Origin(group=session.group, topic_id=session.topic_id(tp.topic), cluster_id=session.cluster_id)
-            self._starts[tp] = _PartitionStart(
-                Chain(key, origin, known_heads.get(tp)), logs.get(tp, Log(start=0, end=0))
-            )
+        starts = {tp: _PartitionStart() for tp in partitions}
+        self._starts.update(starts)
+        if self._only is not None:
+            await _find_chains(session, self._table(partitions[0]), starts)
+            return
+        by_topic: defaultdict[str, dict[TopicPartition, _PartitionStart]] = defaultdict(dict)
+        for tp, start in starts.items():
+            by_topic[tp.topic][tp] = start
+        with trio.move_on_after(ASSIGN_TIMEOUT):
+            async with trio.open_nursery() as nursery:
+                for topic, of_topic in by_topic.items():
+                    nursery.start_soon(self._try_to_find_chains, session, topic, of_topic)
+
+    async def _try_to_find_chains(
+        self, session: Session, topic: str, starts: Mapping[TopicPartition, _PartitionStart]
+    ) -> None:
+        """Set the chain of these partitions of a topic, or the problem."""
+        assert self._tables is not None
+        _set_problem(starts, LandingError(f"the table of {topic} has not been opened yet"))
+        try:
+            table = self._tables.of(topic)
+            async with self._tables.slots.slot(has_failed=table.scheduler.has_failed):
+                table.scheduler.has_failed = True
+                with trio.fail_after(OPEN_TIMEOUT):
+                    await _find_chains(session, table, starts)
+                table.scheduler.has_failed = False
+        except trio.TooSlowError:
+            _set_problem(starts, LandingError(f"{table.name} has not responded for {OPEN_TIMEOUT:.0f} s"))
+        except SarameyaError as error:
+            _set_problem(starts, error)
+        else:
+            _set_problem(starts, None)
 
     async def start_offset(
         self, partition: TopicPartition, committed: CommittedOffset | None
@@ -250,63 +277,116 @@ class SparkSink(ConsumerGroupHandler):
         Raises:
             ChainError: To start there would lose or repeat records.
         """
-        known = self._starts[partition]
-        chain = known.chain
-        if not self._table.remembers and committed is not None:
-            self._recall(chain, committed)
-        start = begin(
-            chain.key, chain.origin, chain.head, committed, known.log, may_leave_out=self._settings.allows_gaps
-        )
-        self._starts[partition] = attrs.evolve(known, gap=start.gap)
-        if start.offset is None or chain.head is None:
+        start = self._starts[partition]
+        start.committed = committed
+        if start.problem is None:
+            try:
+                return self._begin(start)
+            except ChainError as error:
+                if not self._settings.waits_for_remedy:
+                    raise
+                start.problem = error
+        # Not None: an offset that is looked up is committed, although the chain may end elsewhere.
+        offset = committed or CommittedOffset(0)
+        return attrs.evolve(offset, metadata=offset.metadata or _WAITING)
+
+    def _begin(self, start: _PartitionStart) -> CommittedOffset | None:
+        assert start.found is not None
+        start.begin = begin = start.found.begin(start.committed)
+        head = start.found.chain.head
+        if begin.offset is None or head is None:
             return None
         # The head's epoch is that of the record before the head's end, not of the record before a gap's end.
-        epoch = chain.head.leader_epoch if start.gap is None else UNKNOWN_EPOCH
-        return CommittedOffset(start.offset, CommitNote.of(chain.head).to_metadata(), epoch)
+        epoch = head.leader_epoch if begin.gap is None else UNKNOWN_EPOCH
+        return CommittedOffset(begin.offset, CommitNote.of(head).to_metadata(), epoch)
 
     async def consume_claim(self, session: Session, claim: Claim) -> None:
-        assert self._scheduler is not None
-        known = self._starts.pop(claim.topic_partition)
-        self._chains[claim.topic_partition] = known.chain
-        await PartitionLander(session, claim, known.chain, self._scheduler, self._settings, gap=known.gap).run()
+        start = self._starts.pop(claim.topic_partition)
+        if start.problem is not None and not await self._wait_for_remedy(session, claim, start):
+            return
+        try:
+            await self._land(session, claim, start)
+        except (ChainError, LandingError) as error:
+            if not self._settings.waits_for_remedy:
+                raise
+            start.problem = error
+            await self._wait_for_remedy(session, claim, start)
+
+    async def _land(self, session: Session, claim: Claim, start: _PartitionStart) -> None:
+        assert start.found is not None
+        assert start.begin is not None
+        table, chain = start.found.table, start.found.chain
+        self._chains[claim.topic_partition] = chain
+        await PartitionLander(session, claim, chain, table.scheduler, table.settings, gap=start.begin.gap).run()
+
+    async def _wait_for_remedy(self, session: Session, claim: Claim, start: _PartitionStart) -> bool:
+        """Wait until the partition can start.
+
+        Returns:
+            True if it can start where its claim does, and nothing has been read. False if the claim has ended. The
+            session ends if the start is elsewhere.
+        """
+        tp, may_go_on = claim.topic_partition, start.begin is None
+        ended = trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_set_at_end, claim, ended)
+            retry = Retry(ended, report=claim.report, gives_up=False)
+            while start.problem is not None:
+                await retry.wait(f"{tp} waits", start.problem)
+                if ended.is_set():
+                    break
+                with claim.report.doing(Activity.RETRYING, f"{tp} waits: {cause_of(start.problem)}"):
+                    await self._try_again(session, tp, start)
+            nursery.cancel_scope.cancel()
+        if start.problem is not None:
+            return False
+        assert start.begin is not None
+        if may_go_on and start.begin.offset == claim.initial_offset:
+            return True
+        session.end(f"{tp} can land again, and starts at another offset")
+        await claim.wait_ended()
+        return False
+
+    async def _try_again(self, session: Session, partition: TopicPartition, start: _PartitionStart) -> None:
+        await self._try_to_find_chains(session, partition.topic, {partition: start})
+        if start.problem is None:
+            try:
+                self._begin(start)
+            except ChainError as error:
+                start.problem = error
 
     async def partitions_revoked(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
-        """Let the table store the heads of these partitions' chains, which may be idle for a while."""
-        assert self._scheduler is not None
-        chains = [self._chains.pop(tp) for tp in partitions if tp in self._chains]
-        heads = [chain.head for chain in chains if chain.head is not None]
-        if heads:
-            await self._scheduler.rest(heads)
+        """Let the tables store the heads of these partitions' chains, which may be idle for a while."""
+        heads: defaultdict[SinkTable, list[Link]] = defaultdict(list)
+        for tp in partitions:
+            chain = self._chains.pop(tp, None)
+            if chain is not None and chain.head is not None:
+                heads[self._table(tp)].append(chain.head)
+        async with trio.open_nursery() as nursery:
+            for table, each in heads.items():
+                nursery.start_soon(table.scheduler.rest, each)
 
     async def partitions_lost(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
         for partition in partitions:
             self._chains.pop(partition, None)
 
-    async def _heads(self, keys: Sequence[ChainKey]) -> dict[ChainKey, Link]:
-        """Return the heads of these chains. Raises our own errors that do not pass, and LandingError for all others."""
-        assert self._scheduler is not None
-        retry = Retry(time_limit=self._settings.retry_for)
-        while True:
-            try:
-                return await self._scheduler.heads(keys)
-            except Exception as error:
-                if isinstance(error, SarameyaError) and not passes(error):
-                    raise
-                await retry.wait(f"{self._table.name}: the heads of its chains cannot be read", error)
+    def _table(self, partition: TopicPartition) -> SinkTable:
+        """Return the table of a partition. Raises HandlerError if its topic has none."""
+        assert self._tables is not None
+        return self._tables.of("" if self._only is not None else partition.topic)
 
-    def _recall(self, chain: Chain, committed: CommittedOffset) -> None:
-        """Set the chain's head from the commit's note, for a table that does not store its chains."""
-        note = CommitNote.from_metadata(committed.metadata)
-        if note is not None and note.sink == chain.key.sink:
-            chain.head = note.link(chain.key, chain.origin, committed.offset, committed.leader_epoch)
-            self._table.recall(chain.head)
 
-    async def _log_ranges(
-        self, session: Session, partitions: Sequence[TopicPartition], heads: Mapping[TopicPartition, Link]
-    ) -> dict[TopicPartition, Log]:
-        if not partitions:
-            return {}
-        ranges = await session.log_ranges(partitions)
-        epochs = {tp: head.leader_epoch for tp, head in heads.items() if head.leader_epoch != UNKNOWN_EPOCH}
-        ends = await session.epoch_ends(epochs) if epochs else {}
-        return {tp: Log(start=log.start, end=log.end, epoch_end=ends.get(tp)) for tp, log in ranges.items()}
+async def _find_chains(session: Session, table: SinkTable, starts: Mapping[TopicPartition, _PartitionStart]) -> None:
+    await table.open()
+    for tp, found in (await table.find_chains(session, [*starts])).items():
+        starts[tp].found = found
+
+
+def _set_problem(starts: Mapping[TopicPartition, _PartitionStart], problem: SarameyaError | None) -> None:
+    for start in starts.values():
+        start.problem = problem
+
+
+async def _set_at_end(claim: Claim, ended: trio.Event) -> None:
+    await claim.wait_ended()
+    ended.set()
