@@ -151,7 +151,7 @@ CLAIMS: Claims = {
         f"{_STATUS}prometheus_example_scrapes_the_metrics_path",
         f"{_STATUS}alerts_are_on_metrics_that_exist",
     ),
-    **_of("tables", {"toml": "app_file_options_make_a_sink " * 6}),
+    **_of("tables", {"toml": "app_file_options_make_a_sink " * 6 + "app_file_lands_each_topic_in_its_table"}),
     **_of("testing", {"ini": "page_is_a_passing_test_suite", "python": "page_is_a_passing_test_suite " * 7}),
     ("docs/tutorial", "console"): (_WALKED,) * 13,
     ("docs/tutorial", "python"): (_WALKED,) * 3,

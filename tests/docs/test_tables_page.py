@@ -14,13 +14,14 @@ import pytest
 
 from sarameya_handlers import SparkSink
 from sarameya_handlers.spark.options import spark_options
-from sarameya_handlers.spark.sink.options import LAYOUT, OTHERS, PLAIN, sink_arguments
+from sarameya_handlers.spark.sink.options import LAYOUT, OTHERS, PLAIN, sink_arguments, table_of
 from sarameya_handlers.spark.tables.table import Layout
+from sarameya_handlers.spark.tables.topic_tables import TopicTables
 from tests.docs.pages import blocks, page
 
 ROOT = Path(__file__).parents[2]
 PAGE = page("tables")
-BLOCKS = blocks(PAGE, "toml")
+*BLOCKS, TOPICS_BLOCK = blocks(PAGE, "toml")
 ROWS = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", PAGE, re.MULTILINE))
 
 
@@ -33,6 +34,13 @@ def test_app_file_options_make_a_sink(block: str, request: pytest.FixtureRequest
     # As the page says: the supervisor of several workers starts one Spark for them.
     takes_one = table.takes_one_driver(spark_options(options.get("spark", {})).properties)
     assert takes_one == (kind in ("delta", "iceberg"))
+
+
+def test_app_file_lands_each_topic_in_its_table() -> None:
+    tables = table_of(tomllib.loads(TOPICS_BLOCK)["handler"]["options"])
+    assert isinstance(tables, TopicTables)
+    names = [tables(topic).name for topic in ("shop.orders", "shop.payments")]
+    assert names == ["parquet:s3://lake/raw/shop.orders", "delta:s3://lake/finance/payments"]
 
 
 def test_packages_equal_those_of_the_tests() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
@@ -40,10 +40,10 @@ async def without_spark(work: Callable[[SparkSession], T]) -> T:
 
 @asynccontextmanager
 async def open_run(
-    table: Table, options: SparkOptions, progress: Steps, *, by_spark: bool = False
+    tables: Iterable[Table], options: SparkOptions, progress: Steps, *, by_spark: bool = False
 ) -> AsyncIterator[Run]:
-    """Open a runner of blocking calls; with a session if the table needs one, or `by_spark` is set."""
-    if not (table.needs_spark or by_spark):
+    """Open a runner of blocking calls; with a session if one of the tables needs one, or `by_spark` is set."""
+    if not (by_spark or any(table.needs_spark for table in tables)):
         yield without_spark
         return
     progress(f"starting Spark ({options.master})")

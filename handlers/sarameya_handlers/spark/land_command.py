@@ -72,7 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="table",
         required=True,
         metavar="TABLE",
-        help="parquet:PATH, delta:PATH_OR_NAME, iceberg:CATALOG.DB.TABLE; a path alone means parquet",
+        help="parquet:PATH, delta:PATH_OR_NAME, iceberg:CATALOG.DB.TABLE; a path alone means parquet; {topic} in it "
+        "stands for each topic",
     )
     target.add_argument(
         "--set",

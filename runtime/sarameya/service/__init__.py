@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sarameya.exports import lazy_names
 
 if TYPE_CHECKING:
-    from sarameya.service.app.app_file import App, HandlerSection, Loaded, ServiceSection
+    from sarameya.service.app.app_file import App, HandlerSection, Loaded, ServiceSection, load_app
     from sarameya.service.app.argument_app import argument, load_arguments
     from sarameya.service.app.cluster_arguments import (
         Cluster,
@@ -35,7 +35,7 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            ".app.app_file": "App HandlerSection Loaded ServiceSection",
+            ".app.app_file": "App HandlerSection Loaded ServiceSection load_app",
             ".app.argument_app": "argument load_arguments",
             ".app.cluster_arguments": (
                 "Cluster add_client_arguments add_cluster_arguments client_given cluster name_and_value names_cluster"
@@ -76,6 +76,7 @@ __all__ = [
     "display",
     "epilog",
     "listed",
+    "load_app",
     "load_arguments",
     "log_asking",
     "make_handler",

@@ -21,7 +21,7 @@ def raising(error: Exception) -> Callable[[Any], Any]:
 
 
 async def test_table_without_spark_gets_no_session() -> None:
-    async with open_run(FakeTable(), SparkOptions(), lambda line: None) as run:
+    async with open_run([FakeTable()], SparkOptions(), lambda line: None) as run:
         assert run is without_spark
         assert await run(lambda spark: (spark, 7)) == (None, 7)
         with pytest.raises(KeyError):

@@ -134,7 +134,7 @@ def test_links_alone_are_proved_where_that_is_wanted(table: ParquetTable, outcom
 @pytest.mark.parametrize(
     ("argv", "told"),
     [
-        (["verify"], "the following arguments are required: TABLE"),
+        (["verify"], "name a TABLE, or give --app APP.toml for all its tables"),
         (["verify", "hudi:x"], "table = 'hudi:x': must be parquet:PATH"),
         (["verify", "x", "--accept", "lag"], "argument --accept: 'lag' is not a kind of finding; choose from "),
         (["verify", "x", "--conf", "a=b"], "argument --conf: 'a=b': a Spark property's name begins with 'spark.'"),

@@ -1,4 +1,4 @@
-"""Arguments that the table commands share: the table, Spark, and the output."""
+"""Arguments that the table commands share: the table, or an app file for all its tables, Spark, and the output."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import argparse
 import re
 from typing import Any
 
+import attrs
+
 from sarameya import ConfigError, HandlerError
-from sarameya.service import Cluster, add_cluster_arguments, cluster, names_cluster
+from sarameya.service import Cluster, add_cluster_arguments, cluster, load_app, names_cluster
+from sarameya_handlers.audit.app_tables import tables_of_app
 from sarameya_handlers.landing.directory.manifests import HIDDEN
 from sarameya_handlers.landing.stores.local import LocalStore
 from sarameya_handlers.spark.arguments import add_spark_arguments
 from sarameya_handlers.spark.options import SparkOptions
+from sarameya_handlers.spark.options import spark_options as sink_spark_options
 from sarameya_handlers.spark.parquet.table import ParquetTable
 from sarameya_handlers.spark.tables.named import parse_table, table_named
 from sarameya_handlers.spark.tables.table import Table
@@ -19,18 +23,19 @@ from sarameya_handlers.spark.tables.table import Table
 _UNITS = {"s": 1.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the table's and the cluster's arguments; `cluster_of` reads the latter."""
-    add_table_arguments(parser)
-    add_cluster_arguments(parser)
+def add_arguments(parser: argparse.ArgumentParser, *, is_for_many: bool = True) -> None:
+    """Add all arguments; `table_of` or `tables_of`, `spark_options` and `cluster_of` read them.
 
-
-def add_table_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that all table commands have; `table_of` and `spark_options` read them."""
+    Args:
+        parser: The command's parser.
+        is_for_many: The table may be left out, if an app file is given: then all its tables are meant.
+    """
     parser.add_argument(
         "table",
         metavar="TABLE",
-        help="parquet:PATH, delta:PATH_OR_NAME or iceberg:CATALOG.DB.TABLE; a path alone means parquet",
+        nargs="?" if is_for_many else None,
+        help="parquet:PATH, delta:PATH_OR_NAME or iceberg:CATALOG.DB.TABLE; a path alone means parquet"
+        + ("; without it, all tables of --app" if is_for_many else ""),
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--quiet", action="store_true", help="hide progress")
@@ -39,6 +44,23 @@ def add_table_arguments(parser: argparse.ArgumentParser) -> None:
     spark.add_argument(
         "--staging", metavar="DIRECTORY", help="staging directory of the table's sink, if it has the option `staging`"
     )
+    add_cluster_arguments(parser)
+
+
+def tables_of(args: argparse.Namespace) -> list[Table]:
+    """Return the table that the arguments name, or all tables of the app file in which something has landed.
+
+    Raises:
+        SarameyaError: There is none, or an argument or the app file is invalid.
+    """
+    if args.table is not None:
+        return [table_of(args)]
+    if args.app is None:
+        args.usage_error("name a TABLE, or give --app APP.toml for all its tables")
+    found = tables_of_app(load_app(args.app), _options(args), lambda: cluster(args))
+    if not (landed := [table for table in found if not isinstance(table, ParquetTable) or _exists(table)]):
+        raise HandlerError(f"nothing has landed in the tables of {args.app} yet")
+    return landed
 
 
 def table_of(args: argparse.Namespace) -> Table:
@@ -48,11 +70,9 @@ def table_of(args: argparse.Namespace) -> Table:
         ConfigError: The name does not describe a table, or the directory of a Parquet table does not exist.
     """
     kind, _ = parse_table(args.table)
-    options: dict[str, Any] = {}
-    if args.staging:
-        options["staging"] = args.staging
-    if kind == "delta" and getattr(args, "single_driver", False):
-        options["single_driver"] = True
+    options = _options(args)
+    if kind != "delta":
+        options.pop("single_driver", None)
     table = table_named(args.table, options)
     if isinstance(table, ParquetTable) and isinstance(table.store, LocalStore) and not table.store.root.is_dir():
         what = "is not a directory" if table.store.root.exists() else "does not exist"
@@ -66,6 +86,20 @@ def table_of(args: argparse.Namespace) -> Table:
     return table
 
 
+def _options(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of tables that the arguments give."""
+    options: dict[str, Any] = {}
+    if args.staging:
+        options["staging"] = args.staging
+    if getattr(args, "single_driver", False):
+        options["single_driver"] = True
+    return options
+
+
+def _exists(table: ParquetTable) -> bool:
+    return (not isinstance(table.store, LocalStore) or table.store.root.is_dir()) and _has_landed(table)
+
+
 def _has_landed(table: ParquetTable) -> bool:
     try:
         return isinstance(table.store, LocalStore) or table.store.has_files(HIDDEN)
@@ -74,13 +108,20 @@ def _has_landed(table: ParquetTable) -> bool:
 
 
 def spark_options(args: argparse.Namespace) -> SparkOptions:
-    """Return Spark's options.
+    """Return Spark's options: those of the app file if it names the tables, and those of the arguments.
 
     Raises:
         ConfigError: One is invalid.
     """
-    master = {"master": args.spark} if args.spark else {}
-    return SparkOptions(app_name="sarameya-audit", conf=dict(args.spark_conf), **master)
+    options = SparkOptions()
+    if args.table is None and args.app is not None:
+        options = sink_spark_options(load_app(args.app).handler.options.get("spark", {}))
+    return attrs.evolve(
+        options,
+        master=args.spark or options.master,
+        app_name="sarameya-audit",
+        conf={**options.conf, **dict(args.spark_conf)},
+    )
 
 
 def cluster_of(args: argparse.Namespace) -> Cluster | None:

@@ -9,11 +9,13 @@ from typing import Any
 import trio
 
 from sarameya import HandlerError
-from sarameya.service import Steps, epilog, show, steps
+from sarameya.service import Steps, epilog, steps
 from sarameya_handlers.audit.commands import arguments
+from sarameya_handlers.audit.commands.results import show_each
 from sarameya_handlers.audit.wording import amount
 from sarameya_handlers.landing.directory.compaction import Compacted, compact
 from sarameya_handlers.spark.parquet.table import ParquetTable
+from sarameya_handlers.spark.tables.table import Table
 
 TRIES = 10
 """Attempts, if other processes compact at the same time: one of them succeeds, the others start over."""
@@ -33,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = epilog(
         "sarameya compact parquet:landing/orders",
         "sarameya compact landing/orders --file-size 512MB",
+        "sarameya compact --app landing.toml",
         exit_codes="0 done, or nothing to do; 1 it failed; 2 the command line must change",
     )
     parser.add_argument(
@@ -42,31 +45,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="wanted size of a file (default: 128MB); smaller files of a directory are merged",
     )
-    arguments.add_table_arguments(parser)
+    arguments.add_arguments(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compact the table. Return the exit code.
+    """Compact the tables. Return the exit code.
 
     Raises:
-        SarameyaError: The table cannot be compacted.
+        SarameyaError: A table cannot be compacted.
     """
-    table = arguments.table_of(args)
-    if not isinstance(table, ParquetTable):
-        kind = table.name.partition(":")[0]
-        raise HandlerError(
-            f"{table.name} is not a Parquet table: compact it by its own means, which keep its chains: {_OTHERS[kind]}"
-        )
+    tables = [_parquet(table) for table in arguments.tables_of(args)]
     with steps(quiet=args.quiet) as progress:
-        progress(f"{table.name}: looking for small files")
-        done = trio.run(_compact, table, args.file_size, progress)
-    show(_text(table.name, done), _document(table.name, done), as_json=args.json)
-    return 0 if done.was_first else 1
+        compacted = [(table.name, trio.run(_compact, table, args.file_size, progress)) for table in tables]
+    show_each(
+        [_text(name, done) for name, done in compacted], [_document(name, done) for name, done in compacted], args
+    )
+    return 0 if all(done.was_first for _, done in compacted) else 1
+
+
+def _parquet(table: Table) -> ParquetTable:
+    if isinstance(table, ParquetTable):
+        return table
+    means = _OTHERS[table.name.partition(":")[0]]
+    raise HandlerError(
+        f"{table.name} is not a Parquet table: compact it by its own means, which keep its chains: {means}"
+    )
 
 
 async def _compact(table: ParquetTable, file_bytes: int, progress: Steps) -> Compacted:
     total: int | None = None
+    progress(f"{table.name}: looking for small files")
 
     def written(rows: int, of: int) -> None:
         nonlocal total

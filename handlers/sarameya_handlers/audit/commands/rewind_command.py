@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the table as it is now: if it has no versions, or is restored already",
     )
     parser.add_argument("--execute", action="store_true", help="commit the offsets; by default the plan is only shown")
-    arguments.add_arguments(parser)
+    arguments.add_arguments(parser, is_for_many=False)
     parser.set_defaults(run=run)
 
 
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _read(args: argparse.Namespace, table: Table, progress: Steps) -> Chains:
-    async with open_run(table, arguments.spark_options(args), progress, by_spark=bool(args.spark)) as run:
+    async with open_run([table], arguments.spark_options(args), progress, by_spark=bool(args.spark)) as run:
         progress(f"{table.name}: reading its chains")
         chains = await run(lambda spark: read_chains(spark, table, args.to_version))
     if not (chains.now or chains.then):

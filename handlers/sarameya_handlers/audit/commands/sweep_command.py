@@ -11,8 +11,9 @@ import attrs
 import trio
 
 from sarameya import ConfigError
-from sarameya.service import Steps, epilog, show, steps
+from sarameya.service import Steps, epilog, steps
 from sarameya_handlers.audit.commands import arguments
+from sarameya_handlers.audit.commands.results import show_each
 from sarameya_handlers.audit.driver_check import claim_driver
 from sarameya_handlers.audit.spark_thread import Run, open_run
 from sarameya_handlers.audit.sweep_plan import (
@@ -46,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = epilog(
         "sarameya sweep parquet:landing/orders --older-than 1d",
         "sarameya sweep delta:/lake/orders --older-than 12h --single-driver --execute",
+        "sarameya sweep --app landing.toml --older-than 1d --execute",
         exit_codes="0 done, or shown; 1 something could not be removed; 2 the command line must change",
     )
     parser.add_argument(
@@ -67,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="confirm that no other Spark driver commits to the table meanwhile: its members are stopped, or land "
         "through the Spark that --spark names; for tables that lose a commit if two drivers commit at once",
     )
-    arguments.add_table_arguments(parser)
+    arguments.add_arguments(parser)
     parser.set_defaults(run=run)
 
 
@@ -84,31 +86,30 @@ def run(args: argparse.Namespace) -> int:
             f"must be at least {age(SAFE_AGE)}: younger files may belong to a write under way, which would fail and be "
             "retried; --force allows it",
         )
-    table = arguments.table_of(args)
-    sweep = trio.run(_sweep, args, table)
-    show(sweep_text(sweep), sweep_document(sweep), as_json=args.json)
-    return 1 if any(swept.error for swept in sweep.plan) else 0
+    sweeps = trio.run(_sweep_all, args, arguments.tables_of(args))
+    show_each([*map(sweep_text, sweeps)], [*map(sweep_document, sweeps)], args)
+    return 1 if any(swept.error for sweep in sweeps for swept in sweep.plan) else 0
 
 
-async def _sweep(args: argparse.Namespace, table: Table) -> Sweep:
+async def _sweep_all(args: argparse.Namespace, tables: Sequence[Table]) -> list[Sweep]:
     with steps(quiet=args.quiet) as progress:
-        return await _with_steps(args, table, progress)
+        async with open_run(tables, arguments.spark_options(args), progress, by_spark=bool(args.spark)) as run:
+            return [await _sweep(args, table, run, progress) for table in tables]
 
 
-async def _with_steps(args: argparse.Namespace, table: Table, progress: Steps) -> Sweep:
-    async with open_run(table, arguments.spark_options(args), progress, by_spark=bool(args.spark)) as run_in_thread:
-        if args.execute:
-            await run_in_thread(lambda spark: claim_driver(spark, table, is_single=args.single_driver))
-        progress(f"{table.name}: looking for leftovers")
-        unpublished = await run_in_thread(table.unpublished)
-        if args.execute and unpublished:
-            await run_in_thread(table.recover)
-        plan = plan_sweep(await run_in_thread(table.leftovers), args.older_than, time.time(), is_forced=args.force)
-        heads = await run_in_thread(lambda spark: table.heads(spark, table.keys(spark)))
-        restate = to_restate(heads.values(), plan)
-        if args.execute and any(swept.is_due for swept in plan):
-            progress("removing them", sum(swept.is_due for swept in plan))
-            plan = await _execute(run_in_thread, table, plan, restate, progress)
+async def _sweep(args: argparse.Namespace, table: Table, run_in_thread: Run, progress: Steps) -> Sweep:
+    if args.execute:
+        await run_in_thread(lambda spark: claim_driver(spark, table, is_single=args.single_driver))
+    progress(f"{table.name}: looking for leftovers")
+    unpublished = await run_in_thread(table.unpublished)
+    if args.execute and unpublished:
+        await run_in_thread(table.recover)
+    plan = plan_sweep(await run_in_thread(table.leftovers), args.older_than, time.time(), is_forced=args.force)
+    heads = await run_in_thread(lambda spark: table.heads(spark, table.keys(spark)))
+    restate = to_restate(heads.values(), plan)
+    if args.execute and any(swept.is_due for swept in plan):
+        progress("removing them", sum(swept.is_due for swept in plan))
+        plan = await _execute(run_in_thread, table, plan, restate, progress)
     return Sweep(
         table=table.name,
         older_than=args.older_than,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 
 import trio
 
-from sarameya.service import Cluster, epilog, show, steps
+from sarameya.service import Cluster, Steps, epilog, steps
 from sarameya_handlers.audit.commands import arguments
+from sarameya_handlers.audit.commands.results import show_each
 from sarameya_handlers.audit.facts import Facts
-from sarameya_handlers.audit.spark_thread import open_run
+from sarameya_handlers.audit.spark_thread import Run, open_run, without_spark
 from sarameya_handlers.audit.verify.fact_collection import Audit, gather
 from sarameya_handlers.audit.verify.findings import SEVERITY, Code, Severity
 from sarameya_handlers.audit.verify.report import report_document, report_text
@@ -30,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = epilog(
         "sarameya verify parquet:landing/orders",
         "sarameya verify delta:/lake/orders --app landing.toml --json",
+        "sarameya verify --app landing.toml",
         "sarameya verify iceberg:lake.db.orders --bootstrap localhost:9092 --conf spark.jars=iceberg.jar",
         exit_codes=_EXIT_CODES,
     )
@@ -56,27 +59,34 @@ def _code(text: str) -> Code:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Verify the table. Return 0 if it is proved, else 1.
+    """Verify the tables. Return 0 if all are proved, else 1.
 
     Raises:
-        SarameyaError: The table cannot be read.
+        SarameyaError: A table cannot be read.
     """
-    facts = trio.run(_gather, args, arguments.table_of(args), arguments.cluster_of(args))
-    findings = judge(facts, args.accepted)
-    show(report_text(facts, findings), report_document(facts, findings), as_json=args.json)
-    return 0 if is_proved(findings) else 1
+    tables = trio.run(_gather, args, arguments.tables_of(args), arguments.cluster_of(args))
+    judged = [(facts, judge(facts, args.accepted)) for facts in tables]
+    show_each(
+        [report_text(facts, findings) for facts, findings in judged],
+        [report_document(facts, findings) for facts, findings in judged],
+        args,
+    )
+    return 0 if all(is_proved(findings) for _, findings in judged) else 1
 
 
-async def _gather(args: argparse.Namespace, table: Table, place: Cluster | None) -> Facts:
-    by_spark = table.needs_spark or bool(args.spark)
+async def _gather(args: argparse.Namespace, tables: Sequence[Table], place: Cluster | None) -> list[Facts]:
     with steps(quiet=args.quiet) as progress:
-        async with open_run(table, arguments.spark_options(args), progress, by_spark=by_spark) as run:
-            audit = Audit(
-                table=table,
-                run=run,
-                place=place,
-                counts_rows=not args.links_only,
-                by_spark=by_spark,
-                progress=progress,
-            )
-            return await gather(audit, time.time())
+        async with open_run(tables, arguments.spark_options(args), progress, by_spark=bool(args.spark)) as run:
+            return [await gather(_audit(args, table, place, run, progress), time.time()) for table in tables]
+
+
+def _audit(args: argparse.Namespace, table: Table, place: Cluster | None, run: Run, progress: Steps) -> Audit:
+    by_spark = table.needs_spark or bool(args.spark)
+    return Audit(
+        table=table,
+        run=run if by_spark else without_spark,
+        place=place,
+        counts_rows=not args.links_only,
+        by_spark=by_spark,
+        progress=progress,
+    )

@@ -63,7 +63,7 @@ _WAITING = "waiting for its table"
 
 @attrs.define(slots=True)
 class _PartitionStart:
-    """What is known of a partition before its claim starts.
+    """State of a partition before its claim starts.
 
     Attributes:
         found: Its chain; None if it cannot be read.
