@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from sarameya import HandlerError
+from sarameya import HandlerError, install_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +23,8 @@ class Package:
     """Jars and settings of a table format."""
 
     format: str
+    extra: str
+    """Name of the extra that installs a PySpark for which there is a version."""
     artifact: str
     """Maven coordinates without version. `{spark}` stands for Spark's version, such as 4.1."""
     versions: Mapping[str, str]
@@ -48,6 +50,12 @@ class Package:
 
     def missing_error(self, spark: SparkSession, *, has_jars: bool = False) -> HandlerError:
         """Return the error for a Spark without this package: the missing lines for a command line and an app file."""
+        if not has_jars and (version := _minor()) not in self.versions:
+            known = " or ".join(self.versions)
+            return HandlerError(
+                f"{self.format} has no version that is known to work with Spark {version}: install PySpark {known} "
+                f"({install_command(self.extra)}), or give the jars of one that does (spark.jars.packages)"
+            )
         lines = {} if has_jars else {"spark.jars.packages": self.coordinates()}
         for key, value in self.settings.items():
             current = spark.conf.get(key, None)
@@ -62,18 +70,22 @@ class Package:
         return HandlerError("\n".join(lines_shown))
 
     def coordinates(self) -> str:
-        """Return the Maven coordinates for the installed Spark. An unknown version is a placeholder."""
-        import pyspark
+        """Return the Maven coordinates for the installed Spark, whose version must be known."""
+        return f"{self.artifact.format(spark=_minor())}:{self.versions[_minor()]}"
 
-        minor = ".".join(pyspark.__version__.split(".")[:2])
-        version = self.versions.get(minor, f"VERSION_FOR_SPARK_{minor}")
-        return f"{self.artifact.format(spark=minor)}:{version}"
+
+def _minor() -> str:
+    """Return the version of the installed PySpark without its last number, such as 4.1."""
+    import pyspark
+
+    return ".".join(pyspark.__version__.split(".")[:2])
 
 
 DELTA = Package(
     "Delta Lake",
+    "delta",
     "io.delta:delta-spark_{spark}_2.13",
-    {"4.1": "4.3.0"},
+    {"4.1": "4.3.0", "4.2": "4.4.0"},
     "io.delta.sql.DeltaSparkSessionExtension",
     {
         _EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
@@ -86,6 +98,7 @@ def iceberg(catalog: str) -> Package:
     """Return the package for tables of that catalog. Spark 4 does not need Iceberg's extension for its procedures."""
     return Package(
         "Iceberg",
+        "iceberg",
         "org.apache.iceberg:iceberg-spark-runtime-{spark}_2.13",
         {"4.1": "1.12.0"},
         "org.apache.iceberg.spark.SparkCatalog",

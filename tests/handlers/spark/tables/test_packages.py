@@ -45,6 +45,13 @@ def test_advice_covers_command_line_and_app_file() -> None:
     assert "\n  --conf spark.jars.packages=io.delta:delta-spark_4.1_2.13:4.3.0\n" in text
 
 
+def test_spark_without_a_known_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark.__version__", "4.9.1")
+    text = problem(iceberg("lake"), spark())
+    assert text.startswith("Iceberg has no version that is known to work with Spark 4.9: install PySpark 4.1 (pip inst")
+    DELTA.require(spark(DELTA.class_name, spark__sql__extensions=EXTENSION))  # the user's own jars
+
+
 def test_extension_is_added_to_existing_ones() -> None:
     text = problem(
         DELTA, spark(DELTA.class_name, spark__sql__extensions="a.B", spark__sql__catalog__spark_catalog="own")
@@ -58,8 +65,3 @@ def test_iceberg_advice_keeps_an_existing_catalog() -> None:
     assert "--conf spark.sql.catalog.lake=org.apache.iceberg.spark.SparkCatalog\n" in problem(iceberg("lake"), spark())
     there = spark(spark__sql__catalog__lake="org.apache.iceberg.spark.SparkSessionCatalog")
     assert "spark.sql.catalog.lake" not in problem(iceberg("lake"), there)
-
-
-def test_unknown_spark_version_gives_a_placeholder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyspark.__version__", "4.7.1")
-    assert DELTA.coordinates() == "io.delta:delta-spark_4.7_2.13:VERSION_FOR_SPARK_4.7"
