@@ -58,6 +58,7 @@ class FakeSession:
         self.metadata: dict[TopicPartition, str] = {}
         self.is_lost = False
         self.events: list[Event] = []
+        self.resets: list[tuple[str, int, int]] = []
         self.ends: list[str] = []
         """The reasons for which the handler ended the session."""
 
@@ -70,6 +71,9 @@ class FakeSession:
     def mark_offset(self, topic: str, partition: int, offset: int, metadata: str = "") -> None:
         self.marks.append((topic, partition, offset))
         self.metadata[TopicPartition(topic, partition)] = metadata
+
+    def reset_offset(self, topic: str, partition: int, offset: int, metadata: str = "") -> None:
+        self.resets.append((topic, partition, offset))
 
     def mark_batch(self, marked: MessageBatch, metadata: str = "") -> None:
         self.mark_offset(*marked.topic_partition, marked.next_offset, metadata)

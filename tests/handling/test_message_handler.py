@@ -239,6 +239,29 @@ async def test_end_leaves_nobody_in_the_queue_for_time_slices(autojump_clock: Mo
         assert not queue
 
 
+async def test_message_in_the_queue_for_time_slices_is_not_begun_after_the_end(autojump_clock: MockClock) -> None:
+    class Notes(Sleeps):
+        def __init__(self) -> None:
+            super().__init__()
+            self.times: list[float] = []
+
+        async def handle(self, message: Message) -> None:
+            self.times.append(trio.current_time())
+            await super().handle(message)
+
+    handler = Notes()
+    handler.concurrency = 100
+    async with memory_cluster({"orders": 1}) as cluster, member_of(cluster) as group:
+        for _ in range(100):
+            cluster.produce("orders", 0, b"5")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(group.consume, ["orders"], handler)
+            await eventually(lambda: len(handler.begun) > 20)
+            group.close_nowait()
+    assert len(handler.finished) == len(handler.begun) < 100
+    assert max(handler.times) - min(handler.times) < 5, "none of those that waited for the first ones"
+
+
 async def test_failure_names_the_message_and_commits_what_is_finished(autojump_clock: MockClock) -> None:
     class Fails(Sleeps):
         async def handle(self, message: Message) -> None:

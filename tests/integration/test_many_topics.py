@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,12 +48,12 @@ def spark() -> Iterator[SparkSession]:
         yield session
 
 
-async def sarameya(*arguments: object) -> Any:
-    """Run a command that has to succeed. Return its document."""
+async def sarameya(*arguments: object, code: int = 0) -> Any:
+    """Run a command that has to end with this code. Return its document."""
     command = [SARAMEYA, *map(str, arguments), "--json", "--quiet"]
     with trio.fail_after(DEADLINE):
         done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
-    assert done.returncode == 0, done.stderr.decode()
+    assert done.returncode == code, done.stderr.decode()
     return json.loads(done.stdout)
 
 
@@ -109,3 +110,11 @@ async def test_table_that_stops_holds_back_its_own_topic(spark: SparkSession, tm
         assert [(table["table"], table["rows"]) for table in compacted] == [(name, 200) for name in names]
         swept = (await sarameya("sweep", "--app", app, "--older-than", "1d"))["tables"]
         assert [table["table"] for table in swept] == names
+
+        shutil.rmtree(lake / "payments")
+        verified = (await sarameya("verify", "--app", app, code=1))["tables"]
+        assert [(table["table"], table.get("proved")) for table in verified] == [
+            (names[0], True),
+            (names[1], False),
+            (names[2], True),
+        ]

@@ -44,4 +44,4 @@ def tables_of_app(app: App, options: Mapping[str, Any], place: Callable[[], Clus
 
 async def _all_topics(place: Cluster) -> list[str]:
     async with open_admin(place) as admin:
-        return [*(await admin.metadata_of_all()).topics]
+        return [name for name, topic in (await admin.metadata_of_all()).topics.items() if not topic.is_internal]

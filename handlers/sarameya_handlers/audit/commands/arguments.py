@@ -48,19 +48,18 @@ def add_arguments(parser: argparse.ArgumentParser, *, is_for_many: bool = True) 
 
 
 def tables_of(args: argparse.Namespace) -> list[Table]:
-    """Return the table that the arguments name, or all tables of the app file in which something has landed.
+    """Return the table that the arguments name, or all tables of the app file.
 
     Raises:
-        SarameyaError: There is none, or an argument or the app file is invalid.
+        SarameyaError: An argument or the app file is invalid, or a topic has no table.
     """
     if args.table is not None:
         return [table_of(args)]
     if args.app is None:
         args.usage_error("name a TABLE, or give --app APP.toml for all its tables")
-    found = tables_of_app(load_app(args.app), _options(args), lambda: cluster(args))
-    if not (landed := [table for table in found if not isinstance(table, ParquetTable) or _exists(table)]):
-        raise HandlerError(f"nothing has landed in the tables of {args.app} yet")
-    return landed
+    options = _options(args)
+    options.pop("single_driver", None)  # of Delta tables only; the commands know it
+    return tables_of_app(load_app(args.app), options, lambda: cluster(args))
 
 
 def table_of(args: argparse.Namespace) -> Table:
@@ -94,10 +93,6 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
     if getattr(args, "single_driver", False):
         options["single_driver"] = True
     return options
-
-
-def _exists(table: ParquetTable) -> bool:
-    return (not isinstance(table.store, LocalStore) or table.store.root.is_dir()) and _has_landed(table)
 
 
 def _has_landed(table: ParquetTable) -> bool:

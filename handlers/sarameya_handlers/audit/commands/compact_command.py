@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,7 @@ import trio
 from sarameya import HandlerError
 from sarameya.service import Steps, epilog, steps
 from sarameya_handlers.audit.commands import arguments
-from sarameya_handlers.audit.commands.results import show_each
+from sarameya_handlers.audit.commands.results import TableResult, for_each, show_all
 from sarameya_handlers.audit.wording import amount
 from sarameya_handlers.landing.directory.compaction import Compacted, compact
 from sarameya_handlers.spark.parquet.table import ParquetTable
@@ -55,22 +56,22 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         SarameyaError: A table cannot be compacted.
     """
-    tables = [_parquet(table) for table in arguments.tables_of(args)]
+    return show_all(trio.run(_compact_all, args, arguments.tables_of(args)), args)
+
+
+async def _compact_all(args: argparse.Namespace, tables: Sequence[Table]) -> list[TableResult]:
+    async def work(table: Table) -> TableResult:
+        if isinstance(table, ParquetTable):
+            done = await _compact(table, args.file_size, progress)
+            return TableResult(_text(table.name, done), _document(table.name, done), done.was_first)
+        means = _OTHERS[table.name.partition(":")[0]]
+        reason = f"is not a Parquet table: compact it by its own means, which keep its chains: {means}"
+        if args.table is not None:
+            raise HandlerError(f"{table.name} {reason}")
+        return TableResult(f"{table.name} {reason}", {"table": table.name, "skipped": reason})
+
     with steps(quiet=args.quiet) as progress:
-        compacted = [(table.name, trio.run(_compact, table, args.file_size, progress)) for table in tables]
-    show_each(
-        [_text(name, done) for name, done in compacted], [_document(name, done) for name, done in compacted], args
-    )
-    return 0 if all(done.was_first for _, done in compacted) else 1
-
-
-def _parquet(table: Table) -> ParquetTable:
-    if isinstance(table, ParquetTable):
-        return table
-    means = _OTHERS[table.name.partition(":")[0]]
-    raise HandlerError(
-        f"{table.name} is not a Parquet table: compact it by its own means, which keep its chains: {means}"
-    )
+        return await for_each(args, tables, work)
 
 
 async def _compact(table: ParquetTable, file_bytes: int, progress: Steps) -> Compacted:

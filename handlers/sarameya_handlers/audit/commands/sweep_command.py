@@ -13,7 +13,7 @@ import trio
 from sarameya import ConfigError
 from sarameya.service import Steps, epilog, steps
 from sarameya_handlers.audit.commands import arguments
-from sarameya_handlers.audit.commands.results import show_each
+from sarameya_handlers.audit.commands.results import TableResult, for_each, show_all
 from sarameya_handlers.audit.driver_check import claim_driver
 from sarameya_handlers.audit.spark_thread import Run, open_run
 from sarameya_handlers.audit.sweep_plan import (
@@ -86,15 +86,18 @@ def run(args: argparse.Namespace) -> int:
             f"must be at least {age(SAFE_AGE)}: younger files may belong to a write under way, which would fail and be "
             "retried; --force allows it",
         )
-    sweeps = trio.run(_sweep_all, args, arguments.tables_of(args))
-    show_each([*map(sweep_text, sweeps)], [*map(sweep_document, sweeps)], args)
-    return 1 if any(swept.error for sweep in sweeps for swept in sweep.plan) else 0
+    return show_all(trio.run(_sweep_all, args, arguments.tables_of(args)), args)
 
 
-async def _sweep_all(args: argparse.Namespace, tables: Sequence[Table]) -> list[Sweep]:
+async def _sweep_all(args: argparse.Namespace, tables: Sequence[Table]) -> list[TableResult]:
+    async def work(table: Table) -> TableResult:
+        sweep = await _sweep(args, table, run, progress)
+        is_good = not any(swept.error for swept in sweep.plan)
+        return TableResult(sweep_text(sweep), sweep_document(sweep), is_good)
+
     with steps(quiet=args.quiet) as progress:
         async with open_run(tables, arguments.spark_options(args), progress, by_spark=bool(args.spark)) as run:
-            return [await _sweep(args, table, run, progress) for table in tables]
+            return await for_each(args, tables, work)
 
 
 async def _sweep(args: argparse.Namespace, table: Table, run_in_thread: Run, progress: Steps) -> Sweep:

@@ -10,8 +10,7 @@ import trio
 
 from sarameya.service import Cluster, Steps, epilog, steps
 from sarameya_handlers.audit.commands import arguments
-from sarameya_handlers.audit.commands.results import show_each
-from sarameya_handlers.audit.facts import Facts
+from sarameya_handlers.audit.commands.results import TableResult, for_each, show_all
 from sarameya_handlers.audit.spark_thread import Run, open_run, without_spark
 from sarameya_handlers.audit.verify.fact_collection import Audit, gather
 from sarameya_handlers.audit.verify.findings import SEVERITY, Code, Severity
@@ -64,20 +63,18 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         SarameyaError: A table cannot be read.
     """
-    tables = trio.run(_gather, args, arguments.tables_of(args), arguments.cluster_of(args))
-    judged = [(facts, judge(facts, args.accepted)) for facts in tables]
-    show_each(
-        [report_text(facts, findings) for facts, findings in judged],
-        [report_document(facts, findings) for facts, findings in judged],
-        args,
-    )
-    return 0 if all(is_proved(findings) for _, findings in judged) else 1
+    return show_all(trio.run(_verify, args, arguments.tables_of(args), arguments.cluster_of(args)), args)
 
 
-async def _gather(args: argparse.Namespace, tables: Sequence[Table], place: Cluster | None) -> list[Facts]:
+async def _verify(args: argparse.Namespace, tables: Sequence[Table], place: Cluster | None) -> list[TableResult]:
+    async def work(table: Table) -> TableResult:
+        facts = await gather(_audit(args, table, place, run, progress), time.time())
+        findings = judge(facts, args.accepted)
+        return TableResult(report_text(facts, findings), report_document(facts, findings), is_proved(findings))
+
     with steps(quiet=args.quiet) as progress:
         async with open_run(tables, arguments.spark_options(args), progress, by_spark=bool(args.spark)) as run:
-            return [await gather(_audit(args, table, place, run, progress), time.time()) for table in tables]
+            return await for_each(args, tables, work)
 
 
 def _audit(args: argparse.Namespace, table: Table, place: Cluster | None, run: Run, progress: Steps) -> Audit:

@@ -65,7 +65,7 @@ def _table_name(options: Mapping[str, Any]) -> str | None:
     if ("table" in options and "path" in options) or not {"table", "path", "tables"} & options.keys():
         raise HandlerError(
             "give the table, either with option 'table' (parquet:PATH, delta:PATH or iceberg:CATALOG.DB.TABLE) or with "
-            "option 'path' (short for parquet:PATH)"
+            "option 'path' (short for parquet:PATH), or those of topics with option 'tables'"
         )
     option = "path" if "path" in options else "table"
     name = options.get(option)
@@ -77,7 +77,7 @@ def _table_name(options: Mapping[str, Any]) -> str | None:
 def _named(options: Mapping[str, Any]) -> Mapping[str, str]:
     named = options.get("tables", {})
     if not isinstance(named, Mapping) or not all(isinstance(name, str) and name for name in named.values()):
-        raise ConfigError("tables", named, "must be a table of topics and the names of their tables")
+        raise ConfigError("tables", named, "must be topics and the names of their tables; quote topics with a dot")
     return named
 
 

@@ -30,8 +30,10 @@ class Retry:
     gives_up: bool = True
     """False to wait for a remedy, too, if an error does not pass by itself. There is no time limit then."""
     _attempts: int = 1
+    _last_cause: str = ""
     _started_at: float = attrs.field(factory=trio.current_time)
     _delay: float = 0.5
+    """Seconds before the next attempt."""
     _max_delay: float = 30.0
 
     async def wait(self, problem: str, error: Exception | None) -> None:
@@ -44,7 +46,9 @@ class Retry:
         if self.gives_up:
             self._check(problem, cause, error)
         # A wait without an end must not fill the log.
-        level = logging.WARNING if self.gives_up or self._delay < self._max_delay else logging.DEBUG
+        is_news = self.gives_up or self._delay < self._max_delay or cause != self._last_cause
+        self._last_cause = cause
+        level = logging.WARNING if is_news else logging.DEBUG
         logger.log(level, "%s, the next try is in %.1f s: %s", problem, self._delay, cause)
         self._attempts += 1
         with self._reported(f"{problem}: {cause}"):

@@ -10,7 +10,7 @@ from typing import Self
 import attrs
 import trio
 
-from sarameya import CommittedOffset, SarameyaError, Session, TopicPartition
+from sarameya import CommittedOffset, HandlerError, SarameyaError, Session, TopicPartition
 from sarameya_handlers.landing.chain import Chain
 from sarameya_handlers.landing.chain_start import Begin, Log, begin
 from sarameya_handlers.landing.links import UNKNOWN_EPOCH, ChainKey, CommitNote, Link, Origin
@@ -42,6 +42,14 @@ class FoundChain:
         return begin(chain.key, chain.origin, chain.head, committed, self.log, may_leave_out=allows_gaps)
 
 
+@attrs.define(slots=True, eq=False)
+class _Opening:
+    """An attempt to open a table. `problem` is None if it has succeeded."""
+
+    problem: SarameyaError | None
+    ended: trio.Event = attrs.field(factory=trio.Event)
+
+
 class SinkTable:
     """A table of a sink. `open` must have returned before anything else is called.
 
@@ -71,7 +79,9 @@ class SinkTable:
         self._engine = engine
         self.settings = settings
         self.scheduler = FlushScheduler(engine, table, shape, nursery=nursery, slots=slots, on_phase=settings.on_phase)
-        self._opening = trio.Lock()
+        self._nursery = nursery
+        self._slots = slots
+        self._opening: _Opening | None = None
         self._is_open = False
 
     @property
@@ -84,33 +94,54 @@ class SinkTable:
         """False if only Kafka's commits have the table's chains."""
         return self._table.remembers
 
+    @property
+    def is_opening(self) -> bool:
+        """True while an attempt to open the table lasts."""
+        return self._opening is not None
+
     async def open(self) -> None:
-        """Open the table, unless it is open.
+        """Open the table, unless it is open. A cancelled call does not end the attempt: later calls wait for the same.
 
         Raises:
             HandlerError: Something must be installed or changed.
             LandingError: Spark or a store failed, which may pass.
         """
-        async with self._opening:
-            if self._is_open:
-                return
-            opening = partial(open_table, table=self._table, now=time.time())
-            try:
-                await self._engine.run(opening, tag=f"open-{self.name}")
-            except SarameyaError:
-                raise
-            except Exception as error:
-                # Here, while Spark runs: afterwards the error's text is lost.
-                hint = (
-                    ""
-                    if source_of(error) is ErrorSource.SPARK
-                    else "; does Spark have the jars and catalogs that the table needs (spark.conf)?"
-                )
-                raise LandingError(f"{self.name} cannot be opened: {cause_of(error)}{hint}") from error
+        if self._is_open:
+            return
+        if self._opening is None:
+            self._opening = _Opening(LandingError(f"{self.name} was not opened"))
+            self._nursery.start_soon(self._open, self._opening)
+        opening = self._opening
+        await opening.ended.wait()
+        if opening.problem is not None:
+            raise opening.problem
+
+    async def _open(self, opening: _Opening) -> None:
+        """Open the table in the sink's nursery: the thread of a cancelled attempt would keep its Spark session."""
+        try:
+            # A store that does not respond must leave slots for flushes.
+            async with self._slots.slot(has_failed=True):
+                await self._engine.run(partial(open_table, table=self._table, now=time.time()), tag=f"open-{self.name}")
+        except SarameyaError as error:
+            opening.problem = error
+        except Exception as error:  # noqa: BLE001 - raised by `open`
+            # Described here, while Spark runs: afterwards the error's text is lost.
+            hint = (
+                ""
+                if source_of(error) is ErrorSource.SPARK
+                else "; does Spark have the jars and catalogs that the table needs (spark.conf)?"
+            )
+            opening.problem = LandingError(f"{self.name} cannot be opened: {cause_of(error)}{hint}")
+            opening.problem.__cause__ = error
+        else:
+            opening.problem = None
             # Some tables know this only after they were opened.
             self.settings = attrs.evolve(self.settings, restate_after=self._table.restate_after)
             self.scheduler.start()
             self._is_open = True
+        finally:
+            self._opening = None
+            opening.ended.set()
 
     async def find_chains(
         self, session: Session, partitions: Sequence[TopicPartition]
@@ -154,7 +185,7 @@ class SinkTables:
     """The tables of a sink, which share its Spark. An async context manager, inside which flushes run.
 
     Args:
-        table_of: Returns the table of a topic. It is called once for each topic, inside the context.
+        table_of: Returns the table of a topic: the same object for topics that land in the same table.
         sink: Name of the sink.
         engine: Runs Spark.
         shape: Converts records to rows.
@@ -167,9 +198,9 @@ class SinkTables:
         self._table_of = table_of
         self._arguments = sink, engine, shape, settings
         self._nursery_manager = trio.open_nursery()
-        self.slots = FlushSlots(engine.max_jobs)
+        self._slots = FlushSlots(engine.max_jobs)
         self._by_topic: dict[str, SinkTable] = {}
-        self._by_name: dict[str, SinkTable] = {}
+        self._by_table: dict[Table, SinkTable] = {}
 
     async def __aenter__(self) -> Self:
         self._nursery = await self._nursery_manager.__aenter__()
@@ -184,12 +215,28 @@ class SinkTables:
     def of(self, topic: str) -> SinkTable:
         """Return the table of a topic, which may not be open yet. Raises HandlerError if the topic has none."""
         if topic not in self._by_topic:
-            table = self._table_of(topic)
-            if table.name not in self._by_name:
-                made = SinkTable(table, *self._arguments, nursery=self._nursery, slots=self.slots)
-                self._by_name[table.name] = made
-            self._by_topic[topic] = self._by_name[table.name]
+            table = self._make(topic)
+            if table not in self._by_table:
+                if any(other.name == table.name for other in self._by_table):
+                    raise HandlerError(
+                        f"the table of {topic} is another object than the one with the same name, {table.name}: "
+                        "return one object for each table"
+                    )
+                made = SinkTable(table, *self._arguments, nursery=self._nursery, slots=self._slots)
+                self._by_table[table] = made
+            self._by_topic[topic] = self._by_table[table]
         return self._by_topic[topic]
+
+    def _make(self, topic: str) -> Table:
+        try:
+            table = self._table_of(topic)
+        except SarameyaError:
+            raise
+        except Exception as error:
+            raise HandlerError(f"the table of {topic} is unknown: {type(error).__name__}: {error}") from error
+        if not isinstance(table, Table):
+            raise HandlerError(f"the table of {topic} is {table!r}, which is no table")
+        return table
 
 
 async def _log_ranges(

@@ -30,7 +30,7 @@ from sarameya import (
 from sarameya_handlers.landing.chain import Chain
 from sarameya_handlers.landing.chain_start import Begin
 from sarameya_handlers.landing.dead_letters.letters import DeadLetters
-from sarameya_handlers.landing.errors import ChainError
+from sarameya_handlers.landing.errors import ChainError, LostRecordsError
 from sarameya_handlers.landing.links import UNKNOWN_EPOCH, CommitNote, Link
 from sarameya_handlers.spark.engines.engine import Engine, engine_of
 from sarameya_handlers.spark.errors import LandingError, cause_of
@@ -53,12 +53,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("sarameya.spark")
 
-OPEN_TIMEOUT = 30.0
-"""Seconds for opening one of many tables, and for reading its chains' heads, after which its partitions wait."""
+READ_TIMEOUT = 30.0
+"""Seconds for reading the heads of one of many tables, after which its partitions wait."""
 ASSIGN_TIMEOUT = 60.0
-"""Seconds for opening all of them. The partitions of the others start, and those of the rest wait."""
-_WAITING = "waiting for its table"
-"""Metadata of a start offset that is not final. It is never committed: nothing is marked meanwhile."""
+"""Seconds for opening many tables. The partitions of those that are open start then, and the others wait."""
 
 
 @attrs.define(slots=True)
@@ -150,6 +148,10 @@ class SparkSink(ConsumerGroupHandler):
             raise ConfigError("on_missing", on_missing, "must be 'stop' or 'leave_out'")
         if isinstance(table, str | os.PathLike):
             table = ParquetTable(table)
+        if not (isinstance(table, Table) or callable(table)):
+            raise ConfigError(
+                "table", table, "must be a table, a path, or a function that returns the table of a topic"
+            )
         self._only = table if isinstance(table, Table) else None
         self._table_of = (lambda topic: table) if isinstance(table, Table) else table
         self._name = name
@@ -234,7 +236,8 @@ class SparkSink(ConsumerGroupHandler):
         """Read these partitions' heads from their tables, and the ranges of their logs.
 
         If Spark or a store does not respond, this waits, as flushes do. A rebalance ends the wait, and the next
-        assignment starts it anew. With many tables, it ends after a minute, and partitions of failed tables wait later.
+        assignment starts it anew. With many tables it ends after ASSIGN_TIMEOUT. Partitions of tables that are not open
+        then wait in their claims.
         """
         starts = {tp: _PartitionStart() for tp in partitions}
         self._starts.update(starts)
@@ -250,20 +253,28 @@ class SparkSink(ConsumerGroupHandler):
                     nursery.start_soon(self._try_to_find_chains, session, topic, of_topic)
 
     async def _try_to_find_chains(
-        self, session: Session, topic: str, starts: Mapping[TopicPartition, _PartitionStart]
+        self, session: Session, topic: str, starts: Mapping[TopicPartition, _PartitionStart], *, is_first: bool = True
     ) -> None:
-        """Set the chain of these partitions of a topic, or the problem."""
+        """Set the chain of these partitions of a topic, or the problem.
+
+        Args:
+            session: Their session.
+            topic: The topic.
+            starts: The partitions.
+            is_first: They were just assigned: do not wait for a table that keeps others waiting already.
+        """
         assert self._tables is not None
-        _set_problem(starts, LandingError(f"the table of {topic} has not been opened yet"))
+        _set_problem(starts, LandingError(f"the table of {topic} is not open yet"))
         try:
             table = self._tables.of(topic)
-            async with self._tables.slots.slot(has_failed=table.scheduler.has_failed):
-                table.scheduler.has_failed = True
-                with trio.fail_after(OPEN_TIMEOUT):
-                    await _find_chains(session, table, starts)
-                table.scheduler.has_failed = False
+            if is_first and table.is_opening:
+                return
+            await table.open()
+            with trio.fail_after(READ_TIMEOUT):
+                await _find_chains(session, table, starts)
         except trio.TooSlowError:
-            _set_problem(starts, LandingError(f"{table.name} has not responded for {OPEN_TIMEOUT:.0f} s"))
+            late = f"{table.name}: the heads of its chains, and the ends of their logs, are not known after"
+            _set_problem(starts, LandingError(f"{late} {READ_TIMEOUT:.0f} s"))
         except SarameyaError as error:
             _set_problem(starts, error)
         else:
@@ -272,7 +283,7 @@ class SparkSink(ConsumerGroupHandler):
     async def start_offset(
         self, partition: TopicPartition, committed: CommittedOffset | None
     ) -> CommittedOffset | None:
-        """Return the end of the partition's chain as its start offset.
+        """Return the end of the partition's chain as its start offset. Until that is known, return the committed one.
 
         Raises:
             ChainError: To start there would lose or repeat records.
@@ -286,9 +297,7 @@ class SparkSink(ConsumerGroupHandler):
                 if not self._settings.waits_for_remedy:
                     raise
                 start.problem = error
-        # Not None: an offset that is looked up is committed, although the chain may end elsewhere.
-        offset = committed or CommittedOffset(0)
-        return attrs.evolve(offset, metadata=offset.metadata or _WAITING)
+        return committed
 
     def _begin(self, start: _PartitionStart) -> CommittedOffset | None:
         assert start.found is not None
@@ -304,56 +313,68 @@ class SparkSink(ConsumerGroupHandler):
         start = self._starts.pop(claim.topic_partition)
         if start.problem is not None and not await self._wait_for_remedy(session, claim, start):
             return
+        assert start.found is not None
+        assert start.begin is not None
+        table, chain = start.found.table, start.found.chain
+        self._chains[claim.topic_partition] = chain
         try:
-            await self._land(session, claim, start)
-        except (ChainError, LandingError) as error:
+            await PartitionLander(session, claim, chain, table.scheduler, table.settings, gap=start.begin.gap).run()
+        except LostRecordsError:
+            raise  # the log has changed, not the table
+        except ChainError as error:
             if not self._settings.waits_for_remedy:
                 raise
             start.problem = error
             await self._wait_for_remedy(session, claim, start)
 
-    async def _land(self, session: Session, claim: Claim, start: _PartitionStart) -> None:
-        assert start.found is not None
-        assert start.begin is not None
-        table, chain = start.found.table, start.found.chain
-        self._chains[claim.topic_partition] = chain
-        await PartitionLander(session, claim, chain, table.scheduler, table.settings, gap=start.begin.gap).run()
-
     async def _wait_for_remedy(self, session: Session, claim: Claim, start: _PartitionStart) -> bool:
-        """Wait until the partition can start.
+        """Wait until the partition can land.
 
         Returns:
-            True if it can start where its claim does, and nothing has been read. False if the claim has ended. The
-            session ends if the start is elsewhere.
+            True if it can start where its claim has started. False if the claim has ended: the session ends if the
+            partition has to start elsewhere.
         """
-        tp, may_go_on = claim.topic_partition, start.begin is None
-        ended = trio.Event()
+        tp, has_begun = claim.topic_partition, start.begin is not None
+        is_remedied = False
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_set_at_end, claim, ended)
-            retry = Retry(ended, report=claim.report, gives_up=False)
+            ended = trio.Event()
+            nursery.start_soon(_cancel_at_end, claim, ended, nursery.cancel_scope)
+            # If it has begun, the session ends even if the cause is gone at once, which must not happen over and over.
+            retry = Retry(ended, report=claim.report, gives_up=False, delay=30.0 if has_begun else 0.5)
             while start.problem is not None:
                 await retry.wait(f"{tp} waits", start.problem)
-                if ended.is_set():
-                    break
                 with claim.report.doing(Activity.RETRYING, f"{tp} waits: {cause_of(start.problem)}"):
                     await self._try_again(session, tp, start)
+            is_remedied = True
             nursery.cancel_scope.cancel()
-        if start.problem is not None:
+        if not is_remedied or claim.has_ended:
             return False
+        logger.info("%s can land again", tp)
         assert start.begin is not None
-        if may_go_on and start.begin.offset == claim.initial_offset:
+        if not has_begun and start.begin.offset in (None, claim.initial_offset):
             return True
+        self._correct_commit(session, start)
         session.end(f"{tp} can land again, and starts at another offset")
         await claim.wait_ended()
         return False
 
     async def _try_again(self, session: Session, partition: TopicPartition, start: _PartitionStart) -> None:
-        await self._try_to_find_chains(session, partition.topic, {partition: start})
+        await self._try_to_find_chains(session, partition.topic, {partition: start}, is_first=False)
         if start.problem is None:
             try:
                 self._begin(start)
             except ChainError as error:
                 start.problem = error
+
+    def _correct_commit(self, session: Session, start: _PartitionStart) -> None:
+        """Let the group commit the end of the chain, if it has committed a start that was looked up meanwhile."""
+        assert start.found is not None
+        head = start.found.chain.head
+        if start.committed is None and head is not None:
+            topic, partition = head.key.topic_partition
+            note = CommitNote.of(head).to_metadata()
+            session.reset_offset(topic, partition, head.to_offset, note)
+            session.mark_offset(topic, partition, head.to_offset, note)
 
     async def partitions_revoked(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
         """Let the tables store the heads of these partitions' chains, which may be idle for a while."""
@@ -387,6 +408,7 @@ def _set_problem(starts: Mapping[TopicPartition, _PartitionStart], problem: Sara
         start.problem = problem
 
 
-async def _set_at_end(claim: Claim, ended: trio.Event) -> None:
+async def _cancel_at_end(claim: Claim, ended: trio.Event, scope: trio.CancelScope) -> None:
     await claim.wait_ended()
     ended.set()
+    scope.cancel()

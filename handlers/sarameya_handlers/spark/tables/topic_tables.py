@@ -33,8 +33,11 @@ class TopicTables:
     named: Mapping[str, str] = attrs.field(factory=dict)
     _topics: dict[str, str] = attrs.field(init=False, factory=dict)
     """The topic of each name that was made from the pattern."""
+    _made: dict[str, Table] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
+        if self.pattern is None and not self.named:
+            raise ConfigError("tables", self.named, "must name the tables of topics, unless `table` has {topic} in it")
         if self.pattern is not None and TOPIC not in self.pattern:
             raise ConfigError("table", self.pattern, "must contain {topic} if topics have tables of their own (tables)")
         self.examples()
@@ -43,12 +46,14 @@ class TopicTables:
         """Return the topic's table. It is not opened yet.
 
         Raises:
-            HandlerError: The topic has no table.
+            HandlerError: The topic has no table, or its table would be that of another one.
         """
-        return self.make(self.name_of(topic))
+        name = self._name_of(topic)
+        if name not in self._made:
+            self._made[name] = self.make(name)
+        return self._made[name]
 
-    def name_of(self, topic: str) -> str:
-        """Return the name of the topic's table. Raises HandlerError if it has none, or another topic's."""
+    def _name_of(self, topic: str) -> str:
         if topic in self.named:
             return self.named[topic]
         if self.pattern is None:
@@ -68,5 +73,6 @@ class TopicTables:
 
 
 def _filled(pattern: str, topic: str) -> str:
-    _, place = parse_table(pattern)
-    return pattern.replace(TOPIC, topic if "/" in place else re.sub(r"\W", "_", topic))
+    kind, place = parse_table(pattern)
+    is_path = kind == "parquet" or (kind == "delta" and ("/" in place or place.startswith(".")))
+    return pattern.replace(TOPIC, topic if is_path else re.sub(r"\W", "_", topic))

@@ -6,17 +6,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 import trio
 from trio.testing import MockClock
 
-from sarameya import Activity, CommittedOffset, HandlerError, TopicPartition
+from sarameya import Activity, CommittedOffset, Config, ConfigError, GroupAdmin, HandlerError, TopicPartition
+from sarameya.embedded import EmbeddedCluster
+from sarameya.testing import memory_cluster
 from sarameya_handlers import SparkSink
+from sarameya_handlers.landing.errors import BrokenChainError, LostRecordsError
 from sarameya_handlers.landing.links import ChainKey, CommitNote, Link, Origin
 from sarameya_handlers.spark.errors import LandingError
-from sarameya_handlers.spark.sink.spark_sink import ASSIGN_TIMEOUT, OPEN_TIMEOUT
+from sarameya_handlers.spark.sink.spark_sink import ASSIGN_TIMEOUT
 from tests.handlers.kit import FakeClaim, FakeSession, batch
 from tests.handlers.spark.kit import FakeEngine, FakeTable, consume_in
+from tests.handling.kit import member_of
 
 TOPICS = ("orders", "payments")
 
@@ -115,8 +120,8 @@ async def test_table_that_does_not_open_holds_back_its_partitions_only(lake: Lak
         await trio.sleep(60)
         orders.end()
         payments.end()
-    assert session.ends == ["orders-0 can land again, and starts at another offset"], "no offset was committed"
-    assert lake.tables["orders"].offsets == []
+    assert session.ends == []
+    assert session.marks == [("payments", 0, 10), ("orders", 0, 10)]
 
 
 async def test_partition_continues_in_place_at_its_commit(lake: Lake, autojump_clock: MockClock) -> None:
@@ -142,15 +147,14 @@ async def test_chain_beyond_the_commit_is_not_repeated_after_the_wait(lake: Lake
     table.error = HandlerError("no permission")
     async with sink_to(lake) as sink, trio.open_nursery() as nursery:
         await sink.partitions_assigned(session, [claim.topic_partition])
-        chosen = await sink.start_offset(claim.topic_partition, None)
-        assert chosen is not None
-        assert (chosen.offset, bool(chosen.metadata)) == (0, True), "nothing is looked up and committed"
+        assert await sink.start_offset(claim.topic_partition, None) is None, "it is looked up, and committed"
         nursery.start_soon(sink.consume_claim, session, claim)
         claim.send(batch(0, 10))
         await trio.sleep(60)
         table.error = None
         await trio.sleep(60)
         assert len(session.ends) == 1
+        assert session.resets == session.marks == [("orders", 0, 10)], "the next start finds the end of the chain"
         claim.end()
         again = FakeClaim()
         nursery.start_soon(consume_in, sink, session, again)
@@ -158,7 +162,39 @@ async def test_chain_beyond_the_commit_is_not_repeated_after_the_wait(lake: Lake
         again.end()
     assert again.initial_offset == 10
     assert table.offsets == [[*range(10)]]
-    assert session.marks == [("orders", 0, 10)]
+
+
+@pytest.mark.parametrize("has_chain", [False, True])
+async def test_records_that_arrive_during_the_wait_land(lake: Lake, autojump_clock: MockClock, has_chain: bool) -> None:
+    """Also if the group starts at the newest record, and if the chain ends before it."""
+    table = lake.tables["orders"]
+    async with memory_cluster({"orders": 1}) as cluster, trio.open_nursery() as nursery:
+        cluster.produce_many("orders", 0, [(None, b"before")] * 5)
+        if has_chain:
+            facts = await topic_facts(cluster)
+            before = link("orders", 3)
+            origin = attrs.evolve(before.origin, group="billing", topic_id=facts[0], cluster_id=facts[1])
+            table.append(attrs.evolve(before, origin=origin), [*range(3)])
+        table.error = HandlerError("no permission")
+        async with sink_to(lake) as sink, member_of(cluster, offset_initial="newest") as group:
+            nursery.start_soon(group.consume, ["orders"], sink)
+            await trio.sleep(5)
+            cluster.produce_many("orders", 0, [(None, b"during")] * 7)
+            await trio.sleep(60)
+            table.error = None
+            await trio.sleep(100)
+            await group.close()
+        assert cluster.committed("billing")[TopicPartition("orders", 0)].offset == 12
+    expected = [[0, 1, 2], [*range(3, 12)]] if has_chain else [[*range(5, 12)]]
+    assert table.offsets == expected
+
+
+async def topic_facts(cluster: EmbeddedCluster) -> tuple[str, str]:
+    """Return the id of the topic `orders`, and that of the cluster."""
+    async with GroupAdmin(cluster.bootstrap_servers, Config(), lambda event: None, cluster.transport) as admin:
+        metadata = await admin.metadata(["orders"])
+    topic_id = metadata.topics["orders"].topic_id
+    return "" if topic_id is None else topic_id.hex, metadata.cluster_id or ""
 
 
 @pytest.mark.parametrize(
@@ -187,7 +223,7 @@ async def test_failed_landing_waits_for_its_remedy(lake: Lake, autojump_clock: M
 
 
 async def test_restored_table_is_read_again(lake: Lake, autojump_clock: MockClock) -> None:
-    """While the table is older than the commit, its partition waits. It starts anew once the table is back."""
+    """While the table is older than the commit, its partition waits."""
     session, claim, table = FakeSession(), FakeClaim(10), lake.tables["orders"]
     committed = CommittedOffset(10, CommitNote.of(link("orders", 10)).to_metadata())
     async with sink_to(lake) as sink, trio.open_nursery() as nursery:
@@ -203,22 +239,38 @@ async def test_restored_table_is_read_again(lake: Lake, autojump_clock: MockCloc
     assert table.offsets == [[*range(10)], [*range(10, 20)]]
 
 
-async def test_lost_records_hold_back_one_partition(lake: Lake, autojump_clock: MockClock) -> None:
-    session, claims = FakeSession(), [FakeClaim(), FakeClaim(partition=1)]
+async def test_lost_records_end_the_session(lake: Lake, autojump_clock: MockClock) -> None:
+    """The log has changed, not the table. The next start says whether the records are really gone."""
+    session, claim = FakeSession(), FakeClaim()
+    async with sink_to(lake) as sink:
+        await start(sink, session, [claim])
+        claim.send(batch(0, 10), batch(30, 5))
+        with pytest.raises(LostRecordsError):
+            await sink.consume_claim(session, claim)
+    assert session.ends == []
+    assert claim.held == 0
+
+
+async def test_chain_of_another_owner_ends_the_session_after_a_while(lake: Lake, autojump_clock: MockClock) -> None:
+    """The session must not end over and over, even if the start finds no fault."""
+    session, claim, table = FakeSession(), FakeClaim(), lake.tables["orders"]
+    table.unreadable = [BrokenChainError("link 2 is missing")] * 3
     async with sink_to(lake) as sink, trio.open_nursery() as nursery:
-        await start(sink, session, claims)
-        for claim in claims:
-            nursery.start_soon(sink.consume_claim, session, claim)
-            claim.send(batch(0, 10, partition=claim.partition))
-        await trio.sleep(1)
-        claims[0].send(batch(30, 5))
-        claims[1].send(batch(10, 10, partition=1))
-        await trio.sleep(40)
-        assert session.marks[-1] == ("orders", 1, 20)
-        assert claims[0].held == 0, "records that cannot land take no room from others"
-        assert len(session.ends) == 1, "the start offset says whether the records are really gone"
-        for claim in claims:
-            claim.end()
+        await start(sink, session, [claim])
+        nursery.start_soon(sink.consume_claim, session, claim)
+        table.before = lambda landings: table.append(other_owner(), [*range(50)])
+        claim.send(batch(0, 10))
+        await trio.sleep(20)
+        assert session.ends == []
+        assert "link" in reason(claim)
+        await trio.sleep(300)
+        claim.end()
+
+
+def other_owner() -> Link:
+    """Return a first link by another group."""
+    foreign = link("orders", 50)
+    return attrs.evolve(foreign, origin=attrs.evolve(foreign.origin, group="others"))
 
 
 async def test_topic_without_a_table_waits(lake: Lake, autojump_clock: MockClock) -> None:
@@ -236,51 +288,127 @@ async def test_topic_without_a_table_waits(lake: Lake, autojump_clock: MockClock
 
 
 class SilentEngine(FakeEngine):
-    """Does not respond while the table of `orders` is opened."""
+    """Does not respond while one of these tables is opened."""
+
+    def __init__(self, *silent: str, max_jobs: int = 2) -> None:
+        super().__init__(max_jobs=max_jobs)
+        self.silent = silent
+        self.opened: list[str] = []
 
     async def run(self, work: Callable[[Any, Any], Any], *, tag: str) -> Any:
-        if tag == "open-fake:orders":
-            await trio.sleep_forever()
+        if tag.startswith("open-"):
+            self.opened.append(tag.removeprefix("open-fake:"))
+            if self.opened[-1] in self.silent:
+                await trio.sleep_forever()
         return await super().run(work, tag=tag)
 
 
-async def test_silent_store_delays_the_start_of_others_for_a_while(lake: Lake, autojump_clock: MockClock) -> None:
+async def test_silent_store_delays_the_first_start_of_others_for_a_while(lake: Lake, autojump_clock: MockClock) -> None:
     session, claims = FakeSession(), [FakeClaim(topic=topic) for topic in TOPICS]
-    async with sink_to(lake, SilentEngine()) as sink, trio.open_nursery() as nursery:
+    engine = SilentEngine("orders", max_jobs=3)
+    async with sink_to(lake, engine) as sink, trio.open_nursery() as nursery:
         began = trio.current_time()
         await start(sink, session, claims)
-        assert trio.current_time() - began == pytest.approx(OPEN_TIMEOUT)
-        for claim in claims:
-            nursery.start_soon(sink.consume_claim, session, claim)
-            claim.send(batch(0, 10, topic=claim.topic))
-        await trio.sleep(10)
-        assert "has not responded for 30 s" in reason(claims[0])
-        assert session.marks == [("payments", 0, 10)]
-        for claim in claims:
-            claim.end()
-
-
-async def test_many_silent_tables_do_not_delay_the_start_for_long(tmp_path: Path, autojump_clock: MockClock) -> None:
-    class Silent(FakeEngine):
-        async def run(self, work: Callable[[Any, Any], Any], *, tag: str) -> Any:
-            if tag.startswith("open-") and tag != "open-fake:t0":
-                await trio.sleep_forever()
-            return await super().run(work, tag=tag)
-
-    session, claims = FakeSession(), [FakeClaim(topic=f"t{n}") for n in range(20)]
-    sink = sink_to(lambda topic: NamedTable(tmp_path, topic), Silent(max_jobs=2))
-    async with sink, trio.open_nursery() as nursery:
-        began = trio.current_time()
-        await start(sink, session, claims, CommittedOffset(0))
         assert trio.current_time() - began == pytest.approx(ASSIGN_TIMEOUT)
         for claim in claims:
             nursery.start_soon(sink.consume_claim, session, claim)
             claim.send(batch(0, 10, topic=claim.topic))
         await trio.sleep(1000)
-        assert session.marks == [("t0", 0, 10)], "it is opened at last"
-        assert all("has not responded" in reason(claim) for claim in claims[1:])
+        assert "the table of orders is not open yet" in reason(claims[0])
+        assert session.marks == [("payments", 0, 10)]
+        assert sorted(engine.opened) == ["orders", "payments"], "no second thread of Spark hangs"
+        claims[0].end()
+        ended, began = trio.current_time(), trio.current_time()
+        await sink.partitions_assigned(session, [claims[0].topic_partition])
+        assert trio.current_time() == began, "the next assignment does not wait for it"
+        claims[1].end()
+    assert trio.current_time() - ended < 1, "the end of a claim ends its wait"
+
+
+async def test_table_opens_beside_silent_ones(tmp_path: Path, autojump_clock: MockClock) -> None:
+    """A silent table keeps the slot that tables are opened in, and flushes have another one."""
+    session, claims = FakeSession(), [FakeClaim(topic=topic) for topic in ("a", "b")]
+    tables = {topic: NamedTable(tmp_path, topic) for topic in ("a", "b")}
+    async with sink_to(tables.__getitem__, SilentEngine("b")) as sink, trio.open_nursery() as nursery:
+        await start(sink, session, claims[:1])
+        await start(sink, session, claims[1:])
+        for claim in claims:
+            nursery.start_soon(sink.consume_claim, session, claim)
+            claim.send(batch(0, 10, topic=claim.topic))
+        await trio.sleep(10)
+        assert session.marks == [("a", 0, 10)]
         for claim in claims:
             claim.end()
+
+
+async def test_failed_tables_leave_a_slot_to_the_others(tmp_path: Path, autojump_clock: MockClock) -> None:
+    """Two tables whose store does not respond, two slots: the third table lands nevertheless."""
+
+    class Hangs(FakeEngine):
+        async def run(self, work: Callable[[Any, Any], Any], *, tag: str) -> Any:
+            pending = getattr(work, "keywords", {}).get("pending", [])
+            if pending and pending[0].link.key.topic in hanging:
+                await trio.sleep(60)
+                raise OSError("timed out")
+            return await super().run(work, tag=tag)
+
+    hanging = {"a", "b"}
+    session, claims = FakeSession(), [FakeClaim(topic=topic) for topic in "abc"]
+    tables = {topic: NamedTable(tmp_path, topic) for topic in "abc"}
+    async with sink_to(tables.__getitem__, Hangs(), max_rows=1) as sink, trio.open_nursery() as nursery:
+        await start(sink, session, claims)
+        for claim in claims:
+            nursery.start_soon(sink.consume_claim, session, claim)
+            claim.send(batch(0, 1, topic=claim.topic))
+        await trio.sleep(200)
+        for number in range(1, 6):
+            claims[2].send(batch(number, 1, topic="c"))
+            await trio.sleep(1)
+            assert session.marks[-1] == ("c", 0, number + 1)
+        hanging.clear()
+        await trio.sleep(200)
+        assert {("a", 0, 1), ("b", 0, 1)} <= {*session.marks}
+        for claim in claims:
+            claim.end()
+
+
+@pytest.mark.parametrize(
+    ("table_of", "problem"),
+    [
+        ({}.__getitem__, "the table of orders is unknown: KeyError"),
+        (str, "the table of orders is 'orders', which is no table"),
+    ],
+)
+async def test_function_that_returns_no_table_holds_back_its_topic(
+    table_of: Callable[[str], Any], problem: str, autojump_clock: MockClock
+) -> None:
+    session, claim = FakeSession(), FakeClaim()
+    async with sink_to(table_of) as sink, trio.open_nursery() as nursery:
+        await start(sink, session, [claim])
+        nursery.start_soon(sink.consume_claim, session, claim)
+        await trio.sleep(10)
+        assert problem in reason(claim)
+        claim.end()
+
+
+async def test_two_tables_of_one_name_are_refused(tmp_path: Path, autojump_clock: MockClock) -> None:
+    """Records of one topic would land in the table of the other."""
+    session, claims = FakeSession(), [FakeClaim(topic=topic) for topic in "ab"]
+    async with sink_to(lambda topic: FakeTable(tmp_path)) as sink, trio.open_nursery() as nursery:
+        await start(sink, session, claims)
+        for claim in claims:
+            nursery.start_soon(sink.consume_claim, session, claim)
+        await trio.sleep(1)
+        problems = [claim.report.doing_now.reason for claim in claims if claim.report.doing_now]
+        assert len(problems) == 1
+        assert "return one object for each table" in problems[0]
+        for claim in claims:
+            claim.end()
+
+
+def test_table_must_be_a_table_or_a_function() -> None:
+    with pytest.raises(ConfigError, match="table = 42: must be a table, a path, or a function"):
+        SparkSink(42)  # type: ignore[arg-type]
 
 
 async def test_heads_of_each_table_rest_in_it(lake: Lake, autojump_clock: MockClock) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from sarameya import HandlerError
@@ -23,6 +25,8 @@ def tables_of(**options: object) -> TopicTables:
         ("parquet:/lake/{topic}/v1", "shop.orders-eu", "parquet:/lake/shop.orders-eu/v1"),
         ("parquet:s3://lake/{topic}", "shop.orders-eu", "parquet:s3://lake/shop.orders-eu"),
         ("/lake/{topic}", "shop.orders-eu", "parquet:/lake/shop.orders-eu"),
+        ("delta:./{topic}", "shop.orders-eu", f"delta:{Path('shop.orders-eu').absolute()}"),
+        ("parquet:{topic}", "shop.orders-eu", f"parquet:{Path('shop.orders-eu').absolute()}"),
     ],
 )
 def test_topic_is_put_into_the_pattern(pattern: str, topic: str, name: str) -> None:
@@ -49,7 +53,8 @@ def test_topics_do_not_share_a_table_by_accident() -> None:
 
 def test_several_topics_may_be_given_one_table() -> None:
     tables = tables_of(tables=dict.fromkeys(["a", "b"], "delta:/gold/all"))
-    assert tables("a").name == tables("b").name == "delta:/gold/all"
+    assert tables("a") is tables("b")
+    assert tables("a").name == "delta:/gold/all"
 
 
 def test_examples_have_each_format() -> None:
