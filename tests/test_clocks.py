@@ -44,7 +44,7 @@ WALL_CLOCK = {
     # Says when credentials expire.
     "handlers/sarameya_handlers/landing/stores/objects.py": {"datetime.now"},
     # Files and links have dates of the wall clock's: how old is what was left lying?
-    "handlers/sarameya_handlers/spark/sink/spark_sink.py": {"time.time"},
+    "handlers/sarameya_handlers/spark/sink/sink_table.py": {"time.time"},
     "handlers/sarameya_handlers/spark/engines/jvm/scratch.py": {"time.time"},
     "handlers/sarameya_handlers/spark/iceberg/leftovers.py": {"time.time"},
     "handlers/sarameya_handlers/audit/__init__.py": {"time.time"},
