@@ -227,6 +227,10 @@ class SinkTables:
             self._by_topic[topic] = self._by_table[table]
         return self._by_topic[topic]
 
+    def is_opening(self, topic: str) -> bool:
+        """Return whether an attempt to open the table of a topic lasts."""
+        return topic in self._by_topic and self._by_topic[topic].is_opening
+
     def _make(self, topic: str) -> Table:
         try:
             table = self._table_of(topic)

@@ -247,28 +247,23 @@ class SparkSink(ConsumerGroupHandler):
         by_topic: defaultdict[str, dict[TopicPartition, _PartitionStart]] = defaultdict(dict)
         for tp, start in starts.items():
             by_topic[tp.topic][tp] = start
+        assert self._tables is not None
         with trio.move_on_after(ASSIGN_TIMEOUT):
             async with trio.open_nursery() as nursery:
                 for topic, of_topic in by_topic.items():
-                    nursery.start_soon(self._try_to_find_chains, session, topic, of_topic)
+                    _set_not_open(of_topic, topic)
+                    # A table that keeps others waiting already is not waited for.
+                    if not self._tables.is_opening(topic):
+                        nursery.start_soon(self._try_to_find_chains, session, topic, of_topic)
 
     async def _try_to_find_chains(
-        self, session: Session, topic: str, starts: Mapping[TopicPartition, _PartitionStart], *, is_first: bool = True
+        self, session: Session, topic: str, starts: Mapping[TopicPartition, _PartitionStart]
     ) -> None:
-        """Set the chain of these partitions of a topic, or the problem.
-
-        Args:
-            session: Their session.
-            topic: The topic.
-            starts: The partitions.
-            is_first: They were just assigned: do not wait for a table that keeps others waiting already.
-        """
+        """Set the chain of these partitions of a topic, or the problem."""
         assert self._tables is not None
-        _set_problem(starts, LandingError(f"the table of {topic} is not open yet"))
+        _set_not_open(starts, topic)
         try:
             table = self._tables.of(topic)
-            if is_first and table.is_opening:
-                return
             await table.open()
             with trio.fail_after(READ_TIMEOUT):
                 await _find_chains(session, table, starts)
@@ -359,7 +354,7 @@ class SparkSink(ConsumerGroupHandler):
         return False
 
     async def _try_again(self, session: Session, partition: TopicPartition, start: _PartitionStart) -> None:
-        await self._try_to_find_chains(session, partition.topic, {partition: start}, is_first=False)
+        await self._try_to_find_chains(session, partition.topic, {partition: start})
         if start.problem is None:
             try:
                 self._begin(start)
@@ -398,9 +393,12 @@ class SparkSink(ConsumerGroupHandler):
 
 
 async def _find_chains(session: Session, table: SinkTable, starts: Mapping[TopicPartition, _PartitionStart]) -> None:
-    await table.open()
     for tp, found in (await table.find_chains(session, [*starts])).items():
         starts[tp].found = found
+
+
+def _set_not_open(starts: Mapping[TopicPartition, _PartitionStart], topic: str) -> None:
+    _set_problem(starts, LandingError(f"the table of {topic} is not open yet"))
 
 
 def _set_problem(starts: Mapping[TopicPartition, _PartitionStart], problem: SarameyaError | None) -> None:
