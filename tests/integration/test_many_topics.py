@@ -58,7 +58,7 @@ async def sarameya(*arguments: object, code: int = 0) -> Any:
 
 
 async def test_table_that_stops_holds_back_its_own_topic(spark: SparkSession, tmp_path: Path) -> None:
-    """It goes on once the cause is gone. Then the commands take the app file, and do all tables."""
+    """The topic goes on once the cause is gone. Then the commands take the app file, and do all tables."""
     lake = tmp_path / "lake"
     lake.mkdir()
     (lake / "returns").write_text("in the way of a directory")

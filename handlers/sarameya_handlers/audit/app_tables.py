@@ -38,8 +38,7 @@ def tables_of_app(app: App, options: Mapping[str, Any], place: Callable[[], Clus
     if app.topics_pattern is not None:
         pattern = re.compile(app.topics_pattern)
         topics = sorted(topic for topic in trio.run(_all_topics, place()) if pattern.fullmatch(topic))
-    tables = [target(topic) for topic in topics]
-    return [*{table.name: table for table in tables}.values()]
+    return [*dict.fromkeys(map(target, topics))]
 
 
 async def _all_topics(place: Cluster) -> list[str]:

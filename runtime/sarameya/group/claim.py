@@ -617,14 +617,14 @@ class ConcurrentMessages:
         return InFlight(offset, key, since)
 
 
-def _call_soon(thread: int, token: trio.lowlevel.TrioToken, call: Callable[[], object]) -> bool:
+def _call_soon(thread: int, token: trio.lowlevel.TrioToken, call: Callable[..., object], *args: object) -> bool:
     """Pass a call to the event loop of this thread. Return False, and do nothing, if the caller runs in this thread.
 
     A call that a thread of `trio.to_thread` passes is made before the thread's end is noticed.
     """
     if get_ident() == thread:
         return False
-    token.run_sync_soon(call)
+    token.run_sync_soon(call, *args)
     return True
 
 

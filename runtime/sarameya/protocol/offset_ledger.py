@@ -35,7 +35,6 @@ Rules that are easily broken:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import TypeAlias
 
 import attrs
@@ -46,8 +45,8 @@ from sarameya.protocol.completion_tracker import CompletionTracker, is_completio
 PositionSince: TypeAlias = Callable[[], int | None]
 """Returns the position after the last message delivered since a position was moved; None before the first message."""
 
-CallSoon: TypeAlias = Callable[[Callable[[], object]], bool]
-"""Passes a call to the event loop if the caller is another thread, and returns whether it did."""
+CallSoon: TypeAlias = Callable[..., bool]
+"""Passes a call, function and arguments, to the event loop if the caller is another thread. Returns whether it did."""
 
 _LEAST_METADATA = 256
 """Lowest limit of a tracker's metadata. Brokers that accept less get commits without any, not fewer messages."""
@@ -214,7 +213,7 @@ class OffsetLedger:
         if (tracker := entry.tracker) is not None:
             if offset.metadata:
                 raise ValueError(f"{partition} is read by `concurrently`, which has metadata of its own in the commit")
-            if entry.call_soon is not None and entry.call_soon(partial(self._mark_late, partition, offset)):
+            if entry.call_soon is not None and entry.call_soon(self._mark_late, partition, offset):
                 return True
             tracker.finish_before(offset.offset)
             entry.has_finished = True
@@ -261,7 +260,7 @@ class OffsetLedger:
         entry = self._entries.get(partition)
         if entry is None or entry.tracker is None:
             return False
-        if entry.call_soon is not None and entry.call_soon(partial(self.finish, partition, offset, leader_epoch)):
+        if entry.call_soon is not None and entry.call_soon(self.finish, partition, offset, leader_epoch):
             return True
         entry.tracker.finish(offset, leader_epoch)
         if not entry.has_finished:

@@ -57,9 +57,7 @@ def tables_of(args: argparse.Namespace) -> list[Table]:
         return [table_of(args)]
     if args.app is None:
         args.usage_error("name a TABLE, or give --app APP.toml for all its tables")
-    options = _options(args)
-    options.pop("single_driver", None)  # of Delta tables only; the commands know it
-    return tables_of_app(load_app(args.app), options, lambda: cluster(args))
+    return tables_of_app(load_app(args.app), _options(args), lambda: cluster(args))
 
 
 def table_of(args: argparse.Namespace) -> Table:
@@ -70,8 +68,8 @@ def table_of(args: argparse.Namespace) -> Table:
     """
     kind, _ = parse_table(args.table)
     options = _options(args)
-    if kind != "delta":
-        options.pop("single_driver", None)
+    if kind == "delta" and getattr(args, "single_driver", False):
+        options["single_driver"] = True
     table = table_named(args.table, options)
     if isinstance(table, ParquetTable) and isinstance(table.store, LocalStore) and not table.store.root.is_dir():
         what = "is not a directory" if table.store.root.exists() else "does not exist"
@@ -86,13 +84,8 @@ def table_of(args: argparse.Namespace) -> Table:
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of tables that the arguments give."""
-    options: dict[str, Any] = {}
-    if args.staging:
-        options["staging"] = args.staging
-    if getattr(args, "single_driver", False):
-        options["single_driver"] = True
-    return options
+    """Return the options that the arguments give for tables of any format."""
+    return {"staging": args.staging} if args.staging else {}
 
 
 def _has_landed(table: ParquetTable) -> bool:
