@@ -151,7 +151,14 @@ CLAIMS: Claims = {
         f"{_STATUS}prometheus_example_scrapes_the_metrics_path",
         f"{_STATUS}alerts_are_on_metrics_that_exist",
     ),
-    **_of("tables", {"toml": "app_file_options_make_a_sink " * 6 + "app_file_lands_each_topic_in_its_table"}),
+    **_of(
+        "tables",
+        {
+            "toml": "app_file_options_make_a_sink " * 6
+            + "app_file_lands_each_topic_in_its_table page_has_the_example_that_is_tested"
+        },
+    ),
+    ("docs/tables", "python"): ("tests/integration/test_lake_example.py::test_three_topics_become_tables",),
     **_of("testing", {"ini": "page_is_a_passing_test_suite", "python": "page_is_a_passing_test_suite " * 7}),
     ("docs/tutorial", "console"): (_WALKED,) * 13,
     ("docs/tutorial", "python"): (_WALKED,) * 3,

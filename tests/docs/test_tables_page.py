@@ -21,7 +21,7 @@ from tests.docs.pages import blocks, page
 
 ROOT = Path(__file__).parents[2]
 PAGE = page("tables")
-*BLOCKS, TOPICS_BLOCK = blocks(PAGE, "toml")
+*BLOCKS, TOPICS_BLOCK, EXAMPLE_BLOCK = blocks(PAGE, "toml")
 ROWS = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", PAGE, re.MULTILINE))
 
 
@@ -41,6 +41,10 @@ def test_app_file_lands_each_topic_in_its_table() -> None:
     assert isinstance(tables, TopicTables)
     names = [tables(topic).name for topic in ("shop.orders", "shop.payments")]
     assert names == ["parquet:s3://lake/raw/shop.orders", "delta:s3://lake/finance/payments"]
+
+
+def test_page_has_the_example_that_is_tested() -> None:
+    assert (ROOT / "examples" / "lake.toml").read_text() == EXAMPLE_BLOCK
 
 
 def test_packages_equal_those_of_the_tests() -> None:
