@@ -89,7 +89,7 @@ class Owner:
         return settled, absent
 
     def propose(self, count: int) -> Link:
-        return self.chain.propose(self.position, self.position + count, attempt=uuid4().hex, rows=-1)
+        return self.chain.propose(self.position, self.position + count, attempt=uuid4().hex, rows=-1, records=count)
 
     def land(self, link: Link, on_phase: OnPhase = lambda phase, landings: None) -> None:
         rows = records(link.key, range(link.from_offset, link.to_offset), link.attempt)

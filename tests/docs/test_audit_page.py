@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from sarameya import CommittedOffset
 from sarameya_handlers import ParquetTable
 from sarameya_handlers.audit.facts import ChainFacts, ClusterFacts, Count, Counts, Facts, GroupFacts, LogSpan
@@ -30,16 +32,23 @@ def chain_of(key: ChainKey, *ends: int) -> ChainFacts:
     return ChainFacts(key=key, head=links[-1], links=links)
 
 
+def with_dead_letters(chain: ChainFacts) -> ChainFacts:
+    """Return the chain with three dead letters in its first link, and two offsets without a record."""
+    first, *others = chain.links
+    first = attrs.evolve(first, rows=first.length - 5, records=first.length - 2, dead_letters=3)
+    return attrs.evolve(chain, links=(first, *others))
+
+
 def example() -> Facts:
     chains = (
-        chain_of(ONE, *range(75, 901, 75)),
+        with_dead_letters(chain_of(ONE, *range(75, 901, 75))),
         chain_of(TWO, 60, 120, 180, 240, 300, 400, 480, 560, 640, 720, 870),
     )
     counts = {
         span: Count(missing, missing, span.start, span.stop - 1)
         for span in spans_of(chains, forgets=False).spans
         if span.number > 0
-        for missing in [span.stop - span.start - (2 if (span.partition, span.number) == (1, 7) else 0)]
+        for missing in [span.stop - span.start - {(0, 1): 5, (1, 7): 2}.get((span.partition, span.number), 0)]
     }
     commits = {
         chain.key.topic_partition: CommittedOffset(
@@ -109,7 +118,7 @@ def test_every_document_field_is_listed() -> None:
     left = Leftover(name="a", size_bytes=1, changed=0.0, what="x")
     chains = (facts.chains[0], ChainFacts(key=TWO, head=gap, links=(*facts.chains[1].links, gap)))
     facts = Facts(
-        table="x", forgets=False, chains=chains, cluster=facts.cluster, leftovers=(left,), now=0.0, uncounted="x"
+        table="x", forgets=False, chains=chains, cluster=facts.cluster, leftovers=(left,), now=0.0, counts=facts.counts
     )
     assert fields(report_document(facts, judge(facts))) == named("verify")
     sweep = sweep_document(

@@ -19,10 +19,14 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from sarameya import Config, ConsumerGroup
-from sarameya_handlers import SparkSink
+from sarameya_handlers import ParquetTable, SparkSink
+from sarameya_handlers.audit.verify.account import Account, account_of
+from sarameya_handlers.audit.verify.fact_collection import Audit, gather
+from sarameya_handlers.audit.verify.verdict import is_proved, judge
 from tests.integration.lakes import avro_jars
 from tests.integration.real_kafka import RealKafka
 from tests.integration.real_kafka.producing import send
+from tests.integration.real_kafka.transactions import Writer, Written
 from tests.integration.real_registry import RealRegistry
 
 pytestmark = [
@@ -42,6 +46,8 @@ BAD = {3: b'{"id": 1}', 40: b"", 41: b"\x00\x7f\xff\xff\xff\x00", 77: b"\x00\xff
 """By their places among the others."""
 TOMBSTONES = (5, 50)
 COUNT = 100
+ABORTED = 3
+"""Offsets of two records of an aborted transaction, and of its marker."""
 DAY = 86_400_000
 
 QUERY = """
@@ -75,7 +81,7 @@ async def test_topic_lands_as_typed_rows_with_dead_letters(
     real_kafka: RealKafka, real_registry: RealRegistry, client: SchemaRegistryClient, tmp_path: Path
 ) -> None:
     real_kafka.create_topic(TOPIC, 1)
-    await trio.to_thread.run_sync(send, real_kafka, TOPIC, [{"value": value} for value in values(client)])
+    await trio.to_thread.run_sync(produce, real_kafka, values(client))
     options = {
         "path": str(tmp_path / "orders"),
         "max_age": 1.0,
@@ -94,12 +100,14 @@ async def test_topic_lands_as_typed_rows_with_dead_letters(
         async with (
             SparkSink.from_options(options) as sink,
             ConsumerGroup(
-                real_kafka.bootstrap_servers, "shaped-landing", Config(offset_initial="oldest", session_timeout=60.0)
+                real_kafka.bootstrap_servers,
+                "shaped-landing",
+                Config(offset_initial="oldest", session_timeout=60.0, isolation_level="read_committed"),
             ) as group,
             trio.open_nursery() as nursery,
         ):
             nursery.start_soon(group.consume, [TOPIC], sink)
-            await real_kafka.until_committed("shaped-landing", COUNT, DEADLINE)
+            await real_kafka.until_committed("shaped-landing", COUNT + ABORTED + 1, DEADLINE)
             nursery.cancel_scope.cancel()
 
     left = {place for place in range(COUNT) if place not in BAD and place not in TOMBSTONES}
@@ -118,6 +126,25 @@ async def test_topic_lands_as_typed_rows_with_dead_letters(
         f"value: its schema 2147483647 is unknown to Registry({real_registry.url})",
         "value: its header has the schema id -1, which no schema has",
     ]
+    facts = await gather(Audit(table=ParquetTable(tmp_path / "orders")), 0.0)
+    assert is_proved(judge(facts))
+    assert facts.counts is not None
+    assert account_of(facts.chains[0], facts.counts) == Account(
+        with_rows=len(left), dead_letters=len(BAD), dropped=len(TOMBSTONES) + 1, without_record=ABORTED
+    )
+
+
+def produce(kafka: RealKafka, values: list[bytes | None]) -> None:
+    """Send the values, two records whose transaction is aborted, and a tombstone in the next transaction.
+
+    It begins only after the marker of the first one was written.
+    """
+    send(kafka, TOPIC, [{"value": value} for value in values])
+    writer = Writer(kafka, TOPIC, Written(), "none", "aborts")
+    writer.write(0, [(None, b"aborted")] * (ABORTED - 1))
+    writer.end(commits=False)
+    writer.write(0, [(b"last", None)])
+    writer.end(commits=True)
 
 
 def table(directory: Path) -> pa.Table:

@@ -91,6 +91,12 @@ class Counts:
     spans: Mapping[Span, Count]
     strays: Sequence[Stray] = ()
 
+    def of(self, link: Link) -> Count:
+        """Return the count of a link's range."""
+        key = link.key
+        span = Span(key.topic, key.partition, link.from_offset, link.to_offset, key.sink, link.number)
+        return self.spans.get(span, Count(0, 0, 0, 0))
+
     @property
     def rows(self) -> int:
         """Number of rows in the whole table."""

@@ -17,7 +17,7 @@ import attrs
 
 from sarameya_handlers.landing.chain_start import check_lost_start
 from sarameya_handlers.landing.errors import BrokenChainError, RewoundTableError
-from sarameya_handlers.landing.links import UNKNOWN_EPOCH, ChainKey, Kind, Link, Origin, check_chain
+from sarameya_handlers.landing.links import UNKNOWN_COUNT, UNKNOWN_EPOCH, ChainKey, Kind, Link, Origin, check_chain
 
 
 class AttemptState(Enum):
@@ -76,6 +76,9 @@ class Chain:
         *,
         attempt: str,
         rows: int = 0,
+        records: int = UNKNOWN_COUNT,
+        dead_letters: int = 0,
+        is_transformed: bool = False,
         leader_epoch: int = UNKNOWN_EPOCH,
         kind: Kind = Kind.RECORDS,
         reason: str = "",
@@ -90,6 +93,9 @@ class Chain:
             to_offset: End of the link, exclusive.
             attempt: Unique id of this attempt.
             rows: Number of rows that the link adds to the table.
+            records: Number of records of the range.
+            dead_letters: Number of dead letters among them.
+            is_transformed: Whether a transform makes rows of the others.
             leader_epoch: Leader epoch of the last record (KIP-320).
             kind: Records, a gap, or a restated head.
             reason: Reason of a gap.
@@ -103,6 +109,9 @@ class Chain:
             from_offset=self.head.to_offset if self.head else from_offset,
             to_offset=to_offset,
             rows=rows,
+            records=records,
+            dead_letters=dead_letters,
+            is_transformed=is_transformed,
             attempt=attempt,
             origin=self._origin_from(from_offset),
             # A gap must not inherit the head's epoch: leaders may have changed within the gap.

@@ -21,6 +21,9 @@ from sarameya_handlers.landing.errors import BrokenChainError
 UNKNOWN_EPOCH = -1
 """Leader epoch of records that were written before leader epochs existed."""
 
+UNKNOWN_COUNT = -1
+"""In place of a number of rows or records that is unknown."""
+
 UNKNOWN_BEGIN = -1
 """In place of `Origin.begin`: links of older versions do not record where their chain starts."""
 
@@ -107,6 +110,14 @@ class Link:
     origin: Origin
     rows: int = 0
     """Rows that the link added to the table, as far as its writer knew; -1 for unknown."""
+    records: int = UNKNOWN_COUNT
+    """Records of the range that its owner received; -1 for unknown (links of older versions). The other offsets of the
+    range have no record that the owner could see: control records, aborted transactions, compacted records."""
+    dead_letters: int = 0
+    """Records among them that became dead letters."""
+    is_transformed: bool = False
+    """True if a transform made the rows from the records, so it may have dropped some, or made several rows of one.
+    Otherwise each record that is no dead letter is one row."""
     size_bytes: int = -1
     """Bytes of these rows in the table's files; -1 for unknown."""
     leader_epoch: int = UNKNOWN_EPOCH
@@ -132,7 +143,14 @@ class Link:
             return "a link that restates the head covers no offsets"
         if self.kind is not Kind.RECORDS and self.rows:
             return "only a link of records has rows"
+        if self.records != UNKNOWN_COUNT and not 0 <= self.dead_letters <= self.records <= self.length:
+            return "a link has at most one record for each offset, and at most one dead letter for each record"
         return None
+
+    @property
+    def length(self) -> int:
+        """Number of offsets in the range."""
+        return self.to_offset - self.from_offset
 
     def follows(self, previous: Link) -> bool:
         """Return whether this is the next link: same chain and origin, next number, and its offsets are contiguous."""

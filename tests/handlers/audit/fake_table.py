@@ -27,6 +27,7 @@ def links_of(key: ChainKey, *ends: int, start: int = 0, origin: Origin = ORIGIN)
             from_offset=starts[n],
             to_offset=end,
             rows=end - starts[n],
+            records=end - starts[n],
             attempt=f"{key.partition:016x}{n + 1:016x}",
             origin=origin,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import attrs
 import pyarrow as pa
@@ -87,7 +88,10 @@ def count_rows(rows: Iterable[Row], spans: Sequence[Span]) -> Counts:
 
 @st.composite
 def chains(draw: st.DrawFn, key: ChainKey, *, first: int = 1, start: int | None = None) -> tuple[Link, ...]:
-    """Generate a chain without faults: links of records, some of them without rows; gaps; empty and restated links."""
+    """Generate a chain without faults: links of records, some of them without rows; gaps; empty and restated links.
+
+    Some links of records are like those of older versions, which recorded no number of records.
+    """
     origin = Origin(group="billing", topic_id=draw(st.sampled_from(["", "ab" * 16])))
     at = draw(st.integers(0, 50)) if start is None else start
     links: list[Link] = []
@@ -95,6 +99,11 @@ def chains(draw: st.DrawFn, key: ChainKey, *, first: int = 1, start: int | None 
         kind = draw(st.sampled_from([Kind.RECORDS, Kind.RECORDS, Kind.RECORDS, Kind.GAP, Kind.RESTATED]))
         width = 0 if kind is Kind.RESTATED else draw(st.integers(1 if kind is Kind.GAP else 0, 12))
         rows = draw(st.integers(0, width)) if kind is Kind.RECORDS else 0
+        records: dict[str, Any] = {}
+        if kind is Kind.RECORDS and draw(st.booleans()):
+            letters, is_transformed = draw(st.integers(0, width - rows)), draw(st.booleans())
+            dropped = draw(st.integers(0, width - rows - letters)) if is_transformed else 0
+            records = {"records": rows + letters + dropped, "dead_letters": letters, "is_transformed": is_transformed}
         link = Link(
             key=key,
             number=number,
@@ -105,6 +114,7 @@ def chains(draw: st.DrawFn, key: ChainKey, *, first: int = 1, start: int | None 
             rows=rows,
             kind=kind,
             reason="retention" if kind is Kind.GAP else "",
+            **records,
         )
         links.append(link)
         at += width

@@ -97,7 +97,7 @@ async def test_spark_that_has_died_is_no_finding(table: FakeTable) -> None:
 
 
 async def test_table_without_rows_need_not_be_readable(table: FakeTable) -> None:
-    table.chains = {KEY: [attrs.evolve(link, rows=0) for link in table.chains[KEY]]}
+    table.chains = {KEY: [attrs.evolve(link, rows=0, records=0) for link in table.chains[KEY]]}
     table.read_error = HandlerError("nothing has landed")
     assert against(await facts_of(table)) == set()
     table.chains = {KEY: links_of(KEY, 3)}

@@ -103,6 +103,20 @@ def a_row_nobody_landed(data: st.DataObject, world: World) -> tuple[World, Found
     return plus(world, row), {(Code.ROWS_EXTRA, str(link.key))}
 
 
+def a_record_became_nothing(data: st.DataObject, world: World) -> tuple[World, Found]:
+    link = a_link(data, world, lambda link: not link.is_transformed and 0 <= link.records < link.length)
+    return relinked(world, link, attrs.evolve(link, records=link.records + 1)), {
+        (Code.RECORDS_UNACCOUNTED, str(link.key))
+    }
+
+
+def a_row_of_no_record(data: st.DataObject, world: World) -> tuple[World, Found]:
+    """Of a transform's rows, two would be allowed to have one offset, but no offset may be new."""
+    link = a_link(data, world, lambda link: link.is_transformed and 0 < link.rows == link.records - link.dead_letters)
+    fewer = attrs.evolve(link, records=link.records - 1)
+    return relinked(world, link, fewer), {(Code.ROWS_EXTRA, str(link.key))}
+
+
 def a_row_behind_the_head(data: st.DataObject, world: World) -> tuple[World, Found]:
     head = data.draw(st.sampled_from(world.chains))[-1]
     offset = head.to_offset + data.draw(st.integers(0, 10**12))
@@ -169,7 +183,8 @@ def a_link_begins_late(data: st.DataObject, world: World) -> tuple[World, Found]
     link = data.draw(st.sampled_from(chain[1:]))
     assume(link.kind is Kind.RECORDS and link.to_offset > link.from_offset)
     kept = [row for row in world.rows if row != (link.key.topic, link.key.partition, link.from_offset)]
-    late = attrs.evolve(link, from_offset=link.from_offset + 1, rows=link.rows - (len(world.rows) - len(kept)))
+    rows = link.rows - (len(world.rows) - len(kept))
+    late = attrs.evolve(link, from_offset=link.from_offset + 1, rows=rows, records=-1)
     world = attrs.evolve(world, rows=tuple(kept))
     return relinked(world, link, late), {(Code.RANGE_BROKEN, str(link.key))}
 
@@ -186,7 +201,9 @@ def a_link_begins_early(data: st.DataObject, world: World) -> tuple[World, Found
 
 def a_link_twice(data: st.DataObject, world: World) -> tuple[World, Found]:
     link = a_link(data, world)
-    again = attrs.evolve(link, from_offset=link.to_offset, rows=0, kind=Kind.RESTATED, reason="", attempt="f" * 32)
+    again = attrs.evolve(
+        link, from_offset=link.to_offset, rows=0, records=-1, kind=Kind.RESTATED, reason="", attempt="f" * 32
+    )
     assume(all(link in chain[:-1] for chain in world.chains if link.key == chain[0].key))
     return relinked(world, link, link, again), {(Code.RANGE_BROKEN, str(link.key))}
 
@@ -260,6 +277,8 @@ DEFECTS: list[Break] = [
     a_row_is_there_twice,
     a_row_is_in_anothers_place,
     a_row_nobody_landed,
+    a_record_became_nothing,
+    a_row_of_no_record,
     a_row_behind_the_head,
     a_row_before_the_chain,
     a_row_in_a_gap,

@@ -84,6 +84,11 @@ def test_what_is_accepted_is_told_and_leaves_the_table_proved(table: ParquetTabl
     code, out, _ = outcome("verify", str(table.path), "--quiet", "--accept", "rows-missing")
     assert code == 0
     assert out.splitlines()[5:] == [
+        "SINK       TOPIC   PARTITION  OFFSETS  WITH-ROWS  DEAD-LETTERS  DROPPED  MISSING  GAPS  WITHOUT-RECORD  "
+        "UNKNOWN",
+        "warehouse  orders          0        9          7             0        0        2     0               0  "
+        "      0",
+        "",
         "accepted  rows-missing: warehouse/orders-0: link 2, offsets [4, 9): 2 rows of its 5 deleted "
         "since, or lost; if they were deleted on purpose, --accept rows-missing; else restore the table, rewind its "
         "group",

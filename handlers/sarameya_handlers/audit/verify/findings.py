@@ -30,6 +30,7 @@ class Code(StrEnum):
     ROWS_EXTRA = "rows-extra"
     ROWS_MISSING = "rows-missing"
     ROWS_OUTSIDE = "rows-outside"
+    RECORDS_UNACCOUNTED = "records-unaccounted"
     OFFSETS_REPEATED = "offsets-repeated"
     ROWS_UNPUBLISHED = "rows-unpublished"
     TABLE_REWOUND = "table-rewound"
@@ -56,6 +57,7 @@ SEVERITY = {
     Code.ROWS_EXTRA: Severity.WRONG,
     Code.ROWS_MISSING: Severity.UNPROVED,
     Code.ROWS_OUTSIDE: Severity.WRONG,
+    Code.RECORDS_UNACCOUNTED: Severity.WRONG,
     Code.OFFSETS_REPEATED: Severity.WRONG,
     Code.ROWS_UNPUBLISHED: Severity.UNPROVED,
     Code.TABLE_REWOUND: Severity.WRONG,

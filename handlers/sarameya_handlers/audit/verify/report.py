@@ -12,11 +12,13 @@ from typing import Any
 import attrs
 
 from sarameya.service import counted, printable, table
-from sarameya_handlers.audit.facts import FORGOTTEN, ChainFacts, Facts
+from sarameya_handlers.audit.facts import ChainFacts, ClusterFacts, Counts, Facts
+from sarameya_handlers.audit.verify.account import Account, account_of
 from sarameya_handlers.audit.verify.findings import Code, Finding, Severity
+from sarameya_handlers.audit.verify.spans import spans_of
 from sarameya_handlers.audit.verify.verdict import is_proved
 from sarameya_handlers.audit.wording import age, amount
-from sarameya_handlers.landing.links import CommitNote, Kind
+from sarameya_handlers.landing.links import UNKNOWN_COUNT, CommitNote, Kind
 from sarameya_handlers.spark.tables.table import Leftover
 
 _FINDINGS_SHOWN = 20
@@ -26,6 +28,10 @@ _LEFTOVERS_SHOWN = 5
 
 _HEADER = (
     "SINK", "TOPIC", "PARTITION", "GROUP", "LINKS", "FROM", "TO", "ROWS", "COUNTED", "COMMITTED", "LOG-END", "LAG",
+)  # fmt: skip
+_ACCOUNT_HEADER = (
+    "SINK", "TOPIC", "PARTITION", "OFFSETS", "WITH-ROWS", "DEAD-LETTERS", "DROPPED", "MISSING", "GAPS",
+    "WITHOUT-RECORD", "UNKNOWN",
 )  # fmt: skip
 
 
@@ -41,6 +47,7 @@ class ChainReport:
     rows: int | None
     """Number of rows according to the chain's commits."""
     counted: int | None
+    account: Account | None
     committed: int | None
     note: CommitNote | None
     log_start: int | None
@@ -52,25 +59,35 @@ class ChainReport:
         return None if self.log_end is None or self.stop is None else self.log_end - self.stop
 
 
-def chain_report(chain: ChainFacts, facts: Facts) -> ChainReport:
-    """Return the figures of a chain."""
+def chain_reports(facts: Facts) -> list[ChainReport]:
+    """Return the figures of each chain."""
+    uncounted = spans_of(facts.chains, forgets=facts.forgets).uncounted
+    return [
+        _report(chain, None if chain.key.topic_partition in uncounted else facts.counts, facts.cluster)
+        for chain in facts.chains
+    ]
+
+
+def _report(chain: ChainFacts, counts: Counts | None, cluster: ClusterFacts | None) -> ChainReport:
     links, last = (*chain.links, *chain.later), chain.last
     recorded = [link.rows for link in links]
     group = last.origin.group if last else None
     partition = chain.key.topic_partition
     committed = log = None
-    if facts.cluster is not None:
-        log = facts.cluster.logs.get(partition)
-        if group is not None and group in facts.cluster.groups:
-            committed = facts.cluster.groups[group].committed.get(partition)
+    if cluster is not None:
+        log = cluster.logs.get(partition)
+        if group is not None and group in cluster.groups:
+            committed = cluster.groups[group].committed.get(partition)
     return ChainReport(
         chain=chain,
         group=group,
         links=len(links),
         start=links[0].from_offset if links else None,
         stop=last.to_offset if last else None,
-        rows=None if -1 in recorded else sum(recorded),
-        counted=_counted(chain, facts),
+        rows=None if UNKNOWN_COUNT in recorded else sum(recorded),
+        # Without the links that were appended during the count.
+        counted=sum(counts.of(link).rows for link in chain.links) if counts else None,
+        account=account_of(chain, counts) if counts else None,
         committed=committed.offset if committed else None,
         note=CommitNote.from_metadata(committed.metadata) if committed else None,
         log_start=log.start if log else None,
@@ -78,23 +95,14 @@ def chain_report(chain: ChainFacts, facts: Facts) -> ChainReport:
     )
 
 
-def _counted(chain: ChainFacts, facts: Facts) -> int | None:
-    """Return the counted rows of the chain's links, without those appended during the count. None without a count."""
-    if facts.counts is None:
-        return None
-    key = (chain.key.sink, chain.key.topic, chain.key.partition)
-    return sum(
-        count.rows
-        for span, count in facts.counts.spans.items()
-        if (span.sink, span.topic, span.partition) == key and span.number > FORGOTTEN
-    )
-
-
 def report_text(facts: Facts, findings: Sequence[Finding]) -> str:
     """Return the text for a person: chains, findings, the oldest leftovers, and the verdict in the last line."""
     parts = [f"TABLE {printable(facts.table)}"]
     if facts.chains:
-        parts.append(table(_HEADER, [_row(chain_report(chain, facts)) for chain in facts.chains]))
+        reports = chain_reports(facts)
+        parts.append(table(_HEADER, [_row(report) for report in reports]))
+        if accounts := [row for report in reports if (row := _account_row(report))]:
+            parts.append(table(_ACCOUNT_HEADER, accounts))
     if lines := list(_lines(findings)):
         parts.append("\n".join(lines))
     if facts.leftovers:
@@ -119,6 +127,14 @@ def _row(report: ChainReport) -> tuple[str | int | None, ...]:
         report.log_end,
         report.lag,
     )
+
+
+def _account_row(report: ChainReport) -> tuple[str | int, ...] | None:
+    """Return what became of the chain's offsets; None if all of them have a row, or if that is not known."""
+    key, account = report.chain.key, report.account
+    if account is None or account.offsets == account.with_rows:
+        return None
+    return (key.sink, key.topic, key.partition, account.offsets, *attrs.astuple(account))
 
 
 def _lines(findings: Sequence[Finding]) -> list[str]:
@@ -179,7 +195,7 @@ def report_document(facts: Facts, findings: Sequence[Finding]) -> dict[str, Any]
         "proved": is_proved(findings),
         "at": facts.now,
         "rows": facts.counts.rows if facts.counts is not None else None,
-        "chains": [_chain_document(chain_report(chain, facts)) for chain in facts.chains],
+        "chains": [_chain_document(report) for report in chain_reports(facts)],
         "findings": [
             {
                 "severity": str(finding.severity),
@@ -209,6 +225,7 @@ def _chain_document(report: ChainReport) -> dict[str, Any]:
         "head": {"number": last.number, "attempt": last.attempt, "to_offset": last.to_offset} if last else None,
         "rows": report.rows,
         "rows_counted": report.counted,
+        "offsets": {"total": report.account.offsets, **attrs.asdict(report.account)} if report.account else None,
         "gaps": [
             {"number": link.number, "from_offset": link.from_offset, "to_offset": link.to_offset, "reason": link.reason}
             for link in (*chain.links, *chain.later)

@@ -9,9 +9,8 @@ from sarameya_handlers.audit.facts import BEYOND, FORGOTTEN, ChainFacts, Count, 
 from sarameya_handlers.audit.verify.findings import Code, Finding
 from sarameya_handlers.audit.verify.spans import spans_of
 from sarameya_handlers.audit.wording import amount, offsets
-from sarameya_handlers.landing.links import ChainKey, Link
+from sarameya_handlers.landing.links import UNKNOWN_COUNT, ChainKey, Link
 
-_UNKNOWN_ROWS = -1
 _REMEDY = "find the other writer of the table, and delete its rows"
 
 
@@ -48,7 +47,8 @@ def row_findings(facts: Facts) -> Iterator[Finding]:
 def _linked(link: Link, count: Count) -> Iterator[Finding]:
     where, less = str(link.key), link.rows - count.rows
     at = f"link {link.number}, {offsets(link.from_offset, link.to_offset)}"
-    if link.rows == _UNKNOWN_ROWS:
+    yield from _accounted(link, count, at)
+    if link.rows == UNKNOWN_COUNT:
         text = f"{at}: its commit recorded no number of rows, there are {count.rows:,}"
         yield Finding(code=Code.ROWS_UNCOUNTED, where=where, text=text)
     elif less > 0:
@@ -65,6 +65,22 @@ def _linked(link: Link, count: Count) -> Iterator[Finding]:
             text=f"{at}: {amount(-less, 'row')} more than its {link.rows:,}",
             remedy=_REMEDY,
         )
+
+
+def _accounted(link: Link, count: Count, at: str) -> Iterator[Finding]:
+    """Compare the link's rows with the records that its owner received."""
+    if link.records == UNKNOWN_COUNT:
+        return
+    must = link.records - link.dead_letters
+    has = count.rows if link.rows == UNKNOWN_COUNT else link.rows
+    because = f"{amount(link.records, 'record')}, {link.dead_letters:,} of them dead letters"
+    if has != must and not link.is_transformed:
+        text = f"{at}: {amount(has, 'row')} landed for {because}, and no transform made the rows"
+        remedy = "restore the table from before this link, and rewind its group; report it as a defect"
+        yield Finding(code=Code.RECORDS_UNACCOUNTED, where=str(link.key), text=text, remedy=remedy)
+    elif count.offsets > must:
+        text = f"{at}: rows of {count.offsets:,} offsets, but its owner received {because}"
+        yield Finding(code=Code.ROWS_EXTRA, where=str(link.key), text=text, remedy=_REMEDY)
 
 
 def _repeated(key: ChainKey, span: Span, count: Count) -> Iterator[Finding]:

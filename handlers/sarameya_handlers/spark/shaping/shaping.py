@@ -109,7 +109,12 @@ class Shaping:
 
     @property
     def is_plain(self) -> bool:
-        return not self._codecs and self.transform is None and self.transform_sql is None
+        return not self._codecs and not self.is_transformed
+
+    @property
+    def is_transformed(self) -> bool:
+        """True if there is a transform. Otherwise each record becomes one row."""
+        return self.transform is not None or self.transform_sql is not None
 
     def frame(self, spark: SparkSession, landing: Landing) -> DataFrame:
         """Return an attempt's rows. Raises ShapeError for wrong schemas, transform or SQL, and RegistryError."""

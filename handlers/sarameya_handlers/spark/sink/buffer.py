@@ -39,6 +39,8 @@ class CollectedBatch:
     to_offset: int
     leader_epoch: int = UNKNOWN_EPOCH
     """Leader epoch of the last record."""
+    dead_letters: int = 0
+    """Number of records of the run that are not in `table`, since they became dead letters."""
 
     @property
     def rows(self) -> int:

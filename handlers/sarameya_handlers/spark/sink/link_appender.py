@@ -57,11 +57,11 @@ class LinkAppender:
         self._sizing = sizing
         self._ended = ended
 
-    async def append(self, propose: Callable[[], Link], collected: CollectedBatch | None) -> None:
+    async def append(self, propose: Callable[[CollectedBatch | None], Link], collected: CollectedBatch | None) -> None:
         """Append the next link, unless another owner does so first.
 
         Args:
-            propose: Makes the next link.
+            propose: Makes the next link, of these records.
             collected: The link's records; None for a link without records.
 
         Raises:
@@ -74,7 +74,7 @@ class LinkAppender:
         while True:
             if self._session.is_lost:
                 raise LeftToNextOwnerError
-            link = propose()
+            link = propose(collected)
             pending = PendingLink(link, collected.table if collected and collected.rows else None, is_alone)
             since = link.number - 1 or 1
             self._notify(link, LandingStarted)
@@ -164,7 +164,11 @@ class LinkAppender:
             letters[0].offset,
             letters[0].error,
         )
-        return attrs.evolve(collected, table=poison.kept if poison.kept.num_rows else None)
+        return attrs.evolve(
+            collected,
+            table=poison.kept if poison.kept.num_rows else None,
+            dead_letters=collected.dead_letters + len(letters),
+        )
 
     def _landed(self, link: Link, outcome: Outcome, winner: Link | None, result: FlushResult) -> None:
         if outcome is Outcome.LANDED:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any
 from uuid import uuid4
 
 import trio
@@ -19,7 +20,7 @@ from sarameya import Activity, Claim, Session
 from sarameya_handlers.landing.chain import Chain
 from sarameya_handlers.landing.chain_start import RETENTION, Gap
 from sarameya_handlers.landing.errors import LostRecordsError
-from sarameya_handlers.landing.links import CommitNote, Kind, Link
+from sarameya_handlers.landing.links import UNKNOWN_COUNT, CommitNote, Kind, Link
 from sarameya_handlers.landing.sizing import Sizing
 from sarameya_handlers.spark.sink.buffer import CollectedBatch, PartitionBuffer
 from sarameya_handlers.spark.sink.flush_scheduler import FlushScheduler, wall_clock
@@ -188,7 +189,7 @@ class PartitionLander:
             return
         if head is not None and after is not None and wall_clock() - head.tried_at > after * 1000:
             logger.info("%s is restated before the table forgets it", head)
-            await self._append(lambda: self._propose(head.to_offset, head.to_offset, kind=Kind.RESTATED), None)
+            await self._append(lambda _: self._propose(head.to_offset, head.to_offset, kind=Kind.RESTATED), None)
 
     async def _flush(self, collected: CollectedBatch) -> None:
         if collected.table is None:
@@ -196,12 +197,7 @@ class PartitionLander:
             return
         rest: CollectedBatch | None = collected
         while rest is not None:
-            batch = rest
-
-            def propose(batch: CollectedBatch = batch) -> Link:
-                return self._propose(batch.from_offset, batch.to_offset, leader_epoch=batch.leader_epoch)
-
-            await self._append(propose, batch)
+            await self._append(self._propose_records, rest)
             assert self._chain.head is not None
             # Another owner may have landed only a part of the batch.
             rest = rest.since(self._chain.head.to_offset)
@@ -220,28 +216,29 @@ class PartitionLander:
             "%s: the records [%d, %d) are left out: %s", topic_partition, gap.from_offset, gap.to_offset, gap.reason
         )
 
-        def propose() -> Link:
+        def propose(_: CollectedBatch | None) -> Link:
             return self._propose(gap.from_offset, gap.to_offset, kind=Kind.GAP, reason=gap.reason)
 
         # The partition's last owner may have read some of these records in time, and may land them first.
         while (head := self._chain.head) is None or head.to_offset < gap.to_offset:
             await self._append(propose, None)
 
-    def _propose(
-        self, from_offset: int, to_offset: int, *, leader_epoch: int = -1, kind: Kind = Kind.RECORDS, reason: str = ""
-    ) -> Link:
-        return self._chain.propose(
-            from_offset,
-            to_offset,
-            attempt=uuid4().hex,
-            rows=-1 if kind is Kind.RECORDS else 0,
-            leader_epoch=leader_epoch,
-            kind=kind,
-            reason=reason,
-            tried_at=wall_clock(),
+    def _propose_records(self, collected: CollectedBatch | None) -> Link:
+        assert collected is not None
+        return self._propose(
+            collected.from_offset,
+            collected.to_offset,
+            rows=UNKNOWN_COUNT,
+            records=collected.rows + collected.dead_letters,
+            dead_letters=collected.dead_letters,
+            is_transformed=self._settings.is_transformed,
+            leader_epoch=collected.leader_epoch,
         )
 
-    async def _append(self, propose: Callable[[], Link], collected: CollectedBatch | None) -> None:
+    def _propose(self, from_offset: int, to_offset: int, **fields: Any) -> Link:
+        return self._chain.propose(from_offset, to_offset, attempt=uuid4().hex, tried_at=wall_clock(), **fields)
+
+    async def _append(self, propose: Callable[[CollectedBatch | None], Link], collected: CollectedBatch | None) -> None:
         """Append the next link, unless another owner does so first, and mark it."""
         with self._claim.report.doing(Activity.LANDING, f"{collected.rows} rows" if collected else ""):
             await self._appender.append(propose, collected)

@@ -27,4 +27,6 @@ class SinkSettings:
     waits_for_remedy: bool = False
     """True if a partition waits until somebody has removed the cause of a failure. False ends the session: the sink has
     no other table whose partitions would be held back."""
+    is_transformed: bool = False
+    """True if a transform makes the rows, so that links do not tell how many rows their records must have."""
     on_phase: OnPhase = attrs.field(default=lambda phase, landings: None)

@@ -155,6 +155,9 @@ class SparkSink(ConsumerGroupHandler):
         self._only = table if isinstance(table, Table) else None
         self._table_of = (lambda topic: table) if isinstance(table, Table) else table
         self._name = name
+        if shape is not None and transform is not None:
+            raise ConfigError("transform", transform, "must not be set with a shape, which has its own transform")
+        self._shape = shape or Shaping(transform=transform)
         self._settings = SinkSettings(
             limits=Limits(max_rows=max_rows, max_bytes=max_bytes, max_age=max_age),
             allows_gaps=on_missing == "leave_out",
@@ -163,10 +166,8 @@ class SparkSink(ConsumerGroupHandler):
             dead_letters=dead_letters,
             on_phase=on_phase or (lambda phase, landings: None),
             waits_for_remedy=self._only is None,
+            is_transformed=self._shape.is_transformed if isinstance(self._shape, Shaping) else not self._shape.is_plain,
         )
-        if shape is not None and transform is not None:
-            raise ConfigError("transform", transform, "must not be set with a shape, which has its own transform")
-        self._shape = shape or Shaping(transform=transform)
         self._engine = engine_of(spark)
         self._stack: AsyncExitStack | None = None
         self._tables: SinkTables | None = None

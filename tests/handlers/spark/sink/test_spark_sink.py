@@ -370,7 +370,7 @@ async def test_flush_that_lost_the_race_continues_after_the_winner(
 async def test_flush_that_partly_lost_the_race_lands_the_rest(table: FakeTable) -> None:
     def zombie(landings: Sequence[Landing]) -> None:
         (landing,) = landings
-        table.append(attrs.evolve(landing.link, to_offset=4, attempt="zombie"), list(range(4)))
+        table.append(attrs.evolve(landing.link, to_offset=4, records=4, attempt="zombie"), list(range(4)))
 
     session = FakeSession()
     table.before = zombie
@@ -970,7 +970,9 @@ async def test_poison_becomes_dead_letters_and_the_rest_lands(table: FakeTable, 
     await consume(sink_to(table, shape=Decoding(), dead_letters=dead), session, poisoned(0, 3, 7))
     assert dead.letters == [(3, b"bad"), (7, b"bad")]
     assert table.offsets == [[0, 1, 2, 4, 5, 6, 8, 9]]
-    assert [(link.from_offset, link.to_offset) for link in table.chains[KEY]] == [(0, 10)]
+    (link,) = table.chains[KEY]
+    assert (link.from_offset, link.to_offset) == (0, 10)
+    assert (link.records, link.dead_letters, link.is_transformed) == (10, 2, False)
     assert session.marks == [("orders", 0, 10)]
 
 
