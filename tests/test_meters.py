@@ -22,6 +22,7 @@ from sarameya.observe import (
     MembershipChanged,
     OffsetReset,
     Retrying,
+    StoreUsed,
 )
 from sarameya.protocol.membership.states import TRANSITIONS, State
 from sarameya.protocol.reactions import Request
@@ -56,6 +57,8 @@ def test_what_is_told_is_counted_by_what_it_is_about() -> None:
         Landed(partition=T0, from_offset=7, to_offset=9, seconds=0.1),
         LandingFailed(partition=T0, from_offset=9, to_offset=10, cause="x"),
         DeadLettered(partition=T1, count=2, place="p"),
+        StoreUsed(table="t", requests={"put": 2, "copy": 1}, sent_bytes=900, received_bytes=0),
+        StoreUsed(table="u", requests={"put": 1, "get": 3}, sent_bytes=100, received_bytes=50),
     ):
         meter(event)
     meters = meter.meters
@@ -68,6 +71,8 @@ def test_what_is_told_is_counted_by_what_it_is_about() -> None:
     assert (topic.landing_rows.count, topic.landing_rows.total) == (1, 7)
     assert (topic.landing_bytes.count, topic.landing_bytes.total) == (1, 5000)
     assert (topic.landing_failures, topic.dead_letters) == (1, 2)
+    assert meters.store_requests == {"put": 3, "copy": 1, "get": 3}
+    assert (meters.store_sent_bytes, meters.store_received_bytes) == (1000, 50)
 
 
 def test_rebalance_lasts_while_the_member_is_not_stable() -> None:

@@ -99,6 +99,7 @@ if TYPE_CHECKING:
         LandingStarted,
         Observer,
         SentToRetry,
+        StoreUsed,
         TableGrown,
         log_event,
     )
@@ -161,7 +162,8 @@ else:
             ".net.log_offsets": "LOG_END LOG_START LogOffsets",
             ".net.transport": "TcpTransport Transport",
             ".observe": (
-                "DeadLettered Event Landed LandingFailed LandingStarted Observer SentToRetry TableGrown log_event"
+                "DeadLettered Event Landed LandingFailed LandingStarted Observer SentToRetry StoreUsed TableGrown "
+                "log_event"
             ),
             ".option_kinds": "unknown_option",
             ".producer.producer": "Producer",
@@ -278,6 +280,7 @@ __all__ = [
     "SentToRetry",
     "Session",
     "StickyAssignor",
+    "StoreUsed",
     "Stream",
     "StreamBatches",
     "StreamHandler",

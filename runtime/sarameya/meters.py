@@ -21,6 +21,7 @@ from sarameya.observe import (
     MembershipChanged,
     OffsetReset,
     Retrying,
+    StoreUsed,
 )
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -112,6 +113,10 @@ class Meters:
     """Seconds of each rebalance, from its start until the member is STABLE."""
     loop_blocked_seconds: float = 0.0
     """Seconds for which the event loop was blocked: the sum of `LoopBlocked.seconds`."""
+    store_requests: dict[str, int] = attrs.field(factory=dict)
+    """Requests to the object stores of tables, by operation: the sums of `StoreUsed`."""
+    store_sent_bytes: int = 0
+    store_received_bytes: int = 0
     topics: dict[str, TopicMeters] = attrs.field(factory=dict)
 
     def topic(self, name: str) -> TopicMeters:
@@ -150,6 +155,11 @@ class Meter:
                 meters.topic(partition.topic).landing_failures += 1
             case LoopBlocked(seconds=seconds):
                 meters.loop_blocked_seconds += seconds
+            case StoreUsed(requests=requests):
+                for operation, number in requests.items():
+                    meters.store_requests[operation] = meters.store_requests.get(operation, 0) + number
+                meters.store_sent_bytes += event.sent_bytes
+                meters.store_received_bytes += event.received_bytes
             case DeadLettered(partition=partition, count=count):
                 meters.topic(partition.topic).dead_letters += count
 

@@ -22,6 +22,7 @@ from sarameya import (
     LandingFailed,
     Message,
     Session,
+    StoreUsed,
     TopicPartition,
 )
 from sarameya.meters import ROWS
@@ -116,7 +117,11 @@ async def test_landings_are_histograms(autojump_clock: MockClock) -> None:
         tell = member.group._observer
         for rows, size, seconds in ((5, 6000, 0.3), (50_000, 2**22, 7.0)):
             tell(Landed(partition=orders_0, from_offset=0, to_offset=1, rows=rows, size_bytes=size, seconds=seconds))
+        tell(StoreUsed(table="t", requests={"put": 2}, sent_bytes=900, received_bytes=7))
         found = samples(registry_of(member.group))
+        assert value(found, "sarameya_store_requests_total", operation="put") == 2
+        assert value(found, "sarameya_store_sent_bytes_total") == 900
+        assert value(found, "sarameya_store_received_bytes_total") == 7
         assert value(found, "sarameya_landing_duration_seconds_count", topic="orders") == 2
         assert value(found, "sarameya_landing_duration_seconds_sum", topic="orders") == 7.3
         assert value(found, "sarameya_landing_duration_seconds_bucket", topic="orders", le="0.5") == 1

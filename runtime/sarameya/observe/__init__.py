@@ -41,7 +41,15 @@ from sarameya.observe.events import (
     TlsFilesRenewed,
     WeakSecurity,
 )
-from sarameya.observe.landings import DeadLettered, Landed, LandingFailed, LandingStarted, SentToRetry, TableGrown
+from sarameya.observe.landings import (
+    DeadLettered,
+    Landed,
+    LandingFailed,
+    LandingStarted,
+    SentToRetry,
+    StoreUsed,
+    TableGrown,
+)
 from sarameya.observe.log import event_level, log_event
 from sarameya.observe.observers import Observer, Observers
 from sarameya.observe.overdue import HandlerOverdue, HandlerReturned
@@ -87,6 +95,7 @@ __all__ = [
     "SessionEnded",
     "SessionEnding",
     "SessionStarted",
+    "StoreUsed",
     "TableGrown",
     "TaskStuck",
     "TlsFilesRefused",

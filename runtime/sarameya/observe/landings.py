@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
 from sarameya.model import TopicPartition
@@ -56,6 +58,22 @@ class SentToRetry(Event):
     offset: int
     topic: str
     seconds: float
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class StoreUsed(Event):
+    """Requests of this process to the object store of a table, since the last event. Spark's are not among them.
+
+    Attributes:
+        requests: Number of requests by operation (put, copy, get, head, list, delete), without repeated ones.
+        sent_bytes: Bytes of the objects that were put.
+        received_bytes: Bytes of the objects that were read.
+    """
+
+    table: str
+    requests: Mapping[str, int]
+    sent_bytes: int
+    received_bytes: int
 
 
 @attrs.frozen(slots=True, kw_only=True)

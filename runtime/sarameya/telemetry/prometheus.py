@@ -237,7 +237,18 @@ def _landings(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
     failures = CounterMetricFamily("sarameya_landing_failures", "Failed attempts to land.", labels=_TOPIC)
     letters = CounterMetricFamily("sarameya_dead_letters", "Records that were set aside.", labels=_TOPIC)
     gone = CounterMetricFamily("sarameya_offsets_gone", "Offsets deleted before they were read.", labels=_TOPIC)
+    requests = CounterMetricFamily(
+        "sarameya_store_requests",
+        "Requests to the object stores of tables, without those of Spark.",
+        labels=[*_MEMBER, "operation"],
+    )
+    sent = CounterMetricFamily("sarameya_store_sent_bytes", "Bytes of objects that were put.", labels=_MEMBER)
+    received = CounterMetricFamily("sarameya_store_received_bytes", "Bytes of objects that were read.", labels=_MEMBER)
     for member in members:
+        for operation, count in member.meters.store_requests.items():
+            requests.add_metric(_labels(member, operation), count)
+        sent.add_metric(_labels(member), member.meters.store_sent_bytes)
+        received.add_metric(_labels(member), member.meters.store_received_bytes)
         for topic, meters in _topic_meters(member).items():
             labels = _labels(member, topic)
             _add(seconds, labels, meters.landing_seconds)
@@ -246,7 +257,7 @@ def _landings(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
             failures.add_metric(labels, meters.landing_failures)
             letters.add_metric(labels, meters.dead_letters)
             gone.add_metric(labels, meters.offsets_gone)
-    yield from (seconds, rows, size, failures, letters, gone)
+    yield from (seconds, rows, size, failures, letters, gone, requests, sent, received)
 
 
 def _topic_meters(member: MemberSnapshot) -> Mapping[str, TopicMeters]:

@@ -17,7 +17,7 @@ import pytest
 from obstore.exceptions import AlreadyExistsError, GenericError, PermissionDeniedError
 from obstore.store import MemoryStore
 
-from sarameya import ConfigError
+from sarameya import ConfigError, StoreUsed
 from sarameya_handlers.landing.directory.parquet_merge import count_rows
 from sarameya_handlers.landing.errors import UnansweredError
 from sarameya_handlers.landing.stores import objects
@@ -296,3 +296,22 @@ def test_object_is_read_in_ranges() -> None:
         assert reader.seek(1) == 1
         assert reader.seek(2, io.SEEK_CUR) == 3
         assert reader.read(None) == b"3456789"
+
+
+@pytest.mark.parametrize(("size", "requests"), [(0, 1), (100, 1), (101, 4), (300, 5), (301, 6)])
+def test_parts_of_a_file_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, size: int, requests: int) -> None:
+    """As a store charges them: one request begins the parts, and one completes them."""
+    monkeypatch.setattr(objects, "_PART_BYTES", 100)
+    store, file = ObjectStore("memory://lake", MemoryStore()), tmp_path / "file"
+    file.write_bytes(b"x" * size)
+    store.copy_in(file, "data")
+    assert store.usage.take("t") == used({"put": requests}, sent=size)
+    assert store.usage.take("t") is None
+    assert store.get("data") == file.read_bytes()
+    assert store.usage.take("t") == used({"get": 1}, received=size)
+    assert store.get("nothing") is None
+    assert store.usage.take("t") == used({"get": 1})
+
+
+def used(requests: dict[str, int], *, sent: int = 0, received: int = 0) -> StoreUsed:
+    return StoreUsed(table="t", requests=requests, sent_bytes=sent, received_bytes=received)

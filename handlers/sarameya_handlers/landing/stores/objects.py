@@ -65,6 +65,9 @@ _RACERS = 8
 """Number of concurrent puts of a probe."""
 _AT_ONCE = 16
 """Number of concurrent copies, and of reads of several objects."""
+_PART_BYTES = 16 * 2**20
+"""Size of the parts in which larger files are put."""
+_PARTS_AT_ONCE = 4
 _RETRIES = 5
 _RETRY_SECONDS = 60
 """Seconds after which a request is not tried again."""
@@ -151,6 +154,7 @@ class ObjectStore(Store):
 
     def put_if_absent(self, name: str, content: bytes, check: Callable[[], object] = lambda: None) -> bool:
         check()
+        self.usage.add("put", sent=len(content))
         try:
             with self._errors(name):
                 obstore.put(self._once, name, content, mode="create", use_multipart=False)
@@ -164,6 +168,7 @@ class ObjectStore(Store):
 
     def put_over(self, name: str, content: bytes, *, durably: bool = False) -> None:
         for is_last in (*[False] * _RETRIES, True):
+            self.usage.add("put", sent=len(content))
             try:
                 with self._errors(name):
                     obstore.put(self._client, name, content)
@@ -182,8 +187,11 @@ class ObjectStore(Store):
     def copy_in(self, file: Path, name: str) -> None:
         if not file.exists():
             raise FileNotFoundError(errno.ENOENT, "another program removed it", str(file))
+        size = file.stat().st_size
+        # In parts, the store charges each part, and one request before and after them.
+        self.usage.add("put", 1 if size <= _PART_BYTES else 2 + -(-size // _PART_BYTES), sent=size)
         with self._errors(name):
-            obstore.put(self._client, name, file)
+            obstore.put(self._client, name, file, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:
@@ -193,11 +201,15 @@ class ObjectStore(Store):
             self.take(file, name)
 
     def get(self, name: str) -> bytes | None:
+        content = None
         try:
             with self._errors(name):
-                return bytes(obstore.get(self._client, name).bytes())
+                content = bytes(obstore.get(self._client, name).bytes())
         except FileNotFoundError:
             return None
+        finally:
+            self.usage.add("get", received=len(content or b""))
+        return content
 
     def get_all(self, names: Sequence[str]) -> Iterator[bytes | None]:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -211,12 +223,14 @@ class ObjectStore(Store):
         return next(self._listed(directory), None) is not None
 
     def open(self, name: str) -> ObjectReader:
+        self.usage.add("head")
         with self._errors(name):
             size = obstore.head(self._client, name)["size"]
         return ObjectReader(self, name, size)
 
     def read(self, name: str, start: int, end: int) -> bytes:
         """Return bytes of an object. Raises FileNotFoundError."""
+        self.usage.add("get", received=end - start)
         with self._errors(name):
             return bytes(obstore.get_range(self._client, name, start=start, end=end))
 
@@ -226,6 +240,7 @@ class ObjectStore(Store):
                 yield name
 
     def entries(self, directory: str) -> list[str]:
+        self.usage.add("list")
         with self._errors(directory):
             found = obstore.list_with_delimiter(self._client, directory or None)
         names = [*found["common_prefixes"], *(each["path"] for each in found["objects"] if each["size"])]
@@ -260,6 +275,7 @@ class ObjectStore(Store):
     def _move(self, move: tuple[str, str]) -> None:
         name, to = move
         with suppress(FileNotFoundError):  # another process has moved it
+            self.usage.add("copy")
             with self._errors(name):
                 obstore.copy(self._patient, name, to)
             self._delete([name])
@@ -274,10 +290,12 @@ class ObjectStore(Store):
         self._delete([*self.names(name)] or [name])
 
     def _delete(self, names: Sequence[str]) -> None:
+        self.usage.add("delete")
         with suppress(FileNotFoundError), self._errors(names[0]):
             obstore.delete(self._client, names[0] if len(names) == 1 else names)
 
     def _head(self, name: str) -> Stored | None:
+        self.usage.add("head")
         try:
             with self._errors(name):
                 found = obstore.head(self._client, name)
@@ -288,6 +306,7 @@ class ObjectStore(Store):
     def _listed(self, directory: str) -> Iterator[tuple[str, Stored]]:
         with self._errors(directory):
             for page in obstore.list(self._client, directory or None):
+                self.usage.add("list")
                 for each in page:
                     if each["size"]:  # other programs mark directories by empty objects
                         yield each["path"], Stored(each["size"], each["last_modified"].timestamp())

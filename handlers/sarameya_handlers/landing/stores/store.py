@@ -9,10 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from io import RawIOBase
 from pathlib import Path
 
 import attrs
+
+from sarameya_handlers.landing.stores.usage import Usage
 
 
 @attrs.frozen(slots=True)
@@ -32,6 +35,11 @@ class Store(ABC):
 
     moves_by_copy = False
     """True if a move copies the file."""
+
+    @cached_property
+    def usage(self) -> Usage:
+        """Requests to the store that are charged. A file system has none."""
+        return Usage()
 
     @property
     @abstractmethod

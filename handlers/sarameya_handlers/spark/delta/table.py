@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sarameya import ConfigError, HandlerError
+from sarameya import ConfigError, HandlerError, StoreUsed
 from sarameya_handlers.landing.errors import ForgottenChainError
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.landing.stores.local import LocalStore
@@ -297,6 +297,9 @@ class DeltaTable(Table):
 
     def remove(self, spark: SparkSession, leftover: Leftover) -> None:
         leftovers.remove(leftover, self._files(self._require_detail(spark).location), self._staging)
+
+    def take_requests(self) -> StoreUsed | None:
+        return self._store.usage.take(self.name) if self._store is not None else None
 
     def _files(self, location: str) -> Store | None:
         """Return the table's files; None if this process cannot reach them."""

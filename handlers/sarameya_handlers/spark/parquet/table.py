@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from sarameya import ConfigError, HandlerError
+from sarameya import ConfigError, HandlerError, StoreUsed
 from sarameya_handlers.landing.directory.data_files import WRITING, DataFiles, Unpublished
 from sarameya_handlers.landing.directory.manifests import HIDDEN, DataFile, Manifest
 from sarameya_handlers.landing.errors import UnansweredError
@@ -127,6 +127,9 @@ class ParquetTable(Table):
     @property
     def staging(self) -> Path:
         return self._staging
+
+    def take_requests(self) -> StoreUsed | None:
+        return self.store.usage.take(self.name)
 
     def adopts(self, shape: Shape) -> bool:
         return shape.is_plain and not self._layout.partition_by

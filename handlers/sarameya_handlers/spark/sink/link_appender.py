@@ -80,6 +80,7 @@ class LinkAppender:
             self._notify(link, LandingStarted)
             result = await self._scheduler.append(pending, since)
             links = await self._links(link, since, result, retry)
+            self._scheduler.report_requests(self._session)
             settled = self._settle(links)
             self._settings.on_phase(Phase.SETTLED, [Landing(link=link, staged=None)])
             if settled.outcome is not Outcome.ABSENT:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 import attrs
 
-from sarameya import HandlerError
+from sarameya import HandlerError, StoreUsed
 from sarameya_handlers.landing.directory.data_files import Unpublished
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all
@@ -160,6 +160,13 @@ class Table(ABC):
     growth: str = ""
     """Warning that the table's size slows starts or flushes, with the remedy; else empty. Updated whenever the table is
     read. A sink logs it once."""
+
+    def take_requests(self) -> StoreUsed | None:
+        """Return the requests of this process to the table's object store since the last call; None if there were none.
+
+        Spark's requests are not among them.
+        """
+        return None
 
     remembers: bool = True
     """False if the table does not store its chains. Then they are known only from Kafka's commits (see `recall`), and

@@ -100,10 +100,19 @@ def test_landing_takes_few_requests_and_lists_nothing(table: ParquetTable, bucke
     land(table, link(1))
     land(table, link(2))
     bucket.requests = 0
+    table.take_requests()
     land(table, link(3))
     assert bucket.requests == 4, "data, manifest, copy, delete"
+    used = table.take_requests()
+    assert used is not None
+    assert used.requests == {"put": 2, "copy": 1, "delete": 1}
     assert len(table.links(None, KEY, 2)) == 2  # type: ignore[arg-type]
     assert bucket.requests == 7, "and a request for each link, and for the next one, which is absent"
+    (data,) = [name for name in bucket.visible() if "a3" in name]
+    stored = bucket.measure(data)
+    assert stored is not None
+    assert stored.size_bytes < used.sent_bytes < stored.size_bytes + 1000
+    assert used.received_bytes == 0
 
 
 def test_attempt_that_loses_leaves_nothing(table: ParquetTable, bucket: Bucket) -> None:

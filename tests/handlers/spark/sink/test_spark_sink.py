@@ -13,11 +13,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from sarameya import CommittedOffset, ConnectError, HandlerError, MessageBatch, TableGrown, TopicPartition
+from sarameya import CommittedOffset, ConnectError, HandlerError, MessageBatch, StoreUsed, TableGrown, TopicPartition
 from sarameya_handlers import DeltaTable, ForeachBatch, IcebergTable, LandingError, ParquetTable, SparkSink
 from sarameya_handlers.landing.dead_letters.letters import DeadLetter, DeadLetterError, DeadLetters
 from sarameya_handlers.landing.errors import ForeignChainError, LostRecordsError, MovedCommitError, RewoundTableError
 from sarameya_handlers.landing.links import ChainKey, CommitNote, Kind, Link, Origin
+from sarameya_handlers.landing.stores.usage import Usage
 from sarameya_handlers.spark.errors import SparkGoneError
 from sarameya_handlers.spark.poison.poison_search import PoisonError
 from sarameya_handlers.spark.shaping.shaping import Shaping
@@ -1195,3 +1196,14 @@ async def test_fault_61_grown_table_is_warned_of_once(table: FakeTable, caplog: 
     ]
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert warnings == [f"{table.name}: it has 2,000 snapshots: expire them"]
+
+
+async def test_requests_to_the_store_are_reported(table: FakeTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    session, usage = FakeSession(), Usage()
+    monkeypatch.setattr(table, "take_requests", lambda: usage.take(table.name))
+    table.before = lambda landings: usage.add("put", 2, sent=900)
+    await consume(sink_to(table), session, claim_of([batch(0, 10)]))
+    await consume(sink_to(table), session, claim_of([batch(10, 10)], initial_offset=10))
+    assert [event for event in session.events if isinstance(event, StoreUsed)] == [
+        StoreUsed(table=table.name, requests={"put": 2}, sent_bytes=900, received_bytes=0)
+    ]

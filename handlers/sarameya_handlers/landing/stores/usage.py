@@ -1,0 +1,42 @@
+"""Counts of the requests to an object store, and of the bytes that they sent and received."""
+
+from __future__ import annotations
+
+from collections import Counter
+from threading import Lock
+
+from sarameya import StoreUsed
+
+OPERATIONS = ("put", "copy", "get", "head", "list", "delete")
+"""Kinds of requests. Stores charge them differently: the first two, and lists, cost about ten times a read."""
+
+
+class Usage:
+    """Counter of requests. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._requests: Counter[str] = Counter()
+        self._sent = self._received = 0
+
+    def add(self, operation: str, count: int = 1, *, sent: int = 0, received: int = 0) -> None:
+        """Count requests of one kind (OPERATIONS), and the bytes of their objects."""
+        with self._lock:
+            self._requests[operation] += count
+            self._sent += sent
+            self._received += received
+
+    def take(self, table: str) -> StoreUsed | None:
+        """Return what was counted since the last call, for this table; None if there were no requests."""
+        with self._lock:
+            if not self._requests:
+                return None
+            used = StoreUsed(
+                table=table,
+                requests=dict(self._requests),
+                sent_bytes=self._sent,
+                received_bytes=self._received,
+            )
+            self._requests.clear()
+            self._sent = self._received = 0
+            return used
