@@ -8,7 +8,7 @@ from pathlib import Path
 
 import attrs
 
-from bench.land.jars import delta_jars, source_jars
+from bench.land.jars import delta_jars, s3_jars, source_jars
 from bench.land.programs.landing import Task
 
 
@@ -30,6 +30,8 @@ class Contender:
         jars: tuple[Path, ...] = () if self.is_ours else source_jars()
         if task.kind == DELTA:
             jars += delta_jars()
+        if task.store and (task.kind == DELTA or not self.is_ours):
+            jars += s3_jars()
         with_jars = attrs.evolve(task, jars=tuple(map(str, jars)))
         return [sys.executable, "-m", f"bench.land.programs.{self.program}", with_jars.to_json()]
 
@@ -44,18 +46,23 @@ DELTA = "delta"
 
 @attrs.frozen
 class Case:
-    """Kind of the table, and whether records are parsed before they land."""
+    """Kind of the table, whether records are parsed before they land, and whether the table is on S3."""
 
     kind: str
-    is_parsed: bool
+    is_parsed: bool = False
+    is_on_s3: bool = False
 
     @property
     def name(self) -> str:
-        return f"{self.kind}-parsed" if self.is_parsed else self.kind
+        return self.kind + "-parsed" * self.is_parsed + "-s3" * self.is_on_s3
 
     @property
     def title(self) -> str:
-        return f"{self.kind.capitalize()}, {'parsed by from_json' if self.is_parsed else 'as it is'}"
+        place = " on S3" * self.is_on_s3
+        return f"{self.kind.capitalize()}{place}, {'parsed by from_json' if self.is_parsed else 'as it is'}"
 
 
-CASES = tuple(Case(kind, is_parsed) for kind in (PARQUET, DELTA) for is_parsed in (False, True))
+CASES = (
+    *(Case(kind, is_parsed) for kind in (PARQUET, DELTA) for is_parsed in (False, True)),
+    *(Case(kind, is_on_s3=True) for kind in (PARQUET, DELTA)),
+)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from bench.common.results import Figures, Result
 from bench.common.tables import Column, Goal, Goals, Row, Table, ratios
@@ -21,10 +22,14 @@ GOALS: Goals = {("sarameya", "spark-source"): Goal(1.2)}
 """Goal for the ratio of the first contender's rate to the second's."""
 
 _STAGE = "stage "
+_REQUESTS = "requests "
 _LANDINGS = "landings"
 
 
-def figures(outcome: Outcome, rows: int, files: int, peak_rss_bytes: int) -> Figures:
+def figures(
+    outcome: Outcome, rows: int, files: int, peak_rss_bytes: int, requests: Mapping[str, int] = MappingProxyType({})
+) -> Figures:
+    """Return the figures of a run. `requests` are those to the object store, by operation."""
     return {
         RATE: rows / outcome.seconds,
         "seconds": outcome.seconds,
@@ -33,6 +38,7 @@ def figures(outcome: Outcome, rows: int, files: int, peak_rss_bytes: int) -> Fig
         "files": files,
         _LANDINGS: outcome.landings,
         **{f"{_STAGE}{stage}": seconds for stage, seconds in outcome.stages.items()},
+        **{f"{_REQUESTS}{operation}": number for operation, number in requests.items()},
     }
 
 
@@ -43,7 +49,7 @@ def table(title: str, results: Sequence[Result], notes: Sequence[str], load: flo
         rows=[Row.of(result, COLUMNS) for result in results],
         ratios=ratios(results, RATE, GOALS),
         ratio_means="ours is faster",
-        notes=[*_stages(results), *notes],
+        notes=[*_stages(results), *_requests(results), *notes],
         load=load,
     )
 
@@ -61,6 +67,19 @@ def _stages(results: Iterable[Result]) -> Iterator[str]:
     """Yield a note for each contender: where its seconds went."""
     for result in results:
         if result.counts:
-            keys = [key for key in result.runs[0] if key.startswith(_STAGE) and all(key in run for run in result.runs)]
-            parts = [f"{key.removeprefix(_STAGE)} {result.spread(key).median:.2f} s" for key in keys]
+            parts = [f"{stage} {seconds:.2f} s" for stage, seconds in _medians(result, _STAGE).items()]
             yield f"{result.name}, {result.spread(_LANDINGS).median:.0f} landings: {', '.join(parts)}"
+
+
+def _requests(results: Iterable[Result]) -> Iterator[str]:
+    """Yield a note for each contender whose table is in an object store: its requests."""
+    for result in results:
+        if result.counts and (numbers := _medians(result, _REQUESTS)):
+            parts = [f"{operation} {number:.0f}" for operation, number in sorted(numbers.items())]
+            yield f"{result.name}, {sum(numbers.values()):.0f} requests: {', '.join(parts)}"
+
+
+def _medians(result: Result, prefix: str) -> dict[str, float]:
+    """Return the medians of the figures whose names begin with a prefix, and that all runs have; without the prefix."""
+    keys = [key for key in result.runs[0] if key.startswith(prefix) and all(key in run for run in result.runs)]
+    return {key.removeprefix(prefix): result.spread(key).median for key in keys}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import attrs
@@ -23,9 +24,10 @@ from bench.land.contenders import Case, Contender
 from bench.land.figures import RATE, figures, table
 from bench.land.jars import delta_jars, source_jars
 from bench.land.landed import Expected, batches, fault, files
-from bench.land.programs.landing import TABLE, Outcome, Source, Task
+from bench.land.programs.landing import TABLE, WARM, Outcome, Source, Task
 from bench.members.rounds import leaves
 from bench.members.running import MemberError, open_program
+from tests.integration.object_stores.gateway import Gateway
 from tests.integration.real_kafka import RealKafka
 
 PARTITIONS = 4
@@ -36,6 +38,8 @@ DRIVER_MEMORY = "1g"
 
 _START_SECONDS = 120.0
 _END_SECONDS = 30.0
+_PREFIX = "bench-"
+"""Of the names of buckets."""
 _SLOWEST = 20_000
 """Rows per second: a contender that is slower has failed."""
 
@@ -86,7 +90,7 @@ def _measure(kafka: RealKafka, warm: Filled, full: Filled, plan: Plan, case: Cas
                 kind=case.kind,
                 is_parsed=case.is_parsed,
             )
-            landed = _attempt(contender, task, expected)
+            landed = _attempt(contender, task, expected, is_on_s3=case.is_on_s3)
             result.add(landed)
             text = landed if isinstance(landed, str) else f"{landed[RATE]:,.0f}/s"
             show_progress(f"land: {case.name}, round {number + 1} of {plan.repeats}: {contender.name} {text}")
@@ -97,11 +101,14 @@ def _measure(kafka: RealKafka, warm: Filled, full: Filled, plan: Plan, case: Cas
     return table(f"{case.title}: {MASTER}, {SIZE} B x {plan.messages}", results, notes, load())
 
 
-def _attempt(contender: Contender, task: Task, expected: Expected) -> Figures | str:
-    """Run a task in a new directory. Return its figures, or the reason why it failed."""
-    with tempfile.TemporaryDirectory(prefix="sarameya-land-", ignore_cleanup_errors=True) as directory:
+def _attempt(contender: Contender, task: Task, expected: Expected, *, is_on_s3: bool) -> Figures | str:
+    """Run a task in a new directory, or in buckets there. Return its figures, or the reason why it failed."""
+    with (
+        tempfile.TemporaryDirectory(prefix="sarameya-land-", ignore_cleanup_errors=True) as directory,
+        _gateway(Path(directory)) if is_on_s3 else nullcontext() as gateway,
+    ):
         os.sync()  # otherwise the disk is still busy with writes of the previous run
-        command = contender.command(attrs.evolve(task, directory=directory))
+        command = contender.command(attrs.evolve(task, directory=directory, store=_PREFIX if gateway else ""))
         failures: list[str] = []
         try:
             outcome, peak = trio.run(run_program, command, _START_SECONDS + sum(task.full.ends) / _SLOWEST)
@@ -109,9 +116,27 @@ def _attempt(contender: Contender, task: Task, expected: Expected) -> Figures | 
             failures += (str(error) for error in leaves(raised))
         if failures:
             return "; ".join(failures)
-        landed = files(task.kind, Path(directory, TABLE))
-        wrong = fault(batches(landed, expected.rows.column_names), expected)
-        return wrong or figures(outcome, sum(expected.ends), len(landed), peak)
+        place = gateway.buckets / f"{_PREFIX}{TABLE}" / "landed" if gateway else Path(directory, TABLE)
+        landed = files(task.kind, place)
+        if wrong := fault(batches(landed, expected.rows.column_names), expected):
+            return wrong
+        requests = gateway.requests(f"{_PREFIX}{TABLE}") if gateway else {}
+        return figures(outcome, sum(expected.ends), len(landed), peak, requests)
+
+
+@contextmanager
+def _gateway(directory: Path) -> Iterator[Gateway]:
+    """Run a gateway with buckets for both tables. Programs find it in their environment."""
+    with Gateway(directory) as gateway:
+        for name in (WARM, TABLE):
+            gateway.make_bucket(f"{_PREFIX}{name}")
+        before = dict(os.environ)
+        os.environ.update(gateway.environment)
+        try:
+            yield gateway
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
 
 
 async def run_program(command: Sequence[str], seconds: float) -> tuple[Outcome, int]:

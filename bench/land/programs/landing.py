@@ -44,15 +44,21 @@ class Task:
     full: Source
     """Topic that is measured."""
     directory: str
-    """An empty directory. `full` lands in its subdirectory TABLE."""
+    """An empty directory. `full` lands in its subdirectory TABLE, unless there is a `store`."""
     master: str
     driver_memory: str
     kind: str = "parquet"
     """Kind of the table: "parquet" or "delta"."""
     is_parsed: bool = False
     """True if `bench.common.events.parse` makes rows of the records. Otherwise the records land as they are."""
+    store: str = ""
+    """Prefix of two buckets, in the store of the environment. `full` lands in the one whose name ends with TABLE."""
     jars: tuple[str, ...] = ()
-    """Jars of the Kafka source and of Delta Lake, if the contender needs them."""
+    """Jars of the Kafka source, of Delta Lake and of the connector to S3, if the contender needs them."""
+
+    def place(self, name: str, scheme: str = "s3") -> str:
+        """Return the path or URL of a table."""
+        return f"{scheme}://{self.store}{name}/landed" if self.store else f"{self.directory}/{name}"
 
     @classmethod
     def of_command_line(cls) -> Task:
@@ -66,7 +72,7 @@ class Task:
         return json.dumps(cattrs.unstructure(self))
 
 
-TABLE = "table"
+TABLE, WARM = "table", "warm"
 
 Stages = Mapping[str, float]
 """Seconds by stage. Seconds of several threads at the same time add up."""
@@ -117,6 +123,7 @@ def jvm_pid(spark: SparkSession) -> int:
 def options(task: Task) -> SparkOptions:
     """Return the options of Spark: the sink's defaults for both programs, and the jars of the task."""
     from sarameya_handlers import SparkOptions
+    from tests.integration.object_stores.connector import s3_conf
 
     conf: dict[str, str] = {"spark.driver.memory": task.driver_memory}
     if task.kind == "delta":
@@ -124,6 +131,8 @@ def options(task: Task) -> SparkOptions:
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         }
+    if task.store:
+        conf |= s3_conf()
     if task.jars:
         conf["spark.jars"] = ",".join(task.jars)
     return SparkOptions(master=task.master, app_name="bench-land", conf=conf)

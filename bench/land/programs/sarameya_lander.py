@@ -10,16 +10,15 @@ commits to Spark.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, cast
 
 import trio
 
 from bench.common.events import parse
-from bench.land.programs.landing import TABLE, Outcome, Source, Stopwatch, Task, jvm_pid, options
+from bench.land.programs.landing import TABLE, WARM, Outcome, Source, Stopwatch, Task, jvm_pid, options
 from bench.land.programs.stages import StageClock, TimedEngine, timed
 from sarameya import Claim, Config, ConsumerGroup, MessageBatch, Session
-from sarameya_handlers import ParquetTable, SparkOptions, SparkSink
+from sarameya_handlers import ParquetTable, SparkOptions, SparkSink, StoreOptions
 from sarameya_handlers.spark import Table
 from sarameya_handlers.spark.delta.table import DeltaTable
 from sarameya_handlers.spark.engines.engine import SparkEngine
@@ -80,16 +79,17 @@ async def _main(task: Task) -> Outcome:
     # Keeps one Spark running for both sinks, whose own engines share it.
     async with SparkEngine(spark) as engine:
         pid = await engine.run(lambda session, _: jvm_pid(session), tag="pid")
-        await _land(task, spark, task.warm, Path(task.directory, "warm"))
+        await _land(task, spark, task.warm, task.place(WARM))
         stopwatch = Stopwatch(pid)
-        clock = await _land(task, spark, task.full, Path(task.directory, TABLE))
+        clock = await _land(task, spark, task.full, task.place(TABLE))
         return stopwatch.outcome(clock.stages(), clock.flushes)
 
 
-async def _land(task: Task, spark: SparkOptions, source: Source, place: Path) -> StageClock:
+async def _land(task: Task, spark: SparkOptions, source: Source, place: str) -> StageClock:
     clock = StageClock()
     config = Config(offset_initial="oldest", fetch_buffer_bytes=FETCH_BUFFER_BYTES)
-    table = timed(DeltaTable if task.kind == "delta" else ParquetTable, clock)(place)
+    store = {"store": StoreOptions(trusted=True)} if task.store else {}
+    table = timed(DeltaTable if task.kind == "delta" else ParquetTable, clock)(place, **store)
     engine = TimedEngine(SparkEngine(spark), clock)
     async with (
         ConsumerGroup([task.bootstrap], f"{task.group}-{source.topic}", config) as group,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from bench.common.events import parse
-from bench.land.programs.landing import TABLE, Outcome, Source, Stages, Stopwatch, Task, jvm_pid, options
+from bench.land.programs.landing import TABLE, WARM, Outcome, Source, Stages, Stopwatch, Task, jvm_pid, options
 from sarameya_handlers.spark.engines.jvm import spark_jvm
 
 
@@ -18,14 +17,14 @@ def _main(task: Task) -> Outcome:
     running = spark_jvm.start(options(task))
     try:
         spark = running.session
-        _land(task, spark, task.warm, Path(task.directory, "warm"))
+        _land(task, spark, task.warm, task.place(WARM, "s3a"))
         stopwatch = Stopwatch(jvm_pid(spark))
-        return stopwatch.outcome(*_land(task, spark, task.full, Path(task.directory, TABLE)))
+        return stopwatch.outcome(*_land(task, spark, task.full, task.place(TABLE, "s3a")))
     finally:
         running.stop()
 
 
-def _land(task: Task, spark: SparkSession, source: Source, table: Path) -> tuple[Stages, int]:
+def _land(task: Task, spark: SparkSession, source: Source, table: str) -> tuple[Stages, int]:
     read = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", task.bootstrap)
@@ -38,8 +37,8 @@ def _land(task: Task, spark: SparkSession, source: Source, table: Path) -> tuple
     query = (
         (parse(read) if task.is_parsed else read)
         .writeStream.format(task.kind)
-        .option("path", f"file://{table}")
-        .option("checkpointLocation", f"file://{table}-checkpoint")
+        .option("path", table)
+        .option("checkpointLocation", f"{table}-checkpoint")
         .trigger(availableNow=True)
         .start()
     )

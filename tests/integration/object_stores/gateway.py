@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import signal
 import subprocess
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from pathlib import Path
 from typing import Self
 from uuid import uuid4
@@ -46,6 +48,7 @@ class Gateway:
         self.buckets = directory / "buckets"
         """A bucket is a directory in this one."""
         self._log = directory / "gateway.log"
+        self._access_log = directory / "access.log"
         self._port = free_ports(1)[0]
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -69,11 +72,16 @@ class Gateway:
         for name, value in self.environment.items():
             patch.setenv(name, value)
 
-    def make_bucket(self) -> str:
-        """Make a new bucket. Return its URL."""
-        name = f"b{uuid4().hex}"
+    def make_bucket(self, name: str = "") -> str:
+        """Make a new bucket, of any name by default. Return its URL."""
+        name = name or f"b{uuid4().hex}"
         (self.buckets / name).mkdir(parents=True)
         return f"s3://{name}"
+
+    def requests(self, bucket: str) -> Counter[str]:
+        """Return the requests to a bucket so far, by operation (`PutObject`)."""
+        pattern = re.compile(rf" s3_(\w+) \S+ /{bucket}[/?\s]")
+        return Counter(pattern.findall(self._access_log.read_text()))
 
     def __enter__(self) -> Self:
         self.buckets.mkdir(parents=True, exist_ok=True)
@@ -91,7 +99,8 @@ class Gateway:
     def start(self) -> None:
         """Start the process and wait until it answers. Raises GatewayError."""
         command = [str(_compiled()), "--port", f"{HOST}:{self._port}", "--region", REGION]
-        command += ["--access", ACCESS_KEY, "--secret", SECRET_KEY, "posix", str(self.buckets)]
+        command += ["--access", ACCESS_KEY, "--secret", SECRET_KEY, "--access-log", str(self._access_log)]
+        command += ["posix", str(self.buckets)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True

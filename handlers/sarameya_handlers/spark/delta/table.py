@@ -154,6 +154,7 @@ class DeltaTable(Table):
         self._committer: DirectCommitter | None = None
         """Set if the table's only driver is this process's own, or if the table is on S3."""
         self._is_checkpoint_due = False
+        self._is_writable = False
         self._detail: TableDetail | None = None
         """None until the table is known to exist."""
         self._growth_checked_at = -_GROWTH_CHECK_INTERVAL
@@ -336,6 +337,8 @@ class DeltaTable(Table):
             return
         # Elsewhere Spark commits staged files that do not fit the table as they are.
         adopts = shape.is_plain and (self._store is None or rules.accepts(record_columns()))
+        if not adopts:
+            self._check_writes(spark)
         with write_rows(spark, committer.store, landings, shape, partial(self._conform, rules), adopts=adopts) as rows:
             if not adopts:
                 checkpoint(Phase.WRITTEN, [landing for landing in landings if landing.link.attempt in rows])
@@ -518,10 +521,15 @@ class DeltaTable(Table):
         except OSError as error:
             remedy = "check the URL, the option `store`, the credentials, and their permissions"
             raise directory_error(f"cannot land in {store.place}", error, remedy, "store") from error
-        check_writes(spark, store, directory)
         self._summarized.store_in(store, f"{HIDDEN}/heads.json")
         self._log.read_from(store)
         self.landings_per_job = MAX_TOGETHER
+
+    def _check_writes(self, spark: SparkSession) -> None:
+        """Check that Spark can write to the object store. Not at the start: staged files may need no Spark job."""
+        if self._store is not None and not self._is_writable:
+            check_writes(spark, self._store, rows_directory(self._store))
+            self._is_writable = True
 
 
 def _driver_lock(spark: SparkSession, location: str) -> Path | None:
