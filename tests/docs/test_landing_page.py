@@ -134,8 +134,10 @@ def test_named_options_exist() -> None:
     known = {*PLAIN, *LAYOUT, *OTHERS, *SERVICE_KEYS, *dir(Config())}
     named = {name for name in inline(PAGE) if re.fullmatch(r"[a-z]+(?:_[a-z]+)+", name)}
     assert named >= {"max_age", "file_bytes", "fetch_buffer_bytes", "dead_letters", "single_driver"}
-    # Functions of ours, one of SQL, and a procedure of Iceberg's.
-    assert named - known == {"landed_files", "read_landing", "try_cast", "expire_snapshots"}
+    # Functions of ours, one of SQL, a procedure of Iceberg's, and a metric.
+    assert named - known == {
+        *("landed_files", "read_landing", "try_cast", "expire_snapshots", "sarameya_store_requests_total")
+    }
 
 
 def test_phases_equal_the_code() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from bench.common.results import Result
@@ -53,7 +54,7 @@ def test_time_covered_counts_once(spans: list[tuple[float, float]], seconds: flo
 
 
 def test_cases_have_names_of_their_own() -> None:
-    assert len({case.name for case in CASES}) == len({case.title for case in CASES}) == 4
+    assert len({case.name for case in CASES}) == len({case.title for case in CASES}) == 6
 
 
 def test_goals_are_of_contenders_that_there_are() -> None:
@@ -64,9 +65,28 @@ def test_goals_are_of_contenders_that_there_are() -> None:
 
 def test_task_and_outcome_are_told_as_they_are() -> None:
     task = Task(
-        "localhost:1", "g", Source("w", (1, 2)), Source("t", (3, 4)), "/d", "local[2]", "1g", "delta", True, ("a.jar",)
+        "localhost:1",
+        "g",
+        Source("w", (1, 2)),
+        Source("t", (3, 4)),
+        "/d",
+        "local[2]",
+        "1g",
+        "delta",
+        True,
+        "b-",
+        ("a.jar",),
     )
     outcome = Outcome(1.5, 2.5, {"staging": 0.5}, 3)
 
     assert Task.of_json(task.to_json()) == task
+    assert [task.place("table"), task.place("table", "s3a")] == ["s3://b-table/landed", "s3a://b-table/landed"]
+    assert attrs.evolve(task, store="").place("table") == "/d/table"
     assert Outcome.of_json(outcome.to_json().encode()) == outcome
+
+
+def test_requests_to_a_store_are_told_by_operation() -> None:
+    result = Result("sarameya", True, "1")
+    result.add(figures(Outcome(1.0, 1.0, {}, 1), 10, 1, 5, {"PutObject": 4, "GetObject": 2}))
+    result.add(figures(Outcome(1.0, 1.0, {}, 1), 10, 1, 5, {"PutObject": 6, "HeadObject": 1}))
+    assert "sarameya, 5 requests: PutObject 5" in table("t", [result], [], 0.0).notes, "those of both runs"
