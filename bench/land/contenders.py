@@ -30,7 +30,7 @@ class Contender:
         jars: tuple[Path, ...] = () if self.is_ours else source_jars()
         if task.kind == DELTA:
             jars += delta_jars()
-        if task.store and (task.kind == DELTA or not self.is_ours):
+        if task.store:
             jars += s3_jars()
         with_jars = attrs.evolve(task, jars=tuple(map(str, jars)))
         return [sys.executable, "-m", f"bench.land.programs.{self.program}", with_jars.to_json()]

@@ -39,7 +39,7 @@ DRIVER_MEMORY = "1g"
 _START_SECONDS = 120.0
 _END_SECONDS = 30.0
 _PREFIX = "bench-"
-"""Of the names of buckets."""
+"""Prefix of the names of buckets."""
 _SLOWEST = 20_000
 """Rows per second: a contender that is slower has failed."""
 

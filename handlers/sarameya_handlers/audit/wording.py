@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sarameya_handlers.landing.links import Link
+
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 
 
@@ -21,3 +23,14 @@ def age(seconds: float) -> str:
         if seconds >= unit:
             return f"{seconds / unit:.1f} {name}"
     return f"{max(seconds, 0.0):.0f} s"
+
+
+def place_of(link: Link) -> str:
+    """Return `link 7, offsets [400, 480)`."""
+    return f"link {link.number}, {offsets(link.from_offset, link.to_offset)}"
+
+
+def records_of(link: Link) -> str:
+    """Return `80 records, 2 of them dead letters`."""
+    letters = f", {link.dead_letters:,} of them dead letters" if link.dead_letters else ""
+    return f"{amount(link.records, 'record')}{letters}"

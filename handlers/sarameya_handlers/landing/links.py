@@ -148,6 +148,13 @@ class Link:
         return None
 
     @property
+    def expected_rows(self) -> int | None:
+        """Number of rows that the records must have made; None if that depends on a transform, or is unknown."""
+        if self.kind is not Kind.RECORDS or self.is_transformed or self.records == UNKNOWN_COUNT:
+            return None
+        return self.records - self.dead_letters
+
+    @property
     def length(self) -> int:
         """Number of offsets in the range."""
         return self.to_offset - self.from_offset

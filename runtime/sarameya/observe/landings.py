@@ -62,7 +62,9 @@ class SentToRetry(Event):
 
 @attrs.frozen(slots=True, kw_only=True)
 class StoreUsed(Event):
-    """Requests of this process to the object store of a table, since the last event. Spark's are not among them.
+    """Requests to the object store of a table, since the last event.
+
+    Those of Spark, of delta-rs's checkpoints, and for dead letters are not among them.
 
     Attributes:
         requests: Number of requests by operation (put, copy, get, head, list, delete), without repeated ones.

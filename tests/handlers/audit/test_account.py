@@ -25,14 +25,23 @@ KEY = ChainKey("warehouse", "orders", 0)
         pytest.param({}, 18, Account(with_rows=18, missing=2), id="rows deleted"),
         pytest.param({"dead_letters": 3}, 17, Account(with_rows=17, dead_letters=3), id="dead letters"),
         pytest.param({"records": 15}, 15, Account(with_rows=15, without_record=5), id="control records"),
-        pytest.param({"is_transformed": True}, 5, Account(with_rows=5, dropped=15), id="transform"),
+        pytest.param({"is_transformed": True, "rows": 5}, 5, Account(with_rows=5, dropped=15), id="transform"),
+        pytest.param(
+            {"is_transformed": True, "rows": 12},
+            10,
+            Account(with_rows=10, dropped=8, missing=2),
+            id="rows of a transform deleted",
+        ),
         pytest.param({"records": 15}, 16, Account(with_rows=16, without_record=4), id="foreign row"),
+        pytest.param(
+            {"records": 10, "dead_letters": 3}, 19, Account(with_rows=19, dead_letters=1), id="many foreign rows"
+        ),
         pytest.param({"records": -1}, 12, Account(with_rows=12, unknown=8), id="older version"),
         pytest.param(
             {"kind": Kind.GAP, "rows": 0, "records": -1, "reason": "retention"}, 0, Account(gaps=20), id="gap"
         ),
         pytest.param(
-            {"records": 18, "dead_letters": 1, "is_transformed": True},
+            {"records": 18, "dead_letters": 1, "is_transformed": True, "rows": 10},
             10,
             Account(with_rows=10, dead_letters=1, dropped=7, without_record=2),
             id="everything",
@@ -69,4 +78,5 @@ def test_sum_is_the_length_of_the_chain(world: World, data: st.DataObject) -> No
         assert whole.missing == 0
         gone = whole.with_rows - damaged.with_rows
         assert gone in (0, 1)
+        assert min(attrs.astuple(damaged)) >= 0
         assert damaged.missing + damaged.dropped + damaged.unknown - whole.dropped - whole.unknown == gone

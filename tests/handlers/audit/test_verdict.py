@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from sarameya import CommittedOffset
-from sarameya_handlers.audit.facts import ChainFacts, ClusterFacts, Facts, GroupFacts, LogSpan
+from sarameya_handlers.audit.facts import ChainFacts, ClusterFacts, Count, Counts, Facts, GroupFacts, LogSpan
 from sarameya_handlers.audit.verify.findings import SEVERITY, Code, Severity
+from sarameya_handlers.audit.verify.spans import spans_of
 from sarameya_handlers.audit.verify.verdict import is_proved, judge
 from sarameya_handlers.landing.links import ChainKey, CommitNote, Kind, Link, Origin
 from sarameya_handlers.spark.tables.table import Leftover
@@ -92,7 +93,10 @@ def a_row_is_in_anothers_place(data: st.DataObject, world: World) -> tuple[World
     ]
     assume(len(others) > 1)
     gone = data.draw(st.sampled_from([other for other in others if other != tuple(row)]))
-    return plus(without(world, gone), tuple(row)), {(Code.OFFSETS_REPEATED, str(link.key))}
+    found = {(Code.OFFSETS_REPEATED, str(link.key))}
+    if link.expected_rows is not None:  # else a transform may have made the two rows of one record
+        found |= {(Code.ROWS_MISSING, str(link.key))}
+    return plus(without(world, gone), tuple(row)), found
 
 
 def a_row_nobody_landed(data: st.DataObject, world: World) -> tuple[World, Found]:
@@ -504,3 +508,45 @@ def test_lag_gaps_what_is_forgotten_and_leftovers_are_to_be_known() -> None:
 def test_every_code_has_a_severity() -> None:
     assert set(SEVERITY) == set(Code)
     assert set(SEVERITY.values()) == set(Severity)
+
+
+# -- records, rows and dead letters ------------------------------------------------------------------
+
+PLAIN = attrs.evolve(FIRST, records=4)
+"""Four records, four rows."""
+
+
+def judged(link: Link, count: Count | None) -> Found:
+    chain = ChainFacts(key=KEY, head=link, links=(link,))
+    (span, *_) = spans_of([chain], forgets=False).spans
+    counts = Counts({span: count}) if count else None
+    uncounted = "" if count else "--links-only"
+    return against(attrs.evolve(SOUND, chains=(chain,), counts=counts, uncounted=uncounted, cluster=None))
+
+
+def test_duplicate_does_not_hide_a_lost_record() -> None:
+    where = str(KEY)
+    assert judged(PLAIN, Count(4, 3, 5, 8)) == {(Code.ROWS_MISSING, where), (Code.OFFSETS_REPEATED, where)}
+    assert judged(attrs.evolve(PLAIN, is_transformed=True), Count(4, 3, 5, 8)) == {(Code.OFFSETS_REPEATED, where)}
+
+
+def test_loss_that_a_link_shows_is_found_without_a_count() -> None:
+    assert judged(attrs.evolve(PLAIN, rows=3), None) == {(Code.RECORDS_UNACCOUNTED, str(KEY))}
+    assert judged(attrs.evolve(PLAIN, rows=3, dead_letters=1), None) == set()
+    assert judged(attrs.evolve(PLAIN, rows=3, is_transformed=True), None) == set()
+
+
+def test_deleted_rows_of_a_link_without_their_number_are_missing() -> None:
+    unknown = attrs.evolve(PLAIN, rows=-1)
+    assert judged(unknown, Count(4, 4, 5, 8)) == set()
+    assert judged(unknown, Count(3, 3, 5, 8)) == {(Code.ROWS_MISSING, str(KEY))}
+
+
+def test_what_is_unknown_is_named() -> None:
+    old, letters = attrs.evolve(FIRST, rows=3), attrs.evolve(PLAIN, rows=3, dead_letters=1)
+    for link, code in ((old, Code.OFFSETS_UNKNOWN), (letters, Code.DEAD_LETTERS)):
+        chain = ChainFacts(key=KEY, head=link, links=(link,))
+        (span, *_) = spans_of([chain], forgets=False).spans
+        facts = attrs.evolve(SOUND, chains=(chain,), counts=Counts({span: Count(3, 3, 5, 7)}), cluster=None)
+        assert code in {finding.code for finding in judge(facts)}
+        assert against(facts) == set()

@@ -313,5 +313,19 @@ def test_parts_of_a_file_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert store.usage.take("t") == used({"get": 1})
 
 
+def test_listings_are_counted_by_their_responses() -> None:
+    store = ObjectStore("memory://lake", MemoryStore())
+    assert list(store.names("d")) == []
+    assert store.usage.take("t") == used({"list": 1})
+    for number in range(1001):
+        store.put_over(f"d/{number}", b"x")
+    store.usage.take("t")
+    assert len(list(store.names("d"))) == 1001
+    assert store.usage.take("t") == used({"list": 2})
+    with pytest.raises(FileNotFoundError):
+        store.read("nothing", 0, 1000)
+    assert store.usage.take("t") == used({"get": 1})
+
+
 def used(requests: dict[str, int], *, sent: int = 0, received: int = 0) -> StoreUsed:
     return StoreUsed(table="t", requests=requests, sent_bytes=sent, received_bytes=received)

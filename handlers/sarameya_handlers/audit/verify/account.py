@@ -6,13 +6,16 @@ of each link recorded; which offsets have rows is counted in the table.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import attrs
 
-from sarameya_handlers.audit.facts import ChainFacts, Counts
+from sarameya_handlers.audit.facts import ChainFacts, Count, Counts, Facts
+from sarameya_handlers.audit.verify.spans import spans_of
 from sarameya_handlers.landing.links import UNKNOWN_BEGIN, UNKNOWN_COUNT, Kind, Link
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@attrs.frozen(slots=True)
 class Account:
     """Numbers of offsets, by what became of them.
 
@@ -20,7 +23,7 @@ class Account:
         with_rows: Offsets with at least one row.
         dead_letters: Records that became dead letters. Whether the letters still exist is not checked.
         dropped: Records without a row, in links whose rows were made by a transform.
-        missing: Records without a row in other links: their rows were deleted later, or lost.
+        missing: Other records without a row: their rows were deleted later, or lost.
         gaps: Offsets that were left out on purpose, with a reason.
         without_record: Offsets that had no record to receive: control records, aborted transactions, compaction.
         unknown: Offsets without a row in links of older versions, and offsets of links that the table has forgotten.
@@ -36,34 +39,39 @@ class Account:
 
     @property
     def offsets(self) -> int:
-        """Number of the chain's offsets: the sum of all parts."""
+        """Number of offsets in all: the sum of the parts."""
         return sum(attrs.astuple(self))
 
-    def __add__(self, other: Account) -> Account:
-        return Account(**{name: mine + getattr(other, name) for name, mine in attrs.asdict(self).items()})
+
+def accounts_of(facts: Facts) -> Iterator[tuple[ChainFacts, Account]]:
+    """Yield the account of each chain whose rows were counted."""
+    if facts.counts is not None:
+        uncounted = spans_of(facts.chains, forgets=facts.forgets).uncounted
+        for chain in facts.chains:
+            if chain.key.topic_partition not in uncounted:
+                yield chain, account_of(chain, facts.counts)
 
 
 def account_of(chain: ChainFacts, counts: Counts) -> Account:
     """Return the account of a chain's links, without those that were appended during the count."""
-    account = Account()
-    for link in chain.links:
-        account += _of_link(link, counts.of(link).offsets)
+    parts = [_of_link(link, counts.of(link)) for link in chain.links]
     if chain.links and (first := chain.links[0]).number > 1 and first.origin.begin != UNKNOWN_BEGIN:
-        account += Account(unknown=first.from_offset - first.origin.begin)
-    return account
+        parts.append((0, 0, 0, 0, 0, 0, first.from_offset - first.origin.begin))
+    return Account(*map(sum, zip(*parts, strict=True)))
 
 
-def _of_link(link: Link, with_rows: int) -> Account:
+def _of_link(link: Link, count: Count) -> tuple[int, ...]:
+    """Return the parts of a link, in the order of Account."""
+    with_rows = count.offsets
     if link.kind is Kind.GAP:
-        return Account(gaps=link.length)
+        return (0, 0, 0, 0, link.length, 0, 0)
     if link.records == UNKNOWN_COUNT:
-        return Account(with_rows=with_rows, unknown=link.length - with_rows)
-    without_row = link.records - link.dead_letters - with_rows
-    return Account(
-        with_rows=with_rows,
-        dead_letters=link.dead_letters,
-        dropped=max(without_row, 0) if link.is_transformed else 0,
-        missing=0 if link.is_transformed else max(without_row, 0),
-        # More offsets with rows than records is a finding of its own; the sum stays that of the link.
-        without_record=link.length - link.records + min(without_row, 0),
-    )
+        return (with_rows, 0, 0, 0, 0, 0, link.length - with_rows)
+    # More offsets with rows than records is a finding of its own. The sum stays the link's length, and no part is < 0.
+    letters = min(link.dead_letters, link.length - with_rows)
+    without_record = min(link.length - link.records, link.length - with_rows - letters)
+    without_row = link.length - with_rows - letters - without_record
+    deleted = without_row
+    if link.is_transformed:
+        deleted = min(max(link.rows - count.rows, 0), without_row)
+    return (with_rows, letters, without_row - deleted, deleted, 0, without_record, 0)

@@ -40,6 +40,8 @@ class Code(StrEnum):
     CLUSTER_SILENT = "cluster-silent"
     ROWS_UNCOUNTED = "rows-uncounted"
     LINKS_FORGOTTEN = "links-forgotten"
+    OFFSETS_UNKNOWN = "offsets-unknown"
+    DEAD_LETTERS = "dead-letters"
     GAP = "gap"
     LANDED_MEANWHILE = "landed-meanwhile"
     COMMIT_BEHIND = "commit-behind"
@@ -67,6 +69,8 @@ SEVERITY = {
     Code.CLUSTER_SILENT: Severity.UNPROVED,
     Code.ROWS_UNCOUNTED: Severity.NOTE,
     Code.LINKS_FORGOTTEN: Severity.NOTE,
+    Code.OFFSETS_UNKNOWN: Severity.NOTE,
+    Code.DEAD_LETTERS: Severity.NOTE,
     Code.GAP: Severity.NOTE,
     Code.LANDED_MEANWHILE: Severity.NOTE,
     Code.COMMIT_BEHIND: Severity.NOTE,

@@ -12,10 +12,9 @@ from typing import Any
 import attrs
 
 from sarameya.service import counted, printable, table
-from sarameya_handlers.audit.facts import ChainFacts, ClusterFacts, Counts, Facts
-from sarameya_handlers.audit.verify.account import Account, account_of
+from sarameya_handlers.audit.facts import ChainFacts, Facts
+from sarameya_handlers.audit.verify.account import Account, accounts_of
 from sarameya_handlers.audit.verify.findings import Code, Finding, Severity
-from sarameya_handlers.audit.verify.spans import spans_of
 from sarameya_handlers.audit.verify.verdict import is_proved
 from sarameya_handlers.audit.wording import age, amount
 from sarameya_handlers.landing.links import UNKNOWN_COUNT, CommitNote, Kind
@@ -61,14 +60,12 @@ class ChainReport:
 
 def chain_reports(facts: Facts) -> list[ChainReport]:
     """Return the figures of each chain."""
-    uncounted = spans_of(facts.chains, forgets=facts.forgets).uncounted
-    return [
-        _report(chain, None if chain.key.topic_partition in uncounted else facts.counts, facts.cluster)
-        for chain in facts.chains
-    ]
+    accounts = {chain.key: account for chain, account in accounts_of(facts)}
+    return [_report(chain, accounts.get(chain.key), facts) for chain in facts.chains]
 
 
-def _report(chain: ChainFacts, counts: Counts | None, cluster: ClusterFacts | None) -> ChainReport:
+def _report(chain: ChainFacts, account: Account | None, facts: Facts) -> ChainReport:
+    counts, cluster = facts.counts if account else None, facts.cluster
     links, last = (*chain.links, *chain.later), chain.last
     recorded = [link.rows for link in links]
     group = last.origin.group if last else None
@@ -87,7 +84,7 @@ def _report(chain: ChainFacts, counts: Counts | None, cluster: ClusterFacts | No
         rows=None if UNKNOWN_COUNT in recorded else sum(recorded),
         # Without the links that were appended during the count.
         counted=sum(counts.of(link).rows for link in chain.links) if counts else None,
-        account=account_of(chain, counts) if counts else None,
+        account=account,
         committed=committed.offset if committed else None,
         note=CommitNote.from_metadata(committed.metadata) if committed else None,
         log_start=log.start if log else None,
@@ -132,7 +129,7 @@ def _row(report: ChainReport) -> tuple[str | int | None, ...]:
 def _account_row(report: ChainReport) -> tuple[str | int, ...] | None:
     """Return what became of the chain's offsets; None if all of them have a row, or if that is not known."""
     key, account = report.chain.key, report.account
-    if account is None or account.offsets == account.with_rows:
+    if account is None or not any(attrs.astuple(account)[1:]):
         return None
     return (key.sink, key.topic, key.partition, account.offsets, *attrs.astuple(account))
 

@@ -12,18 +12,20 @@ from itertools import pairwise
 import attrs
 
 from sarameya_handlers.audit.facts import ChainFacts, Facts
+from sarameya_handlers.audit.verify.account import accounts_of
 from sarameya_handlers.audit.verify.findings import Code, Finding
 from sarameya_handlers.audit.verify.verdict_cluster import cluster_findings
 from sarameya_handlers.audit.verify.verdict_rows import row_findings
-from sarameya_handlers.audit.wording import age, amount, offsets
-from sarameya_handlers.landing.links import Kind, Link
+from sarameya_handlers.audit.wording import age, amount, offsets, place_of, records_of
+from sarameya_handlers.landing.links import UNKNOWN_COUNT, Kind, Link
 
 _RESTORE = "restore the table from before that was done, and rewind its group"
 
 
 def judge(facts: Facts, accept: Collection[Code] = ()) -> list[Finding]:
     """Return all findings: of links, rows, the cluster, and leftovers. Codes in `accept` are marked as accepted."""
-    found = [*_links(facts), *row_findings(facts), *cluster_findings(facts), *_unpublished(facts), *_leftovers(facts)]
+    rows = [*row_findings(facts), *_offsets(facts)]
+    found = [*_links(facts), *rows, *cluster_findings(facts), *_unpublished(facts), *_leftovers(facts)]
     return [attrs.evolve(finding, accepted=finding.code in accept) for finding in found]
 
 
@@ -57,6 +59,7 @@ def _chain(chain: ChainFacts, forgets: bool) -> Iterator[Finding]:
     if not chain.problem:
         yield from _end(where, chain)
     for link in links:
+        yield from _accounted(where, link)
         if link.kind is Kind.GAP:
             text = f"link {link.number} leaves out {offsets(link.from_offset, link.to_offset)}: {link.reason}"
             yield Finding(code=Code.GAP, where=where, text=text)
@@ -93,6 +96,25 @@ def _pair(where: str, previous: Link, link: Link) -> Iterator[Finding]:
         text = f"link {link.number} is of {_origin(link)}, link {previous.number} of {_origin(previous)}"
         remedy = "use a separate sink for each group, and for a topic that was recreated"
         yield Finding(code=Code.ORIGIN_CHANGED, where=where, text=text, remedy=remedy)
+
+
+def _accounted(where: str, link: Link) -> Iterator[Finding]:
+    """Compare the rows that a link recorded with its records. Needs no count of rows."""
+    if link.expected_rows is not None and link.rows not in (UNKNOWN_COUNT, link.expected_rows):
+        text = f"{place_of(link)}: {amount(link.rows, 'row')} landed for {records_of(link)}, without a transform"
+        remedy = "restore the table from before this link, and rewind its group; report it as a defect"
+        yield Finding(code=Code.RECORDS_UNACCOUNTED, where=where, text=text, remedy=remedy)
+
+
+def _offsets(facts: Facts) -> Iterator[Finding]:
+    """Name what is not known about offsets without a row."""
+    for chain, account in accounts_of(facts):
+        if account.unknown:
+            text = f"{amount(account.unknown, 'offset')} without a row, of links that recorded no number of records"
+            yield Finding(code=Code.OFFSETS_UNKNOWN, where=str(chain.key), text=text)
+        if account.dead_letters:
+            text = f"{amount(account.dead_letters, 'record')} became dead letters; whether they still exist is unknown"
+            yield Finding(code=Code.DEAD_LETTERS, where=str(chain.key), text=text)
 
 
 def _end(where: str, chain: ChainFacts) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from sarameya import TopicPartition
 from sarameya_handlers.audit.facts import BEYOND, FORGOTTEN, ChainFacts, Count, Facts, Span, Stray
 from sarameya_handlers.audit.verify.findings import Code, Finding
 from sarameya_handlers.audit.verify.spans import spans_of
-from sarameya_handlers.audit.wording import amount, offsets
+from sarameya_handlers.audit.wording import amount, offsets, place_of, records_of
 from sarameya_handlers.landing.links import UNKNOWN_COUNT, ChainKey, Link
 
 _REMEDY = "find the other writer of the table, and delete its rows"
@@ -45,42 +45,28 @@ def row_findings(facts: Facts) -> Iterator[Finding]:
 
 
 def _linked(link: Link, count: Count) -> Iterator[Finding]:
-    where, less = str(link.key), link.rows - count.rows
-    at = f"link {link.number}, {offsets(link.from_offset, link.to_offset)}"
-    yield from _accounted(link, count, at)
-    if link.rows == UNKNOWN_COUNT:
+    where, at = str(link.key), place_of(link)
+    expected = link.rows if link.rows != UNKNOWN_COUNT else link.expected_rows
+    if expected is None:
         text = f"{at}: its commit recorded no number of rows, there are {count.rows:,}"
         yield Finding(code=Code.ROWS_UNCOUNTED, where=where, text=text)
-    elif less > 0:
+        return
+    missing = expected - count.rows
+    if link.expected_rows == expected:  # a duplicate must not hide that another record has no row
+        missing = max(missing, expected - count.offsets)
+    if missing > 0:
         yield Finding(
             code=Code.ROWS_MISSING,
             where=where,
-            text=f"{at}: {amount(less, 'row')} of its {link.rows:,} deleted since, or lost",
+            text=f"{at}: {amount(missing, 'row')} of its {expected:,} deleted since, or lost",
             remedy="if they were deleted on purpose, --accept rows-missing; else restore the table, rewind its group",
         )
-    elif less < 0:
-        yield Finding(
-            code=Code.ROWS_EXTRA,
-            where=where,
-            text=f"{at}: {amount(-less, 'row')} more than its {link.rows:,}",
-            remedy=_REMEDY,
-        )
-
-
-def _accounted(link: Link, count: Count, at: str) -> Iterator[Finding]:
-    """Compare the link's rows with the records that its owner received."""
-    if link.records == UNKNOWN_COUNT:
-        return
-    must = link.records - link.dead_letters
-    has = count.rows if link.rows == UNKNOWN_COUNT else link.rows
-    because = f"{amount(link.records, 'record')}, {link.dead_letters:,} of them dead letters"
-    if has != must and not link.is_transformed:
-        text = f"{at}: {amount(has, 'row')} landed for {because}, and no transform made the rows"
-        remedy = "restore the table from before this link, and rewind its group; report it as a defect"
-        yield Finding(code=Code.RECORDS_UNACCOUNTED, where=str(link.key), text=text, remedy=remedy)
-    elif count.offsets > must:
-        text = f"{at}: rows of {count.offsets:,} offsets, but its owner received {because}"
-        yield Finding(code=Code.ROWS_EXTRA, where=str(link.key), text=text, remedy=_REMEDY)
+    if count.rows > expected:
+        text = f"{at}: {amount(count.rows - expected, 'row')} more than its {expected:,}"
+        yield Finding(code=Code.ROWS_EXTRA, where=where, text=text, remedy=_REMEDY)
+    elif link.records != UNKNOWN_COUNT and count.offsets > link.records - link.dead_letters:
+        text = f"{at}: rows of {count.offsets:,} offsets, but its owner received {records_of(link)}"
+        yield Finding(code=Code.ROWS_EXTRA, where=where, text=text, remedy=_REMEDY)
 
 
 def _repeated(key: ChainKey, span: Span, count: Count) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from stat import S_ISDIR
 
 from sarameya_handlers.landing import files
 from sarameya_handlers.landing.stores.store import Store, Stored
+from sarameya_handlers.landing.stores.usage import Usage
 
 
 class LocalStore(Store):
@@ -19,6 +20,7 @@ class LocalStore(Store):
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.usage = Usage()
 
     def __repr__(self) -> str:
         return f"LocalStore({str(self.root)!r})"

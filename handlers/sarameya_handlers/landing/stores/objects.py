@@ -43,6 +43,7 @@ from sarameya_handlers.landing.errors import UnansweredError
 from sarameya_handlers.landing.files import PROBE
 from sarameya_handlers.landing.stores.options import ALLOWED, StoreOptions
 from sarameya_handlers.landing.stores.store import Store, Stored
+from sarameya_handlers.landing.stores.usage import Usage
 
 if TYPE_CHECKING:
     from obstore.store import S3Credential
@@ -65,6 +66,8 @@ _RACERS = 8
 """Number of concurrent puts of a probe."""
 _AT_ONCE = 16
 """Number of concurrent copies, and of reads of several objects."""
+_LISTED_AT_ONCE = 1000
+"""Number of objects in a response to a listing."""
 _PART_BYTES = 16 * 2**20
 """Size of the parts in which larger files are put."""
 _PARTS_AT_ONCE = 4
@@ -113,6 +116,7 @@ class ObjectStore(Store):
         self._spark_url = spark_url or url
         self._is_trusted = is_trusted
         self._delta_options = delta_options
+        self.usage = Usage()
 
     def __repr__(self) -> str:
         return f"ObjectStore({self._url!r})"
@@ -171,7 +175,7 @@ class ObjectStore(Store):
             self.usage.add("put", sent=len(content))
             try:
                 with self._errors(name):
-                    obstore.put(self._client, name, content)
+                    obstore.put(self._client, name, content, use_multipart=False)
             except OSError as error:
                 # Some gateways refuse an object while they remove the directory that another one was the last in.
                 if is_last or error.errno != errno.EAGAIN:
@@ -230,9 +234,13 @@ class ObjectStore(Store):
 
     def read(self, name: str, start: int, end: int) -> bytes:
         """Return bytes of an object. Raises FileNotFoundError."""
-        self.usage.add("get", received=end - start)
-        with self._errors(name):
-            return bytes(obstore.get_range(self._client, name, start=start, end=end))
+        content = b""
+        try:
+            with self._errors(name):
+                content = bytes(obstore.get_range(self._client, name, start=start, end=end))
+        finally:
+            self.usage.add("get", received=len(content))
+        return content
 
     def names(self, directory: str, enters: Callable[[str], bool] = lambda name: True) -> Iterator[str]:
         for name, _ in self._listed(directory):
@@ -305,8 +313,9 @@ class ObjectStore(Store):
 
     def _listed(self, directory: str) -> Iterator[tuple[str, Stored]]:
         with self._errors(directory):
-            for page in obstore.list(self._client, directory or None):
-                self.usage.add("list")
+            self.usage.add("list")
+            for number, page in enumerate(obstore.list(self._client, directory or None, chunk_size=_LISTED_AT_ONCE)):
+                self.usage.add("list", 1 if number else 0)
                 for each in page:
                     if each["size"]:  # other programs mark directories by empty objects
                         yield each["path"], Stored(each["size"], each["last_modified"].timestamp())

@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from functools import cached_property
 from io import RawIOBase
 from pathlib import Path
 
@@ -36,10 +35,8 @@ class Store(ABC):
     moves_by_copy = False
     """True if a move copies the file."""
 
-    @cached_property
-    def usage(self) -> Usage:
-        """Requests to the store that are charged. A file system has none."""
-        return Usage()
+    usage: Usage
+    """Requests to the store that are charged. A file system has none."""
 
     @property
     @abstractmethod

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from threading import Lock
+from typing import Literal
 
 from sarameya import StoreUsed
 
-OPERATIONS = ("put", "copy", "get", "head", "list", "delete")
-"""Kinds of requests. Stores charge them differently: the first two, and lists, cost about ten times a read."""
+Operation = Literal["put", "copy", "get", "head", "list", "delete"]
+"""Kind of a request. Stores charge them differently: puts, copies and lists cost about ten times a read."""
 
 
 class Usage:
@@ -19,8 +20,8 @@ class Usage:
         self._requests: Counter[str] = Counter()
         self._sent = self._received = 0
 
-    def add(self, operation: str, count: int = 1, *, sent: int = 0, received: int = 0) -> None:
-        """Count requests of one kind (OPERATIONS), and the bytes of their objects."""
+    def add(self, operation: Operation, count: int = 1, *, sent: int = 0, received: int = 0) -> None:
+        """Count requests of one kind, and the bytes of their objects."""
         with self._lock:
             self._requests[operation] += count
             self._sent += sent

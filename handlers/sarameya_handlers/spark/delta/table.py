@@ -337,7 +337,7 @@ class DeltaTable(Table):
             return
         # Elsewhere Spark commits staged files that do not fit the table as they are.
         adopts = shape.is_plain and (self._store is None or rules.accepts(record_columns()))
-        if not adopts:
+        if not adopts and any(landing.staged for landing in landings):
             self._check_writes(spark)
         with write_rows(spark, committer.store, landings, shape, partial(self._conform, rules), adopts=adopts) as rows:
             if not adopts:

@@ -166,7 +166,8 @@ class SparkSink(ConsumerGroupHandler):
             dead_letters=dead_letters,
             on_phase=on_phase or (lambda phase, landings: None),
             waits_for_remedy=self._only is None,
-            is_transformed=self._shape.is_transformed if isinstance(self._shape, Shaping) else not self._shape.is_plain,
+            # A class of the user's may drop records in `frame`, also one that is derived from Shaping.
+            is_transformed=self._shape.is_transformed if type(self._shape) is Shaping else not self._shape.is_plain,
         )
         self._engine = engine_of(spark)
         self._stack: AsyncExitStack | None = None

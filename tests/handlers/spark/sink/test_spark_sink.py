@@ -1207,3 +1207,28 @@ async def test_requests_to_the_store_are_reported(table: FakeTable, monkeypatch:
     assert [event for event in session.events if isinstance(event, StoreUsed)] == [
         StoreUsed(table=table.name, requests={"put": 2}, sent_bytes=900, received_bytes=0)
     ]
+
+
+class Filtering(Shaping):
+    """A shape of a user's, which drops records without a transform."""
+
+    @property
+    def is_plain(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("options", "is_transformed"),
+    [
+        ({}, False),
+        ({"transform": lambda frame: frame}, True),
+        ({"shape": Filtering()}, True),
+    ],
+    ids=["plain", "transform", "own shape"],
+)
+async def test_links_record_whether_rows_must_equal_records(
+    table: FakeTable, options: dict[str, Any], is_transformed: bool
+) -> None:
+    await consume(sink_to(table, **options), FakeSession(), claim_of([batch(0, 10, next_offset=12)]))
+    (link,) = table.chains[KEY]
+    assert (link.records, link.is_transformed) == (10, is_transformed)
