@@ -155,7 +155,14 @@ def test_head_is_restated_without_a_sink(url: str, spark: Any, tmp_path: Path) -
     table.open_unstaged(spark)
     head = table.heads(spark, [KEY])[KEY]
     restated = attrs.evolve(
-        head, number=2, from_offset=head.to_offset, attempt=uuid4().hex, kind=Kind.RESTATED, rows=0, size_bytes=0
+        head,
+        number=2,
+        from_offset=head.to_offset,
+        attempt=uuid4().hex,
+        kind=Kind.RESTATED,
+        rows=0,
+        records=-1,
+        size_bytes=0,
     )
     table.land(spark, [Landing(link=restated, staged=None)], Shaping(), lambda phase, landings: None)
     assert table.heads(spark, [KEY])[KEY].attempt == restated.attempt
