@@ -239,7 +239,7 @@ def _landings(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
     gone = CounterMetricFamily("sarameya_offsets_gone", "Offsets deleted before they were read.", labels=_TOPIC)
     requests = CounterMetricFamily(
         "sarameya_store_requests",
-        "Requests to the object stores of tables, without those of Spark.",
+        "Requests to the object stores of tables, without those of Spark and delta-rs.",
         labels=[*_MEMBER, "operation"],
     )
     sent = CounterMetricFamily("sarameya_store_sent_bytes", "Bytes of objects that were put.", labels=_MEMBER)

@@ -56,6 +56,7 @@ class CollectedBatch:
             return None
         if offset <= self.from_offset or self.table is None:
             return attrs.evolve(self, from_offset=max(offset, self.from_offset))
+        assert not self.dead_letters, "it is not known which of them are in the part"
         return attrs.evolve(self, table=_since(self.table, offset), from_offset=offset)
 
 
