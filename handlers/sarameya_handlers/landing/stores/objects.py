@@ -315,7 +315,8 @@ class ObjectStore(Store):
         with self._errors(directory):
             self.usage.add("list")
             for number, page in enumerate(obstore.list(self._client, directory or None, chunk_size=_LISTED_AT_ONCE)):
-                self.usage.add("list", 1 if number else 0)
+                if number:
+                    self.usage.add("list")
                 for each in page:
                     if each["size"]:  # other programs mark directories by empty objects
                         yield each["path"], Stored(each["size"], each["last_modified"].timestamp())
