@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from sarameya import Claim, ErrorCode, RebalanceDeadlineError, Session, TopicPartition
-from sarameya.observe import CommitFailed, Event, SessionEnded, TaskStuck
+from sarameya.observe import CommitFailed, Event, SessionEnded, SessionEnding, TaskStuck
 from sarameya.protocol.versions import Api
 from tests.group.kit import Recorder, Running, committed, deadline, eventually, failure, fill, orders, start_member
 from tests.group.test_cooperative import Partitions, start
@@ -39,8 +39,13 @@ async def test_cancellation_while_ending_is_within_close_timeout(
     autojump_clock: MockClock, end: Callable[[Recorder, trio.Nursery, Any], Awaitable[None]]
 ) -> None:
     async with orders(2) as cluster, deadline() as nursery:
-        handler = SlowCleanup()
-        member = await start_member(nursery, cluster, handler, close_timeout=5.0)
+        handler, reasons = SlowCleanup(), list[str]()
+
+        def note(event: Event) -> None:
+            if isinstance(event, SessionEnding | SessionEnded):
+                reasons.append(event.reason)
+
+        member = await start_member(nursery, cluster, handler, close_timeout=5.0, observers=[note])
         await handler.until(lambda: "claim orders-0" in handler.calls)
         await end(handler, nursery, cluster)
         await handler.until(lambda: "cleanup begins" in handler.calls)
@@ -49,6 +54,8 @@ async def test_cancellation_while_ending_is_within_close_timeout(
         await member.ended.wait()
         assert trio.current_time() - began <= 5.0 + A_MOMENT
         assert isinstance(failure(member), RebalanceDeadlineError)
+        first, last = reasons
+        assert first == last, "a later reason does not replace it"
 
 
 async def test_close_at_the_end_of_a_session_is_not_lost(autojump_clock: MockClock) -> None:
