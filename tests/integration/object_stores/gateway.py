@@ -115,6 +115,10 @@ class Gateway:
         """Stop the process: it accepts connections, and answers nothing."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        # On a busy machine a thread may go on for a moment, and answer.
+        tasks = Path(f"/proc/{self._process.pid}/task")
+        while any((task / "stat").read_text().rpartition(")")[2].split()[0] != "T" for task in tasks.iterdir()):
+            time.sleep(_POLL_SECONDS / 10)
 
     def thaw(self) -> None:
         """Let the process continue with what it was sent."""
