@@ -8,8 +8,9 @@ from pathlib import Path
 
 import attrs
 
-from bench.land.jars import delta_jars, s3_jars, source_jars
+from bench.land.jars import delta_jars, source_jars
 from bench.land.programs.landing import Task
+from tests.integration.object_stores.connector import connector_jars
 
 
 @attrs.frozen
@@ -31,7 +32,7 @@ class Contender:
         if task.kind == DELTA:
             jars += delta_jars()
         if task.store:
-            jars += s3_jars()
+            jars += connector_jars()
         with_jars = attrs.evolve(task, jars=tuple(map(str, jars)))
         return [sys.executable, "-m", f"bench.land.programs.{self.program}", with_jars.to_json()]
 

@@ -1,4 +1,4 @@
-"""The jars of Spark's Kafka source, of its connector to S3, and of Delta Lake."""
+"""The jars of Spark's Kafka source, and of Delta Lake."""
 
 from __future__ import annotations
 
@@ -7,18 +7,12 @@ from pathlib import Path
 
 from tests.integration.lakes import lake_jars
 from tests.integration.maven import maven_jars
-from tests.integration.object_stores.connector import connector_jars
 
 
 def source_jars() -> tuple[Path, ...]:
     """Return the jars of the Kafka source that the installed pyspark does not have; 10 MB. Raises JarsError."""
     jars = maven_jars("spark-kafka-source", Path(__file__).with_name("pom.xml"), version("pyspark"))
     return tuple(sorted(jars.glob("*.jar")))
-
-
-def s3_jars() -> tuple[Path, ...]:
-    """Return the jars of Spark's connector to S3. Raises JarsError."""
-    return connector_jars()
 
 
 def delta_jars() -> tuple[Path, ...]:

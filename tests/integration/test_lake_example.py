@@ -22,7 +22,6 @@ from tests.integration.real_kafka.producing import send
 
 pytestmark = [pytest.mark.integration, pytest.mark.cold]
 
-
 in_thread = partial(trio.to_thread.run_sync, abandon_on_cancel=True)
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "lake.toml"

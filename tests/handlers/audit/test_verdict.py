@@ -115,7 +115,7 @@ def a_record_became_nothing(data: st.DataObject, world: World) -> tuple[World, F
 
 
 def a_row_of_no_record(data: st.DataObject, world: World) -> tuple[World, Found]:
-    """Of a transform's rows, two would be allowed to have one offset, but no offset may be new."""
+    """Two rows of a transform may have one offset, but no row may have an offset without a record."""
     link = a_link(data, world, lambda link: link.is_transformed and 0 < link.rows == link.records - link.dead_letters)
     fewer = attrs.evolve(link, records=link.records - 1)
     return relinked(world, link, fewer), {(Code.ROWS_EXTRA, str(link.key))}

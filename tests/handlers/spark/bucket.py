@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from obstore.store import MemoryStore
 
 from sarameya_handlers.landing.stores.objects import ObjectStore
+from sarameya_handlers.landing.stores.usage import Operation
 
 
 class Bucket(ObjectStore):
@@ -24,12 +25,12 @@ class Bucket(ObjectStore):
         self.fails_after = False
 
     @contextmanager
-    def _errors(self, name: str) -> Iterator[None]:
+    def _request(self, operation: Operation, name: str, count: int = 1, *, sent: int = 0) -> Iterator[None]:
         self.requests += 1
         fails = self.requests == self.fails_at
         if fails and not self.fails_after:
             raise OSError(errno.EIO, "no response", name)
-        with super()._errors(name):
+        with super()._request(operation, name, count, sent=sent):
             yield
         if fails:
             raise OSError(errno.EIO, "no response", name)

@@ -15,7 +15,7 @@ from sarameya_handlers.audit.verify.spans import spans_of
 from sarameya_handlers.landing.links import UNKNOWN_BEGIN, UNKNOWN_COUNT, Kind, Link
 
 
-@attrs.frozen(slots=True)
+@attrs.frozen(slots=True, kw_only=True)
 class Account:
     """Numbers of offsets, by what became of them.
 
@@ -56,22 +56,28 @@ def account_of(chain: ChainFacts, counts: Counts) -> Account:
     """Return the account of a chain's links, without those that were appended during the count."""
     parts = [_of_link(link, counts.of(link)) for link in chain.links]
     if chain.links and (first := chain.links[0]).number > 1 and first.origin.begin != UNKNOWN_BEGIN:
-        parts.append((0, 0, 0, 0, 0, 0, first.from_offset - first.origin.begin))
-    return Account(*map(sum, zip(*parts, strict=True)))
+        parts.append(Account(unknown=first.from_offset - first.origin.begin))
+    names = [field.name for field in attrs.fields(Account)]
+    return Account(**{name: sum(getattr(part, name) for part in parts) for name in names})
 
 
-def _of_link(link: Link, count: Count) -> tuple[int, ...]:
-    """Return the parts of a link, in the order of Account."""
+def _of_link(link: Link, count: Count) -> Account:
     with_rows = count.offsets
     if link.kind is Kind.GAP:
-        return (0, 0, 0, 0, link.length, 0, 0)
+        return Account(gaps=link.length)
     if link.records == UNKNOWN_COUNT:
-        return (with_rows, 0, 0, 0, 0, 0, link.length - with_rows)
+        return Account(with_rows=with_rows, unknown=link.length - with_rows)
     # More offsets with rows than records is a finding of its own. The sum stays the link's length, and no part is < 0.
     letters = min(link.dead_letters, link.length - with_rows)
     without_record = min(link.length - link.records, link.length - with_rows - letters)
     without_row = link.length - with_rows - letters - without_record
-    deleted = without_row
+    missing = without_row
     if link.is_transformed:
-        deleted = min(max(link.rows - count.rows, 0), without_row)
-    return (with_rows, letters, without_row - deleted, deleted, 0, without_record, 0)
+        missing = min(max(link.rows - count.rows, 0), without_row)
+    return Account(
+        with_rows=with_rows,
+        dead_letters=letters,
+        dropped=without_row - missing,
+        missing=missing,
+        without_record=without_record,
+    )

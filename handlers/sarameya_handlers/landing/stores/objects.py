@@ -43,7 +43,7 @@ from sarameya_handlers.landing.errors import UnansweredError
 from sarameya_handlers.landing.files import PROBE
 from sarameya_handlers.landing.stores.options import ALLOWED, StoreOptions
 from sarameya_handlers.landing.stores.store import Store, Stored
-from sarameya_handlers.landing.stores.usage import Usage
+from sarameya_handlers.landing.stores.usage import Operation, Usage
 
 if TYPE_CHECKING:
     from obstore.store import S3Credential
@@ -158,9 +158,8 @@ class ObjectStore(Store):
 
     def put_if_absent(self, name: str, content: bytes, check: Callable[[], object] = lambda: None) -> bool:
         check()
-        self.usage.add("put", sent=len(content))
         try:
-            with self._errors(name):
+            with self._request("put", name, sent=len(content)):
                 obstore.put(self._once, name, content, mode="create", use_multipart=False)
         except FileExistsError:
             return False
@@ -172,9 +171,8 @@ class ObjectStore(Store):
 
     def put_over(self, name: str, content: bytes, *, durably: bool = False) -> None:
         for is_last in (*[False] * _RETRIES, True):
-            self.usage.add("put", sent=len(content))
             try:
-                with self._errors(name):
+                with self._request("put", name, sent=len(content)):
                     obstore.put(self._client, name, content, use_multipart=False)
             except OSError as error:
                 # Some gateways refuse an object while they remove the directory that another one was the last in.
@@ -193,8 +191,8 @@ class ObjectStore(Store):
             raise FileNotFoundError(errno.ENOENT, "another program removed it", str(file))
         size = file.stat().st_size
         # In parts, the store charges each part, and one request before and after them.
-        self.usage.add("put", 1 if size <= _PART_BYTES else 2 + -(-size // _PART_BYTES), sent=size)
-        with self._errors(name):
+        count = 1 if size <= _PART_BYTES else 2 + -(-size // _PART_BYTES)
+        with self._request("put", name, count, sent=size):
             obstore.put(self._client, name, file, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
 
     @contextmanager
@@ -205,14 +203,12 @@ class ObjectStore(Store):
             self.take(file, name)
 
     def get(self, name: str) -> bytes | None:
-        content = None
         try:
-            with self._errors(name):
+            with self._request("get", name):
                 content = bytes(obstore.get(self._client, name).bytes())
         except FileNotFoundError:
             return None
-        finally:
-            self.usage.add("get", received=len(content or b""))
+        self.usage.receive(len(content))
         return content
 
     def get_all(self, names: Sequence[str]) -> Iterator[bytes | None]:
@@ -227,19 +223,15 @@ class ObjectStore(Store):
         return next(self._listed(directory), None) is not None
 
     def open(self, name: str) -> ObjectReader:
-        self.usage.add("head")
-        with self._errors(name):
+        with self._request("head", name):
             size = obstore.head(self._client, name)["size"]
         return ObjectReader(self, name, size)
 
     def read(self, name: str, start: int, end: int) -> bytes:
         """Return bytes of an object. Raises FileNotFoundError."""
-        content = b""
-        try:
-            with self._errors(name):
-                content = bytes(obstore.get_range(self._client, name, start=start, end=end))
-        finally:
-            self.usage.add("get", received=len(content))
+        with self._request("get", name):
+            content = bytes(obstore.get_range(self._client, name, start=start, end=end))
+        self.usage.receive(len(content))
         return content
 
     def names(self, directory: str, enters: Callable[[str], bool] = lambda name: True) -> Iterator[str]:
@@ -248,8 +240,7 @@ class ObjectStore(Store):
                 yield name
 
     def entries(self, directory: str) -> list[str]:
-        self.usage.add("list")
-        with self._errors(directory):
+        with self._request("list", directory):
             found = obstore.list_with_delimiter(self._client, directory or None)
         names = [*found["common_prefixes"], *(each["path"] for each in found["objects"] if each["size"])]
         return sorted(name.rpartition("/")[2] for name in names)
@@ -283,8 +274,7 @@ class ObjectStore(Store):
     def _move(self, move: tuple[str, str]) -> None:
         name, to = move
         with suppress(FileNotFoundError):  # another process has moved it
-            self.usage.add("copy")
-            with self._errors(name):
+            with self._request("copy", name):
                 obstore.copy(self._patient, name, to)
             self._delete([name])
 
@@ -298,22 +288,19 @@ class ObjectStore(Store):
         self._delete([*self.names(name)] or [name])
 
     def _delete(self, names: Sequence[str]) -> None:
-        self.usage.add("delete")
-        with suppress(FileNotFoundError), self._errors(names[0]):
+        with suppress(FileNotFoundError), self._request("delete", names[0]):
             obstore.delete(self._client, names[0] if len(names) == 1 else names)
 
     def _head(self, name: str) -> Stored | None:
-        self.usage.add("head")
         try:
-            with self._errors(name):
+            with self._request("head", name):
                 found = obstore.head(self._client, name)
         except FileNotFoundError:
             return None
         return Stored(found["size"], found["last_modified"].timestamp())
 
     def _listed(self, directory: str) -> Iterator[tuple[str, Stored]]:
-        with self._errors(directory):
-            self.usage.add("list")
+        with self._request("list", directory):
             for number, page in enumerate(obstore.list(self._client, directory or None, chunk_size=_LISTED_AT_ONCE)):
                 if number:
                     self.usage.add("list")
@@ -322,8 +309,9 @@ class ObjectStore(Store):
                         yield each["path"], Stored(each["size"], each["last_modified"].timestamp())
 
     @contextmanager
-    def _errors(self, name: str) -> Iterator[None]:
-        """Raise errors of the client as OSError."""
+    def _request(self, operation: Operation, name: str, count: int = 1, *, sent: int = 0) -> Iterator[None]:
+        """Count a request, or several, of the block. Raise errors of the client as OSError."""
+        self.usage.add(operation, count, sent=sent)
         try:
             yield
         except (BaseError, FileNotFoundError, NotImplementedError) as error:

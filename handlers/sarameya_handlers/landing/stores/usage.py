@@ -20,12 +20,16 @@ class Usage:
         self._requests: Counter[str] = Counter()
         self._sent = self._received = 0
 
-    def add(self, operation: Operation, count: int = 1, *, sent: int = 0, received: int = 0) -> None:
-        """Count requests of one kind, and the bytes of their objects."""
+    def add(self, operation: Operation, count: int = 1, *, sent: int = 0) -> None:
+        """Count requests of one kind, and the bytes that they send."""
         with self._lock:
             self._requests[operation] += count
             self._sent += sent
-            self._received += received
+
+    def receive(self, size: int) -> None:
+        """Count the bytes of an object that was read."""
+        with self._lock:
+            self._received += size
 
     def take(self, table: str) -> StoreUsed | None:
         """Return what was counted since the last call, for this table; None if there were no requests."""
