@@ -32,6 +32,14 @@ def real_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
         yield kafka
 
 
+@pytest.fixture
+def real_kafka_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
+    """Apache Kafka with one broker for one test, which may give its topics common names."""
+    _need(java_program(), "mvn")
+    with RealKafka(tmp_path_factory.mktemp("kafka-alone")) as kafka:
+        yield kafka
+
+
 @pytest.fixture(scope="session")
 def real_kafka_3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
     """Apache Kafka of the previous major version with one broker, shared like `real_kafka`."""

@@ -37,7 +37,7 @@ VERIFY_SECONDS = 240.0
 
 
 async def test_three_topics_become_tables(
-    real_kafka: RealKafka, gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    real_kafka_alone: RealKafka, gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gateway.set_environment(monkeypatch)
     # As a user has it: only keys, and no endpoint.
@@ -45,16 +45,16 @@ async def test_three_topics_become_tables(
         monkeypatch.delenv(name)
     written = {}
     for topic in TOPICS:
-        real_kafka.create_topic(topic, PARTITIONS)
+        real_kafka_alone.create_topic(topic, PARTITIONS)
         values = [{"key": b"%d" % number, "value": b'{"number": %d}' % number} for number in range(COUNT)]
-        written[topic] = await in_thread(send, real_kafka, topic, values)
+        written[topic] = await in_thread(send, real_kafka_alone, topic, values)
     with rest_catalog(tmp_path, gateway) as catalog:
         app_file = tmp_path / "lake.toml"
         app_file.write_text(
             replaced(
                 EXAMPLE.read_text(),
                 {
-                    '["localhost:9092"]': json.dumps(real_kafka.bootstrap_servers),
+                    '["localhost:9092"]': json.dumps(real_kafka_alone.bootstrap_servers),
                     CATALOG: catalog["uri"],
                     STORE: gateway.endpoint,
                     "max_age = 30.0": "max_age = 1.0",
@@ -64,7 +64,7 @@ async def test_three_topics_become_tables(
         )
         async with running(app_file, workers=1) as service, trio.open_nursery() as nursery:
             nursery.start_soon(service.fail_if_ended)
-            await real_kafka.until_committed("lake", COUNT * len(TOPICS), LAND_SECONDS)
+            await real_kafka_alone.until_committed("lake", COUNT * len(TOPICS), LAND_SECONDS)
             nursery.cancel_scope.cancel()
             with trio.CancelScope(shield=True):
                 await service.stop()
