@@ -1,7 +1,7 @@
-"""Leaders move, and a broker is killed, while two members of a group read: who waits, for how long, and for what.
+"""Leaders move, and a broker is killed, while two members of a group read: which partitions wait, and how long.
 
-Where the killed broker led, Kafka takes its time to miss it; where it only had a replica, nothing is acknowledged
-before Kafka has given that replica up; where it had nothing, nobody is to notice. It coordinates the group, too.
+The killed broker is the group's coordinator. Partitions that it led wait until Kafka notices its death and elects a
+leader. Partitions that it followed acknowledge nothing until their in-sync set shrinks. All others must not wait.
 """
 
 from __future__ import annotations
@@ -33,29 +33,26 @@ BROKERS = (1, 2, 3)
 PARTITIONS = 12
 MEMBERS = 2
 QUIET_SECONDS = 3.0
-"""How long is looked at what is usual, before anything happens."""
+"""Duration of the measurement without a disturbance."""
 MOVED_SECONDS = 5.0
-"""For how long a partition may be silent whose leader moves in order.
+"""The longest permitted silence of a partition whose leader is moved by Kafka.
 
-Seen on two busy processors: 0.6 to 2.1 s.
+Measured on two busy processors: 0.6 to 2.1 s.
 """
 KILLED_SECONDS = 20.0
-"""For how long a partition may be silent whose leader is killed.
+"""The longest permitted silence of a partition whose leader is killed.
 
-Seen: 3.8 to 5.1 s, three of which it takes to be missed.
+Measured: 3.8 to 5.1 s, of which Kafka takes 3 s to notice the death.
 """
 OUR_SECONDS = 5.0
-"""What of it may be ours: from a message's acknowledgement until it is read.
+"""The longest permitted time from a message's acknowledgement until the group has read it.
 
-Seen: 0.1 to 1.8 s (leaders are looked for with growing pauses, of 2 s at the most).
+Measured: 0.1 to 1.8 s. The consumer asks for new leaders with a backoff of up to 2 s.
 """
 LAST_WORDS_SECONDS = 1.0
-"""How long after a broker's end its last acknowledgements may be heard of, of messages it no longer gives out."""
+"""A producer may receive acknowledgements this long after the broker's death, of messages that no other broker has."""
 MORE_SECONDS = 1.0
-"""By how much more than usual a neighbour may be silent, or what was acknowledged wait to be read.
-
-Seen: 0.1 s.
-"""
+"""Permitted excess over `Usual` for partitions that the killed broker does not lead. Measured: 0.1 s."""
 
 
 def around(first: int, count: int) -> list[int]:
@@ -65,18 +62,16 @@ def around(first: int, count: int) -> list[int]:
 
 WIDE = {number: around(number, 3) for number in range(PARTITIONS)}
 NARROW = {number: around(number + 1, 2) for number in range(PARTITIONS)}
-"""None is kept any more by the broker that led it."""
+"""Replicas by partition, without the broker that `WIDE` prefers as the leader."""
 MIXED = NARROW | {number: WIDE[number] for number in range(PARTITIONS - 3)}
-"""Each broker has nothing of one partition."""
-
-
+"""Replicas by partition; each broker has no replica of one partition."""
 PRODUCERS = 4
-"""Each sends what waits for the killed broker, or what does not, to any one of the others."""
+"""More than one, so that a producer that waits for the killed broker does not hold back the other partitions."""
 
 
 @attrs.frozen
 class Usual:
-    """The longest silence of a partition, and the longest wait for what was acknowledged, while nothing happens."""
+    """The longest silence of a partition, and from acknowledgement to reading, without a disturbance."""
 
     silence: float
     wait: float
@@ -84,13 +79,13 @@ class Usual:
     @classmethod
     async def of(cls, reading: Reading) -> Usual:
         since = time.time()
-        await trio.sleep(QUIET_SECONDS)  # what is measured is time itself
+        await trio.sleep(QUIET_SECONDS)  # the real time of a real broker
         silence = max(reading.silences(since, time.time()).values())
         return cls(silence, await reading.slowest_since(since, SETTLE_SECONDS))
 
 
 async def move_leaders(kafka: RealKafka, topic: str, reading: Reading) -> None:
-    """Move all leaders in order: by reassignment, and by an election of preferred leaders."""
+    """Move all leaders, first by reassigning replicas, then by electing preferred leaders."""
     before, since = leaders(kafka, topic), time.time()
     await trio.to_thread.run_sync(reassign, kafka, topic, NARROW)
     await reading.has_read_on(SETTLE_SECONDS)
@@ -106,26 +101,26 @@ async def move_leaders(kafka: RealKafka, topic: str, reading: Reading) -> None:
 
     ours = await reading.slowest_since(since, SETTLE_SECONDS)
     print(
-        f"leaders moved: silent for {reassigned:.1f} s when reassigned, {elected:.1f} s when elected; ours {ours:.1f} s"
+        f"leaders moved: silent for {reassigned:.1f} s (reassigned), {elected:.1f} s (elected); read after {ours:.1f} s"
     )
     assert max(reassigned, elected) < MOVED_SECONDS
     assert ours < OUR_SECONDS
 
 
 async def kill_coordinator(kafka: RealKafka, topic: str, reading: Reading, usual: Usual) -> None:
-    """And start it again, and let it lead again."""
+    """Kill the broker that coordinates the group, then restart it and make it a leader again."""
     victim = await trio.to_thread.run_sync(kafka.coordinator, topic)
-    told = partitions_of(kafka, topic)
-    led = {number for number, partition in told.items() if partition.leader == victim.node_id}
-    apart = {number for number, partition in told.items() if victim.node_id not in partition.replicas}
-    followed = told.keys() - led - apart
+    partitions = partitions_of(kafka, topic)
+    led = {number for number, partition in partitions.items() if partition.leader == victim.node_id}
+    apart = {number for number, partition in partitions.items() if victim.node_id not in partition.replicas}
+    followed = partitions.keys() - led - apart
     assert min(map(len, (led, followed, apart))) > 0
 
     gone = time.time()
     victim.kill()
     await reading.has_read_on(KILLED_SECONDS)
     silent = longest(reading.silences(gone, time.time()), led, followed, apart)
-    print("killed: what it led, followed, had nothing of was silent for {:.1f}, {:.1f}, {:.1f} s".format(*silent))
+    print("killed: partitions that it led, followed, neither: silent for {:.1f}, {:.1f}, {:.1f} s".format(*silent))
     await check_waits(reading, gone, usual, led, apart | followed)
     assert silent[0] < KILLED_SECONDS
     assert silent[2] < usual.silence + MORE_SECONDS
@@ -136,7 +131,7 @@ async def kill_coordinator(kafka: RealKafka, topic: str, reading: Reading, usual
     await trio.to_thread.run_sync(elect_preferred, kafka)
     await reading.has_read_on(SETTLE_SECONDS)
     silent = longest(reading.silences(back, time.time()), led, followed, apart)
-    print("back: what it led, followed, had nothing of was silent for {:.1f}, {:.1f}, {:.1f} s".format(*silent))
+    print("restarted: partitions that it led, followed, neither: silent for {:.1f}, {:.1f}, {:.1f} s".format(*silent))
     await check_waits(reading, back, usual, led, apart | followed)
     assert silent[0] < MOVED_SECONDS
     assert max(silent[1:]) < usual.silence + MORE_SECONDS
@@ -153,7 +148,7 @@ async def check_waits(
     """Check how long acknowledged records waited to be read: those that the broker led, and the others."""
     ours = await reading.slowest_since(since + LAST_WORDS_SECONDS, SETTLE_SECONDS, led)
     theirs = await reading.slowest_since(since, SETTLE_SECONDS, neighbours)
-    print(f"of which ours: {ours:.1f} s at the most for what it led, else {theirs:.2f} s (usual: {usual.wait:.2f} s)")
+    print(f"acknowledged to read: {ours:.1f} s where it led, {theirs:.2f} s elsewhere (usual: {usual.wait:.2f} s)")
     assert ours < OUR_SECONDS
     assert theirs < usual.wait + MORE_SECONDS
 
@@ -171,7 +166,7 @@ async def test_moving_and_killed_leaders_delay_only_their_partitions(real_kafka_
         assert [event for event in reading.events[events:] if isinstance(event, MembershipChanged)] == []
     read = reading.offsets()
     for number, offsets in read.items():
-        assert offsets == list(range(len(offsets))), f"partition {number}: each once, in order, without a gap"
+        assert offsets == list(range(len(offsets))), f"partition {number}: lost, repeated or out of order"
 
     successor = Recorder()
     last = send(kafka, topic, ({"value": b"last", "partition": number} for number in range(PARTITIONS)))
@@ -179,4 +174,6 @@ async def test_moving_and_killed_leaders_delay_only_their_partitions(real_kafka_
         async with member(kafka, topic, topic, successor):
             await successor.until(lambda: last <= {(m.partition, m.offset) for m in successor.messages})
     for number, end in last:
-        assert successor.offsets(topic, number) == list(range(len(read[number]), end + 1)), "on from the last commit"
+        assert successor.offsets(topic, number) == list(range(len(read[number]), end + 1)), (
+            "did not resume at the last commit"
+        )
