@@ -13,6 +13,7 @@ from bench.growth.chains import ROWS, link
 from sarameya.arrow import kafka_schema
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.shaping.shaping import Shaping
+from sarameya_handlers.spark.tables.staging import StagedFile
 from sarameya_handlers.spark.tables.table import Landing, Table
 
 if TYPE_CHECKING:
@@ -37,9 +38,9 @@ def land(spark: SparkSession | None, table: Table, key: ChainKey, head: Link | N
     """
     number = head.number + 1 if head else 1
     tried = attrs.evolve(link(key, number, uuid4().hex), rows=0, size_bytes=-1)
-    staged = table.staging / f"{tried.attempt}.parquet"
+    staged = table.staging.directory / f"{tried.attempt}.parquet"
     pq.write_table(_records(tried), staged)
-    landing = Landing(link=tried, staged=staged, records=ROWS)
+    landing = Landing(link=tried, staged=StagedFile(staged), records=ROWS)
     try:
         table.land(spark, [landing], Shaping(), lambda phase, landings: None)  # type: ignore[arg-type]
     finally:

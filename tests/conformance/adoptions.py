@@ -16,7 +16,6 @@ import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sarameya_handlers.landing.files import make_directory
 from sarameya_handlers.landing.stores.options import StoreOptions
 from sarameya_handlers.landing.stores.places import store_at
 from sarameya_handlers.landing.stores.store import Store
@@ -31,6 +30,7 @@ from sarameya_handlers.spark.delta.row_files import record_columns, rows_directo
 from sarameya_handlers.spark.delta.table import DeltaTable
 from sarameya_handlers.spark.tables.columns import struct
 from sarameya_handlers.spark.tables.row_count import RowCount
+from sarameya_handlers.spark.tables.staging import Staging
 from sarameya_handlers.spark.tables.table import Landing, Leftover
 
 _NEVER = 1 << 62
@@ -62,7 +62,7 @@ class WrittenShape:
 
     def frame(self, spark: Any, landing: Landing) -> Any:
         assert landing.staged is not None
-        return Frame(landing.staged)
+        return Frame(landing.staged.path)
 
     def frames(self, spark: Any, landings: Sequence[Landing]) -> Sequence[Any]:
         frames = [self.frame(spark, landing) for landing in landings]
@@ -93,7 +93,7 @@ class AdoptedDelta(DeltaTable):
         super().__init__(table, staging=staging, store=options)
         self.store = store_at(table, options)
         self._detail = TableDetail(location=str(table) if options else f"file://{table}")
-        self._staging = staging or Path(table, HIDDEN, "staging")
+        self._staging = Staging(staging or Path(table, HIDDEN, "staging"))
         if options is None:
             self._committer = DirectCommitter(self.store)
         else:
@@ -101,7 +101,7 @@ class AdoptedDelta(DeltaTable):
         self._log.read_from(self.store)
 
     def open(self, spark: Any) -> None:
-        make_directory(self.staging)
+        self.staging.make()
         self.store.prepare([rows_directory(self.store)])
         self.store.put_if_absent(commit_file(0), creation(self.name, record_columns()))
 

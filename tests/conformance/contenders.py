@@ -98,7 +98,8 @@ class StagedRows:
 
     def frames(self, spark: Any, landings: Sequence[Landing]) -> list[Any]:
         return [
-            pq.read_table(landing.staged, columns=["topic", "partition", "offset", "value"]) for landing in landings
+            pq.read_table(landing.staged.path, columns=["topic", "partition", "offset", "value"])
+            for landing in landings
         ]
 
 

@@ -14,6 +14,7 @@ from sarameya import CommittedOffset, Config, GroupAdmin, TopicPartition, log_ev
 from sarameya.embedded import EmbeddedCluster
 from sarameya_handlers import ParquetTable, SparkSink
 from sarameya_handlers.landing.links import ChainKey, Link
+from sarameya_handlers.spark.tables.staging import Staging
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Leftover, Shape, Table
 from tests.conformance.brokers import GROUP, SINK, TOPIC
 from tests.conformance.logs import NO_SPARK, LoopEngine
@@ -59,7 +60,7 @@ class FaultyTable(Table):
         return self._table.name
 
     @property
-    def staging(self) -> Path:
+    def staging(self) -> Staging:
         return self._table.staging
 
     def adopts(self, shape: Shape) -> bool:

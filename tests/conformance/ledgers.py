@@ -41,7 +41,7 @@ class LedgerTable(ForeachBatch):
         super().__init__(self._add, staging=directory / "staging", ledger=self._sql_ledger)
 
     def open(self, spark: Any) -> None:
-        self.staging.mkdir(parents=True, exist_ok=True)
+        self.staging.make()
         if not self._file.exists():
             _create(self._file)
         super().open(spark)

@@ -45,7 +45,7 @@ class InPartitions(ParquetTable):
 
     def _write(self, spark: Any, landings: Sequence[Landing], shape: Any) -> Any:
         for landing in landings:
-            rows = pq.read_table(landing.staged)
+            rows = pq.read_table(landing.staged.path)
             for half in ("left", "right"):
                 into = self.store.path(directory_of(landing.link)) / f"half={half}"
                 into.mkdir(parents=True)

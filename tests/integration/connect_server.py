@@ -31,7 +31,7 @@ _START_SECONDS = 90.0
 _STOP_SECONDS = 15.0
 
 # The shell becomes the server. A child process kills it when standard input ends, so it never outlives the tests.
-_KILLED_WITH_TESTS = 'exec 3<&0; (cat <&3 >/dev/null; kill -9 $$) & exec "$0" "$@" 3<&- </dev/null'
+KILLED_WITH_TESTS = 'exec 3<&0; (cat <&3 >/dev/null; kill -9 $$) & exec "$0" "$@" 3<&- </dev/null'
 
 
 class ConnectServerError(Exception):
@@ -170,7 +170,7 @@ class ConnectServer:
         submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
         conf = [argument for key, value in self._properties.items() for argument in ("--conf", f"{key}={value}")]
         server = "org.apache.spark.sql.connect.service.SparkConnectServer"
-        return ["bash", "-c", _KILLED_WITH_TESTS, str(submit), *conf, "--class", server, "spark-internal"]
+        return ["bash", "-c", KILLED_WITH_TESTS, str(submit), *conf, "--class", server, "spark-internal"]
 
     def _environment(self) -> dict[str, Any]:
         environment = {key: value for key, value in os.environ.items() if not key.startswith("SPARK_")}

@@ -59,4 +59,4 @@ def attempt(
         table.land(spark, [landing], shape or Shaping(), checkpoint)
     finally:
         if landing.staged:
-            landing.staged.unlink(missing_ok=True)
+            landing.staged.path.unlink(missing_ok=True)

@@ -53,7 +53,7 @@ def land(
     finally:
         for landing in landings:
             if landing.staged:
-                landing.staged.unlink(missing_ok=True)
+                landing.staged.path.unlink(missing_ok=True)
 
 
 _numbers = count(1)

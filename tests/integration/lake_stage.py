@@ -14,6 +14,7 @@ import pytest
 
 from sarameya.arrow import kafka_schema
 from sarameya_handlers.landing.links import ChainKey, Kind, Link
+from sarameya_handlers.spark.tables.staging import StagedFile
 from sarameya_handlers.spark.tables.table import Landing, Table
 from tests.integration.lakes import lake_properties
 from tests.integration.warm_spark import warm_spark
@@ -77,9 +78,9 @@ def landing_of(table: Table, of: Link, *, days: int = 1) -> Landing:
         "timestampType": [0] * count,
         "headers": [None] * count,
     }
-    staged = table.staging / f"{of.attempt}.parquet"
+    staged = table.staging.directory / f"{of.attempt}.parquet"
     pq.write_table(pa.table(columns, schema=kafka_schema()), staged)
-    return Landing(link=of, staged=staged, records=count)
+    return Landing(link=of, staged=StagedFile(staged), records=count)
 
 
 def found(spark: SparkSession, table: Table, key: ChainKey = KEY) -> list[tuple[int, str]]:

@@ -138,6 +138,7 @@ async def spark_service(
     directory: Path,
     *,
     table: Path | None = None,
+    url: str = "",
     spark: str = 'master = "local[2]"',
     conf: str = "",
     workers: int = 1,
@@ -151,6 +152,7 @@ async def spark_service(
     Args:
         directory: the directory of its app file and its output.
         table: the Parquet table.
+        url: the table's URL for the service, if it is in an object store; `table` is then the store's directory.
         spark: lines of TOML for `[handler.options.spark]`.
         conf: Spark's `conf`, as entries of a TOML inline table.
         workers: the number of worker processes.
@@ -170,7 +172,7 @@ async def spark_service(
             [handler]
             name = "spark"
             [handler.options]
-            table = "parquet:{table}"
+            table = "parquet:{url or table}"
             max_age = 0.5
             transform_sql = "select * from batch"
             {options}

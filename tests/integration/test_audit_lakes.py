@@ -32,6 +32,7 @@ from sarameya_handlers.landing.errors import ChainError
 from sarameya_handlers.landing.links import ChainKey, CommitNote, Kind, Link
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.named import table_named
+from sarameya_handlers.spark.tables.staging import StagedFile
 from sarameya_handlers.spark.tables.table import Landing, Table
 from tests.handlers.audit.fake_table import links_of
 from tests.integration.connect_server import ConnectServer
@@ -117,9 +118,9 @@ def landing_of(table: Table, link: Link) -> Landing:
         "timestampType": [0] * len(offsets),
         "headers": [None] * len(offsets),
     }
-    staged = table.staging / f"{link.attempt}.parquet"
+    staged = table.staging.directory / f"{link.attempt}.parquet"
     pq.write_table(pa.table(columns, schema=kafka_schema()), staged)
-    return Landing(link=link, staged=staged, records=len(offsets))
+    return Landing(link=link, staged=StagedFile(staged), records=len(offsets))
 
 
 def links(key: ChainKey, *ends: int, start: int = 0) -> list[Link]:

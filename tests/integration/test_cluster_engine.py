@@ -22,8 +22,9 @@ from sarameya_handlers.landing.stores.local import LocalStore
 from sarameya_handlers.spark.engines.engine import SparkEngine
 from sarameya_handlers.spark.error_sources import passes
 from sarameya_handlers.spark.errors import LandingError, SparkGoneError
-from sarameya_handlers.spark.tables.file_visibility import check_reads, check_writes
+from sarameya_handlers.spark.tables.file_visibility import check_writes
 from sarameya_handlers.spark.tables.one_job import write_each
+from sarameya_handlers.spark.tables.staging import Staging
 from tests.handlers.kit import FakeSession, batch, claim_of
 from tests.handlers.spark.kit import consume_in
 from tests.integration.class_data import quick
@@ -62,7 +63,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 async def test_executors_use_the_mount_and_end_with_their_driver(tmp_path: Path) -> None:
     def look(spark: Any, _: object) -> None:
-        check_reads(spark, tmp_path)
+        Staging(tmp_path).open(spark)
         check_writes(spark, LocalStore(tmp_path.parent), tmp_path.name)
 
     async with SparkEngine(OPTIONS) as engine:
@@ -95,7 +96,7 @@ async def test_driver_only_directory_is_refused_with_advice() -> None:
     os.mkdir(staging)
     async with SparkEngine(OPTIONS) as engine:
         with pytest.raises(HandlerError, match=r"does not read what .* (?s:.)*choose a directory that all machines"):
-            await engine.run(lambda spark, _: check_reads(spark, staging), tag="t1")
+            await engine.run(lambda spark, _: Staging(staging).open(spark), tag="t1")
         with pytest.raises(HandlerError, match=r"does not read what Spark writes to .*choose a directory"):
             await engine.run(lambda spark, _: check_writes(spark, LocalStore(staging.parent), "staging"), tag="t2")
     assert os.listdir(staging) == []

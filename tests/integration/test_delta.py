@@ -361,7 +361,7 @@ def test_landing_continues_beside_a_compaction(spark: SparkSession, table: Delta
 def test_table_is_readable_by_other_delta_readers(spark: SparkSession, table: DeltaTable, root: Path) -> None:
     one = link(1, 0, 5)
     land(spark, table, one)
-    staged = table.staging / f"{'0' * 32}.parquet"
+    staged = table.staging.directory / f"{'0' * 32}.parquet"
     staged.write_bytes(b"not for readers")
     assert rows(spark.read.format("delta").load(str(root))) == rows_of(one)
     assert [leftover.what for leftover in table.leftovers(spark)][:1] == ["a staged file"]

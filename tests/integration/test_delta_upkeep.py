@@ -72,7 +72,7 @@ def seen_anew(root: Path) -> DeltaTable:
 
 def test_compaction_changes_no_link_and_no_row(spark: SparkSession, table: DeltaTable, root: Path, name: str) -> None:
     chain = landed(spark, table, 4)
-    staged = table.staging / f"{'0' * 32}.parquet"
+    staged = table.staging.directory / f"{'0' * 32}.parquet"
     staged.write_bytes(b"on its way")
     files = list(root.glob("part-*.parquet"))
 

@@ -232,4 +232,4 @@ def test_chain_can_start_with_a_link_without_rows(spark: SparkSession, table: Ic
     land(spark, table, first)
     assert found(spark, table) == [(1, gap.attempt), (2, first.attempt)]
     assert rows(table.read(spark)) == rows_of(first)
-    assert list(table.staging.iterdir()) == []
+    assert list(table.staging.directory.iterdir()) == []

@@ -132,7 +132,7 @@ def test_records_are_staged_in_the_given_directory(spark: SparkSession, name: st
         IcebergTable(name, staging=tmp_path / "file").open(spark)
     table = IcebergTable(name, staging=tmp_path / "staging")
     table.open(spark)
-    assert table.staging.is_dir()
+    assert table.staging.directory.is_dir()
     assert table.staging != IcebergTable("ice.db.another", staging=tmp_path / "staging").staging
     first = link(1, 0, 2)
     land(spark, table, first)

@@ -229,9 +229,9 @@ def test_landing_continues_beside_a_compaction(spark: SparkSession, table: Icebe
 def test_old_orphan_files_are_found_and_removed(spark: SparkSession, table: IcebergTable, name: str) -> None:
     first = link(1, 0, 5)
     land(spark, table, first)
-    data = table.staging.parents[1] / "data"
+    data = table.staging.directory.parents[1] / "data"
     old, young = data / "old.parquet", data / "young.parquet"
-    staged = table.staging / "staged.parquet"
+    staged = table.staging.directory / "staged.parquet"
     for file in (old, young, staged):
         file.write_bytes(b"12345")
     an_hour_more = time.time() - 25 * 3600

@@ -18,6 +18,7 @@ from sarameya_handlers.landing.links import ChainKey, Link, Origin
 from sarameya_handlers.spark.poison.poison_search import Poison, dead_letters, find_poison
 from sarameya_handlers.spark.shaping.decode_options import Decode
 from sarameya_handlers.spark.shaping.shaping import Shaping
+from sarameya_handlers.spark.tables.staging import Staging
 from sarameya_handlers.spark.tables.table import PendingLink
 from tests.integration.lake_stage import EITHER, either
 
@@ -70,7 +71,7 @@ def found(spark: SparkSession, one: PendingLink, transform: Transform, staging: 
         jobs += 1
 
     began = time.monotonic()
-    poison = find_poison(spark, check, pending=one, staging=staging, shape=Shaping(transform=transform))
+    poison = find_poison(spark, check, pending=one, staging=Staging(staging), shape=Shaping(transform=transform))
     print(f"{len(poison.bad)} of {COUNT} in {jobs} jobs, {time.monotonic() - began:.1f} s")
     assert list(staging.iterdir()) == []
     return poison
@@ -166,7 +167,8 @@ def test_undecodable_records_are_not_searched(spark: SparkSession, tmp_path: Pat
     shape = Shaping(
         value=Decode(format="json", schema="a int"), transform_sql="select 100 / (value.a - 42) as quotient from batch"
     )
-    poison = find_poison(spark, lambda: None, pending=tried(values | {7: b"no json"}), staging=tmp_path, shape=shape)
+    pending = tried(values | {7: b"no json"})
+    poison = find_poison(spark, lambda: None, pending=pending, staging=Staging(tmp_path), shape=shape)
 
     assert list(poison.bad) == [7, 42]
     assert poison.bad[7].startswith("value: it cannot be decoded as json: no JSON: ")

@@ -121,7 +121,7 @@ def test_fault_54_damaged_staged_file_raises_though_ignored(
     assert landing.staged is not None
     with settings(spark, HOSTILE):
         frame = Shaping().frame(spark, landing)
-        hurt(landing.staged)
+        hurt(landing.staged.path)
         with pytest.raises(Exception, match=r"FAILED_READ_FILE|does not exist|corrupt|Encountered error"):
             frame.selectExpr("max(value)", "max(headers)", "max(topic)", "sum(offset)", "max(timestamp)").collect()
 

@@ -26,6 +26,7 @@ from sarameya_handlers.audit.facts import (
 from sarameya_handlers.audit.verify.spans import spans_of
 from sarameya_handlers.landing.links import ChainKey, CommitNote, Kind, Link, Origin
 from sarameya_handlers.spark.shaping.shaping import Shaping
+from sarameya_handlers.spark.tables.staging import StagedFile
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing
 
 NOW = 1_800_000_000.0
@@ -164,7 +165,7 @@ def worlds(draw: st.DrawFn) -> World:
 def land(table: ParquetTable, *links: Link, checkpoint: Checkpoint = lambda phase, landings: None) -> None:
     """Land these links, with a row for each offset."""
     for link in links:
-        path = table.staging / f"{link.attempt}.parquet"
+        path = table.staging.directory / f"{link.attempt}.parquet"
         offsets = range(link.from_offset, link.to_offset)
         records = pa.table(
             {
@@ -174,5 +175,5 @@ def land(table: ParquetTable, *links: Link, checkpoint: Checkpoint = lambda phas
             }
         )
         pq.write_table(records, path)
-        landing = Landing(link=link, staged=path, records=records.num_rows)
+        landing = Landing(link=link, staged=StagedFile(path), records=records.num_rows)
         table.land(None, [landing], Shaping(), checkpoint)  # type: ignore[arg-type]

@@ -117,7 +117,7 @@ def test_manifest_that_is_gone_is_wrong(table: ParquetTable, outcome: Call) -> N
 
 
 def test_document_has_all_of_it(table: ParquetTable, outcome: Call) -> None:
-    (table.staging / "left.parquet").write_bytes(b"123")
+    (table.staging.directory / f"{'a' * 32}.parquet").write_bytes(b"123")
     code, out, err = outcome("verify", str(table.path), "--json", "--quiet")
     document = json.loads(out)
     assert (code, err, document["proved"], document["rows"]) == (0, "", True, 9)

@@ -22,6 +22,7 @@ from sarameya_handlers.spark.delta import spark_writer
 from sarameya_handlers.spark.engines.engine import Engine
 from sarameya_handlers.spark.tables import foreach_batch, staged_files
 from sarameya_handlers.spark.tables.row_count import RowCount
+from sarameya_handlers.spark.tables.staging import Staging
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Leftover, Phase, Shape, Table
 from tests.handlers.kit import FakeClaim, FakeSession
 
@@ -187,8 +188,8 @@ class FakeTable(Table):
         return "fake:table"
 
     @property
-    def staging(self) -> Path:
-        return self._directory
+    def staging(self) -> Staging:
+        return Staging(self._directory)
 
     def open(self, spark: Any) -> None:
         if self.error:

@@ -17,6 +17,7 @@ from sarameya import TopicPartition
 from sarameya.arrow import kafka_schema
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
 from sarameya_handlers.spark.shaping.formats.protobuf_columns import message_class
+from sarameya_handlers.spark.tables.staging import StagedFile
 from sarameya_handlers.spark.tables.table import Landing
 
 START = 1_700_000_000_000_000
@@ -69,7 +70,7 @@ class Stage:
             attempt=attempt,
             origin=Origin(group="g"),
         )
-        return Landing(link=link, staged=file, records=records.num_rows)
+        return Landing(link=link, staged=StagedFile(file), records=records.num_rows)
 
 
 def descriptors(directory: Path, **files: str) -> bytes:

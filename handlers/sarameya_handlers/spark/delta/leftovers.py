@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from urllib.parse import unquote
 
 import msgspec
 
 from sarameya import HandlerError
-from sarameya_handlers.landing.files import TEMPORARY, listed
+from sarameya_handlers.landing.files import TEMPORARY
 from sarameya_handlers.landing.stores.store import Store
 from sarameya_handlers.spark.delta.history.checkpoints import LOG
 from sarameya_handlers.spark.delta.place import HIDDEN
 from sarameya_handlers.spark.delta.row_files import rows_directory
+from sarameya_handlers.spark.tables.staging import Staging
 from sarameya_handlers.spark.tables.table import Leftover
 
 _STAGED = re.compile(r"[0-9a-f]{32}\.parquet|probe-[0-9a-f]{32}\.parquet")
@@ -41,13 +41,13 @@ class _Action(msgspec.Struct):
     remove: _File | None = None
 
 
-def leftovers(store: Store, current: Callable[[], Iterable[str]], staging: Path) -> list[Leftover]:
+def leftovers(store: Store, current: Callable[[], Iterable[str]], staging: Staging) -> list[Leftover]:
     """List the leftovers of a table.
 
     Args:
         store: The table's files.
         current: Returns the files of the table's current state, as Spark names them.
-        staging: The directory of staged files.
+        staging: Place of staged files.
     """
     written = rows_directory(store)
     attempts = [f"{written}/{name}" for name in store.entries(written)]
@@ -69,8 +69,8 @@ def leftovers(store: Store, current: Callable[[], Iterable[str]], staging: Path)
     ] + found
     unnamed = [name for name in data if _base(name) not in named]
     found += [(name, "a data file that no version of the table names", ABANDONED_AFTER) for name in unnamed]
-    staged = [Leftover.at(path, "a staged file") for path in listed(staging) if _STAGED.fullmatch(path.name)]
-    return [one for one in (*staged, *(_leftover(store, *each) for each in found)) if one is not None]
+    kept = (_leftover(store, *each) for each in found)
+    return [*staging.leftovers(), *(leftover for leftover in kept if leftover is not None)]
 
 
 def _leftover(store: Store, name: str, what: str, others_may_take: float) -> Leftover | None:
@@ -85,12 +85,9 @@ def _leftover(store: Store, name: str, what: str, others_may_take: float) -> Lef
     )
 
 
-def remove(leftover: Leftover, store: Store | None, staging: Path | None) -> None:
+def remove(leftover: Leftover, store: Store | None, staging: Staging | None) -> None:
     """Remove a leftover. Raises HandlerError if the file cannot be a leftover of this table."""
-    path = Path(leftover.name)
-    if staging is not None and path.parent == staging and _STAGED.fullmatch(path.name):
-        path.unlink(missing_ok=True)
-        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    if staging is not None and staging.remove(leftover):
         return
     prefix = "" if store is None else f"{store.place}/"
     name = leftover.name.removeprefix(prefix) if leftover.name.startswith(prefix) else ""

@@ -110,7 +110,8 @@ def staged_rows(landing: Landing) -> RowFile | None:
 
     if landing.staged is None:
         return None
-    return RowFile(landing.staged, record_columns(), pq.read_metadata(landing.staged), landing.staged.stat().st_size)
+    path = landing.staged.path
+    return RowFile(path, record_columns(), pq.read_metadata(path), path.stat().st_size)
 
 
 def _only_file(store: Store, directory: str, columns: Columns) -> RowFile | None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +27,8 @@ from sarameya_handlers.spark.shaping.row_conversion import conform
 from sarameya_handlers.spark.shaping.schemas import compare
 from sarameya_handlers.spark.tables.columns import Columns
 from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all, with_checks
-from sarameya_handlers.spark.tables.staged_files import require_readable
+from sarameya_handlers.spark.tables.staged_files import require_readable, with_file
+from sarameya_handlers.spark.tables.staging import Staging
 from sarameya_handlers.spark.tables.table import Landing, Layout, Shape
 
 if TYPE_CHECKING:
@@ -85,9 +85,9 @@ class SparkWriter:
                 return None
             raise
 
-    def create(self, spark: SparkSession, landing: Landing, shape: Shape, staging: Path) -> None:
+    def create(self, spark: SparkSession, landing: Landing, shape: Shape, staging: Staging) -> None:
         """Create the table with the columns of these rows, unless another process has just done so."""
-        with _with_staged_file(landing, staging) as staged:
+        with with_file(landing, staging) as staged:
             frame = shape.frame(spark, staged)
             require_partition_columns(frame, self.layout.partition_by)
             # Not CREATE TABLE: it treats a directory with any file in it as an existing table.
@@ -99,9 +99,9 @@ class SparkWriter:
                     raise
                 logger.info("another process has created %s meanwhile", self.place)
 
-    def columns(self, spark: SparkSession, landing: Landing, shape: Shape, staging: Path) -> Columns:
+    def columns(self, spark: SparkSession, landing: Landing, shape: Shape, staging: Staging) -> Columns:
         """Return the columns that a table of these rows would be created with."""
-        with _with_staged_file(landing, staging) as staged:
+        with with_file(landing, staging) as staged:
             found: Columns = shape.frame(spark, staged).schema.jsonValue()
             return found
 
@@ -170,21 +170,3 @@ def _save(writer: DataFrameWriter, place: Place) -> None:
         writer.save(place.location)
     else:
         writer.saveAsTable(place.table)
-
-
-@contextmanager
-def _with_staged_file(landing: Landing, staging: Path) -> Iterator[Landing]:
-    """Yield the attempt with a staged file. An attempt without records gets an empty one, which has the columns."""
-    if landing.staged is not None:
-        yield landing
-        return
-    import pyarrow.parquet as pq
-
-    from sarameya.arrow import kafka_schema
-
-    path = staging / f"{landing.link.attempt}.parquet"
-    pq.write_table(kafka_schema().empty_table(), path)
-    try:
-        yield attrs.evolve(landing, staged=path)
-    finally:
-        path.unlink(missing_ok=True)

@@ -53,15 +53,14 @@ from sarameya_handlers.spark.engines.lease import holds_lease, take_lease
 from sarameya_handlers.spark.errors import LandingError, directory_error
 from sarameya_handlers.spark.tables.columns import struct
 from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all
-from sarameya_handlers.spark.tables.file_visibility import check_reads, check_writes
+from sarameya_handlers.spark.tables.file_visibility import check_writes
 from sarameya_handlers.spark.tables.group_lock import GroupLock
 from sarameya_handlers.spark.tables.object_stores import (
-    make_staging,
     require_names_once,
     require_trust,
-    temporary_staging,
 )
 from sarameya_handlers.spark.tables.one_job import MAX_TOGETHER
+from sarameya_handlers.spark.tables.staging import Staging, temporary_staging
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Phase, Shape, Table
 
 if TYPE_CHECKING:
@@ -116,9 +115,10 @@ class DeltaTable(Table):
     Args:
         table: A path, or a name in a catalog.
         layout: Partitioning and schema evolution.
-        staging: A directory that all of Spark's workers can read. Optional if the table's file system is mounted here
-            at the same path as on the workers: then staging is below the table's root, hidden from readers and VACUUM,
-            and the sink reads the log's files, too. On S3 the default is a temporary directory of this machine.
+        staging: A directory that all of Spark's machines have mounted, or a URL of an object store. Optional if the
+            table's file system is mounted here at the same path as there: then staging is below the table's root,
+            hidden from readers and VACUUM, and the sink reads the log's files, too. On S3 the default is a temporary
+            directory; if Spark runs on other machines, below the table's root.
         store: How to reach a store that speaks S3's protocol.
         single_driver: True to state that only one Spark driver commits to the table.
     """
@@ -144,7 +144,7 @@ class DeltaTable(Table):
         self._store_options = store
         self._store: Store | None = None
         """The table's files on S3, if this process makes all of its commits there. Chosen by `open_unstaged`."""
-        self._staging = Path(staging).absolute() / self._place.file_name if staging is not None else None
+        self._staging = Staging.at(staging, self._place.file_name) if staging is not None else None
         self._stages_in_root = staging is None
         self._single_driver = single_driver
         self._use_place(self._place)
@@ -170,11 +170,12 @@ class DeltaTable(Table):
         return self._name
 
     @property
-    def staging(self) -> Path:
+    def staging(self) -> Staging:
         if self._staging is None:
             raise HandlerError(
-                f"{self.name}: give a directory to stage in (staging), mounted here, that all of Spark's workers can "
-                "read, or create the table first. (Is the table a path? Write it with a slash, delta:./...)"
+                f"{self.name}: give a directory to stage in (staging), mounted here and on all of Spark's machines, or "
+                "a URL of an object store; or create the table first. (Is the table a path? Write it with a slash: "
+                "delta:./...)"
             )
         return self._staging
 
@@ -243,7 +244,8 @@ class DeltaTable(Table):
         self._committer = DirectCommitter(store, has_checkpoints_by_spark=False)
         self._use_place(Place(location=store.spark_url("").rstrip("/")))
         if self._staging is None:
-            self._staging, self._stages_in_root = temporary_staging() / self._place.file_name, False
+            directory = temporary_staging() / self._place.file_name
+            self._staging, self._stages_in_root = Staging(directory, store, f"{HIDDEN}/staging"), False
 
     def _use_place(self, place: Place) -> None:
         self._place = place
@@ -284,7 +286,7 @@ class DeltaTable(Table):
                 f"{self.name}: leftovers in {location} cannot be listed from here; "
                 "VACUUM removes them, once they are older than the table's retention"
             )
-        staging = self._staging or Path(store.place, HIDDEN, "staging")
+        staging = self._staging or Staging(Path(store.place, HIDDEN, "staging"))
         try:
             return leftovers.leftovers(store, lambda: self._writer.rows(spark).inputFiles(), staging)
         except OSError as error:
@@ -477,7 +479,7 @@ class DeltaTable(Table):
         if root is not None:
             self._commits = commit_lock(LocalStore(root))
         if root is not None and self._stages_in_root:
-            self._staging = hidden(root) / "staging"
+            self._staging = Staging(hidden(root) / "staging")
 
     def _create_staging(self, spark: SparkSession) -> None:
         """Create the staging directory, and prepare direct commits if the table allows them.
@@ -485,17 +487,17 @@ class DeltaTable(Table):
         If staging is below the table's root and Spark can read files there, both see the same table.
         """
         try:
-            make_staging(self.staging)
+            self.staging.make()
         except OSError as error:
-            remedy = "give another directory (staging), mounted here, that all of Spark's workers can read"
+            remedy = "give another directory (staging), mounted here and on all of Spark's machines"
             raise directory_error(f"{self.name}: cannot stage in {self.staging}", error, remedy) from error
-        check_reads(spark, self.staging)
+        self.staging.open(spark)
         if self._store is not None:
             self._prepare_store(spark, self._store)
         elif not self._stages_in_root:
-            self._summarized.store_in(LocalStore(self.staging), "heads.json")
+            self._summarized.store_in(LocalStore(self.staging.directory), "heads.json")
         else:
-            root = self.staging.parents[1]
+            root = self.staging.directory.parents[1]
             store = LocalStore(root)
             self._summarized.store_in(store, f"{HIDDEN}/heads.json")
             self._log.read_from(store)

@@ -17,6 +17,7 @@ from sarameya import HandlerError
 from sarameya_handlers.spark.iceberg.catalog import TableName
 from sarameya_handlers.spark.iceberg.table_state import TableState
 from sarameya_handlers.spark.tables.expressions import literal
+from sarameya_handlers.spark.tables.staging import Staging
 from sarameya_handlers.spark.tables.table import Leftover
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _MIN_ORPHAN_AGE = 24 * 3600 + 60
 """Seconds. Iceberg does not list younger files as orphans: they may still be committed."""
 
 
-def leftovers(spark: SparkSession, name: TableName, state: TableState, staging: Path | None) -> Iterator[Leftover]:
+def leftovers(spark: SparkSession, name: TableName, state: TableState, staging: Staging | None) -> Iterator[Leftover]:
     """Yield snapshots that were never published, and files that no snapshot names."""
     for snapshot, key, number in state.history.unpublished():
         yield Leftover(
@@ -41,12 +42,13 @@ def leftovers(spark: SparkSession, name: TableName, state: TableState, staging: 
         url = urlsplit(location)  # whose size is unknown in an object store
         size, changed = (None if url.netloc else _stat(Path(url.path))) or (0, before)
         yield Leftover(name=location, size_bytes=size, changed=changed, what="a file that no snapshot names")
-    for path in staging.glob("*.parquet") if staging else ():
-        if (stat := _stat(path)) is not None:
-            yield Leftover(name=str(path), size_bytes=stat[0], changed=stat[1], what="a staged file")
+    if staging is not None:
+        yield from staging.leftovers()
 
 
-def remove(spark: SparkSession, name: TableName, state: TableState, staging: Path | None, leftover: Leftover) -> None:
+def remove(
+    spark: SparkSession, name: TableName, state: TableState, staging: Staging | None, leftover: Leftover
+) -> None:
     """Remove a leftover.
 
     Raises:
@@ -54,9 +56,7 @@ def remove(spark: SparkSession, name: TableName, state: TableState, staging: Pat
     """
     if leftover.name.startswith(_SNAPSHOT):
         _expire(spark, name, state, leftover.name.removeprefix(_SNAPSHOT))
-    elif staging and staging in Path(leftover.name).parents:
-        Path(leftover.name).unlink(missing_ok=True)
-    else:
+    elif staging is None or not staging.remove(leftover):
         _remove_orphan(spark, name, leftover)
 
 

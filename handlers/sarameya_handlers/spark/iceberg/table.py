@@ -37,11 +37,10 @@ from sarameya_handlers.spark.iceberg.marks import ChainMark
 from sarameya_handlers.spark.iceberg.schema import partitioning, same_partitioning
 from sarameya_handlers.spark.iceberg.table_state import TableState, TableStateReader, exists, refresh
 from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all
-from sarameya_handlers.spark.tables.file_visibility import check_reads
-from sarameya_handlers.spark.tables.object_stores import make_staging, temporary_staging
 from sarameya_handlers.spark.tables.packages import iceberg
 from sarameya_handlers.spark.tables.settings import temporary_settings
-from sarameya_handlers.spark.tables.staged_files import require_all_read
+from sarameya_handlers.spark.tables.staged_files import require_all_read, with_file
+from sarameya_handlers.spark.tables.staging import Staging, temporary_staging
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Phase, Shape, Table
 
 if TYPE_CHECKING:
@@ -68,8 +67,9 @@ class IcebergTable(Table):
     Args:
         table: The table's name.
         layout: Partitioning and schema evolution.
-        staging: A directory that all of Spark's workers can read. By default it is below the catalog's warehouse, or a
-            temporary directory of this machine if the warehouse is elsewhere.
+        staging: A directory that all of Spark's machines have mounted, or a URL of an object store (`s3://bucket/staging`).
+            By default it is below the catalog's warehouse, or a temporary directory of this machine if the warehouse is
+            elsewhere.
     """
 
     landings_per_job = 8
@@ -82,7 +82,7 @@ class IcebergTable(Table):
         self._name = TableName.of(table)
         self._layout = layout or Layout()
         self._directory = str(self._name).replace("/", "%2F")  # a quoted name may have any character
-        self._staging = Path(staging).absolute() / self._directory if staging is not None else None
+        self._staging = Staging.at(staging, self._directory) if staging is not None else None
         self._state_reader = TableStateReader(self._name)
         self._catalog: Catalog | None = None
         self._partitioned_by: tuple[str, ...] | None = None
@@ -98,7 +98,7 @@ class IcebergTable(Table):
         return f"iceberg:{self._name}"
 
     @property
-    def staging(self) -> Path:
+    def staging(self) -> Staging:
         assert self._staging is not None, "chosen by `open`, which reads the catalog's settings"
         return self._staging
 
@@ -111,11 +111,11 @@ class IcebergTable(Table):
     def open(self, spark: SparkSession) -> None:
         self._check_session(spark)
         try:
-            make_staging(self.staging)
+            self.staging.make()
         except OSError as error:
             problem = f"{self.name}: cannot stage in {self.staging}"
             raise directory_error(problem, error, "give another directory (staging)") from error
-        check_reads(spark, self.staging)
+        self.staging.open(spark)
         if exists(spark, self._name):
             self._prepare_table(spark)
         else:
@@ -218,10 +218,8 @@ class IcebergTable(Table):
         frame = shape.frame(spark, landing) if landing.staged else None
         if self._partitioned_by is None:
             if not exists(spark, self._name):
-                if frame is None:
-                    columns = write_audit_publish.columns_without_rows(spark, landing, shape, self.staging)
-                else:
-                    columns = frame.schema
+                with with_file(landing, self.staging) as staged:
+                    columns = (frame if frame is not None else shape.frame(spark, staged)).schema
                 write_audit_publish.create(spark, self._name, columns, self._layout)
             self._prepare_table(spark)
         if frame is None:
@@ -296,7 +294,7 @@ class IcebergTable(Table):
             self._catalog = Catalog.of(self._name.catalog, lambda name: spark.conf.get(name, None))
             if self._staging is None:
                 hidden = self._hidden(self._catalog)
-                self._staging = hidden / "staging" if hidden else temporary_staging() / self._directory
+                self._staging = Staging(hidden / "staging" if hidden else temporary_staging() / self._directory)
         return self._catalog
 
     def _hidden(self, catalog: Catalog) -> Path | None:

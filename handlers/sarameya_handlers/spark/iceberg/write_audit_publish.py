@@ -7,10 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
-
-import attrs
 
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.errors import LandingError
@@ -25,7 +22,7 @@ from sarameya_handlers.spark.shaping.schemas import compare
 from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all, not_null, with_checks
 from sarameya_handlers.spark.tables.expressions import literal, quoted
 from sarameya_handlers.spark.tables.settings import temporary_settings
-from sarameya_handlers.spark.tables.table import Landing, Layout, Shape
+from sarameya_handlers.spark.tables.table import Landing, Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -102,20 +99,6 @@ def create(spark: SparkSession, name: TableName, columns: StructType, layout: La
         # Each catalog has its own type of error for a table that exists.
         if not exists(spark, name):
             raise
-
-
-def columns_without_rows(spark: SparkSession, landing: Landing, shape: Shape, staging: Path) -> StructType:
-    """Return the columns of a sink's rows for a first link that has no rows."""
-    import pyarrow.parquet as pq
-
-    from sarameya.arrow import kafka_schema
-
-    path = staging / f"{landing.link.attempt}.parquet"
-    try:
-        pq.write_table(kafka_schema().empty_table(), path)
-        return shape.frame(spark, attrs.evolve(landing, staged=path)).schema
-    finally:
-        path.unlink(missing_ok=True)
 
 
 def publish(

@@ -40,11 +40,11 @@ def adopt(store: Store, landing: Landing) -> DataFile:
     import pyarrow.parquet as pq
 
     assert landing.staged is not None, "it has records"
-    rows, size = int(pq.read_metadata(landing.staged).num_rows), landing.staged.stat().st_size
+    rows, size = int(pq.read_metadata(landing.staged.path).num_rows), landing.staged.path.stat().st_size
     directory = directory_of(landing.link)
     file = DataFile(_file_name(landing.link, 0), rows, size, f"{directory}/part-0.parquet")
     check_rows(landing, [file])
-    store.take(landing.staged, file.written)
+    store.take(landing.staged.path, file.written)
     store.sync_files(directory, [file.written])
     return file
 

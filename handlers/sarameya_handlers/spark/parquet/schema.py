@@ -102,7 +102,8 @@ class DirectorySchema:
 
         if self._staged is not None:
             return self._staged
-        rows = of_arrow(pq.read_schema(landing.staged))
+        assert landing.staged is not None, "it has records"
+        rows = of_arrow(pq.read_schema(landing.staged.path))
         number, table = self._newest()
         if table is None:
             return WriteSchema(0, rows, is_new=True, is_staged=True)

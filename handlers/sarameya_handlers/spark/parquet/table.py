@@ -42,15 +42,14 @@ from sarameya_handlers.spark.parquet.reader import batches, read_on
 from sarameya_handlers.spark.parquet.schema import DirectorySchema, WriteSchema
 from sarameya_handlers.spark.shaping.partitions import directory_rules
 from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all, with_checks
-from sarameya_handlers.spark.tables.file_visibility import check_reads, check_writes
+from sarameya_handlers.spark.tables.file_visibility import check_writes
 from sarameya_handlers.spark.tables.object_stores import (
-    make_staging,
     require_names_once,
     require_trust,
-    temporary_staging,
 )
 from sarameya_handlers.spark.tables.one_job import MAX_TOGETHER
 from sarameya_handlers.spark.tables.staged_files import require_all_read
+from sarameya_handlers.spark.tables.staging import Staging, temporary_staging
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Phase, Shape, Table
 
 if TYPE_CHECKING:
@@ -69,8 +68,8 @@ class ParquetTable(Table):
         path: The directory, or a URL: `s3://bucket/orders`, `gs://bucket/orders`.
         layout: Partitioning and schema evolution.
         store: How to reach an object store.
-        staging: For an object store: a directory for records that Spark reads. All of Spark's workers must be able to
-            read it. By default a temporary one of this machine.
+        staging: For an object store: where Spark reads records, a directory that all of its machines have mounted, or a
+            URL of an object store. By default a temporary directory; if Spark runs on other machines, below the table.
     """
 
     landings_per_job = MAX_TOGETHER
@@ -90,9 +89,11 @@ class ParquetTable(Table):
         if isinstance(self.store, LocalStore):
             if staging is not None:
                 raise ConfigError("staging", staging, "is for object stores: a directory has its own")
-            self._staging = self.store.path(leftovers.STAGING)
+            self._staging = Staging(self.store.path(leftovers.STAGING))
+        elif staging is not None:
+            self._staging = Staging.at(staging, options=store)
         else:
-            self._staging = Path(staging or temporary_staging()).absolute()
+            self._staging = Staging(temporary_staging(), self.store, leftovers.STAGING)
         self._layout = layout or Layout()
         if hidden := [column for column in self._layout.partition_by if column.startswith(("_", "."))]:
             raise ConfigError(
@@ -125,7 +126,7 @@ class ParquetTable(Table):
         raise HandlerError(f"{self.name} is no directory: give readers its URL")
 
     @property
-    def staging(self) -> Path:
+    def staging(self) -> Staging:
         return self._staging
 
     def take_requests(self) -> StoreUsed | None:
@@ -146,10 +147,7 @@ class ParquetTable(Table):
 
     def _prepare(self) -> None:
         with self._directory_errors():
-            if isinstance(self.store, LocalStore):
-                self.staging.mkdir(parents=True, exist_ok=True)
-            else:
-                make_staging(self.staging)
+            self.staging.make()
             self.store.prepare([WRITING, f"{HIDDEN}/links"])
             require_names_once(self.store, WRITING)
         self._is_prepared = True
@@ -157,7 +155,7 @@ class ParquetTable(Table):
     def open(self, spark: SparkSession) -> None:
         self.prepare()
         self.recover()
-        check_reads(spark, self.staging)
+        self.staging.open(spark)
         if isinstance(self.store, LocalStore):
             self._check_writes(spark)
 

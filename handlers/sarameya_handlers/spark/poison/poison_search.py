@@ -13,7 +13,6 @@ change.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import attrs
@@ -25,6 +24,7 @@ from sarameya_handlers.spark.errors import LandingError, cause_of
 from sarameya_handlers.spark.poison.bisection import TogetherError, TooManyError, TooManyTriesError, find_failing
 from sarameya_handlers.spark.shaping.errors import ShapeError
 from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all
+from sarameya_handlers.spark.tables.staging import Staging
 from sarameya_handlers.spark.tables.table import Landing, PendingLink, Shape
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def find_poison(
     check: Callable[[], None],
     *,
     pending: PendingLink,
-    staging: Path,
+    staging: Staging,
     shape: Shape,
     tolerance: Tolerance | None = None,
     evaluate: Evaluate = compute_all,
@@ -144,7 +144,7 @@ def find_poison(
         spark: The session.
         check: Called before each job. Raises if the result is no longer needed.
         pending: The link and its records.
-        staging: Directory for the records that are tried.
+        staging: Place of the records that are tried.
         shape: Converts records to rows.
         tolerance: Limit of bad records.
         evaluate: The table's evaluator. Requirements unknown to it (a constraint) are not checked.
@@ -219,7 +219,7 @@ class _Probes:
         spark: SparkSession,
         check: Callable[[], None],
         link: Link,
-        staging: Path,
+        staging: Staging,
         shape: Shape,
         evaluate: Evaluate,
     ) -> None:
@@ -265,17 +265,10 @@ class _Probes:
         return None
 
     def _with_staged(self, records: pa.Table, use: Callable[[Landing], None]) -> None:
-        import pyarrow.parquet as pq
-
         self._check()
         self._count += 1
-        # A new name each time: Spark caches facts about a file by its name.
-        path = self._staging / f"{self._link.attempt}-probe-{self._count}.parquet"
-        try:
-            pq.write_table(records, path, compression="none", use_dictionary=False, write_statistics=False)
-            use(Landing(link=self._link, staged=path, records=records.num_rows))
-        finally:
-            path.unlink(missing_ok=True)
+        with self._staging.stage(f"{self._link.attempt}-probe-{self._count}", records) as staged:
+            use(Landing(link=self._link, staged=staged, records=records.num_rows))
 
 
 def _bisect(

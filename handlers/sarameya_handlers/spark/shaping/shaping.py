@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import attrs
@@ -130,11 +129,10 @@ class Shaping:
 
         All other records can be decoded. The transform is not checked. Raises RegistryError.
         """
-        staged = _file_of(landing)
         plans = self._plans([landing])[landing.link.key.topic]
         if not plans:
             return ()
-        records = staged_columns(staged, ["offset", *plans])
+        records = staged_columns(landing, ["offset", *plans])
         frame = staged_frame(spark, landing)
         found: dict[int, str] = {}
         for column, plan in plans.items():
@@ -182,7 +180,7 @@ class Shaping:
             of_topic = prefixes.setdefault(landing.link.key.topic, {column: {} for column in self._codecs})
             if not framed:
                 continue
-            records = staged_columns(_file_of(landing), framed)
+            records = staged_columns(landing, framed)
             for column in framed:
                 survey = survey_column(self._codecs[column], records[column])
                 if survey:
@@ -249,8 +247,3 @@ def _require_packages(decode: Decode) -> None:
             importlib.import_module(name)
         except ImportError as error:
             raise ShapeError(f"'protobuf' needs more packages ({error}): {install_command('protobuf')}") from error
-
-
-def _file_of(landing: Landing) -> Path:
-    assert landing.staged is not None, "only an attempt with records is shaped"
-    return landing.staged

@@ -6,7 +6,7 @@ evaluation.py       rows computed without writing them     row_count.py     rows
 one_job.py          rows of several attempts in one job    settings.py      temporary Spark settings
 columns.py          columns as Spark's JSON (pure)         expressions.py   names, strings and types in SQL
 file_visibility.py  checks that Spark sees our files       packages.py      jars and settings that a format needs
-group_lock.py       a lock held by one group of threads at a time
+group_lock.py       a lock held by one group of threads    staging.py       place of staged files, here and in a store
 
 The formats have packages of their own: `spark/parquet`, `spark/delta`, `spark/iceberg`.
 """

@@ -8,9 +8,10 @@ that dies during the check, may be a passing error (LandingError).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from sarameya import HandlerError
@@ -18,14 +19,15 @@ from sarameya_handlers.landing.directory.parquet_merge import count_rows
 from sarameya_handlers.landing.files import PROBE, is_refusal
 from sarameya_handlers.landing.stores.local import LocalStore
 from sarameya_handlers.landing.stores.store import Store
+from sarameya_handlers.spark.engines.connect import is_connect
 from sarameya_handlers.spark.error_sources import passes_by_text
 from sarameya_handlers.spark.errors import LandingError, cause_of, text_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_PROBES = 16
-"""Number of files. With enough cores each file is one task, so that the job checks several executors."""
+_ROWS = 16
+"""Number of rows that Spark writes. With enough cores each is one task, so that several executors write."""
 
 _UNSEEN = re.compile(
     r"FileNotFoundException|NoSuchFileException|AccessControlException|AccessDeniedException|Permission denied"
@@ -37,38 +39,36 @@ _ADVICE = (
     "choose a directory that all machines of Spark have mounted under this path, with a user who may write there, or "
     'let Spark run here (master = "local[*]")'
 )
+_STORE_ADVICE = '; or stage in an object store (staging = "s3://bucket/staging")'
+_LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]")
 _READS = "Spark does not read what this process writes to"
 _WRITES = "this process does not read what Spark writes to"
 
 
-def check_reads(spark: SparkSession | None, directory: Path) -> None:
-    """Check that Spark reads files that this process writes to an existing directory. Blocking; one job.
+def check_reads(spark: SparkSession, urls: Iterable[str], place: str, store: Store | None = None) -> None:
+    """Check that Spark reads files of this process, each with one row in a column `number`. Blocking; one job.
 
     The job does not check a machine that runs none of its tasks.
 
     Args:
-        spark: The session; None checks nothing.
-        directory: The directory.
+        spark: The session.
+        urls: The files' URLs for Spark. Yielding one may write the file.
+        place: Their directory, for messages.
+        store: The object store that has them; None if they are on this machine.
 
     Raises:
         HandlerError: Spark does not read the files.
         LandingError: The check failed for a reason that may pass.
     """
-    if spark is None or is_local(spark):
-        return
-    probes = [directory / f"{PROBE}{uuid4().hex}.parquet" for _ in range(_PROBES)]
+    advice = f"{_ADVICE}{_STORE_ADVICE}" if store is None else _advice(store)
     try:
-        _write(probes)
+        files = list(urls)
         # With a condition: otherwise Spark would count rows by the files' footers alone.
-        found = spark.read.schema("number int").parquet(*map(spark_path, probes))
-        count = found.where("number = 1").count()
+        count = spark.read.schema("number int").parquet(*files).where("number = 1").count()
     except Exception as error:
-        raise _failure(_READS, directory, error) from error
-    finally:
-        for probe in probes:
-            probe.unlink(missing_ok=True)
-    if count != _PROBES:
-        raise HandlerError(f"{_READS} {directory} ({count} rows of {_PROBES}): {_ADVICE}")
+        raise _failure(_READS, place, error, advice) from error
+    if count != len(files):
+        raise HandlerError(f"{_READS} {place} ({count} rows of {len(files)}): {advice}")
 
 
 def check_writes(spark: SparkSession | None, store: Store, directory: str) -> None:
@@ -77,7 +77,7 @@ def check_writes(spark: SparkSession | None, store: Store, directory: str) -> No
         return
     probe = f"{directory}/{PROBE}{uuid4().hex}"
     try:
-        spark.range(0, _PROBES, 1, _PROBES).write.parquet(store.spark_url(probe))
+        spark.range(0, _ROWS, 1, _ROWS).write.parquet(store.spark_url(probe))
         count = count_rows_below(store, probe)
         store.remove(probe)
     except Exception as error:
@@ -85,8 +85,8 @@ def check_writes(spark: SparkSession | None, store: Store, directory: str) -> No
     finally:
         with suppress(OSError):
             store.remove(probe)
-    if count != _PROBES:
-        raise HandlerError(f"{_WRITES} {store.place}/{directory} ({count} rows of {_PROBES}): {_advice(store)}")
+    if count != _ROWS:
+        raise HandlerError(f"{_WRITES} {store.place}/{directory} ({count} rows of {_ROWS}): {_advice(store)}")
 
 
 def _advice(store: Store) -> str:
@@ -110,13 +110,12 @@ def is_local(spark: SparkSession) -> bool:
     return context is not None and str(context.master).partition("[")[0] == "local"
 
 
-def _write(probes: list[Path]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    rows = pa.table({"number": pa.array([1], pa.int32())})
-    for probe in probes:
-        pq.write_table(rows, probe)
+def runs_here(spark: SparkSession) -> bool:
+    """Return whether Spark runs on this machine, in this process's JVM or in a Connect server on a loopback address."""
+    if not is_connect(spark):
+        return is_local(spark)
+    remote: Any = spark
+    return remote.client.host in _LOOPBACK and str(spark.conf.get("spark.master", "")).partition("[")[0] == "local"
 
 
 def count_rows_below(store: Store, directory: str) -> int:
@@ -124,12 +123,10 @@ def count_rows_below(store: Store, directory: str) -> int:
     return sum(count_rows(store, name) for name in store.names(directory) if name.endswith(".parquet"))
 
 
-def _failure(
-    problem: str, directory: Path | str, error: Exception, advice: str = _ADVICE
-) -> HandlerError | LandingError:
+def _failure(problem: str, place: str, error: Exception, advice: str) -> HandlerError | LandingError:
     if _is_unseen(error):
-        return HandlerError(f"{problem} {directory} ({cause_of(error)}): {advice}")
-    return LandingError(f"{directory}: Spark and this process cannot check each other's files: {cause_of(error)}")
+        return HandlerError(f"{problem} {place} ({cause_of(error)}): {advice}")
+    return LandingError(f"{place}: Spark and this process cannot check each other's files: {cause_of(error)}")
 
 
 def _is_unseen(error: Exception) -> bool:

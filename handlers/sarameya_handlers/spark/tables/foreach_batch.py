@@ -16,14 +16,13 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from sarameya import HandlerError, SarameyaError
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.errors import LandingError, directory_error
 from sarameya_handlers.spark.tables.staged_files import require_readable
+from sarameya_handlers.spark.tables.staging import Staging
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Leftover, Phase, Shape, Table
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class ForeachBatch(Table):
 
     Args:
         foreach_batch: The callback.
-        staging: A directory that all of Spark's workers can read.
+        staging: A directory that all of Spark's machines have mounted, or a URL of an object store.
         ledger: Storage for links; None for at least once.
     """
 
@@ -81,7 +80,7 @@ class ForeachBatch(Table):
     ) -> None:
         self._foreach_batch = foreach_batch
         self._ledger = ledger
-        self._staging = Path(staging).absolute()
+        self._staging = Staging.at(staging)
         self._links: dict[ChainKey, list[Link]] = {}
         """Without a ledger: the last links of each chain, from Kafka's commit and from this process."""
         self.remembers = ledger is not None
@@ -99,15 +98,17 @@ class ForeachBatch(Table):
         return f"foreach_batch:{self._callback_name} ({'exactly' if self._ledger else 'at least'} once)"
 
     @property
-    def staging(self) -> Path:
+    def staging(self) -> Staging:
         return self._staging
 
     def open(self, spark: SparkSession) -> None:
         try:
-            self._staging.mkdir(parents=True, exist_ok=True)
+            self._staging.make()
         except OSError as error:
             problem = f"{self.name}: cannot stage in {self._staging}"
             raise directory_error(problem, error, "give another directory (staging)") from error
+        if self.needs_spark:
+            self._staging.open(spark)
         if self._ledger is None:
             logger.warning(
                 "%s: without a ledger a batch is repeated when a member dies before its commit, or wakes too late",
@@ -176,17 +177,8 @@ class ForeachBatch(Table):
         raise HandlerError(f"{self.name}: keeps no versions")
 
     def leftovers(self, spark: SparkSession) -> Sequence[Leftover]:
-        found = []
-        for path in self._staging.glob("*.parquet"):
-            with suppress(FileNotFoundError):  # a running sink may remove it meanwhile
-                stat = path.stat()
-                found.append(
-                    Leftover(name=str(path), size_bytes=stat.st_size, changed=stat.st_mtime, what="a staged file")
-                )
-        return found
+        return list(self._staging.leftovers())
 
     def remove(self, spark: SparkSession, leftover: Leftover) -> None:
-        path = Path(leftover.name)
-        if path.parent != self._staging:
-            raise HandlerError(f"{path} is no leftover of {self.name}")
-        path.unlink(missing_ok=True)
+        if not self._staging.remove(leftover):
+            raise HandlerError(f"{leftover.name} is no leftover of {self.name}")

@@ -1,35 +1,9 @@
-"""Tables in object stores: trust in the store's puts, and a directory for staged records."""
+"""Tables in object stores: trust in the store's puts."""
 
 from __future__ import annotations
 
-import errno
-import os
-import tempfile
-from pathlib import Path
-from stat import S_ISDIR
-
 from sarameya import HandlerError
 from sarameya_handlers.landing.stores.store import Store
-
-
-def temporary_staging() -> Path:
-    """Return this user's temporary directory for records that a Spark of this machine reads."""
-    return Path(tempfile.gettempdir(), f"sarameya-staging-{os.getuid()}")
-
-
-def make_staging(directory: Path) -> None:
-    """Create a directory for staged records. Hide a temporary one from other users.
-
-    Raises:
-        OSError: It cannot be created, or is another user's.
-    """
-    directory.mkdir(parents=True, exist_ok=True)
-    if temporary_staging() not in (directory, *directory.parents):
-        return
-    status = temporary_staging().lstat()
-    if status.st_uid != os.getuid() or not S_ISDIR(status.st_mode):
-        raise PermissionError(errno.EACCES, "it is not this user's directory", str(temporary_staging()))
-    temporary_staging().chmod(0o700)
 
 
 def require_trust(name: str, store: Store) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+import attrs
 
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.tables.row_count import RowCount
+from sarameya_handlers.spark.tables.staging import Staging
 from sarameya_handlers.spark.tables.table import Landing
 
 if TYPE_CHECKING:
@@ -49,6 +52,18 @@ def staged_frame(spark: SparkSession, landing: Landing) -> DataFrame:
     count = RowCount.of(frame)
     landing.reads.append(count)
     return count.frame
+
+
+@contextmanager
+def with_file(landing: Landing, staging: Staging) -> Iterator[Landing]:
+    """Provide the attempt with a staged file. One without records gets an empty file, which has the columns."""
+    if landing.staged is not None:
+        yield landing
+        return
+    from sarameya.arrow import kafka_schema
+
+    with staging.stage(landing.link.attempt, kafka_schema().empty_table()) as staged:
+        yield attrs.evolve(landing, staged=staged)
 
 
 def require_all_read(spark: SparkSession, landings: Iterable[Landing]) -> None:
@@ -96,12 +111,13 @@ def require_readable(spark: SparkSession, landing: Landing) -> None:
 
 
 def _read(spark: SparkSession, landing: Landing) -> DataFrame:
-    # As a URL, since Spark's default file system may be another. Hadoop does not decode %-escapes in it.
-    return spark.read.schema(KAFKA_COLUMNS).options(**_READ_OPTIONS).parquet(f"file://{landing.staged}")
+    assert landing.staged is not None, "only an attempt with records has a staged file"
+    return spark.read.schema(KAFKA_COLUMNS).options(**_READ_OPTIONS).parquet(landing.staged.spark_url())
 
 
-def staged_columns(staged: Path, columns: Sequence[str]) -> pa.Table:
-    """Read some columns of a staged file without Spark."""
+def staged_columns(landing: Landing, columns: Sequence[str]) -> pa.Table:
+    """Read some columns of an attempt's records without Spark."""
     import pyarrow.parquet as pq
 
-    return pq.read_table(staged, columns=list(columns))
+    assert landing.staged is not None, "only an attempt with records has a staged file"
+    return pq.read_table(landing.staged.path, columns=list(columns))

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from sarameya_handlers.spark.tables.staging import StagedFile, Staging
+
 
 class Phase(StrEnum):
     """Progress of an attempt. `on_phase` is called when a phase is over, in the thread that lands."""
@@ -58,8 +60,8 @@ class Landing:
     """An attempt to append a link and its rows to a table."""
 
     link: Link
-    staged: Path | None
-    """The link's records in a Parquet file with the columns `KAFKA_COLUMNS`; None for a link without records."""
+    staged: StagedFile | None
+    """The link's records, with the columns `KAFKA_COLUMNS`; None for a link without records."""
     records: int = 0
     """Number of records in the file. A transform may return more or fewer rows."""
     reads: list[RowCount] = attrs.field(factory=list, eq=False, repr=False)
@@ -183,11 +185,8 @@ class Table(ABC):
 
     @property
     @abstractmethod
-    def staging(self) -> Path:
-        """Directory for staged files. Exists once the table is open.
-
-        All of Spark's workers can read it; readers of the table never see its files.
-        """
+    def staging(self) -> Staging:
+        """Place of staged files. Ready once the table is open."""
 
     def takes_one_driver(self, settings: Mapping[str, str]) -> bool:
         """Return whether only one Spark driver may land in the table, according to its name and Spark's settings."""

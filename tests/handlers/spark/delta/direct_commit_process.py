@@ -28,6 +28,7 @@ from sarameya_handlers.spark.delta.history.checkpoints import commit_file
 from sarameya_handlers.spark.delta.history.commits import CommitMark
 from sarameya_handlers.spark.delta.history.log import DeltaLog
 from sarameya_handlers.spark.delta.row_files import record_columns, staged_rows
+from sarameya_handlers.spark.tables.staging import StagedFile
 from sarameya_handlers.spark.tables.table import Landing
 from tests.handlers.spark.delta.kit import KEY, link
 
@@ -72,7 +73,7 @@ def staged(root: Path, of: Link, **columns: list[Any]) -> Landing:
     path = root / "_sarameya" / f"{of.attempt}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(dict(values), schema=kafka_schema()), path)
-    return Landing(link=of, staged=path, records=count)
+    return Landing(link=of, staged=StagedFile(path), records=count)
 
 
 def log_of(root: Path) -> DeltaLog:
@@ -126,7 +127,7 @@ def main(root: Path, links: int) -> None:
         rows = staged_rows(landing)
         outcome = committer.append(landing, rows, read_mark=read, load_rules=plain, on_ready=lambda: None)
         assert landing.staged is not None
-        landing.staged.unlink()
+        landing.staged.path.unlink()
         print(mine.number, mine.attempt, outcome.name, flush=True)
 
 

@@ -27,6 +27,7 @@ from sarameya_handlers.spark.delta.direct_commits import CommitOutcome, DirectCo
 from sarameya_handlers.spark.delta.history.checkpoints import commit_file
 from sarameya_handlers.spark.delta.history.commits import CommitMark, app_id, txn_version
 from sarameya_handlers.spark.delta.row_files import RowFile, record_columns, staged_rows
+from sarameya_handlers.spark.tables.staging import StagedFile
 from sarameya_handlers.spark.tables.table import Landing
 from tests.handlers.spark.delta.direct_commit_process import (
     adopt,
@@ -230,9 +231,9 @@ def test_file_written_by_spark_is_moved_and_keeps_its_codec(root: Path) -> None:
     name = "_sarameya/landing/attempt/part-00000-0.c000.zstd.parquet"
     written = root / name
     written.parent.mkdir(parents=True)
-    landing.staged.rename(written)
+    landing.staged.path.rename(written)
     said = DirectCommitter(LocalStore(root)).append(
-        attrs.evolve(landing, staged=root / "gone"),
+        attrs.evolve(landing, staged=StagedFile(root / "gone")),
         RowFile(name, record_columns(), pq.read_metadata(written), written.stat().st_size),
         read_mark=partial(read_mark, log_of(root), landing.link),
         load_rules=plain,
@@ -271,7 +272,7 @@ def test_abandoned_link_leaves_no_data_file(root: Path) -> None:
     assert chain(root).links == []
     assert [*root.glob("part-*")] == []
     assert landing.staged is not None
-    assert landing.staged.exists()
+    assert landing.staged.path.exists()
 
 
 @pytest.mark.parametrize("is_known", [True, False])

@@ -18,7 +18,7 @@ from tests.handlers.spark.delta.kit import link
 def told(tmp_path: Path, **columns: list[object]) -> dict[str, dict[str, object]]:
     landing = staged(tmp_path, link(1), **columns)
     assert landing.staged is not None
-    return statistics(landing.staged, 32)
+    return statistics(landing.staged.path, 32)
 
 
 def statistics(file: Path, indexed: int) -> dict[str, dict[str, object]]:

@@ -11,6 +11,7 @@ import pytest
 from sarameya import HandlerError
 from sarameya_handlers.landing.stores.local import LocalStore
 from sarameya_handlers.spark.delta.leftovers import leftovers, remove
+from sarameya_handlers.spark.tables.staging import Staging
 from sarameya_handlers.spark.tables.table import Leftover
 
 STAGED = f"{'0' * 32}.parquet"
@@ -23,12 +24,16 @@ def commit(root: Path, version: int, *actions: dict[str, object]) -> None:
     (log / f"{version:020d}.json").write_text("\n".join(lines))
 
 
+def staging_of(root: Path) -> Staging:
+    return Staging(root / "_sarameya" / "staging")
+
+
 def listed(root: Path) -> list[Leftover]:
-    return leftovers(LocalStore(root), list, root / "_sarameya" / "staging")
+    return leftovers(LocalStore(root), list, staging_of(root))
 
 
 def names(root: Path, current: list[str]) -> list[str]:
-    found = leftovers(LocalStore(root), lambda: current, root / "_sarameya" / "staging")
+    found = leftovers(LocalStore(root), lambda: current, staging_of(root))
     return [str(Path(one.name).relative_to(root)) for one in found]
 
 
@@ -66,7 +71,7 @@ def test_file_committed_during_the_search_is_no_leftover(root: Path) -> None:
         commit(root, 2, {"add": {"path": "part-lost.parquet"}})
         return []
 
-    found = {Path(one.name).name for one in leftovers(LocalStore(root), current, root / "_sarameya" / "staging")}
+    found = {Path(one.name).name for one in leftovers(LocalStore(root), current, staging_of(root))}
     assert found == {
         STAGED,
         "part-lost-too.parquet",
@@ -74,7 +79,7 @@ def test_file_committed_during_the_search_is_no_leftover(root: Path) -> None:
         "part-current.parquet",
         "part-timed-now.parquet",
     }
-    left = [one.name for one in leftovers(LocalStore(root), current, root / "_sarameya" / "staging")]
+    left = [one.name for one in leftovers(LocalStore(root), current, staging_of(root))]
     assert str(root / "part-lost.parquet") not in left
 
 
@@ -83,9 +88,7 @@ def test_uncommitted_write_is_one_leftover(root: Path) -> None:
     written.mkdir(parents=True)
     for name in ("part-0.parquet", "_SUCCESS"):
         (written / name).write_bytes(b"data")
-    found = next(
-        one for one in leftovers(LocalStore(root), list, root / "_sarameya" / "staging") if one.name == str(written)
-    )
+    found = next(one for one in leftovers(LocalStore(root), list, staging_of(root)) if one.name == str(written))
     assert (found.what, found.size_bytes) == ("data of a write that failed or lost", 8)
     assert found.others_may_take == 0.0
     remove(found, LocalStore(root), None)
@@ -100,9 +103,7 @@ def test_uncommitted_write_is_one_leftover(root: Path) -> None:
 def test_removal_error_is_raised(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = root / "_sarameya" / "landing" / ("1" * 32)
     (written / "below").mkdir(parents=True)
-    found = next(
-        one for one in leftovers(LocalStore(root), list, root / "_sarameya" / "staging") if one.name == str(written)
-    )
+    found = next(one for one in leftovers(LocalStore(root), list, staging_of(root)) if one.name == str(written))
 
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError("somebody else's")
@@ -113,7 +114,7 @@ def test_removal_error_is_raised(root: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_leftover_has_its_size_and_age(root: Path) -> None:
-    found = leftovers(LocalStore(root), list, root / "_sarameya" / "staging")
+    found = leftovers(LocalStore(root), list, staging_of(root))
     assert {(one.what, one.size_bytes) for one in found} == {
         ("a staged file", 4),
         ("a data file that no version of the table names", 4),
@@ -128,7 +129,7 @@ def test_leftover_has_its_size_and_age(root: Path) -> None:
 
 def test_leftover_can_be_removed_twice(root: Path) -> None:
     (root / ".part-lost.parquet.crc").write_text("")
-    staging = root / "_sarameya" / "staging"
+    staging = staging_of(root)
     for leftover in leftovers(LocalStore(root), list, staging) * 2:
         remove(leftover, LocalStore(root), staging)
     assert leftovers(LocalStore(root), list, staging) == []
@@ -141,11 +142,7 @@ def test_only_leftovers_can_be_removed(root: Path, name: str) -> None:
     path = (root / name).resolve()
     path.touch()
     with pytest.raises(HandlerError, match="no leftover"):
-        remove(
-            Leftover(name=str(path), size_bytes=0, changed=0.0, what=""),
-            LocalStore(root),
-            root / "_sarameya" / "staging",
-        )
+        remove(Leftover(name=str(path), size_bytes=0, changed=0.0, what=""), LocalStore(root), staging_of(root))
     assert path.exists()
 
 
@@ -153,9 +150,7 @@ def test_unfinished_summary_is_a_leftover(root: Path) -> None:
     unkept = root / "_sarameya" / ".put-0123"
     unkept.write_text("{}")
     (root / "_sarameya" / "heads.json").write_text("{}")
-    (found,) = (
-        one for one in leftovers(LocalStore(root), list, root / "_sarameya" / "staging") if "summary" in one.what
-    )
+    (found,) = (one for one in leftovers(LocalStore(root), list, staging_of(root)) if "summary" in one.what)
     assert found.name == str(unkept)
-    remove(found, LocalStore(root), root / "_sarameya" / "staging")
+    remove(found, LocalStore(root), staging_of(root))
     assert not unkept.exists()

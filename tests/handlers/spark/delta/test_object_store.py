@@ -28,7 +28,7 @@ from sarameya_handlers.spark.delta.row_files import record_columns
 from sarameya_handlers.spark.delta.table import DeltaTable
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.shaping.shaping import Shaping
-from sarameya_handlers.spark.tables.object_stores import temporary_staging
+from sarameya_handlers.spark.tables.staging import temporary_staging
 from sarameya_handlers.spark.tables.table import Layout, Shape
 from tests.conformance.adoptions import AdoptedDelta, WrittenShape, write_each
 from tests.handlers.spark.bucket import Bucket
@@ -63,7 +63,7 @@ def table_in(bucket: Bucket, staging: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def land(table: DeltaTable, of: Link, shape: Shape | None = None) -> None:
-    landing = staged(table.staging, attrs.evolve(of, attempt=uuid4().hex))
+    landing = staged(table.staging.directory, attrs.evolve(of, attempt=uuid4().hex))
     table.land(NO_SPARK, [landing], shape or Shaping(), lambda phase, landings: None)
 
 
@@ -308,7 +308,7 @@ def test_sink_commits_on_s3_and_spark_gets_the_url_of_its_connector() -> None:
     assert table.name == "delta:s3://lake/orders"
     assert table._place.sql == "delta.`s3a://lake/orders`"
     assert table.adopts(Shaping())
-    assert temporary_staging() in table.staging.parents
+    assert temporary_staging() in table.staging.directory.parents
 
 
 @pytest.mark.usefixtures("absent")

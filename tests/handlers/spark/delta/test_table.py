@@ -92,7 +92,7 @@ class Sparks(AdoptedDelta):
         mark = CommitMark(landing.link, known.seen, known.term)
         told = {"timestamp": 1, "operation": "WRITE", "userMetadata": mark.to_json()}
         version = known.seen + 1
-        (self.staging.parents[1] / commit_file(version)).write_text(
+        (self.staging.directory.parents[1] / commit_file(version)).write_text(
             json.dumps({"commitInfo": told}, separators=(",", ":"))
         )
         self.by_spark.append(version)

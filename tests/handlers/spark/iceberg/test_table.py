@@ -56,8 +56,8 @@ def test_remote_table_stages_in_a_temporary_directory(
     spark: Any = FakeSpark(type="rest", **({"warehouse": warehouse} if warehouse else {}))
     table = IcebergTable("ice.db.orders")
     table.open_unstaged(spark)
-    assert table.staging == tmp_path / f"sarameya-staging-{os.getuid()}" / "ice.db.orders"
-    assert not table.staging.exists()
+    assert table.staging.directory == tmp_path / f"sarameya-staging-{os.getuid()}" / "ice.db.orders"
+    assert not table.staging.directory.exists()
     assert table.restate_after is not None
 
 
@@ -73,6 +73,6 @@ def test_catalog_for_one_driver_has_a_lock(tmp_path: Path, settings: dict[str, s
 
 def test_quoted_name_stages_below_the_directory(tmp_path: Path) -> None:
     table = IcebergTable("ice.`a/../../..`.`orders/eu`", staging=tmp_path)
-    assert table.staging.parent == tmp_path
-    assert table.staging.resolve().parent == tmp_path
-    assert IcebergTable("ice.db.`orders-eu`", staging=tmp_path).staging == tmp_path / "ice.db.`orders-eu`"
+    assert table.staging.directory.parent == tmp_path
+    assert table.staging.directory.resolve().parent == tmp_path
+    assert IcebergTable("ice.db.`orders-eu`", staging=tmp_path).staging.directory == tmp_path / "ice.db.`orders-eu`"

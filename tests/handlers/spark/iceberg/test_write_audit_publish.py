@@ -15,6 +15,7 @@ from sarameya_handlers.spark.iceberg.catalog import TableName
 from sarameya_handlers.spark.iceberg.marks import ChainMark
 from sarameya_handlers.spark.iceberg.table_state import TableState
 from sarameya_handlers.spark.iceberg.write_audit_publish import publish
+from sarameya_handlers.spark.tables.staging import StagedFile
 from sarameya_handlers.spark.tables.table import Landing
 from tests.handlers.spark.iceberg.kit import KEY, OTHER, FakeMetadata, link
 
@@ -53,7 +54,7 @@ class Table:
     spark: FakeSpark = attrs.field(factory=FakeSpark)
 
     def publish(self, *links: Link, plain: bool = True, records: int = 10) -> list[Exception]:
-        landings = [Landing(link=one, staged=Path("staged"), records=records) for one in links]
+        landings = [Landing(link=one, staged=StagedFile(Path("staged")), records=records) for one in links]
         look = TableState(self.properties, self.metadata.history())
         spark: Any = self.spark
         return publish(spark, NAME, look, landings, {KEY: TERM, OTHER: TERM}, plain=plain)

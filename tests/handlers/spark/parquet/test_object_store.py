@@ -24,6 +24,7 @@ from sarameya_handlers.landing.links import ChainKey, Link, Origin
 from sarameya_handlers.landing.stores.options import StoreOptions, store_options
 from sarameya_handlers.landing.stores.places import store_at
 from sarameya_handlers.spark.shaping.shaping import Shaping
+from sarameya_handlers.spark.tables.staging import StagedFile
 from sarameya_handlers.spark.tables.table import Landing, Leftover
 from tests.handlers.spark.bucket import Bucket
 
@@ -61,10 +62,10 @@ def link(number: int, attempt: str = "", key: ChainKey = KEY) -> Link:
 
 
 def land(table: ParquetTable, of: Link) -> None:
-    path = table.staging / f"{of.attempt}.parquet"
+    path = table.staging.directory / f"{of.attempt}.parquet"
     rows = pa.table({"offset": range(of.from_offset, of.to_offset)})
     pq.write_table(rows, path)
-    landing = Landing(link=of, staged=path, records=rows.num_rows)
+    landing = Landing(link=of, staged=StagedFile(path), records=rows.num_rows)
     table.land(None, [landing], PLAIN, lambda phase, landings: None)  # type: ignore[arg-type]
 
 
@@ -90,7 +91,7 @@ def test_links_are_published_objects(table: ParquetTable, bucket: Bucket) -> Non
     assert bucket.hidden() == []
     assert len(bucket.visible()) == 39
     assert [found.rows for found in table.links(None, KEY, 38)] == [3, 3]  # type: ignore[arg-type]
-    assert list(table.staging.iterdir()) == []
+    assert list(table.staging.directory.iterdir()) == []
     assert table.leftovers(None) == []  # type: ignore[arg-type]
     with pytest.raises(HandlerError, match="parquet:memory://lake/orders is no directory"):
         table.path  # noqa: B018
@@ -274,9 +275,9 @@ def test_staging_of_another_user_is_refused(bucket: Bucket, tmp_path: Path, monk
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     table = ParquetTable("s3://lake/orders")
     table.prepare()
-    assert table.staging.stat().st_mode & 0o777 == 0o700
-    table.staging.rmdir()
-    table.staging.symlink_to(tmp_path)
+    assert table.staging.directory.stat().st_mode & 0o777 == 0o700
+    table.staging.directory.rmdir()
+    table.staging.directory.symlink_to(tmp_path)
     with pytest.raises(HandlerError, match="it is not this user's directory"):
         table.prepare()
 

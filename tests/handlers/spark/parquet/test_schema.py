@@ -22,6 +22,7 @@ from sarameya_handlers.landing.stores.local import LocalStore
 from sarameya_handlers.spark.parquet.schema import SchemaMovedError
 from sarameya_handlers.spark.shaping.errors import SchemaMismatchError
 from sarameya_handlers.spark.shaping.shaping import Shaping
+from sarameya_handlers.spark.tables.staging import StagedFile
 from sarameya_handlers.spark.tables.table import Landing, Phase
 from tests.handlers.spark.kit import FakeFrame, FakeSpark
 
@@ -61,9 +62,9 @@ def land(
         attempt=f"a{key.partition}-{number}-{id(table)}",
         origin=Origin(group="flights"),
     )
-    path = table.staging / f"{link.attempt}.parquet"
+    path = table.staging.directory / f"{link.attempt}.parquet"
     pq.write_table(rows, path)
-    landing = Landing(link=link, staged=path, records=rows.num_rows)
+    landing = Landing(link=link, staged=StagedFile(path), records=rows.num_rows)
     table.land(FakeSpark(), [landing], shape or Shaping(transform=lambda frame: FakeFrame(rows)), checkpoint)
 
 
@@ -252,6 +253,7 @@ from sarameya.arrow import kafka_schema
 from sarameya_handlers import ParquetTable
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
 from sarameya_handlers.spark.shaping.shaping import Shaping
+from sarameya_handlers.spark.tables.staging import StagedFile
 from sarameya_handlers.spark.tables.table import Landing
 
 table = ParquetTable({str(root)!r})
@@ -261,8 +263,8 @@ rows = kafka_schema().empty_table().from_pylist([record], schema=kafka_schema())
 for number in (1, 2):
     link = Link(key=ChainKey("s", "t", 0), number=number, from_offset=number, to_offset=number + 1,
                 attempt=str(number), origin=Origin(group="g"))
-    pq.write_table(rows, table.staging / "x.parquet")
-    landing = Landing(link=link, staged=table.staging / "x.parquet", records=1)
+    pq.write_table(rows, table.staging.directory / "x.parquet")
+    landing = Landing(link=link, staged=StagedFile(table.staging.directory / "x.parquet"), records=1)
     table.land(None, [landing], Shaping(), lambda phase, landings: None)
 print([row for batch in table.batches(["offset"]) for row in batch.to_pylist()], "pyspark" in sys.modules)
 """

@@ -24,6 +24,7 @@ from sarameya_handlers.landing.links import ChainKey, Kind, Link, Origin
 from sarameya_handlers.landing.stores.local import LocalStore
 from sarameya_handlers.spark.parquet.file_writer import settle
 from sarameya_handlers.spark.shaping.shaping import Shaping
+from sarameya_handlers.spark.tables.staging import StagedFile
 from sarameya_handlers.spark.tables.table import Landing, Leftover, Phase
 from tests.handlers.spark.kit import FakeFrame, FakeSpark
 
@@ -46,9 +47,9 @@ def link(number: int = 1, attempt: str = "a1", *, key: ChainKey = KEY, **more: A
 
 
 def staged(table: ParquetTable, of: Link, rows: pa.Table = ROWS) -> Landing:
-    path = table.staging / f"{of.attempt}.parquet"
+    path = table.staging.directory / f"{of.attempt}.parquet"
     pq.write_table(rows, path)
-    return Landing(link=of, staged=path, records=rows.num_rows)
+    return Landing(link=of, staged=StagedFile(path), records=rows.num_rows)
 
 
 def land(
@@ -72,7 +73,7 @@ def visible(table: ParquetTable) -> list[str]:
 
 def hidden(table: ParquetTable) -> list[str]:
     """Return the files of writes without a link."""
-    places = (table.staging, table.path / "_sarameya" / "landing")
+    places = (table.staging.directory, table.path / "_sarameya" / "landing")
     return [path.name for place in places for path in place.rglob("*")]
 
 
@@ -259,7 +260,7 @@ def test_leftovers_are_files_without_a_link(table: ParquetTable, monkeypatch: py
     monkeypatch.setattr(DataFiles, "publish_link", lambda self, manifest, **_: manifest)
     land(table, link())
     monkeypatch.undo()
-    (table.staging / "b.parquet").write_bytes(b"12345")
+    (table.staging.directory / "b.parquet").write_bytes(b"12345")
     orphan = table.path / directory_of(link(attempt="b"))
     orphan.mkdir()
     (orphan / "part-0.parquet").write_bytes(b"1234567")
@@ -405,7 +406,7 @@ def test_batches_are_rows_of_links_and_other_visible_files(table: ParquetTable) 
     land(table, link())
     assert offsets(table) == [5, 6, 7]
     pq.write_table(pa.table({"offset": [9], "other": ["x"]}), table.path / "mine.parquet")
-    pq.write_table(ROWS, table.staging / "a9.parquet")
+    pq.write_table(ROWS, table.staging.directory / "a9.parquet")
     assert offsets(table) == [5, 6, 7, 9]
     assert {tuple(batch.schema.names) for batch in table.batches(["topic", "offset"])} == {("offset",)}
 
@@ -471,7 +472,7 @@ def test_fault_57_partition_of_any_name_is_written_and_read(tmp_path: Path, valu
             for landing in landings:
                 into = self.store.path(directory_of(landing.link)) / f"v={value}"
                 into.mkdir(parents=True)
-                pq.write_table(pq.read_table(landing.staged), into / "part-0.parquet")
+                pq.write_table(pq.read_table(landing.staged.path), into / "part-0.parquet")
             return None, {each.link.attempt: settle(self._files, each, Layout()) for each in landings}
 
     table = InOne(tmp_path / "table")

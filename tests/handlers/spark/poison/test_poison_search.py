@@ -25,6 +25,7 @@ from sarameya_handlers.spark.poison.poison_search import (
     find_poison,
 )
 from sarameya_handlers.spark.shaping.shaping import Shaping
+from sarameya_handlers.spark.tables.staging import Staging
 from sarameya_handlers.spark.tables.table import Landing, PendingLink
 from tests.handlers.spark.kit import FakeFrame, FakeSpark
 from tests.handlers.spark.test_error_sources import error
@@ -104,7 +105,7 @@ class Fake:
             FakeSpark(),  # type: ignore[arg-type]
             self.check,
             pending=tried(table),
-            staging=self.staging,
+            staging=Staging(self.staging),
             shape=self.shape,
             tolerance=tolerance,
             evaluate=self.evaluate,  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.shaping.decode_options import Decode
 from sarameya_handlers.spark.shaping.errors import ShapeError
 from sarameya_handlers.spark.shaping.shaping import Shaping
+from sarameya_handlers.spark.tables.staging import StagedFile
 from sarameya_handlers.spark.tables.table import Landing
 from tests.handlers.kit import batch
 from tests.handlers.spark.kit import FakeFrame, FakeSpark
@@ -29,7 +30,7 @@ def staged(directory: Path) -> Landing:
     pq.write_table(batch(0, 3).to_arrow(), file)
     key = ChainKey("sink", "orders", 0)
     link = Link(key=key, number=1, from_offset=0, to_offset=3, attempt="a", origin=Origin(group="g"))
-    return Landing(link=link, staged=file, records=3)
+    return Landing(link=link, staged=StagedFile(file), records=3)
 
 
 def test_default_shaping_leaves_records_unchanged() -> None:

@@ -104,7 +104,7 @@ async def test_staged_file_is_compressed_only_if_adopted(tmp_path: Path, adopts:
 
     def look(phase: Phase, landings: Sequence[Landing]) -> None:
         if phase is Phase.STAGED and (staged := landings[0].staged):
-            compressions.append(pq.read_metadata(staged).row_group(0).column(0).compression)
+            compressions.append(pq.read_metadata(staged.path).row_group(0).column(0).compression)
 
     landing(Table(tmp_path), on_phase=look)
     assert compressions == [packed]
@@ -122,12 +122,12 @@ async def test_links_of_each_chain_are_read_from_a_number(tmp_path: Path) -> Non
 
 def test_opening_removes_only_staged_files_older_than_a_day(tmp_path: Path) -> None:
     table = FakeTable(tmp_path)
-    old, young = tmp_path / "old.parquet", tmp_path / "young.parquet"
-    for path, age in ((old, 24 * 3600 + 60), (young, 24 * 3600 - 60)):
+    old, young, others = (tmp_path / f"{name}.parquet" for name in ("a" * 32, "b" * 32, "of-somebody-else"))
+    for path, age in ((old, 24 * 3600 + 60), (young, 24 * 3600 - 60), (others, 24 * 3600 + 60)):
         path.touch()
         os.utime(path, (0, 1e9 - age))
     open_table(FakeSpark(), lambda: None, table=table, now=1e9)
-    assert os.listdir(tmp_path) == ["young.parquet"]
+    assert sorted(tmp_path.iterdir()) == [young, others]
 
 
 def test_fault_61_opening_keeps_the_summary_of_a_delta_log(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from sarameya import HandlerError
 from sarameya_handlers.landing.stores.local import LocalStore
 from sarameya_handlers.landing.stores.objects import ObjectStore
 from sarameya_handlers.spark.errors import LandingError
-from sarameya_handlers.spark.tables.file_visibility import check_reads, check_writes
+from sarameya_handlers.spark.tables.file_visibility import check_writes
+from sarameya_handlers.spark.tables.staging import Staging
 
 
 @attrs.define(eq=False)
@@ -83,13 +84,17 @@ class Writer:
             pq.write_table(pa.table({"id": [number]}), directory / f"part-{number}.parquet")
 
 
+def check_local_reads(spark: Any, directory: Path) -> None:
+    Staging(directory).open(spark)
+
+
 def spark(master: str = "spark://there:7077", **more: Any) -> FakeSpark:
     return FakeSpark(FakeContext(master), **more)
 
 
 @pytest.mark.parametrize("fake", [spark(), spark("local-cluster[2,1,1024]"), FakeSpark(None)])
 def test_readable_probe_is_accepted_and_removed(tmp_path: Path, fake: FakeSpark) -> None:
-    check_reads(fake, tmp_path)
+    check_local_reads(fake, tmp_path)
     assert fake.files
     assert list(tmp_path.iterdir()) == []
 
@@ -97,7 +102,7 @@ def test_readable_probe_is_accepted_and_removed(tmp_path: Path, fake: FakeSpark)
 @pytest.mark.parametrize("master", ["local", "local[*]", "local[2]"])
 def test_local_spark_is_not_probed(tmp_path: Path, master: str) -> None:
     fake = spark(master)
-    check_reads(fake, tmp_path)
+    check_local_reads(fake, tmp_path)
     assert fake.files is None
 
 
@@ -111,7 +116,7 @@ def test_local_spark_is_not_probed(tmp_path: Path, master: str) -> None:
 )
 def test_unreadable_probe_is_refused_with_advice(tmp_path: Path, fake: FakeSpark, found: str) -> None:
     with pytest.raises(HandlerError) as raised:
-        check_reads(fake, tmp_path)
+        check_local_reads(fake, tmp_path)
     assert str(raised.value).startswith(f"Spark does not read what this process writes to {tmp_path} (")
     assert found in str(raised.value)
     assert "): choose a directory" in str(raised.value)
@@ -132,7 +137,7 @@ PASSING = [
 
 
 @pytest.mark.parametrize("error", PASSING, ids=str)
-@pytest.mark.parametrize("check", [check_reads, check_local_writes])
+@pytest.mark.parametrize("check", [check_local_reads, check_local_writes])
 def test_fault_64_other_probe_failure_is_not_permanent(
     tmp_path: Path, check: Callable[[Any, Path], None], error: Exception
 ) -> None:
@@ -182,10 +187,10 @@ def test_spark_without_a_connector_is_refused_with_advice(text: str) -> None:
 
 
 def test_without_spark_nothing_is_probed(tmp_path: Path) -> None:
-    check_reads(None, tmp_path / "not there")
+    check_local_reads(None, tmp_path / "not there")
     check_local_writes(None, tmp_path / "not there")
 
 
 def test_unwritable_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HandlerError, match="FileNotFoundError"):
-        check_reads(spark(), tmp_path / "not there")
+        check_local_reads(spark(), tmp_path / "not there")

@@ -21,6 +21,7 @@ from sarameya_handlers.landing.errors import ForeignChainError, LostRecordsError
 from sarameya_handlers.landing.links import ChainKey, CommitNote, Kind, Link, Origin
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.foreach_batch import ForeachBatch, batch_id
+from sarameya_handlers.spark.tables.staging import StagedFile
 from sarameya_handlers.spark.tables.table import Landing, Leftover, Phase
 from tests.handlers.kit import FakeSession, batch, claim_of
 from tests.handlers.spark.kit import FakeEngine, FakeFrame, FakeSpark, consume, consume_in
@@ -175,7 +176,7 @@ def test_revoked_partition_calls_neither_callback_nor_ledger(
     table = ForeachBatch(target.foreach_batch, staging=tmp_path, ledger=ledger)  # type: ignore[arg-type]
     staged = tmp_path / "staged.parquet"
     pq.write_table(batch(0, 10).to_arrow(), staged)
-    landing = Landing(link=link(1, 0, 10), staged=staged if brings_rows else None, records=10)
+    landing = Landing(link=link(1, 0, 10), staged=StagedFile(staged) if brings_rows else None, records=10)
     with pytest.raises(Unwanted, match="ready"):
         table.land(FakeSpark(), [landing], Shaping(), checkpoint)  # type: ignore[arg-type]
     assert (target.calls, ledger.rows) == (0, {})
@@ -344,7 +345,8 @@ def test_audit_finds_only_staged_files(tmp_path: Path, ledger: FakeLedger) -> No
     for ask in (table.read, table.keys, lambda of: table.heads_at(of, "1")):
         with pytest.raises(HandlerError, match="foreach_batch"):
             ask(spark)
-    (tmp_path / "a.parquet").write_bytes(b"123")
+    (tmp_path / f"{'a' * 32}.parquet").write_bytes(b"123")
+    (tmp_path / "another.parquet").touch()
     (leftover,) = table.leftovers(spark)
     assert (leftover.size_bytes, leftover.what) == (3, "a staged file")
     table.remove(spark, leftover)

@@ -1,0 +1,200 @@
+"""Staged files of a Spark on this machine, and of one on other machines. Spark is faked, files and objects are real."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Self
+
+import attrs
+import pyarrow as pa
+import pytest
+from obstore.store import MemoryStore
+
+from sarameya import HandlerError
+from sarameya_handlers import ParquetTable
+from sarameya_handlers.landing.stores.objects import ObjectStore
+from sarameya_handlers.spark.tables import staging as module
+from sarameya_handlers.spark.tables.file_visibility import runs_here
+from sarameya_handlers.spark.tables.staging import Staging
+
+ROWS = pa.table({"number": [1, 2]})
+ATTEMPT = "a" * 32
+LEFT = f"{ATTEMPT}.parquet"
+FOLDER = "orders/_sarameya/staging"
+
+
+@attrs.define(eq=False)
+class Context:
+    master: str
+
+
+@attrs.define(eq=False)
+class Cluster:
+    """A Spark on other machines, which reads URLs of this scheme only."""
+
+    sees: str = "memory:"
+    sparkContext: Context = Context("spark://there:7077")
+    urls: list[str] = attrs.field(factory=list)
+
+    @property
+    def read(self) -> Self:
+        return self
+
+    def schema(self, columns: str) -> Self:
+        return self
+
+    def parquet(self, *urls: str) -> Self:
+        self.urls = [*urls]
+        return self
+
+    def where(self, condition: str) -> Self:
+        return self
+
+    def count(self) -> int:
+        return sum(url.startswith(self.sees) for url in self.urls)
+
+
+@pytest.fixture
+def store() -> ObjectStore:
+    return ObjectStore("memory://lake", MemoryStore())
+
+
+@pytest.fixture
+def staging(store: ObjectStore, tmp_path: Path) -> Staging:
+    return Staging(tmp_path, store, FOLDER)
+
+
+def in_store(store: ObjectStore) -> list[str]:
+    return list(store.names(""))
+
+
+def test_cluster_reads_staged_files_in_the_store(staging: Staging, store: ObjectStore, tmp_path: Path) -> None:
+    staging.open(Cluster())  # type: ignore[arg-type]
+    assert str(staging) == f"memory://lake/{FOLDER}"
+    with staging.stage(ATTEMPT, ROWS) as staged:
+        assert in_store(store) == [], "Spark may not need it"
+        assert staged.spark_url() == staged.spark_url() == f"memory://lake/{FOLDER}/{LEFT}"
+        assert in_store(store) == [f"{FOLDER}/{LEFT}"]
+        assert store.get(f"{FOLDER}/{LEFT}") == staged.path.read_bytes()
+    assert in_store(store) == list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("spark", [None, Cluster(sparkContext=Context("local[2]"))])
+def test_spark_of_this_machine_reads_staged_files_here(staging: Staging, store: ObjectStore, spark: Any) -> None:
+    staging.open(spark)
+    with staging.stage(ATTEMPT, ROWS) as staged:
+        assert staged.spark_url() == f"file://{staged.path}"
+        assert in_store(store) == []
+
+
+def test_cluster_that_does_not_reach_the_store_is_refused(staging: Staging, store: ObjectStore) -> None:
+    with pytest.raises(HandlerError, match=r"memory://lake/orders/_sarameya/staging \(0 rows of 16\): give Spark the"):
+        staging.open(Cluster(sees="file:"))  # type: ignore[arg-type]
+    assert in_store(store) == []
+
+
+def test_cluster_without_store_needs_a_mount(tmp_path: Path) -> None:
+    Staging(tmp_path).open(Cluster(sees="file:"))  # type: ignore[arg-type]
+    with pytest.raises(HandlerError, match=r"choose a directory .* or stage in an object store"):
+        Staging(tmp_path).open(Cluster())  # type: ignore[arg-type]
+
+
+def test_file_that_became_the_tables_is_not_missed(staging: Staging, tmp_path: Path) -> None:
+    with staging.stage(ATTEMPT, ROWS, is_final=True) as staged:
+        staged.path.rename(tmp_path.parent / "part-0.parquet")
+
+
+@pytest.mark.parametrize("shares", [True, False])
+def test_failed_flush_leaves_nothing(staging: Staging, store: ObjectStore, tmp_path: Path, shares: bool) -> None:
+    staging.open(Cluster())  # type: ignore[arg-type]
+
+    def flush() -> None:
+        with staging.stage(ATTEMPT, ROWS) as staged:
+            if shares:
+                staged.spark_url()
+            raise RuntimeError("cancelled")
+
+    with pytest.raises(RuntimeError, match="cancelled"):
+        flush()
+    assert in_store(store) == list(tmp_path.iterdir()) == []
+
+
+def test_store_that_fails_to_remove_does_not_fail_the_flush(
+    staging: Staging, store: ObjectStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    staging.open(Cluster())  # type: ignore[arg-type]
+
+    def refuse(name: str) -> None:
+        raise OSError("503 Slow Down")
+
+    with staging.stage(ATTEMPT, ROWS) as staged:
+        staged.spark_url()
+        monkeypatch.setattr(store, "remove", refuse)
+    assert f"cannot remove memory://lake/{FOLDER}/{LEFT}, which a start in a day removes" in caplog.text
+    assert [leftover.name for leftover in staging.leftovers()] == [f"memory://lake/{FOLDER}/{LEFT}"]
+
+
+def test_old_files_of_killed_members_are_removed(staging: Staging, store: ObjectStore, tmp_path: Path) -> None:
+    staging.open(Cluster())  # type: ignore[arg-type]
+    store.put_over(f"{FOLDER}/{LEFT}", b"1")
+    (tmp_path / LEFT).write_bytes(b"1")
+    (tmp_path / "heads.json").write_bytes(b"{}")
+    staging.remove_old(before=0.0)
+    assert len(in_store(store)) == 1
+    staging.remove_old(before=2e9 + os.stat(tmp_path).st_mtime)
+    assert in_store(store) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["heads.json"]
+
+
+def test_leftovers_are_removed_where_they_are(staging: Staging, store: ObjectStore, tmp_path: Path) -> None:
+    store.put_over(f"{FOLDER}/{LEFT}", b"12")
+    (tmp_path / LEFT).write_bytes(b"1")
+    found = list(staging.leftovers())
+    assert [(leftover.name, leftover.size_bytes) for leftover in found] == [
+        (str(tmp_path / LEFT), 1),
+        (f"memory://lake/{FOLDER}/{LEFT}", 2),
+    ]
+    other = attrs.evolve(found[1], name="memory://lake/orders/part-0.parquet")
+    assert [staging.remove(leftover) for leftover in (*found, other)] == [True, True, False]
+    assert list(staging.leftovers()) == []
+
+
+def test_url_stages_below_it_with_a_copy_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "temporary_staging", lambda: tmp_path)
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    staging = Staging.at("s3://lake/staging/", "db.orders")
+    assert staging.directory == tmp_path / "db.orders"
+    monkeypatch.setattr(staging, "_is_shared", True)
+    assert str(staging) == "s3://lake/staging/db.orders"
+
+
+def test_staging_of_a_local_directory_is_its_own(tmp_path: Path) -> None:
+    assert Staging.at(tmp_path, "orders").directory == tmp_path / "orders"
+    assert Staging.at(tmp_path.as_uri()).directory == tmp_path
+    assert str(ParquetTable(tmp_path).staging) == f"{tmp_path}/_sarameya/staging"
+
+
+def connect(host: str, master: str) -> Any:
+    """Return a session as a class of Spark Connect is recognized: by its module."""
+
+    class Session:
+        client = type("Client", (), {"host": host})
+        conf = {"spark.master": master}
+
+    Session.__module__ = "pyspark.sql.connect.session"
+    return Session()
+
+
+@pytest.mark.parametrize(
+    ("host", "master", "here"),
+    [
+        ("localhost", "local[*]", True),
+        ("127.0.0.1", "local", True),
+        ("localhost", "spark://there:7077", False),
+        ("localhost", "local-cluster[2,1,512]", False),
+        ("spark.example.com", "local[*]", False),
+    ],
+)
+def test_connect_server_on_a_loopback_address_runs_here(host: str, master: str, here: bool) -> None:
+    assert runs_here(connect(host, master)) is here
