@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -46,6 +46,7 @@ class ConnectServer:
         properties: Spark properties (see `lake_properties`); they override the defaults for a small server.
         master: Spark's master.
         token: the token that clients must send; None for no authentication.
+        before: the start of the command line, such as `with_small_disks` returns.
     """
 
     def __init__(
@@ -55,9 +56,11 @@ class ConnectServer:
         *,
         master: str = "local[2]",
         token: str | None = None,
+        before: Sequence[str] = (),
     ) -> None:
         self._directory = directory
         self._token = token
+        self._before = before
         self._port = free_ports(1)[0]
         self._properties = {
             "spark.master": master,
@@ -170,7 +173,7 @@ class ConnectServer:
         submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
         conf = [argument for key, value in self._properties.items() for argument in ("--conf", f"{key}={value}")]
         server = "org.apache.spark.sql.connect.service.SparkConnectServer"
-        return ["bash", "-c", KILLED_WITH_TESTS, str(submit), *conf, "--class", server, "spark-internal"]
+        return [*self._before, "bash", "-c", KILLED_WITH_TESTS, str(submit), *conf, "--class", server, "spark-internal"]
 
     def _environment(self) -> dict[str, Any]:
         environment = {key: value for key, value in os.environ.items() if not key.startswith("SPARK_")}

@@ -46,7 +46,7 @@ class Daemon:
     def start(self) -> None:
         """Start the process, and wait until it accepts connections. Raises StandaloneError."""
         assert self._process is None, "it runs"
-        command = [*with_small_disks(Path("/tmp")), "bash", "-c", KILLED_WITH_TESTS, *self.command]
+        command = [*with_small_disks(Path("/tmp"), options=",size=1g"), "bash", "-c", KILLED_WITH_TESTS, *self.command]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command,

@@ -4,35 +4,62 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 import trio
 
-from tests.integration.object_stores.connector import connector_jars, s3_conf
+from sarameya_handlers import DeltaTable, IcebergTable, ParquetTable, StoreOptions
+from sarameya_handlers.landing.chain import Outcome
+from sarameya_handlers.spark.shaping.shaping import Shaping
+from sarameya_handlers.spark.tables.table import Phase, Table
+from tests.conformance.owners import KEY, Owner, at
+from tests.conformance.proof import offsets, prove_chain, prove_rows
+from tests.integration.connect_server import ConnectServer
+from tests.integration.lakes.catalogs import rest_catalog
+from tests.integration.lakes.properties import lake_properties
+from tests.integration.object_stores.connector import s3_conf
 from tests.integration.object_stores.gateway import Gateway
-from tests.integration.spark_service import Service, outside_tmp, spark_service
+from tests.integration.real_kafka.node import HOST
+from tests.integration.spark_service import Service, outside_tmp, spark_service, with_small_disks
 from tests.integration.standalone_cluster import StandaloneCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.cold]
 
 COUNT = 20
+BY_SPARK = Shaping(transform_sql="select * from batch")
 
 
 @pytest.fixture
-def cluster() -> Iterator[StandaloneCluster]:
-    with outside_tmp() as directory, StandaloneCluster(directory) as running:
+def directory() -> Iterator[Path]:
+    with outside_tmp() as directory:
+        yield directory
+
+
+@pytest.fixture
+def cluster(directory: Path) -> Iterator[StandaloneCluster]:
+    with StandaloneCluster(directory) as running:
         yield running
 
 
-def installed(conf: dict[str, str]) -> str:
-    """Return Spark's properties for jars that each machine has, as entries of a TOML inline table."""
-    jars = ":".join(map(str, connector_jars()))
-    conf = {name: value for name, value in conf.items() if name != "spark.jars"}
-    conf |= {"spark.driver.extraClassPath": jars, "spark.executor.extraClassPath": jars}
-    conf |= {"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
-    return ", ".join(f'"{name}" = "{value}"' for name, value in conf.items())
+@pytest.fixture
+def bucket(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> str:
+    gateway.set_environment(monkeypatch)
+    return gateway.make_bucket()
+
+
+def installed(*properties: Mapping[str, str]) -> dict[str, str]:
+    """Return these properties, with their jars as ones that each machine has."""
+    jars = {jar for some in properties for jar in some["spark.jars"].split(",")}
+    conf = {name: value for some in properties for name, value in some.items() if name != "spark.jars"}
+    path = ":".join(sorted(jars))
+    return conf | {
+        "spark.driver.extraClassPath": path,
+        "spark.executor.extraClassPath": path,
+        "spark.executor.memory": "512m",
+        "spark.driver.host": HOST,
+    }
 
 
 async def land_while(service: Service, disturb: Callable[[], None]) -> None:
@@ -43,17 +70,15 @@ async def land_while(service: Service, disturb: Callable[[], None]) -> None:
 
 
 async def test_chain_holds_when_machines_of_the_cluster_are_killed(
-    cluster: StandaloneCluster, gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: StandaloneCluster, gateway: Gateway, bucket: str, tmp_path: Path
 ) -> None:
-    gateway.set_environment(monkeypatch)
-    bucket = gateway.make_bucket()
     table = gateway.buckets / bucket.removeprefix("s3://") / "orders"
     async with spark_service(
         tmp_path,
         table=table,
         url=f"{bucket}/orders",
         spark=f'master = "{cluster.url}"',
-        conf=installed(s3_conf()),
+        conf=", ".join(f'"{name}" = "{value}"' for name, value in installed(s3_conf()).items()),
         options="store = { trusted = true }",
     ) as service:
         await service.produce_and_land(COUNT)
@@ -64,4 +89,49 @@ async def test_chain_holds_when_machines_of_the_cluster_are_killed(
         await service.produce_and_land(COUNT)
         [driver] = service.jvms()
         await land_while(service, lambda: os.kill(driver, signal.SIGKILL))
+    assert [*table.glob("part-*.parquet")]
     assert not [*table.glob("_sarameya/staging/*")], "staged records are removed"
+
+
+class KilledError(Exception):
+    """Raised in place of the end of a member that is killed with its Connect server."""
+
+
+def die_with(server: ConnectServer) -> None:
+    server.kill()
+    server.start()  # the old session could not be closed otherwise
+    raise KilledError
+
+
+def table_of(kind: str, bucket: str) -> Table:
+    match kind:
+        case "parquet":
+            return ParquetTable(f"{bucket}/orders", store=StoreOptions(trusted=True))
+        case "delta":
+            return DeltaTable(f"{bucket}/orders", store=StoreOptions(trusted=True))
+        case _:
+            return IcebergTable("ice.db.orders", staging=f"{bucket}/staging")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "delta", pytest.param("iceberg", marks=pytest.mark.exhaustive)])
+def test_chain_holds_when_connect_server_of_the_cluster_is_killed(
+    kind: str, cluster: StandaloneCluster, gateway: Gateway, bucket: str, directory: Path, tmp_path: Path
+) -> None:
+    own_disk = with_small_disks(Path("/tmp"), options=",size=1g")
+    with rest_catalog(tmp_path, gateway) as catalog:
+        properties = installed(lake_properties(directory, iceberg=catalog), s3_conf())
+        with ConnectServer(directory / "connect", properties, master=cluster.url, before=own_disk) as server:
+            for start in (0, 10):
+                with server.session() as spark:
+                    table = table_of(kind, bucket)
+                    table.open(spark)
+                    owner = Owner(table, spark, BY_SPARK)
+                    assert owner.position == start
+                    assert owner.append(10).outcome is Outcome.LANDED
+                    with pytest.raises(KilledError):
+                        owner.land(owner.propose(5), at(Phase.WRITTEN, lambda: die_with(server)))
+            with server.session() as spark:
+                table.open(spark)
+                prove_chain(table, spark, KEY, 20)
+                prove_rows(table, spark, offsets({KEY: 20}))
+    assert list(table.staging.leftovers()) == []

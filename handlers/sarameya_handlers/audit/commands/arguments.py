@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, is_for_many: bool = True) 
     spark = parser.add_argument_group("Spark, if the table needs it")
     add_spark_arguments(spark)
     spark.add_argument(
-        "--staging", metavar="DIRECTORY", help="staging directory of the table's sink, if it has the option `staging`"
+        "--staging", metavar="PLACE", help="the option `staging` of the table's sink, if it has it"
     )
     add_cluster_arguments(parser)
 
