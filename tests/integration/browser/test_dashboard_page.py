@@ -1,4 +1,4 @@
-"""`sarameya dashboard` in Chromium, over two services: a group's rows match the broker, whichever service has them."""
+"""`sarameya dashboard` in Chromium, with two services: the rows match the broker, whichever service owns them."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ GROUP = "orders-landing"
 LONG = "returns.of.customers-with-long-names"
 Rows = list[dict[str, str]]
 
-_STATE_BEGINS = """() =>
+_STATE_LEFT = """() =>
     document.querySelector("#partitions tbody .state").getBoundingClientRect().left"""
 
 
 @attrs.frozen
 class Stage:
-    """Two services of the group, each with a client id of its own, and the dashboard of both in a browser."""
+    """Two services of one group, each with its own client id, and the dashboard of both in a browser."""
 
     cluster: EmbeddedCluster
     services: dict[str, Service]
@@ -43,7 +43,7 @@ class Stage:
         return self.services[name].url.removeprefix("http://")
 
     def owners(self) -> dict[str, str]:
-        """Return the owner of each partition, according to the broker, by the page's names."""
+        """Return the owner of each partition according to the broker, named as on the page."""
         members = self.cluster.describe_group(GROUP).members
         return {
             str(one.partition): f"{self.host(member.client_id)} 1"
@@ -69,8 +69,8 @@ async def on_stage(
             for name in ("one", "two")
         }
         urls = [argument for service in services.values() for argument in ("--member", service.url)]
-        about = ["--bootstrap", cluster.bootstrap_servers[0], "--group", GROUP, "--http", "127.0.0.1:0"]
-        dashboard = await stack.enter_async_context(sarameya(directory, "dashboard", *about, *urls, deadline=60))
+        options = ["--bootstrap", cluster.bootstrap_servers[0], "--group", GROUP, "--http", "127.0.0.1:0"]
+        dashboard = await stack.enter_async_context(sarameya(directory, "dashboard", *options, *urls, deadline=60))
         page = await stack.enter_async_context(browser.page(await url_of(dashboard)))
 
         def is_shared(rows: Rows) -> bool:
@@ -87,11 +87,11 @@ async def test_rows_of_all_members_match_the_broker(tmp_path: Path, browser: Bro
         page = stage.page
         for partition in range(4):
             cluster.produce_many("orders", partition, [(None, b"x")] * (1000 + partition))
-        # In one batch: behind what is being handled, no more is asked for.
+        # In one batch, since a partition may not be fetched again while its handler is busy.
         cluster.produce_many("orders", 3, [(None, b"until told"), *[(None, b"x")] * 500])
 
-        def truth() -> dict[str, tuple[str, ...]]:
-            """Return the rows by partition: who reads it, position, high water mark, lag, commit."""
+        def expected_cells() -> dict[str, tuple[str, ...]]:
+            """Return the expected cells by partition: owner, position, high watermark, lag, committed offset."""
             owners = stage.owners()
             ends = {partition: cluster.log("orders", partition).high_watermark for partition in range(4)}
             commits = {one.partition: commit.offset for one, commit in cluster.committed(GROUP).items()}
@@ -104,11 +104,11 @@ async def test_rows_of_all_members_match_the_broker(tmp_path: Path, browser: Bro
                 for partition, end in ends.items()
             }
 
-        def as_it_is(rows: Rows) -> bool:
+        def matches_broker(rows: Rows) -> bool:
             columns = ("Worker", "Position", "High water mark", "Position lag", "Committed")
-            return {row["Partition"]: tuple(row[column] for column in columns) for row in rows} == truth()
+            return {row["Partition"]: tuple(row[column] for column in columns) for row in rows} == expected_cells()
 
-        await page.until_rows("partitions", as_it_is)
+        await page.until_rows("partitions", matches_broker)
         assert set(stage.owners().values()) == {f"{stage.host(name)} 1" for name in stage.services}
         members = await page.until_rows("members", lambda rows: {row["State"] for row in rows} == {"stable"})
         group = cluster.describe_group(GROUP)
@@ -129,7 +129,7 @@ async def test_rows_of_all_members_match_the_broker(tmp_path: Path, browser: Bro
         await page.until_ready()
 
 
-async def test_partition_with_two_readers_is_one_row_of_its_owner(tmp_path: Path, browser: Browser) -> None:
+async def test_partition_read_by_two_members_has_one_row(tmp_path: Path, browser: Browser) -> None:
     async with EmbeddedCluster(topics={LONG: 2}) as cluster, on_stage(tmp_path, browser, cluster, LONG) as stage:
         page = stage.page
 
@@ -138,28 +138,28 @@ async def test_partition_with_two_readers_is_one_row_of_its_owner(tmp_path: Path
 
         both = {f"{stage.host(name)} 1" for name in stage.services}
         before = shown(await page.until_rows("partitions", lambda rows: set(shown(rows).values()) == both))
-        # The group drops this member, which does not notice and goes on with its assignment.
+        # The group removes this member, which does not notice and continues with its assignment.
         cluster.delay_next(Api.HEARTBEAT, 600.0, None, client_id="one")
-        (gone,) = [one for one in cluster.describe_group(GROUP).members if one.client_id == "one"]
-        (lost,) = [partition for partition, who in stage.owners().items() if who == f"{stage.host('one')} 1"]
-        cluster.expire_member(GROUP, gone.member_id)
+        (expired,) = [one for one in cluster.describe_group(GROUP).members if one.client_id == "one"]
+        (contested,) = [partition for partition, who in stage.owners().items() if who == f"{stage.host('one')} 1"]
+        cluster.expire_member(GROUP, expired.member_id)
         names = f"{stage.host('one')} 1 and by {stage.host('two')} 1"
-        await page.until_text("#reasons", f"{LONG}-{lost}: read by {names}")
+        await page.until_text("#reasons", f"{LONG}-{contested}: read by {names}")
         assert await page.text("#ready") == "not ready"
         rows = await page.until_rows("partitions", lambda rows: set(shown(rows).values()) == {f"{stage.host('two')} 1"})
         assert shown(rows) == stage.owners() != before
-        assert len(await page.rows("members")) == 2, "its service still tells of it"
-        # On a phone, what a partition is at is seen without scrolling, however long its topic's name is.
+        assert len(await page.rows("members")) == 2, "its service still reports it"
+        # On a phone the state is visible without scrolling, however long the topic's name is.
         await page.do(lambda p: p.set_viewport_size({"width": 390, "height": 844}))
-        assert await page.evaluate(_STATE_BEGINS) < 260
+        assert await page.evaluate(_STATE_LEFT) < 260
 
 
 async def test_members_known_only_to_kafka_have_a_row_each(tmp_path: Path, browser: Browser) -> None:
-    """Both have the same name: one host, and the default client id."""
+    """Both members have the same host and the default client id."""
     async with EmbeddedCluster(topics={"orders": 2}) as cluster, trio.open_nursery() as nursery:
         members = [await start_member(nursery, cluster, Recorder(), heartbeat_interval=0.2) for _ in range(2)]
-        about = ["--bootstrap", cluster.bootstrap_servers[0], "--group", "g", "--http", "127.0.0.1:0"]
-        async with sarameya(tmp_path, "dashboard", *about, deadline=60) as dashboard:
+        options = ["--bootstrap", cluster.bootstrap_servers[0], "--group", "g", "--http", "127.0.0.1:0"]
+        async with sarameya(tmp_path, "dashboard", *options, deadline=60) as dashboard:
             async with browser.page(await url_of(dashboard)) as page:
                 await page.until_rows("members", lambda rows: [row["Partitions"] for row in rows] == ["1", "1"])
                 cluster.produce("orders", 0, b"x")

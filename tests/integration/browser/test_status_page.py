@@ -1,4 +1,4 @@
-"""The status page in Chromium: what it shows is the broker's truth, and stays so without reloading."""
+"""The status page in Chromium: it matches the broker, and stays up to date without reloading."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def number(offset: int) -> str:
     return f"{offset:,}" if offset >= 0 else "–"
 
 
-def truth(cluster: EmbeddedCluster, partition: int, topic: str = "orders") -> dict[str, str]:
+def expected_cells(cluster: EmbeddedCluster, partition: int, topic: str = "orders") -> dict[str, str]:
     """Return the cells that a row must have for a partition that was read to its end."""
     end = cluster.log(topic, partition).high_watermark
     commit = cluster.committed("orders-landing").get(TopicPartition(topic, partition))
@@ -44,11 +44,11 @@ def truth(cluster: EmbeddedCluster, partition: int, topic: str = "orders") -> di
     }
 
 
-def says(row: dict[str, str], wanted: dict[str, str]) -> bool:
+def has_cells(row: dict[str, str], wanted: dict[str, str]) -> bool:
     return wanted.items() <= row.items()
 
 
-async def test_rows_match_the_broker_and_follow_it(tmp_path: Path, browser: Browser) -> None:
+async def test_rows_match_the_broker_and_are_updated(tmp_path: Path, browser: Browser) -> None:
     async with EmbeddedCluster(topics={"orders": 3, "returns": 1}) as cluster:
         cluster.produce_many("orders", 0, [(None, b"x" * 100)] * 1500)
         topics = ("orders", "returns")
@@ -56,8 +56,8 @@ async def test_rows_match_the_broker_and_follow_it(tmp_path: Path, browser: Brow
             await page.until_ready()
 
             def all_read(rows: Rows) -> bool:
-                wanted = [*(truth(cluster, p) for p in range(3)), truth(cluster, 0, "returns")]
-                return len(rows) == 4 and all(map(says, rows, wanted))
+                wanted = [*(expected_cells(cluster, p) for p in range(3)), expected_cells(cluster, 0, "returns")]
+                return len(rows) == 4 and all(map(has_cells, rows, wanted))
 
             first = await page.until_rows("partitions", all_read)
             assert [row["Position"] for row in first] == ["1,500", "0", "0", "0"]
@@ -87,7 +87,7 @@ async def test_rows_match_the_broker_and_follow_it(tmp_path: Path, browser: Brow
             most = re.fullmatch(r"Messages a second: [\d,.]+ now, at most ([\d,.]+)", label)
             assert most is not None, label
             assert float(most[1].replace(",", "")) >= 100
-            assert await page.evaluate("() => window.loaded"), "it was loaded anew"
+            assert await page.evaluate("() => window.loaded"), "the page was reloaded"
 
 
 async def test_partition_states_are_shown(tmp_path: Path, browser: Browser) -> None:
@@ -98,12 +98,12 @@ async def test_partition_states_are_shown(tmp_path: Path, browser: Browser) -> N
         browser.page(service.url) as page,
     ):
         await page.until_ready()
-        for partition, said in enumerate([b"slow 600", b"slow 600", b"pause", b"land 600", b"land 0.1"]):
-            cluster.produce("orders", partition, said)
+        for partition, command in enumerate([b"slow 600", b"slow 600", b"pause", b"land 600", b"land 0.1"]):
+            cluster.produce("orders", partition, command)
         cluster.produce("orders", 4, b"retry the catalog is locked by <b>another</b>")
-        # What is fetched along with the first message is no work that its handler leaves lying.
+        # Messages of the same fetch as the first one are not buffered, so they would cause no backpressure.
         await page.until_rows("partitions", lambda rows: rows[1]["State"].startswith("in handler"))
-        # In one batch, since what comes later is not asked for, and its high water mark is not known.
+        # In one batch, since later records are not fetched, and their high watermark stays unknown.
         cluster.produce_many("orders", 1, [(None, b"x" * 1000)] * 500, batch_bytes=2**20)
 
         def states(rows: Rows) -> list[str]:
@@ -137,14 +137,14 @@ async def test_partition_states_are_shown(tmp_path: Path, browser: Browser) -> N
             "Size": "5 MiB",
             "Seconds": "0.25",
         }
-        # What is paused may be, and is told calmly; nobody else gets on.
+        # A pause is explained, but is no reason for "not ready". All other partitions are stalled.
         await page.until_text("#reasons", "orders-4: no progress")
         reasons = (await page.text("#reasons ul")).splitlines()
         stalled = [line.partition(":")[0] for line in reasons]
         assert stalled == ["orders-0", "orders-1", "orders-3", "orders-4"]
         assert await page.text("#ready") == "not ready"
         assert re.fullmatch(r"orders-2: paused for \d+ s", await page.text("#explained ul"))
-        # Those that stand are above those that get on.
+        # Stalled partitions are listed first.
         await page.until_rows(
             "partitions", lambda rows: [row["Partition"] for row in rows] == ["0", "1", "3", "4", "2"]
         )
@@ -163,21 +163,21 @@ async def test_stopped_broker_is_shown_with_its_attempts(tmp_path: Path, browser
         ):
             await page.until_ready()
             (member,) = await page.until_rows("members", lambda rows: rows[0]["Coordinator"].isdigit())
-            gone = 1 - int(member["Coordinator"])
-            await cluster.stop_broker(gone)
+            stopped = 1 - int(member["Coordinator"])
+            await cluster.stop_broker(stopped)
 
-            def tried(rows: Rows) -> list[str]:
+            def retrying_states(rows: Rows) -> list[str]:
                 found = [row["State"] for row in rows if row["State"].startswith("retrying")]
                 pattern = r"retrying \(try \d+ of 900\) for \d+ s: "
                 return found if all(re.match(pattern, state) for state in found) else []
 
-            rows = await page.until_rows("partitions", lambda rows: len(tried(rows)) == 2)
+            rows = await page.until_rows("partitions", lambda rows: len(retrying_states(rows)) == 2)
             bad = [row["Partition"] for row in rows if row["State"].startswith("retrying")]
-            assert rows[:2] == [row for row in rows if row["Partition"] in bad], "they are above the others"
+            assert rows[:2] == [row for row in rows if row["Partition"] in bad], "retrying partitions are listed first"
             names = ", ".join(f"orders-{partition}" for partition in bad)
             await page.until_text("#reasons", f"2 partitions ({names}): no progress for")
-            assert len((await page.text("#reasons ul")).splitlines()) == 1, "what is the same of both is told once"
-            await cluster.start_broker(gone)
+            assert len((await page.text("#reasons ul")).splitlines()) == 1, "equal reasons share a line"
+            await cluster.start_broker(stopped)
             await page.until_rows("partitions", lambda rows: all(r["State"].startswith("fetching") for r in rows))
             await page.do(lambda p: p.locator("#reasons").wait_for(state="hidden"))
 
@@ -210,10 +210,10 @@ async def test_failure_is_shown_as_a_tree_of_plain_text(tmp_path: Path, browser:
                 assert await page.do(lambda p: p.locator("main img, main i, li b b").count()) == 0
                 await page.until_ready()
                 await page.until_rows("members", lambda rows: rows[0]["State"] == "stable")
-                assert await page.do(lambda _: tree.is_visible()), "what was opened is still open"
+                assert await page.do(lambda _: tree.is_visible()), "the opened tree stays open"
 
 
-async def test_killed_worker_is_shown_and_comes_back(tmp_path: Path, browser: Browser) -> None:
+async def test_killed_worker_is_shown_and_restarted(tmp_path: Path, browser: Browser) -> None:
     async with (
         EmbeddedCluster(topics={"orders": 4}) as cluster,
         running(
@@ -247,7 +247,7 @@ async def test_killed_worker_is_shown_and_comes_back(tmp_path: Path, browser: Br
         }
         assert (rows[0]["Partitions"], rows[1]["Worker"]) == ("–", "2")
         await page.until_text("#reasons", "worker 1: was killed by SIGKILL")
-        assert {row["Worker"] for row in await page.rows("partitions")} == {"2"}, "nobody reads the others"
+        assert {row["Worker"] for row in await page.rows("partitions")} == {"2"}, "no worker reads the other partitions"
         after = await page.until_rows("members", both, 30)
         assert int(after[0]["Process"]) not in pids
         await page.until_ready()

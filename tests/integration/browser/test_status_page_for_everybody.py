@@ -1,4 +1,4 @@
-"""The status page by keyboard, for screen readers, in the light and in the dark, on a wide screen and on a phone."""
+"""The status page with a keyboard, a screen reader, light and dark colours, a wide screen and a phone."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _FOCUSED = """() => {
 
 @asynccontextmanager
 async def busy_page(directory: Path, browser: Browser, **context: Any) -> AsyncIterator[Page]:
-    """A page on which everything is to be seen: reasons, every colour of a state, landings, a failure's tree."""
+    """Open a page that shows everything: reasons, all colours of states, landings, the tree of a failure."""
     async with (
         EmbeddedCluster(topics={"orders": 5}) as cluster,
         running(
@@ -67,8 +67,8 @@ async def busy_page(directory: Path, browser: Browser, **context: Any) -> AsyncI
         cluster.produce("orders", 0, b"fail")
         await page.until_text("#events", "ExceptionGroup")
         await page.until_rows("members", lambda rows: rows[0]["State"] == "stable")
-        for partition, said in enumerate([b"x", b"slow 600", b"pause", b"land 0.1", b"retry no room left"]):
-            cluster.produce("orders", partition, said)
+        for partition, command in enumerate([b"x", b"slow 600", b"pause", b"land 0.1", b"retry no room left"]):
+            cluster.produce("orders", partition, command)
         await page.until_rows("landings", lambda rows: len(rows) == 2)
         await page.until_text("#reasons", "orders-4: no progress")
         await page.do(lambda p: p.locator("#events summary").first.click())
@@ -119,7 +119,7 @@ async def test_keyboard_reaches_everything_in_order(tmp_path: Path, browser: Bro
         assert await page.evaluate("() => document.activeElement.id") == "partitions-heading"
         await page.do(lambda p: p.keyboard.press("Tab"))
         assert (await page.evaluate(_FOCUSED))[0] == "Partitions"
-        # Looks come each second, and what has the focus keeps it.
+        # A status arrives each second; the focused element keeps the focus.
         await page.evaluate("() => { window.focused = document.activeElement; }")
         before = await page.rows("partitions")
         await page.until_rows("partitions", lambda rows: rows != before)
@@ -140,9 +140,9 @@ async def test_accessibility_tree_matches_the_page(tmp_path: Path, browser: Brow
                 )
                 assert found >= 1, (role, name)
         statuses = await page.do(lambda p: p.get_by_role("status").count())
-        assert statuses == 1, "whatever else is told each second would be spoken each second"
+        assert statuses == 1, "a screen reader would speak any other status element each second"
         plot = await page.do(lambda p: p.locator("#plot-lag").aria_snapshot())
-        # Two handlers have a message each that is not committed: the one that is slow, and the one without room.
+        # Two handlers have an uncommitted message each: the slow one, and the one that retries.
         assert re.search(r'img "Lag: 2 now, at most \d"', plot), plot
         rows = await page.do(lambda p: p.get_by_role("row").filter(has=p.get_by_role("rowheader")).count())
         assert rows == 5 + 1 + 2

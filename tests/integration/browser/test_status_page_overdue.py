@@ -1,4 +1,4 @@
-"""A stuck handler as an operator meets it: the page, `/readyz` and the log of a service with two workers."""
+"""A stuck handler as an operator sees it: the page, `/readyz` and the log of a service with two workers."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ pytestmark = pytest.mark.integration
 async def test_stuck_handler_is_named_with_offset_and_stack(tmp_path: Path, browser: Browser) -> None:
     async with EmbeddedCluster(topics={"orders": 2}) as cluster:
         cluster.produce_many("orders", 1, [(None, b"x")] * 7)
-        go_on = tmp_path / "go-on"
+        release = tmp_path / "go-on"
         async with (
             running(tmp_path, cluster, "--workers", "2") as service,
             browser.page(service.url) as page,
         ):
             await page.until_ready(60)
-            cluster.produce("orders", 1, f"until {go_on}".encode())
+            cluster.produce("orders", 1, f"until {release}".encode())
             cluster.produce_many("orders", 1, [(None, b"x")] * 7)
             named = r"handler has held orders-1 offset 7 for \d+ s"
             (row, _) = await page.until_rows("partitions", lambda rows: re.search(named, rows[0]["State"]), 90)
@@ -35,11 +35,11 @@ async def test_stuck_handler_is_named_with_offset_and_stack(tmp_path: Path, brow
             await page.until_text("#events > li >> nth=0", "handler has held orders-1 offset 7 for 3")
             await page.do(lambda found: found.locator("#events summary").first.click())
             await page.until_text("#events details pre", "consume_claim")
-            status, said = await service.answer("/readyz")
-            assert status == 200, "it may be slow"
-            assert re.search(named + "; its stack:\n", said), said
-            assert "await trio.sleep(0.05)" in said
-            go_on.touch()
+            status, text = await service.answer("/readyz")
+            assert status == 200, "a slow handler does not make the service unready"
+            assert re.search(named + "; its stack:\n", text), text
+            assert "await trio.sleep(0.05)" in text
+            release.touch()
             await page.until_rows("partitions", lambda rows: not re.search(named, "".join(r["State"] for r in rows)))
             with trio.fail_after(90):
                 while len(reported := [line for line in logged(service.log) if "Handler" in line.get("event", "")]) < 2:

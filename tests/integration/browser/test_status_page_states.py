@@ -1,4 +1,4 @@
-"""The states that pass quickly, held by the embedded broker's faults, and a lag that comes and goes."""
+"""Short-lived states of partitions, prolonged by faults of the embedded broker, and a lag that rises and falls."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.integration.browser.service import running
 
 pytestmark = pytest.mark.integration
 
-EVER = 600.0
-"""Seconds, of answers that come no more."""
+FOREVER = 600.0
+"""Delay in seconds of a response that never arrives."""
 
 _HIGHEST = """() => Math.min(...document.querySelector("#plot-lag .line").getAttribute("d")
     .match(/,[\\d.]+/g).map(y => Number(y.slice(1))))"""
@@ -24,37 +24,37 @@ _TOP = """() => Number(document.querySelector("#plot-lag .grid.most").getAttribu
 
 
 async def until_state(page: Page, partition: int, pattern: str) -> None:
-    def is_so(rows: list[dict[str, str]]) -> bool:
+    def has_state(rows: list[dict[str, str]]) -> bool:
         states = {row["Partition"]: row["State"] for row in rows}
         return re.fullmatch(pattern, states.get(str(partition), "")) is not None
 
-    await page.until_rows("partitions", is_so)
+    await page.until_rows("partitions", has_state)
 
 
 async def test_state_waiting_for_a_response_is_shown(tmp_path: Path, browser: Browser) -> None:
     async with EmbeddedCluster(topics={"orders": 3}) as cluster:
         cluster.produce_many("orders", 2, [(None, b"x")] * 3)
-        cluster.delay_next(Api.OFFSET_FETCH, EVER)
+        cluster.delay_next(Api.OFFSET_FETCH, FOREVER)
         config = "fetch_buffer_bytes = 8_388_608"
         async with running(tmp_path, cluster, config=config) as service, browser.page(service.url) as page:
             await until_state(page, 0, "starting")
             assert {row["State"] for row in await page.rows("partitions")} == {"starting"}
             assert {row["Lag"] for row in await page.rows("partitions")} == {"–"}
-            cluster.disconnect()  # it is asked again on another connection
+            cluster.disconnect()  # the request is retried on another connection
             await page.until_ready()
             await until_state(page, 0, r"fetching for \d+ s")
-            # What its handler keeps is all of its own share, and most of what is anybody's.
+            # Its handler holds the partition's own share of the byte budget, and most of what all partitions share.
             cluster.produce("orders", 1, b"hold 6_000_000")
             await until_state(page, 1, r"no room for \d+ s")
             await page.until_rows("partitions", lambda rows: rows[1]["Committed"] == "1")
-            cluster.delay_next(Api.OFFSET_COMMIT, EVER, half="request")
+            cluster.delay_next(Api.OFFSET_COMMIT, FOREVER, half="request")
             cluster.produce("orders", 0, b"x")
             await until_state(page, 0, r"committing for \d+ s")
             (row, *_) = await page.rows("partitions")
             columns = ("Position", "High water mark", "Lag", "Position lag", "Committed")
             assert [row[column] for column in columns] == ["1", "1", "1", "0", "0"]
             assert cluster.committed("orders-landing")[TopicPartition("orders", 0)].offset == 0
-            cluster.delay_next(Api.LIST_OFFSETS, EVER, None)
+            cluster.delay_next(Api.LIST_OFFSETS, FOREVER, None)
             cluster.truncate("orders", 2, 0)
             await until_state(page, 2, r"resetting for \d+ s: the position is not in the log")
 
@@ -71,7 +71,7 @@ async def test_lag_is_plotted_as_it_changes(tmp_path: Path, browser: Browser) ->
         async def until_plotted(label: str) -> None:
             await page.do(lambda p: p.locator(f"#plot-lag[aria-label='{label}']").wait_for())
 
-        # In one batch: behind what is being handled, no more is asked for.
+        # In one batch, since a partition may not be fetched again while its handler is busy.
         cluster.produce_many("orders", 1, [(None, b"until told"), *[(None, b"x")] * 1233])
         await until_plotted("Lag: 1,234 now, at most 1,234")
         assert await page.text("#total-lag") == "1,234"
