@@ -22,7 +22,7 @@ from tests.integration.real_kafka.node import HOST, free_ports
 _START_SECONDS = 60.0
 _POLL_SECONDS = 0.1
 _HADOOP = ("hadoop-client-*.jar", "log4j-*.jar", "commons-logging-*.jar")
-"""Those of pyspark's jars that the server needs too."""
+"""Jars of pyspark that the server also needs."""
 
 
 class CatalogError(Exception):
@@ -31,38 +31,38 @@ class CatalogError(Exception):
 
 @contextmanager
 def jdbc_catalog(directory: Path) -> Iterator[Mapping[str, str]]:
-    """A catalog in a PostgreSQL database, whose tables are in `directory`."""
-    with postgres() as place:
-        yield _in_database(place) | {"type": "jdbc", "warehouse": str(directory / "iceberg")}
+    """Run a catalog in a PostgreSQL database, with tables in `directory`."""
+    with postgres() as address:
+        yield _in_database(address) | {"type": "jdbc", "warehouse": str(directory / "iceberg")}
 
 
 @contextmanager
 def rest_catalog(directory: Path, gateway: Gateway) -> Iterator[Mapping[str, str]]:
-    """A REST catalog, whose tables are on S3. It keeps their names in a PostgreSQL database.
+    """Run a REST catalog with tables on S3. It keeps their names in a PostgreSQL database.
 
     Args:
-        directory: For the server's log.
-        gateway: Has the bucket of the tables. Spark finds its credentials in the environment.
+        directory: The directory of the server's log.
+        gateway: The gateway with the tables' bucket. Spark reads its credentials from the environment.
     """
     s3 = {
         "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
         "s3.endpoint": gateway.endpoint,
         "s3.path-style-access": "true",
-        # A store that is away is reported after seconds, not after minutes.
+        # An unavailable store is reported after seconds, not after minutes.
         "s3.retry.num-retries": "1",
         "s3.retry.min-wait-ms": "100",
         "s3.retry.max-wait-ms": "100",
     }
     (port,) = free_ports(1)
-    with postgres() as place:
-        backend = _in_database(place) | s3 | {"catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog"}
+    with postgres() as address:
+        backend = _in_database(address) | s3 | {"catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog"}
         backend |= {"warehouse": f"{gateway.make_bucket()}/warehouse", "rest.port": str(port)}
         with _server(directory / "rest-catalog.log", backend, gateway, f"http://{HOST}:{port}") as url:
             yield s3 | {"type": "rest", "uri": url}
 
 
-def _in_database(place: str) -> dict[str, str]:
-    user, _, database = place.partition("@")
+def _in_database(address: str) -> dict[str, str]:
+    user, _, database = address.partition("@")
     return {"uri": f"jdbc:postgresql://{database}", "jdbc.user": user}
 
 

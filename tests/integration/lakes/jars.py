@@ -26,7 +26,7 @@ def avro_jars() -> tuple[Path, ...]:
 
 
 def iceberg_aws_jars() -> tuple[Path, ...]:
-    """Return what Iceberg needs for tables on S3, 69 MB. Raises JarsError."""
+    """Return the jars that Iceberg needs for tables on S3, 69 MB. Raises JarsError."""
     jars = maven_jars("iceberg-aws", Path(__file__).parent / "iceberg_aws" / "pom.xml", ICEBERG_VERSION)
     return tuple(sorted(jars.glob("*.jar")))
 

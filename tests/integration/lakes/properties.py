@@ -25,7 +25,7 @@ _FEW_ROWS = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.ui.explainMode": "simple",
 }
-"""Settings that halve the time of a landing of few rows. The demo, the examples and the benchmarks run with Spark's
+"""Settings that halve the time to land a few rows. The demo, the examples and the benchmarks run with Spark's
 default settings."""
 
 
@@ -34,7 +34,7 @@ def lake_properties(warehouse: Path, *, iceberg: Mapping[str, str] | None = None
 
     Args:
         warehouse: the directory of all tables.
-        iceberg: properties of the Iceberg catalog (see `catalogs`); None for one of files, for one driver.
+        iceberg: properties of the Iceberg catalog (see `catalogs`); None for a catalog of files, for a single driver.
 
     Raises:
         JarsError: The jars cannot be downloaded.
@@ -49,7 +49,7 @@ def lake_properties(warehouse: Path, *, iceberg: Mapping[str, str] | None = None
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.warehouse.dir": str(warehouse / "spark"),
         catalog: "org.apache.iceberg.spark.SparkCatalog",
-        # With the cache a session would keep the state of a table that it has read first.
+        # With the cache, a session would keep the state of a table that it read first.
         f"{catalog}.cache-enabled": "false",
     }
     return properties | {f"{catalog}.{name}": value for name, value in own.items()} | _FEW_ROWS

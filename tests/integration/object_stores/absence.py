@@ -1,4 +1,4 @@
-"""A landing whose object store goes away at one of its phases."""
+"""A landing during which the object store becomes unavailable."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tests.integration.object_stores.gateway import Gateway
 
 
 def land_while_away(owner: Owner, gateway: Gateway, phase: Phase) -> int:
-    """Land five rows behind five others, with the gateway killed at `phase`, and settle once it is back.
+    """Land five rows after five others, kill the gateway at `phase`, restart it, and settle the link.
 
     Returns:
-        The chain's end: 10 if the link is there, 5 if it is not.
+        The chain's end: 10 if the link has landed, 5 otherwise.
     """
     link = owner.propose(5)
     try:

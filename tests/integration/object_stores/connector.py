@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.integration.maven import maven_jars
 
 HADOOP_VERSION = "3.4.2"
-"""The Hadoop that pyspark brings."""
+"""Version of the Hadoop in pyspark."""
 
 
 def connector_jars() -> tuple[Path, ...]:
@@ -18,7 +18,7 @@ def connector_jars() -> tuple[Path, ...]:
 
 
 def s3_conf() -> dict[str, str]:
-    """Return properties by which Spark reaches the store in the environment (`Gateway.environment`).
+    """Return properties with which Spark reaches the store in the environment (`Gateway.environment`).
 
     Raises:
         JarsError: The connector cannot be downloaded.

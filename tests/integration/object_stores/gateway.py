@@ -1,6 +1,6 @@
 """A gateway that speaks S3's protocol over a directory: `with Gateway(directory) as gateway: gateway.endpoint`.
 
-Versity's, compiled once into the user's cache. Needs Go, and a file system with extended attributes.
+The program is Versity's, compiled once into the user's cache. It needs Go and a file system with extended attributes.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ class GatewayError(Exception):
 
 
 class Gateway:
-    """A gateway that has started when the block is entered.
+    """A gateway, which runs while the `with` block does.
 
     Args:
-        directory: For its files.
+        directory: The directory of its files.
     """
 
     def __init__(self, directory: Path) -> None:
         self.buckets = directory / "buckets"
-        """A bucket is a directory in this one."""
+        """Directory of the buckets. Each bucket is a directory."""
         self._log = directory / "gateway.log"
         self._access_log = directory / "access.log"
         self._port = free_ports(1)[0]
@@ -59,7 +59,7 @@ class Gateway:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables by which AWS's tools find the gateway and their credentials."""
+        """Environment variables with which AWS's tools find the gateway and their credentials."""
         return {
             "AWS_ACCESS_KEY_ID": ACCESS_KEY,
             "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
@@ -97,7 +97,7 @@ class Gateway:
         return self._process is not None
 
     def start(self) -> None:
-        """Start the process and wait until it answers. Raises GatewayError."""
+        """Start the process and wait until it responds. Raises GatewayError."""
         command = [str(_compiled()), "--port", f"{HOST}:{self._port}", "--region", REGION]
         command += ["--access", ACCESS_KEY, "--secret", SECRET_KEY, "--access-log", str(self._access_log)]
         command += ["posix", str(self.buckets)]
@@ -106,33 +106,33 @@ class Gateway:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )
         try:
-            self._wait_until_it_answers()
+            self._wait_until_responding()
         except BaseException:
             self.kill()
             raise
 
     def freeze(self) -> None:
-        """Stop the process: it accepts connections, and answers nothing."""
+        """Stop the process by SIGSTOP: it accepts connections, and sends no response."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
-        # On a busy machine a thread may go on for a moment, and answer.
+        # On a busy machine a thread may continue for a moment, and respond.
         tasks = Path(f"/proc/{self._process.pid}/task")
         while any((task / "stat").read_text().rpartition(")")[2].split()[0] != "T" for task in tasks.iterdir()):
             time.sleep(_POLL_SECONDS / 10)
 
     def thaw(self) -> None:
-        """Let the process continue with what it was sent."""
+        """Let the process continue with the requests it has received."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """Kill the process. What was put is in the directory."""
+        """Kill the process. The stored objects stay in the directory."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
-    def _wait_until_it_answers(self) -> None:
+    def _wait_until_responding(self) -> None:
         assert self._process is not None
         end = time.monotonic() + _START_SECONDS
         while time.monotonic() < end and self._process.poll() is None:
