@@ -1,7 +1,8 @@
 """A web service on asyncio: FastAPI, httpx, SQLAlchemy's asyncio on PostgreSQL, and a group of `sarameya.asyncio`.
 
-Orders come in by HTTP and go through Kafka. The handler asks another endpoint for the price of each one, and writes a
-row. The environment says where Kafka (`SERVERS`), the database (`DATABASE`) and the service itself (`PORT`) are.
+Orders arrive by HTTP and go through Kafka. The handler requests the price of each order from another endpoint, and
+writes a row. Environment variables have the addresses of Kafka (`SERVERS`) and of the database (`DATABASE`), and the
+service's own port (`PORT`).
 
     PORT=8000 SERVERS=localhost:9092 DATABASE=me@localhost/shop python -m tests.integration.asyncio_service
 """
@@ -36,7 +37,7 @@ class Base(DeclarativeBase):
 
 
 class Order(Base):
-    """An order, and how often it was written."""
+    """An order, and the number of times it was written."""
 
     __tablename__ = "orders"
 
@@ -124,7 +125,7 @@ async def orders() -> dict[str, int]:
 @app.post("/block")
 async def block(seconds: float) -> None:
     """Block the event loop, as a library without asyncio does."""
-    time.sleep(seconds)  # noqa: ASYNC251 - that is what is tested
+    time.sleep(seconds)  # noqa: ASYNC251 - the test needs a blocked loop
 
 
 @app.get("/status")

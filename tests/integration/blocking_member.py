@@ -34,8 +34,8 @@ class Blocking(ConsumerGroupHandler):
         seconds: the time that it blocks.
         quick: the number of messages, of all partitions together, before it starts to block.
         awaits: whether it also awaits before each time that it blocks.
-        at_start: whether it also blocks in `start_offset` and before a claim's first message, as a handler would that
-            opens connections.
+        at_start: whether it also blocks in `start_offset` and before a claim's first message, like a handler that opens
+            connections.
     """
 
     def __init__(self, seconds: float, quick: int, awaits: bool, at_start: bool) -> None:
@@ -57,13 +57,13 @@ class Blocking(ConsumerGroupHandler):
         if self.taken.total() >= self._quick:
             if self._awaits:
                 await trio.sleep(0.01)
-            time.sleep(self._seconds)  # noqa: ASYNC251 - blocks, which is what is tested
+            time.sleep(self._seconds)  # noqa: ASYNC251 - the test needs a blocked loop
         self.taken[message.partition, message.offset] += 1
         session.mark_message(message)
 
 
 class BlockingStreams(StreamHandler, Blocking):
-    """The same handler with several partitions in a task."""
+    """The same handler with several partitions in one task."""
 
     streams = 4
 

@@ -1,4 +1,4 @@
-"""Helpers of the tests of Delta tables: links, and landings of them."""
+"""Helpers of the tests of Delta tables: make links, and land them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def attempt(
     days: int = 1,
     checkpoint: Callable[[Phase, Sequence[Landing]], None] = lambda phase, landings: None,
 ) -> None:
-    """Attempt a link with the chain as the table object has read it last."""
+    """Attempt a link after the chain that the table object has read last."""
     landing = landing_of(table, of, days=days)
     try:
         table.land(spark, [landing], shape or Shaping(), checkpoint)

@@ -99,7 +99,7 @@ def main(directory: Path) -> None:
     with classic(disk) as spark:
         for table in (DeltaTable(disk / "delta", staging=staging), IcebergTable("ice.db.orders", staging=staging)):
             trio.run(land_in_a_full_disk, spark, table, directory)
-            print(table.name, "goes on", flush=True)
+            print(table.name, "has landed everything", flush=True)
 
 
 if __name__ == "__main__":

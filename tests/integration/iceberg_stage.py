@@ -1,4 +1,4 @@
-"""Helpers of the tests of Iceberg tables: links, landings of them, names of tables, expired snapshots."""
+"""Helpers of the tests of Iceberg tables: make links, land them, name tables, expire snapshots."""
 
 from __future__ import annotations
 

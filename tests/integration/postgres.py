@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own, from Debian's package."""
+"""A PostgreSQL server for tests, from Debian's package."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pathlib import Path
 from tests.integration.real_kafka.node import free_ports
 
 _PLACES = "/usr/lib/postgresql"
-"""Where Debian has the servers of each version, which are not on PATH."""
+"""Debian's directory of the servers of each version, which are not on PATH."""
 _PATIENCE = 60
-"""Seconds in which the server starts or ends."""
+"""Longest time in seconds for the server to start or to stop."""
 
 
 def postgres_program(name: str) -> str | None:
-    """Return the path of a server's program, of the newest version; None if there is none."""
+    """Return the path of the newest version of a server's program, or None."""
     versions = sorted(Path(_PLACES).glob("*/bin"), key=lambda path: float(path.parent.name))
     path = os.pathsep.join([*map(str, reversed(versions)), os.environ.get("PATH", os.defpath)])
     return shutil.which(name, path=path)
@@ -27,12 +27,12 @@ def postgres_program(name: str) -> str | None:
 
 @contextmanager
 def postgres() -> Iterator[str]:
-    """Run a server without any data, and yield where it is: `USER@HOST:PORT/DATABASE`."""
+    """Run a server without any data, and yield its address: `USER@HOST:PORT/DATABASE`."""
     initdb, pg_ctl = postgres_program("initdb"), postgres_program("pg_ctl")
     assert initdb is not None
     assert pg_ctl is not None
     (port,) = free_ports(1)
-    # The server refuses to run as root; then its directory must be one that another user reaches.
+    # The server refuses to run as root; then another user must reach its directory.
     user = "postgres" if os.getuid() == 0 else None
     with tempfile.TemporaryDirectory(prefix="sarameya-postgres-") as name:
         if user is not None:
@@ -49,5 +49,5 @@ def postgres() -> Iterator[str]:
 
 
 def _run(user: str | None, *command: object) -> None:
-    # To a file, not to a pipe: the server inherits it.
+    # Not to a pipe: the server inherits its output, and would keep the pipe open.
     subprocess.run([*map(str, command)], check=True, stdout=subprocess.DEVNULL, user=user, cwd="/")

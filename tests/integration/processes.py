@@ -1,4 +1,4 @@
-"""Processes of this machine, and a process on a terminal of its own (Linux)."""
+"""Processes of this machine, and a process on its own terminal (Linux)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TAKE_TERMINAL = (
 
 @attrs.define
 class OnTerminal:
-    """A process on a terminal of its own, which its children share."""
+    """A process on its own terminal, which its children share."""
 
     process: trio.Process
     _terminal: trio.lowlevel.FdStream
@@ -48,23 +48,23 @@ class OnTerminal:
 
 @asynccontextmanager
 async def on_terminal(directory: Path, *command: str, before: Sequence[str] = ()) -> AsyncIterator[OnTerminal]:
-    """Run `command` in `directory` on a terminal of its own; kill it at the end if it still runs.
+    """Run `command` in `directory` on its own terminal; kill it at the end if it still runs.
 
-    `before` is put in front of the command line, as a wrapper such as `unshare` needs it.
+    `before` is a prefix of the command line: a wrapper such as `unshare`.
     """
-    ours, theirs = os.openpty()
-    modes = termios.tcgetattr(theirs)
+    controller, tty = os.openpty()
+    modes = termios.tcgetattr(tty)
     modes[3] |= termios.NOFLSH  # otherwise Ctrl-C discards output that the terminal has not shown yet
-    termios.tcsetattr(theirs, termios.TCSANOW, modes)
-    async with trio.lowlevel.FdStream(ours) as terminal, trio.open_nursery() as nursery:
+    termios.tcsetattr(tty, termios.TCSANOW, modes)
+    async with trio.lowlevel.FdStream(controller) as terminal, trio.open_nursery() as nursery:
         process = await trio.lowlevel.open_process(
             [*before, sys.executable, "-c", _TAKE_TERMINAL, *command],
             cwd=directory,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
+            stdin=tty,
+            stdout=tty,
+            stderr=tty,
         )
-        os.close(theirs)
+        os.close(tty)
         running = OnTerminal(process, terminal)
         nursery.start_soon(running.read)
         try:
@@ -114,7 +114,7 @@ def marked_processes(mark: str) -> dict[int, str]:
 def _bytes(file: Path) -> bytes:
     try:
         return file.read_bytes()
-    except OSError:  # it has just ended
+    except OSError:  # the process has just ended
         return b""
 
 

@@ -1,7 +1,7 @@
 """A sarameya group that reads what a `Trickle` produces: which messages it read, when, and in which membership.
 
-For tests that disturb the brokers meanwhile. The trickle records when each message was acknowledged. So a test can tell
-the broker's delay (until the acknowledgement) from ours (from there until the message is read).
+For tests that disturb the brokers meanwhile. The trickle records when each message was acknowledged. So a test can
+separate the broker's delay (until the acknowledgement) from the consumer's (from there until the message is read).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Reading:
             while not condition():
                 await trio.sleep(0.02)
             return
-        now, shown = time.time(), [f"not after {seconds:g} s"]
+        now, shown = time.time(), [f"the condition is still false after {seconds:g} s"]
         for partition in range(self.partitions):
             delivered = [(at, offset) for (number, offset), at in self.trickle.delivered.items() if number == partition]
             read = [(at, offset) for (number, offset), at in self.read_at.items() if number == partition]
@@ -99,7 +99,7 @@ class Reading:
                 for found in (delivered, read)
             ]
             shown.append(f"partition {partition}: delivered {latest[0]}, read {latest[1]}")
-        raise AssertionError("\n".join([*shown, "at last:", *map(str, self.events[-40:])]))
+        raise AssertionError("\n".join([*shown, "latest events:", *map(str, self.events[-40:])]))
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""`sarameya run` with a Spark sink as a real process, for tests that take its Spark, disk or server away."""
+"""`sarameya run` with a Spark sink as a real process, for tests in which its Spark, disk or server fails."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Service:
     cluster: EmbeddedCluster
     table: Path
     mark: str
-    """A text in the environment of the service's processes, by which `processes` finds them."""
+    """Text in the environment of the service's processes, with which `processes` finds them."""
     port: int
 
     @property
@@ -60,15 +60,15 @@ class Service:
     def processes(self, name: str = "") -> list[int]:
         """Return the ids of its processes, or of those named `name`."""
         everything = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
-        ours = [pid for pid in everything if self.mark.encode() in _read(pid, "environ")]
-        return [pid for pid in ours if not name or _read(pid, "comm").strip() == name.encode()]
+        marked = [pid for pid in everything if self.mark.encode() in _read(pid, "environ")]
+        return [pid for pid in marked if not name or _read(pid, "comm").strip() == name.encode()]
 
     def workers(self) -> list[int]:
         """Return the process ids of the workers that run now."""
         return [pid for pid in self.processes() if b"--worker\0" in _read(pid, "cmdline")]
 
     async def disk(self, place: Path) -> Path:
-        """Wait until the service has a small disk of its own at `place`; return its path for the test's process."""
+        """Wait until the service has its own small disk at `place`; return its path for the test's process."""
         seen = Path(f"/proc/{self.running.process.pid}/root{place}")
         await self.until(lambda: os.path.ismount(seen))
         return seen
@@ -78,7 +78,7 @@ class Service:
         try:
             with trio.fail_after(seconds):
                 while not condition():
-                    assert self.exit_code is None, f"it has ended with exit code {self.exit_code}:\n{self.log}"
+                    assert self.exit_code is None, f"the service has ended with exit code {self.exit_code}:\n{self.log}"
                     await trio.sleep(0.05)
         except trio.TooSlowError:
             raise AssertionError(self.log) from None
@@ -117,7 +117,7 @@ def ends(cluster: EmbeddedCluster) -> dict[int, int]:
 def _read(pid: int, name: str) -> bytes:
     try:
         return Path(f"/proc/{pid}/{name}").read_bytes()
-    except OSError:  # it has just ended
+    except OSError:  # the process has just ended
         return b""
 
 
@@ -225,7 +225,7 @@ def outside_tmp() -> Iterator[Path]:
 
 
 def with_small_disks(*places: Path, options: str = "", go: Path | None = None, cwd: Path | None = None) -> list[str]:
-    """Return a command prefix that gives the command after it small disks of its own.
+    """Return a command prefix that gives the command after it its own small disks.
 
     Args:
         places: the mount points.
@@ -235,7 +235,7 @@ def with_small_disks(*places: Path, options: str = "", go: Path | None = None, c
     """
     unshare = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
     if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("needs a mount namespace, for disks that are small")
+        pytest.skip("needs a mount namespace, for small disks")
     steps = [f"mount -t tmpfs -o size=64m{options} tmpfs {place}" for place in places]
     steps += [f"while [ ! -e {go} ]; do sleep 0.1; done"] if go else []
     steps += [f"cd {cwd}"] if cwd else []

@@ -1,4 +1,4 @@
-"""A service on asyncio, beside uvicorn, FastAPI, httpx and SQLAlchemy: it consumes, blocks, and ends in order."""
+"""A service on asyncio with uvicorn, FastAPI, httpx and SQLAlchemy: consumption, a blocked loop, the end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def database() -> Iterator[str]:
 
 @asynccontextmanager
 async def service(cluster: EmbeddedCluster, database: str, loop: str) -> AsyncIterator[tuple[str, trio.Process]]:
-    """Run the service in asyncio's debug mode. At the end it must have ended, without a complaint."""
+    """Run the service in asyncio's debug mode. It must log nothing on stderr but slow calls."""
     (port,) = free_ports(1)
     environment = {
         **os.environ,
@@ -50,11 +50,11 @@ async def service(cluster: EmbeddedCluster, database: str, loop: str) -> AsyncIt
     }
     command = [sys.executable, "-m", "tests.integration.asyncio_service"]
     process = await trio.lowlevel.open_process(command, cwd=ROOT, env=environment, stderr=-1)
-    complaints: list[bytes] = []
+    chunks: list[bytes] = []
 
     async def read() -> None:
         assert process.stderr is not None
-        complaints.extend([chunk async for chunk in process.stderr])
+        chunks.extend([chunk async for chunk in process.stderr])
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(read)
@@ -65,8 +65,8 @@ async def service(cluster: EmbeddedCluster, database: str, loop: str) -> AsyncIt
                 process.kill()
             with trio.CancelScope(shield=True):
                 await process.wait()
-    lines = b"".join(complaints).decode().splitlines()
-    # asyncio's debug mode reports each call that takes a tenth of a second; the blocking one is meant.
+    lines = b"".join(chunks).decode().splitlines()
+    # asyncio's debug mode reports each call that takes a tenth of a second; the test blocks on purpose.
     assert [line for line in lines if not line.startswith("Executing <")] == []
 
 
@@ -87,7 +87,7 @@ async def post(client: httpx.AsyncClient, path: str, parameters: dict[str, str])
 
 
 @pytest.mark.parametrize("loop", ["asyncio", pytest.param("uvloop", marks=pytest.mark.exhaustive)])
-async def test_service_consumes_blocks_and_ends_in_order(loop: str, database: str) -> None:
+async def test_service_consumes_survives_blocking_and_ends_in_order(loop: str, database: str) -> None:
     limits = CoordinatorConfig(min_session_timeout=1.0)
     async with EmbeddedCluster({"orders": 3}, groups=limits) as cluster:
         async with service(cluster, database, loop) as (url, process), httpx.AsyncClient(base_url=url) as client:

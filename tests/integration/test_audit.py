@@ -1,4 +1,4 @@
-"""`sarameya verify`, `sweep` and `rewind` of tables that a sink has landed in from Apache Kafka; rows by Spark."""
+"""`sarameya verify` and `rewind` for tables that a sink has filled from Apache Kafka; Spark counts rows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.integration,
-    # pyspark leaves the sockets that it collects by to the garbage collector.
+    # pyspark leaves the sockets of `collect` to the garbage collector.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
@@ -56,8 +56,8 @@ class Outcome:
         return json.loads(self.out)
 
     @property
-    def against(self) -> set[tuple[str, str]]:
-        """Return the code and place of each finding against a proof."""
+    def contradictions(self) -> set[tuple[str, str]]:
+        """Return code and place of each finding that contradicts the proof."""
         found = self.document["findings"]
         return {(one["code"], one["where"]) for one in found if one["severity"] != "note" and not one["accepted"]}
 
@@ -69,12 +69,12 @@ async def sarameya(*arguments: object) -> Outcome:
     return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-# -- what a sink has landed ----------------------------------------------------------------------
+# -- tables of a sink -----------------------------------------------------------------------------
 
 
 @attrs.frozen
 class Stage:
-    """A topic, and the Parquet table that it lands in."""
+    """A topic, and the Parquet table in which it lands."""
 
     kafka: RealKafka
     topic: str
@@ -90,7 +90,7 @@ class Stage:
 
     @asynccontextmanager
     async def landing(self) -> AsyncIterator[ConsumerGroup]:
-        """A member that lands for the length of the block."""
+        """Run a member that lands until the block ends."""
         sink = SparkSink(self.table, max_rows=100, max_age=0.2, spark=ThreadEngine())
         config = Config(offset_initial="oldest", autocommit_interval=0.2)
         group = ConsumerGroup(self.kafka.bootstrap_servers, self.topic, config)
@@ -100,13 +100,13 @@ class Stage:
             group.close_nowait()
 
     async def land(self, offsets: int) -> None:
-        """Land until the group has committed so many offsets, all partitions together."""
+        """Land until the committed offsets of all partitions add up to `offsets`."""
         with trio.fail_after(DEADLINE):
             async with self.landing():
                 await self.committed(offsets)
 
     async def committed(self, offsets: int) -> None:
-        """Until the group has committed so many offsets, all partitions together."""
+        """Wait until the committed offsets of all partitions add up to `offsets`."""
         async with GroupAdmin(self.kafka.bootstrap_servers, Config(), lambda event: None) as admin:
             while sum(commit.offset for commit in (await admin.committed(self.topic)).values()) < offsets:
                 await trio.sleep(0.1)
@@ -132,10 +132,10 @@ def stage(real_kafka: RealKafka, tmp_path: Path, request: pytest.FixtureRequest)
 async def test_table_is_verified_during_and_after_landing(stage: Stage) -> None:
     produced = await stage.produce(3000)
     with trio.fail_after(DEADLINE):
-        await proved_while_landing(stage, produced)
+        await verify_while_landing(stage, produced)
 
 
-async def proved_while_landing(stage: Stage, produced: set[tuple[int, int]]) -> None:
+async def verify_while_landing(stage: Stage, produced: set[tuple[int, int]]) -> None:
     async with stage.landing():
         await stage.committed(500)
         for _ in range(3):
@@ -160,21 +160,20 @@ async def test_damage_to_a_table_is_found(stage: Stage) -> None:
     [key, *_] = stage.table.keys(None)  # type: ignore[arg-type]
     first = stage.table.links(None, key, 1)[0]  # type: ignore[arg-type]
     [file, *_] = sorted(stage.table.path.glob(f"part-*-{key.partition}-{first.from_offset:020}-*.parquet"))
-    twice = file.with_name("mine.parquet")
+    duplicate = file.with_name("mine.parquet")
 
-    shutil.copy(file, twice)
+    shutil.copy(file, duplicate)
     found = {("rows-extra", str(key)), ("offsets-repeated", str(key))}
-    assert (await stage.verify()).against == found
-    twice.unlink()
+    assert (await stage.verify()).contradictions == found
+    duplicate.unlink()
     file.rename(stage.table.path.parent / "away.parquet")
-    assert (await stage.verify()).against == {("rows-unreadable", "")}
+    assert (await stage.verify()).contradictions == {("rows-unreadable", "")}
     (stage.table.path.parent / "away.parquet").rename(file)
     assert (await stage.verify()).code == 0
 
 
 async def test_table_restored_from_a_backup_lands_after_a_rewind(stage: Stage) -> None:
-    """Members stop, the directory is restored: the sink refuses it, until the group matches; then nothing is missing,
-    and nothing is there twice."""
+    """The sink refuses the restored directory until the group's offsets match. Then each row is there exactly once."""
     backup = stage.table.path.parent / "backup"
     produced = await stage.produce(900)
     await stage.land(900)
@@ -187,14 +186,14 @@ async def test_table_restored_from_a_backup_lands_after_a_rewind(stage: Stage) -
     backup.rename(stage.table.path)
     outcome = await stage.verify()
     assert outcome.code == 1
-    assert {code for code, _ in outcome.against} == {"table-rewound"}
+    assert {code for code, _ in outcome.contradictions} == {"table-rewound"}
     with pytest.RaisesGroup(pytest.RaisesExc(RewoundTableError), flatten_subgroups=True), trio.fail_after(DEADLINE):
         async with stage.landing():
             await trio.sleep_forever()
 
     shown = await stage.rewind("--to-head")
     assert shown.code == 0, shown.err
-    assert (await stage.verify()).code == 1, "nothing was changed yet"
+    assert (await stage.verify()).code == 1, "without --execute nothing has changed"
     done = await stage.rewind("--to-head", "--execute")
     assert done.code == 0, done.err
     assert [chain["new"]["offset"] for chain in done.document["chains"]] == [300, 300, 300]

@@ -1,4 +1,4 @@
-"""The audit of Delta and Iceberg tables, with a real Spark: proved, found out, swept, rewound to an older version."""
+"""The audit of Delta and Iceberg tables with a real Spark: verify, sweep, and rewind to an older version."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.integration,
-    # pyspark leaves the sockets that it collects by to the garbage collector.
+    # pyspark leaves the sockets of `collect` to the garbage collector.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
@@ -63,7 +63,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @attrs.frozen
 class Lake:
-    """A table of either kind, and what is done to it in its own SQL."""
+    """A Delta or Iceberg table, with operations in the SQL of its format."""
 
     spark: SparkSession
     kind: str
@@ -71,7 +71,7 @@ class Lake:
 
     @property
     def table(self) -> Table:
-        """Return the table as a process sees it for the first time."""
+        """Return the table as a new process reads it."""
         return table_named(f"{self.kind}:{self.place}")
 
     @property
@@ -80,7 +80,7 @@ class Lake:
 
     @property
     def version(self) -> str:
-        """The newest one."""
+        """Newest version of the table."""
         if self.kind == "delta":
             return str(self.spark.sql(f"DESCRIBE HISTORY {self.sql} LIMIT 1").collect()[0]["version"])
         query = f"SELECT snapshot_id FROM {self.sql}.history ORDER BY made_current_at DESC LIMIT 1"
@@ -101,7 +101,7 @@ class Lake:
             table.land(self.spark, [landing_of(table, link)], Shaping(), lambda phase, landings: None)
 
     def verify(self) -> tuple[bool, set[tuple[Code, str]]]:
-        """Return whether it is proved, and the findings against it."""
+        """Return whether the table is proved, and the findings that contradict this."""
         findings = verify_table(self.spark, self.table)
         return is_proved(findings), {(f.code, f.where) for f in findings if f.severity is not Severity.NOTE}
 
@@ -124,7 +124,7 @@ def landing_of(table: Table, link: Link) -> Landing:
 
 
 def links(key: ChainKey, *ends: int, start: int = 0) -> list[Link]:
-    """Attempts are unique, and rows not known before they are written."""
+    """Return links with unique attempts, whose rows are unknown until they are written."""
     return [attrs.evolve(link, attempt=uuid4().hex, rows=-1) for link in links_of(key, *ends, start=start)]
 
 
@@ -170,7 +170,7 @@ def test_changed_rows_are_found_in_their_link(lake: Lake) -> None:
 
 @pytest.mark.parametrize("order", ["restored first", pytest.param("rewound first", marks=pytest.mark.exhaustive)])
 def test_restored_table_lands_after_a_rewind(lake: Lake, order: str) -> None:
-    """Chain 0 has two more links than version V has, chain 1 begins after it."""
+    """Chain 0 has two links more than the restored version. Chain 1 started after that version."""
     chain, other = links(KEY, 4, 9, 20, 30), links(OTHER, 3, start=1)
     lake.land(*chain[:2])
     version = lake.version
@@ -190,15 +190,15 @@ def test_restored_table_lands_after_a_rewind(lake: Lake, order: str) -> None:
     moves = {move.key: move for move in plan_rewind(chains, {"billing": GroupFacts(committed=committed)}, logs)}
     assert [move.problem for move in moves.values()] == ["", ""]
     assert moves[KEY].after == CommittedOffset(9, CommitNote.of(chain[1]).to_metadata())
-    # What a restored table has no trace of goes back to the log's start, unless it is asked before.
+    # After the restore, the table has no trace of chain 1: its group goes back to the log's start.
     assert moves[OTHER].after == CommittedOffset(0 if order == "restored first" else 1)
 
     if order == "rewound first":
         lake.restore(version)
     heads = lake.table.heads(lake.spark, [KEY, OTHER])
     assert {key: head.attempt for key, head in heads.items()} == {KEY: chain[1].attempt}
-    begun = begin(KEY, heads[KEY].origin, heads[KEY], moves[KEY].after, LOG)
-    assert begun.offset == 9
+    chain_start = begin(KEY, heads[KEY].origin, heads[KEY], moves[KEY].after, LOG)
+    assert chain_start.offset == 9
     again = [attrs.evolve(link, number=n) for n, link in zip((3, 4), links(KEY, 15, 30, start=9), strict=True)]
     lake.land(*again, *links(OTHER, 3, start=moves[OTHER].after.offset))
     assert lake.verify() == (True, set())
@@ -211,19 +211,19 @@ def test_idle_chains_are_restated_before_a_sweep(lake: Lake) -> None:
     zombie = lake.table
     zombie.open(lake.spark)
     zombie.heads(lake.spark, [KEY])
-    asleep = landing_of(zombie, chain[1])
+    late = landing_of(zombie, chain[1])
 
     table = lake.table
     heads = table.heads(lake.spark, table.keys(lake.spark))
     restate_heads(lake.spark, table, list(heads.values()), time.time())
     with suppress(Exception):
-        zombie.land(lake.spark, [asleep], Shaping(), lambda phase, landings: None)
+        zombie.land(lake.spark, [late], Shaping(), lambda phase, landings: None)
     found = lake.table.links(lake.spark, KEY, 1)
     assert [(link.number, link.kind, link.to_offset) for link in found] == [(1, Kind.RECORDS, 4), (2, Kind.RESTATED, 4)]
     assert lake.verify() == (True, set())
 
 
-# -- as it is called -----------------------------------------------------------------------------
+# -- the command ---------------------------------------------------------------------------------
 
 
 def sarameya(*arguments: str) -> tuple[int, Any, str]:
@@ -265,8 +265,8 @@ def test_delta_table_is_verified_by_a_separate_spark(spark: SparkSession, tmp_pa
     [line] = err.splitlines()
     assert line.endswith("check that Spark has the jars and catalogs of the table (--conf)")
 
-    # This process has landed in it with a driver of its own.
+    # This process has landed in the table with its own driver.
     sweep = ("sweep", f"delta:{lake.place}", "--older-than", "1d", "--execute", "--single-driver")
     code, document, err = sarameya(*sweep, "--spark", "local[1]", *conf)
-    assert (code, document) == (1, None), "the other one may end: not a matter of the command line"
+    assert (code, document) == (1, None), "not exit code 2: the other driver may end by itself"
     assert "a member, or another command, has its own driver" in err

@@ -1,4 +1,4 @@
-"""Handlers that block the event loop, beside a broker in another process: only real time shows what heartbeats lose."""
+"""Handlers that block the event loop, with members in their own processes: only real time shows late heartbeats."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MEMBERS: dict[str, tuple[int, int, list[str]]] = {
     "blocks-for-long": (16, 60, ["--block", "1"]),
     "blocks-at-the-start": (120, 2, ["--at-start", "--quick", "1000", "--for", "35"]),
 }
-"""Topic: its partitions, the messages in each, and the member's arguments."""
+"""Topic -> its partitions, the messages in each, and the member's arguments."""
 
 
 async def test_fault_41_blocking_handlers_keep_membership_and_commit() -> None:

@@ -1,4 +1,4 @@
-"""Spark with executors in processes of their own (`local-cluster`): what they can read, and that none is left."""
+"""Spark with executors in their own processes (`local-cluster`): visible files, failures, and the executors' end."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ OPTIONS = SparkOptions(
 
 
 @pytest.fixture(autouse=True)
-def _somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The driver works in this test's directory, and each executor in one of its own, below a home for Spark."""
+def _directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the driver a working directory, and Spark a home below which each executor has its own directory."""
     for name in ("driver", "home"):
         (tmp_path / name).mkdir()
     for path in Path(pyspark.__file__).parent.iterdir():
@@ -57,17 +57,17 @@ def executors() -> list[int]:
 def until(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + DEADLINE
     while not condition():
-        assert time.monotonic() < end, "not within the deadline"
+        assert time.monotonic() < end, "the condition is still false at the deadline"
         time.sleep(0.05)
 
 
 async def test_executors_use_the_mount_and_end_with_their_driver(tmp_path: Path) -> None:
-    def look(spark: Any, _: object) -> None:
+    def check(spark: Any, _: object) -> None:
         Staging(tmp_path).open(spark)
         check_writes(spark, LocalStore(tmp_path.parent), tmp_path.name)
 
     async with SparkEngine(OPTIONS) as engine:
-        await engine.run(look, tag="t")
+        await engine.run(check, tag="t")
         pids = executors()
         assert len(pids) == 2
     until(lambda: not any(map(is_running, pids)))
@@ -85,13 +85,13 @@ async def test_executors_transform_and_write_records_once(tmp_path: Path) -> Non
         await consume_in(sink, session, claim_of([batch(0, 3), batch(3, 3)]))
     rows = pq.read_table([*table.path.glob("part-*.parquet")]).to_pylist()
     assert sorted(row["offset"] for row in rows) == [*range(6)]
-    # An executor works below the home of Spark that the driver was given.
+    # Executors work below the driver's SPARK_HOME.
     assert {str(Path(row["place"]).parents[1]) for row in rows} == {str(tmp_path / "home" / "work")}
     assert session.marks[-1] == ("orders", 0, 6)
 
 
 async def test_driver_only_directory_is_refused_with_advice() -> None:
-    # Each process's own working directory: as with a disk of each machine, the path is the same, and what is there not.
+    # Each process has its own directory at this path, as if each machine had its own disk.
     staging = Path("/proc/self/cwd/staging")
     os.mkdir(staging)
     async with SparkEngine(OPTIONS) as engine:
@@ -103,17 +103,17 @@ async def test_driver_only_directory_is_refused_with_advice() -> None:
 
 
 @pytest.mark.exhaustive
-async def test_rows_in_an_executors_own_directory_are_missed() -> None:
-    """An executor that has come later may have its own directory in place of the mount."""
+async def test_rows_in_an_executors_own_directory_are_an_error() -> None:
+    """An executor that started later may have its own directory instead of the mount."""
     into = Path("/proc/self/cwd/landing")
     os.mkdir(into)
 
     def work(spark: Any, _: object) -> None:
         for partitions in (1, 2):
             directories = [f"{partitions}-{number}" for number in range(partitions)]
-            with pytest.raises(LandingError, match=r"only 0 of the 5 rows .* do all machines of Spark") as told:
+            with pytest.raises(LandingError, match=r"only 0 of the 5 rows .* do all machines of Spark") as raised:
                 write_each(spark, LocalStore(into), directories, [spark.range(5)] * partitions)
-            assert passes(told.value)
+            assert passes(raised.value)
 
     async with SparkEngine(OPTIONS) as engine:
         await engine.run(work, tag="t")

@@ -21,7 +21,7 @@ from tests.integration.warm_spark import warm_spark
 
 pytestmark = [
     pytest.mark.integration,
-    # pyspark's, whenever rows are collected.
+    # pyspark causes it whenever rows are collected.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
@@ -61,7 +61,7 @@ KINDS: dict[str, tuple[dict[str, str], dict[str, str], bool]] = {
     ),
     "variant": ({"variant": """parse_json('{"a": [1, null]}')"""}, {}, False),
 }
-"""Columns, settings of the session that writes them, and whether files of them are put together."""
+"""Kind -> columns, settings of the session that writes them, and whether their files are compacted."""
 
 
 @pytest.fixture(scope="module")

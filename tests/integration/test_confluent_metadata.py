@@ -1,8 +1,8 @@
-"""Metadata of commits between this client and confluent-kafka, which ends it with a NUL byte and reads up to one.
+"""Commit metadata between this client and confluent-kafka, which adds a NUL byte and reads up to one.
 
 `Consumer.committed()` of confluent-kafka reads beyond the metadata of other clients' commits, and raises
-UnicodeDecodeError or shows what stands there in memory (librdkafka's issue 4649). None of that is certain enough to be
-tested; what does work is tested here. See docs/coming-from-confluent-kafka.md.
+UnicodeDecodeError or returns what is in memory there (librdkafka's issue 4649). Neither is deterministic, so the
+tests cover only what works. See docs/coming-from-confluent-kafka.md.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ORDERS = TopicPartition("orders", 0)
 SECONDS = 30.0
 
 
-class MarksWith(ConsumerGroupHandler):
+class CommitsWithMetadata(ConsumerGroupHandler):
     """Commits the first message with metadata, and closes the group."""
 
     def __init__(self, group: ConsumerGroup, metadata: str) -> None:
@@ -43,11 +43,11 @@ class MarksWith(ConsumerGroupHandler):
 async def commit(cluster: EmbeddedCluster, metadata: str) -> None:
     cluster.produce(*ORDERS, b"first")
     async with ConsumerGroup(cluster.bootstrap_servers, "g", Config(offset_initial="oldest")) as group:
-        await group.consume(["orders"], MarksWith(group, metadata))
+        await group.consume(["orders"], CommitsWithMetadata(group, metadata))
 
 
 async def in_confluent(cluster: EmbeddedCluster, use: Callable[[ConfluentConsumer], object]) -> object:
-    """Call `use` with a consumer of the group, in a thread, so that the broker's event loop goes on."""
+    """Call `use` with a consumer of the group, in a thread, so that the broker's event loop keeps running."""
 
     def run() -> object:
         consumer = ConfluentConsumer(
@@ -103,7 +103,7 @@ async def test_group_admin_reads_metadata_unchanged() -> None:
 
 
 async def test_confluent_kafkas_metadata_ends_with_a_nul() -> None:
-    """Once this fails, confluent-kafka may have learnt to read what others commit: then the page is to be changed."""
+    """If this fails, confluent-kafka may read other clients' metadata: then update the page named above."""
     offsets = [ConfluentPartition(*ORDERS, 5, "note")]
     async with EmbeddedCluster(topics={"orders": 1}) as cluster:
         await in_confluent(cluster, partial(ConfluentConsumer.commit, offsets=offsets, asynchronous=False))

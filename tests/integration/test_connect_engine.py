@@ -1,4 +1,4 @@
-"""Spark Connect with a real server: sessions, cancellation, a server that dies, comes back, hangs, or wants no one."""
+"""Spark Connect with a real server: sessions, cancellation, a server that dies, restarts, hangs, or refuses clients."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ ENDLESS = "select count(*) from range(0, 10000000000000000, 1, 2)"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
-    # Adaptive execution submits its stages from threads of its own: one that is submitted just after its operation was
-    # interrupted runs to its end, which an endless one never does.
+    # Adaptive execution submits stages from its own threads. A stage submitted just after the interruption of its
+    # operation runs to its end, and an endless one has no end.
     properties = {"spark.sql.adaptive.enabled": "false"}
     with ConnectServer(tmp_path_factory.mktemp("connect"), properties, token="s3cret") as server:
         yield server
 
 
 @pytest.fixture(autouse=True)
-def _starts_again(server: ConnectServer) -> None:
-    """Whatever the last test has done to it."""
+def _restart_server(server: ConnectServer) -> None:
+    """Restart the server if the last test has killed it."""
     if not server.is_running:
         server.start()
 
 
 @contextmanager
 def leaving_no_thread() -> Iterator[None]:
-    """pyspark's threads for Spark Connect have ended, once the block has. (gRPC's own are no threads of Python's.)"""
+    """Check that pyspark's threads for Spark Connect end with the block. (gRPC's own are no Python threads.)"""
     before = set(threading.enumerate())
     yield
     assert [
@@ -63,13 +63,13 @@ def endless(spark: Any, _: object) -> None:
     spark.sql(ENDLESS).collect()
 
 
-async def test_each_work_has_a_session_with_its_settings(server: ConnectServer) -> None:
+async def test_each_job_has_a_session_with_its_settings(server: ConnectServer) -> None:
     def change(spark: Any, _: object) -> list[str]:
         spark.conf.set("spark.wap.id", "mine")
         together.wait(DEADLINE)
         return [spark.conf.get(name) for name in ("spark.sql.shuffle.partitions", "spark.sql.session.timeZone")]
 
-    def look(spark: Any, _: object) -> str | None:
+    def read(spark: Any, _: object) -> str | None:
         together.wait(DEADLINE)
         return spark.conf.get("spark.wap.id", None)
 
@@ -83,12 +83,12 @@ async def test_each_work_has_a_session_with_its_settings(server: ConnectServer) 
 
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(run, change)
-                nursery.start_soon(run, look)
+                nursery.start_soon(run, read)
     assert None in found
     assert ["3", "UTC"] in found
 
 
-async def test_transform_uses_classic_sparks_functions(server: ConnectServer) -> None:
+async def test_transform_may_use_functions_of_classic_spark(server: ConnectServer) -> None:
     from pyspark.sql import functions
 
     async with SparkEngine(options(server)) as engine:
@@ -113,7 +113,7 @@ async def test_cancelled_work_frees_the_cores(server: ConnectServer) -> None:
                 assert await engine.run(count, tag="count") == 1000
 
 
-async def test_server_killed_during_work_is_used_once_it_is_back(
+async def test_server_killed_during_work_is_used_after_its_restart(
     server: ConnectServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with SparkEngine(options(server)) as first, SparkEngine(options(server)) as second:
@@ -137,10 +137,10 @@ async def test_server_killed_during_work_is_used_once_it_is_back(
                 await trio.to_thread.run_sync(server.start)
     assert all(error.begun for error in failures)
     assert len(failures) == 2
-    told = [record.message for record in caplog.records if record.name == "sarameya.spark"]
-    assert "does not answer" in told[0]
-    assert told[-1] == "Spark is back: interrupted work is retried"
-    assert len(told) <= 3
+    logged = [record.message for record in caplog.records if record.name == "sarameya.spark"]
+    assert "does not answer" in logged[0]
+    assert logged[-1] == "Spark is back: interrupted work is retried"
+    assert len(logged) <= 3
     assert "s3cret" not in caplog.text
 
 
@@ -154,7 +154,7 @@ async def test_restarted_server_gets_new_sessions(server: ConnectServer) -> None
 
 async def test_session_closed_by_the_server_is_replaced(server: ConnectServer) -> None:
     async with SparkEngine(options(server)) as engine:
-        # What the server does with one that was idle for an hour.
+        # The server does the same to a session that was idle for an hour.
         await engine.run(lambda spark, _: spark.client.release_session(), tag="t1")
         assert await engine.run(count, tag="t2") == 1000
 
@@ -164,10 +164,10 @@ async def test_wait_for_a_dead_server_can_be_cancelled(server: ConnectServer) ->
         await engine.run(count, tag="t1")
         server.kill()
         for seconds in (0.5, 4.0):
-            began = trio.current_time()
+            started = trio.current_time()
             with trio.move_on_after(seconds):
                 await engine.run(count, tag="t2")
-            assert trio.current_time() - began < seconds + 3.0
+            assert trio.current_time() - started < seconds + 3.0
 
 
 async def test_frozen_server_delays_neither_cancellation_nor_end(server: ConnectServer) -> None:
@@ -176,12 +176,12 @@ async def test_frozen_server_delays_neither_cancellation_nor_end(server: Connect
             async with SparkEngine(options(server)) as engine:
                 await engine.run(count, tag="t1")
                 server.freeze()
-                began = trio.current_time()
+                started = trio.current_time()
                 with trio.move_on_after(0.5):
                     await engine.run(count, tag="t2")
-                assert trio.current_time() - began < 5.0
-                began = trio.current_time()
-            assert trio.current_time() - began < ConnectDriver.stop_timeout + 5.0
+                assert trio.current_time() - started < 5.0
+                started = trio.current_time()
+            assert trio.current_time() - started < ConnectDriver.stop_timeout + 5.0
     finally:
         server.thaw()
 

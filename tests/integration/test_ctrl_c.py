@@ -1,5 +1,8 @@
-"""Ctrl-C on a terminal at any point of a service that lands on Spark, once and twice: it ends in time, with the exit
-code that docs/operations.md has for it, without a traceback, and leaves no process and no temporary file behind."""
+"""Ctrl-C on a terminal, once and twice, at any point of a service that lands through Spark.
+
+The service ends in time, with the exit code of docs/operations.md and without a traceback. It leaves no process and no
+temporary file behind.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +30,9 @@ pytestmark = pytest.mark.integration
 
 COUNT = 10
 DEADLINE = 100.0
-"""Seconds until the point is reached."""
+"""Longest time in seconds until the service reaches the point."""
 PATIENCE = 15.0
-"""Seconds for the end: Spark's JVM gets ten of them."""
+"""Longest time in seconds for the end, of which Spark's JVM gets ten."""
 EXPECTED = re.compile(r"[0-9: .-]{23} (INFO|WARNING) |importing$|landing$|$")
 SLOW_TO_IMPORT = """
 import time
@@ -38,19 +41,19 @@ time.sleep(60)
 """
 JAVA = """#!/bin/sh
 if [ "$1" = -version ]; then
-    touch {asked}
+    touch {requested}
     while [ -e {gate} ] && kill -0 $PPID; do sleep 0.05; done
 fi
 exec {java} "$@"
 """
-"""Does not tell its version as long as the gate is there, and who asks."""
-EVER = 600.0
-"""Seconds, of answers that come no more."""
+"""A Java that returns its version only once the gate is removed, or its parent has ended."""
+FOREVER = 600.0
+"""Delay in seconds of a response that never arrives."""
 
 
 @attrs.frozen
 class Stage:
-    """A service, and what it stands on."""
+    """A running service, its directory and its cluster."""
 
     directory: Path
     cluster: EmbeddedCluster
@@ -59,13 +62,13 @@ class Stage:
 
 
 def imports(stage: Stage) -> bool:
-    """All of ours is imported, and the app's transform is being; nothing listens for signals yet."""
+    """Return whether the app's transform is being imported. No signal handler is installed yet."""
     return "importing\r\n" in stage.running.shown
 
 
 def checks_java(stage: Stage) -> bool:
-    """The version of Java is requested; the reply waits for the gate."""
-    return (stage.directory / "asked").exists()
+    """Return whether the version of Java was requested. The reply waits for the gate."""
+    return (stage.directory / "version-requested").exists()
 
 
 def starts_the_jvm(stage: Stage) -> bool:
@@ -73,37 +76,37 @@ def starts_the_jvm(stage: Stage) -> bool:
 
 
 def joins(stage: Stage) -> bool:
-    """The group knows it, and waits for others before it answers."""
+    """Return whether the coordinator knows the member. It waits for other members before it responds."""
     return len(stage.cluster.describe_group("g").members) == 1
 
 
 def consumes(stage: Stage) -> bool:
-    """Both partitions have landed, and more is waited for."""
+    """Return whether both partitions have landed. The service waits for more records."""
     return stage.running.shown.count("rows (offsets") == 2
 
 
 def lands(stage: Stage) -> bool:
-    """A transform is at work that ends when the gate goes."""
+    """Return whether the transform is running. It ends when the gate is removed."""
     return "landing\r\n" in stage.running.shown
 
 
 @asynccontextmanager
 async def started(
-    directory: Path, monkeypatch: pytest.MonkeyPatch, *, transform: str, others_are_waited_for: bool
+    directory: Path, monkeypatch: pytest.MonkeyPatch, *, transform: str, delays_rebalance: bool
 ) -> AsyncIterator[Stage]:
-    """A service on a terminal, with records to land. At the end nothing of it must be left."""
+    """Run a service on a terminal, with records to land. It must leave no process and no temporary file."""
     mark, temporary, app = uuid.uuid4().hex, directory / "tmp", directory / "app.toml"
     temporary.mkdir()
     java = directory / "java" / "bin" / "java"
     java.parent.mkdir(parents=True)
-    asked, gate = directory / "asked", directory / "java-gate"
-    java.write_text(JAVA.format(asked=asked, gate=gate, java=shutil.which("java")))
+    requested, gate = directory / "version-requested", directory / "java-gate"
+    java.write_text(JAVA.format(requested=requested, gate=gate, java=shutil.which("java")))
     java.chmod(0o755)
     (directory / "slow.py").write_text(transform)
     monkeypatch.setenv("JAVA_HOME", str(java.parents[1]))
     monkeypatch.setenv("TMPDIR", str(temporary))
     monkeypatch.setenv("MARK_OF_THIS_TEST", mark)
-    groups = CoordinatorConfig(initial_rebalance_delay=60.0 if others_are_waited_for else 0.0)
+    groups = CoordinatorConfig(initial_rebalance_delay=60.0 if delays_rebalance else 0.0)
     async with EmbeddedCluster(topics={"orders": 2}, groups=groups) as cluster:
         for number in range(COUNT):
             cluster.produce("orders", number % 2, b"value")
@@ -138,25 +141,25 @@ async def started(
 
 POINTS = [imports, checks_java, starts_the_jvm, joins, consumes, lands]
 GATES = {checks_java: "java-gate", lands: "gate"}
-"""Files that hold the service at these points, as long as they are there."""
+"""Files that hold the service at these points while they exist."""
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.exhaustive)], ids=["once", "twice"])
 @pytest.mark.parametrize("point", POINTS)
-async def test_ctrl_c_at_any_point_leaves_nothing(
+async def test_ctrl_c_at_any_point_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: Callable[[Stage], bool], times: int
 ) -> None:
     gate = tmp_path / GATES.get(point, "gate")
     if point in GATES:
         gate.touch()
     transform = SLOW_TO_IMPORT if point is imports else SLOW
-    async with started(tmp_path, monkeypatch, transform=transform, others_are_waited_for=point is joins) as stage:
+    async with started(tmp_path, monkeypatch, transform=transform, delays_rebalance=point is joins) as stage:
         running = stage.running
         with trio.fail_after(DEADLINE):
             await until(lambda: point(stage) or running.process.poll() is not None)
         assert running.process.returncode is None, running.shown
         if times == 2:
-            stage.cluster.delay_next(Api.LEAVE_GROUP, EVER, half="request")
+            stage.cluster.delay_next(Api.LEAVE_GROUP, FOREVER, half="request")
         with trio.fail_after(PATIENCE):
             await running.ctrl_c()
             if point is not imports:
@@ -168,14 +171,14 @@ async def test_ctrl_c_at_any_point_leaves_nothing(
             code = await running.ended()
         at_once = "SIGINT: exiting at once" in running.shown
         if point is imports:
-            assert code == -signal.SIGINT  # as any program ends that does not listen; to a shell it is 130
+            assert code == -signal.SIGINT  # like any program without a signal handler; a shell shows 130
         else:
-            # A second one that comes when nothing listens any more ends what is left of the program, which is nothing.
+            # A second Ctrl-C after the signal handler is removed ends the program, which has nothing left to do.
             too_late = [-signal.SIGINT] if times == 2 and not at_once else []
             assert code in ([130] if at_once else [0, *too_late]), running.shown
-            # By the second, where the first alone cannot have ended it: a gate, or a leave that is not answered, holds
-            # it up. Nothing can hold up the end of a JVM that is killed, and with it that of a start: the second may
-            # come too late there. test_starting_signals.py has one that cannot.
+            # The second Ctrl-C ends the service where something delays its end: a gate, or a leave without a response.
+            # Nothing can delay the end of a killed JVM, so during its start the second may come too late.
+            # test_starting_signals.py has a case in which it cannot.
             if times == 1 or point is not starts_the_jvm:
                 assert at_once is (times == 2), running.shown
         if point is lands:

@@ -1,4 +1,4 @@
-"""`sarameya dashboard` beside two services of a group and a member without an endpoint, as processes."""
+"""`sarameya dashboard` with a service, a member without an endpoint, and an endpoint without a service."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ async def url_of(service: Running) -> str:
 
 
 async def until(url: str, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """The document, once it is so."""
+    """Return the status document as soon as it meets the condition."""
     while True:
-        said: dict[str, Any] = await trio.to_thread.run_sync(_document, url)
-        if condition(said):
-            return said
+        snapshot: dict[str, Any] = await trio.to_thread.run_sync(_document, url)
+        if condition(snapshot):
+            return snapshot
         await trio.sleep(0.2)
 
 
 def _document(url: str) -> dict[str, Any]:
     with urllib.request.urlopen(f"{url}/status.json", timeout=5) as answer:
-        said: dict[str, Any] = json.loads(answer.read())
-    return said
+        snapshot: dict[str, Any] = json.loads(answer.read())
+    return snapshot
 
 
 async def test_group_is_shown_on_one_page(tmp_path: Path) -> None:
@@ -65,35 +65,35 @@ async def test_group_is_shown_on_one_page(tmp_path: Path) -> None:
                 async with sarameya(tmp_path / "dashboard", "dashboard", *arguments, *urls, deadline=60) as dashboard:
                     url = await url_of(dashboard)
 
-                    def is_settled(said: dict[str, Any]) -> bool:
-                        rows = said.get("partitions", [])
+                    def is_settled(snapshot: dict[str, Any]) -> bool:
+                        rows = snapshot.get("partitions", [])
                         is_read = [(row["committed"], row["lag"]) for row in rows] == [(4, 0)] * 3
-                        states = [row["state"] for row in said["members"]]
+                        states = [row["state"] for row in snapshot["members"]]
                         return is_read and sorted(states) == ["stable", "stable, by Kafka"]
 
-                    said = await until(url, is_settled)
+                    snapshot = await until(url, is_settled)
                     host = member_url.removeprefix("http://")
                     truth = {member.member_id: member for member in cluster.describe_group("g").members}
-                    assert {row["member_id"] for row in said["members"]} == truth.keys()
-                    own, other = sorted(said["members"], key=lambda row: row["host"] != host)
+                    assert {row["member_id"] for row in snapshot["members"]} == truth.keys()
+                    own, other = sorted(snapshot["members"], key=lambda row: row["host"] != host)
                     assert (own["host"], own["state"]) == (host, "stable")
                     assert (other["host"], other["state"]) == ("127.0.0.1", "stable, by Kafka")
                     by_host: dict[str, int] = {}
-                    for row in said["partitions"]:
+                    for row in snapshot["partitions"]:
                         by_host[row["host"]] = by_host.get(row["host"], 0) + 1
                         assert (row["high_water_mark"], row["lag"]) == (4, 0)
                     assert set(by_host) == {host, "127.0.0.1"}
                     assert sum(by_host.values()) == 3
-                    (reason,) = said["reasons"]
+                    (reason,) = snapshot["reasons"]
                     assert reason.startswith("127.0.0.1:9: no status: its endpoint does not answer")
                     service.process.send_signal(signal.SIGTERM)
                     assert await service.process.wait() == 0
-                    said = await until(url, lambda said: len(said["members"]) == 1 and len(said["reasons"]) == 2)
-                    assert {row["host"] for row in said["partitions"]} == {"127.0.0.1"}
+                    snapshot = await until(url, lambda new: len(new["members"]) == 1 and len(new["reasons"]) == 2)
+                    assert {row["host"] for row in snapshot["partitions"]} == {"127.0.0.1"}
                     await silent.close()
-                    said = await until(url, lambda said: not said["members"])
-                    assert {row["activity"] for row in said["partitions"]} == {"not assigned"}
-                    assert "the group has no members: it is Empty" in said["reasons"]
+                    snapshot = await until(url, lambda new: not new["members"])
+                    assert {row["activity"] for row in snapshot["partitions"]} == {"not assigned"}
+                    assert "the group has no members: it is Empty" in snapshot["reasons"]
                     dashboard.process.send_signal(signal.SIGINT)
                     assert await dashboard.process.wait() == 0, dashboard.stderr
                     assert "Traceback" not in dashboard.stderr

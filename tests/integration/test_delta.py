@@ -1,4 +1,4 @@
-"""Landing in Delta tables with a real Spark, in this process and behind Spark Connect: what a table promises."""
+"""Landing in Delta tables with a real Spark, in this process and behind Spark Connect: the contract of a table."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.integration,
-    # pyspark leaves each socket that rows come over to the garbage collector.
+    # pyspark leaves the sockets of `collect` to the garbage collector.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
@@ -57,7 +57,7 @@ def table(spark: SparkSession, root: Path) -> DeltaTable:
 
 @pytest.fixture(params=["path", "name"])
 def place(request: pytest.FixtureRequest, root: Path) -> dict[str, object]:
-    """A table's arguments."""
+    """Arguments of a table that has a path or a name."""
     if request.param == "path":
         return {"table": root}
     return {"table": f"default.t{abs(hash(str(root)))}", "staging": root.parent / "staging"}
@@ -94,21 +94,21 @@ def test_links_land_and_plain_readers_see_their_rows(spark: SparkSession, place:
     assert seen.restate_after == 10 * 24 * 3600
 
 
-def test_taken_number_is_lost_and_leaves_its_files(spark: SparkSession, table: DeltaTable, root: Path) -> None:
+def test_attempt_at_a_taken_link_number_is_lost(spark: SparkSession, table: DeltaTable, root: Path) -> None:
     first, second, late = link(1, 0, 5), link(2, 5, 8), link(2, 5, 9)
     land(spark, table, first)
     other = DeltaTable(root)
     other.open(spark)
-    other.heads(spark, [KEY])  # and so it does not look again before it lands
+    other.heads(spark, [KEY])  # so it does not read the table again before it lands
     table.heads(spark, [KEY])
     attempt(spark, table, second)
     attempt(spark, other, late)
     assert found(spark, table) == found(spark, other) == [(1, first.attempt), (2, second.attempt)]
     assert rows(table.read(spark)) == rows_of(first, second)
-    # Delta looks before it writes anything: all that is left is of the table's creation.
+    # Delta checks before it writes: the only leftover is from the table's creation.
     assert [leftover.what for leftover in table.leftovers(spark)] == ["a data file that no version of the table names"]
 
-    attempt(spark, table, link(1, 0, 3))  # what the table knows to have is not even tried
+    attempt(spark, table, link(1, 0, 3))  # a link that the table object knows is not attempted
     with pytest.raises(LandingError, match="the table has no link 4, only 2"):
         land(spark, table, link(5, 8, 9))
     assert found(spark, table) == [(1, first.attempt), (2, second.attempt)]
@@ -126,15 +126,15 @@ def test_single_driver_commits_sparks_rows_directly(spark: SparkSession, table: 
     chain = [link(1, 0, 5), link(2, 5, 8), link(3, 8, 8, kind=Kind.RESTATED), link(4, 8, 9)]
     for one in chain:
         land(spark, table, one, shape=shape, checkpoint=lambda phase, landings: phases.append(phase))
-    told = [Phase.READY] if is_connect(spark) else [Phase.WRITTEN, Phase.READY]
-    assert phases == told * 4
+    expected = [Phase.READY] if is_connect(spark) else [Phase.WRITTEN, Phase.READY]
+    assert phases == expected * 4
     history = spark.sql(f"DESCRIBE HISTORY delta.`{root}`").collect()
     assert ["Sarameya" in row.engineInfo for row in history] == [*[not is_connect(spark)] * 4, False]
     assert [one.rows for one in table.links(spark, KEY, 1)] == [5, 3, 0, 1]
     where = "offset > 4 and timestamp >= '2026-11-22 00:00:00' and day = date'2026-11-22' and text >= '' and is_even"
     assert table.read(spark).where(where).selectExpr("place.at").count() == 2
     files = table.read(spark).where("offset > 4").inputFiles()
-    assert len(files) == 2, "passed over by what the commit says of the first one's offsets"
+    assert len(files) == 2, "the commit's statistics let Spark skip the first file"
     assert [path.name for path in (root / "_sarameya").rglob("*") if path.is_file()] in ([], ["driver.lock"])
 
     evolving = DeltaTable(root, layout=Layout(evolve_schema=True))
@@ -152,7 +152,7 @@ def test_single_driver_lands_records_without_spark(spark: SparkSession, table: D
     land(spark, table, *chain[:2])
     assert table.adopts(Shaping()) == (not is_connect(spark))
     assert not table.adopts(Shaping(transform_sql="select * from batch"))
-    if not is_connect(spark):  # whoever has given us a Spark may commit, too
+    if not is_connect(spark):  # the owner of a passed session may commit, too
         elsewhere = DeltaTable(root.parent / "elsewhere")
         elsewhere.open(ClassicDriver(spark).open_session())
         assert not elsewhere.adopts(Shaping())
@@ -168,9 +168,12 @@ def test_single_driver_lands_records_without_spark(spark: SparkSession, table: D
 
 
 def test_delta_decides_between_two_simultaneous_attempts(spark: SparkSession, table: DeltaTable, root: Path) -> None:
-    """The transform of the one waits until the other has landed. Through Spark Connect Delta evaluates it within its
-    transaction; else it is over by then, and what has lost is removed."""
-    first, mine, theirs = link(1, 0, 5), link(2, 5, 8), link(2, 5, 9)
+    """The transform of one attempt waits until the other attempt has landed.
+
+    Through Spark Connect, Delta evaluates it within its transaction. Otherwise it ends before the commit, and the
+    loser's files are removed.
+    """
+    first, loser, winner = link(1, 0, 5), link(2, 5, 8), link(2, 5, 9)
     land(spark, table, first)
     other = DeltaTable(root)
     other.open(spark)
@@ -183,16 +186,16 @@ def test_delta_decides_between_two_simultaneous_attempts(spark: SparkSession, ta
             "topic", "partition", "offset", "timestamp", "timestampType", "headers",
         )
     )  # fmt: skip
-    late = threading.Thread(target=attempt, args=(spark, table, mine), kwargs={"shape": slowly})
+    late = threading.Thread(target=attempt, args=(spark, table, loser), kwargs={"shape": slowly})
     late.start()
     try:
         _until(root / "begun")
-        attempt(spark, other, theirs, shape=Shaping(transform=lambda frame: frame))
+        attempt(spark, other, winner, shape=Shaping(transform=lambda frame: frame))
     finally:
         (root / "landed").touch()
         late.join()
-    assert found(spark, table) == [(1, first.attempt), (2, theirs.attempt)]
-    assert rows(table.read(spark)) == rows_of(first, theirs)
+    assert found(spark, table) == [(1, first.attempt), (2, winner.attempt)]
+    assert rows(table.read(spark)) == rows_of(first, winner)
     left = table.leftovers(spark)
     lost = 1 if is_connect(spark) else 0
     assert [leftover.what for leftover in left] == ["a data file that no version of the table names"] * (1 + lost)
@@ -200,7 +203,7 @@ def test_delta_decides_between_two_simultaneous_attempts(spark: SparkSession, ta
         assert leftover.size_bytes > 0
         table.remove(spark, leftover)
     assert table.leftovers(spark) == []
-    assert rows(table.read(spark)) == rows_of(first, theirs)
+    assert rows(table.read(spark)) == rows_of(first, winner)
 
 
 def _until(path: Path) -> None:
@@ -211,7 +214,7 @@ def _until(path: Path) -> None:
 
 
 def _slow() -> Callable[[str, str], str]:
-    """A function that Python workers of Spark's are sent: they have nothing of this module."""
+    """Return a function for Spark's Python workers, which cannot import this module."""
 
     def until_landed(root: str, value: str) -> str:
         import time
@@ -249,13 +252,13 @@ def test_missing_columns_are_named_or_added(spark: SparkSession, table: DeltaTab
             link(2, 2, 4),
             shape=Shaping(transform=lambda frame: frame.selectExpr("string(offset) as offset")),
         )
-    assert len(table.leftovers(spark)) == 1, "of the table's creation"
+    assert len(table.leftovers(spark)) == 1, "only the one from the table's creation"
 
     evolving = DeltaTable(root, layout=Layout(evolve_schema=True))
     evolving.open(spark)
     land(spark, evolving, link(2, 2, 4), shape=more)
-    told = evolving.read(spark).selectExpr("offset", "extra.x", "topic").orderBy("offset").collect()
-    assert [tuple(row) for row in told] == [
+    collected = evolving.read(spark).selectExpr("offset", "extra.x", "topic").orderBy("offset").collect()
+    assert [tuple(row) for row in collected] == [
         (0, None, "orders"),
         (1, None, "orders"),
         (2, "orders", None),
@@ -290,13 +293,13 @@ def test_table_is_partitioned_within_the_limit(spark: SparkSession, root: Path) 
         DeltaTable(root, layout=Layout(partition_by=("day",))).open(spark)
 
 
-def test_batch_without_rows_leaves_its_link(spark: SparkSession, table: DeltaTable) -> None:
+def test_batch_without_rows_is_committed_as_a_link(spark: SparkSession, table: DeltaTable) -> None:
     land(spark, table, link(1, 0, 5), shape=Shaping(transform=lambda frame: frame.where("offset < 0")))
     assert [one.rows for one in table.links(spark, KEY, 1)] == [0]
     assert table.read(spark).count() == 0
 
 
-def test_versions_read_as_they_were(spark: SparkSession, table: DeltaTable) -> None:
+def test_older_versions_stay_readable(spark: SparkSession, table: DeltaTable) -> None:
     chain = [link(1, 0, 5), link(2, 5, 8), link(3, 8, 9)]
     for one in chain:
         land(spark, table, one)
@@ -311,49 +314,49 @@ def test_versions_read_as_they_were(spark: SparkSession, table: DeltaTable) -> N
 
 
 def test_log_files_equal_describe_history(spark: SparkSession, table: DeltaTable, root: Path) -> None:
-    """Whatever has been done to the table."""
+    """Covers commits by DELETE, UPDATE, OPTIMIZE, ALTER TABLE and RESTORE."""
     for number in (1, 2, 3):
         land(spark, table, link(number, 5 * number, 5 * number + 5))
     name = f"delta.`{root}`"
-    for done in (
+    for statement in (
         f"DELETE FROM {name} WHERE offset = 7",
         f"UPDATE {name} SET topic = 'other' WHERE offset = 8",
         f"OPTIMIZE {name}",
         f"ALTER TABLE {name} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",
         f"RESTORE TABLE {name} TO VERSION AS OF 2",
     ):
-        spark.sql(done).collect()
+        spark.sql(statement).collect()
     by_sql, by_files = DeltaLog(name), DeltaLog(name)
     by_files.read_from(LocalStore(root))
-    told = [[attrs.evolve(one, stamp="") for one in log.commits(spark)] for log in (by_sql, by_files)]
-    assert told[0] == told[1]
-    assert [one.restores for one in told[0]] == [2, *[None] * 8]
-    assert [one.mark and one.mark.link.rows for one in told[0]] == [*[None] * 5, 5, 5, 5, None]
+    commits = [[attrs.evolve(one, stamp="") for one in log.commits(spark)] for log in (by_sql, by_files)]
+    assert commits[0] == commits[1]
+    assert [one.restores for one in commits[0]] == [2, *[None] * 8]
+    assert [one.mark and one.mark.link.rows for one in commits[0]] == [*[None] * 5, 5, 5, 5, None]
 
 
-def test_mark_of_a_commit_holds_its_writers_knowledge(spark: SparkSession, table: DeltaTable, root: Path) -> None:
+def test_commit_mark_has_the_version_that_its_writer_knew(spark: SparkSession, table: DeltaTable, root: Path) -> None:
     land(spark, table, link(1, 0, 1))
     land(spark, table, link(2, 1, 2))
-    told = [row.userMetadata for row in spark.sql(f"DESCRIBE HISTORY delta.`{root}`").collect()]
-    marks = [CommitMark.from_json(text) for text in told]
-    # Spark is told what was known before the table was made.
+    metadata = [row.userMetadata for row in spark.sql(f"DESCRIBE HISTORY delta.`{root}`").collect()]
+    marks = [CommitMark.from_json(text) for text in metadata]
+    # Spark gets the mark before the table is created.
     seen = -1 if is_connect(spark) else 0
     assert [mark and (mark.link.number, mark.seen, mark.term) for mark in marks] == [(2, 1, 0), (1, seen, 0), None]
 
 
-def test_landing_continues_beside_a_compaction(spark: SparkSession, table: DeltaTable, root: Path) -> None:
-    """Committed when the landing has looked at the table, and is about to commit itself."""
+def test_landing_continues_during_a_compaction(spark: SparkSession, table: DeltaTable, root: Path) -> None:
+    """The compaction commits after the landing has read the table, and before it commits."""
     chain = [link(n, n, n + 1) for n in (1, 2, 3)]
     land(spark, table, *chain[:2])
-    told: list[Phase] = []
+    phases: list[Phase] = []
 
     def compact(phase: Phase, landings: Sequence[Landing]) -> None:
-        if not told:
+        if not phases:
             assert spark.sql(f"OPTIMIZE delta.`{root}`").collect()[0].metrics.numFilesRemoved == 2
-        told.append(phase)
+        phases.append(phase)
 
     land(spark, table, chain[2], checkpoint=compact)
-    assert told == [Phase.READY] * (1 if is_connect(spark) else 2), "our own commit looks again"
+    assert phases == [Phase.READY] * (1 if is_connect(spark) else 2), "a commit without Spark reads the table again"
     assert found(spark, table) == [(one.number, one.attempt) for one in chain]
     assert rows(table.read(spark)) == rows_of(*chain)
 

@@ -1,4 +1,4 @@
-"""A Delta table in an object store: its readers, its checkpoints, its audit, and a store that is away."""
+"""A Delta table in an object store: its readers, its checkpoints, its audit, and an unavailable store."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.integration.object_stores.gateway import Gateway
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.cold,
-    # pyspark's, whenever rows are collected.
+    # pyspark causes it whenever rows are collected.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
@@ -75,7 +75,7 @@ def test_links_land_once_for_all_readers(url: str, spark: Any, tmp_path: Path, s
     table = opened(url, spark, tmp_path)
     owner, other = Owner(table, spark, shape), Owner(opened(url, spark, tmp_path), spark, shape)
     assert owner.append(5).outcome is Outcome.LANDED
-    assert other.append(5).outcome is Outcome.LOST, "it believes that the chain is empty"
+    assert other.append(5).outcome is Outcome.LOST, "to this owner the chain is still empty"
     assert other.append(5).outcome is Outcome.LANDED
     prove_chain(table, spark, KEY, 10)
     prove_rows(table, spark, offsets({KEY: 10}))
@@ -103,7 +103,7 @@ def test_checkpoint_of_delta_rs_replaces_commits_for_spark(url: str, spark: Any,
 
 
 @pytest.mark.parametrize("phase", [Phase.STAGED, Phase.READY, Phase.LINKED])
-def test_landing_goes_on_after_the_store_was_away(
+def test_landing_continues_after_an_outage_of_the_store(
     url: str, spark: Any, tmp_path: Path, gateway: Gateway, phase: Phase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(objects, "_RETRIES", 1)
@@ -116,7 +116,7 @@ def test_landing_goes_on_after_the_store_was_away(
     prove_rows(table, spark, offsets({KEY: end + 3}))
 
 
-def test_rows_that_do_not_fit_are_converted_or_refused_by_name(url: str, spark: Any, tmp_path: Path) -> None:
+def test_extra_column_is_refused_and_missing_one_accepted(url: str, spark: Any, tmp_path: Path) -> None:
     owner = Owner(opened(url, spark, tmp_path), spark, BY_SPARK)
     assert owner.append(1).outcome is Outcome.LANDED
     wider = Owner(opened(url, spark, tmp_path), spark, Shaping())
@@ -149,7 +149,7 @@ def test_batches_of_several_partitions_are_written_by_one_job(url: str, spark: A
 
 
 def test_head_is_restated_without_a_sink(url: str, spark: Any, tmp_path: Path) -> None:
-    """As `sarameya sweep --execute` does."""
+    """`sarameya sweep --execute` does the same."""
     assert Owner(opened(url, spark, tmp_path), spark, Shaping()).append(5).outcome is Outcome.LANDED
     table = DeltaTable(url, store=StoreOptions(trusted=True))
     table.open_unstaged(spark)

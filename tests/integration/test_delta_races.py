@@ -1,6 +1,6 @@
-"""Two at once behind one Spark Connect server, each with a client of its own: who creates a table, who appends a link.
+"""Two clients of one Spark Connect server race to create a table, and to append a link.
 
-Races between processes are in tests/conformance; here what they begin with, and what Delta says to the one that loses.
+Races between processes are in tests/conformance. This module covers how they start, and how Delta refuses the loser.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def at_once(*works: Callable[[], object]) -> list[Exception | None]:
 
 
 def race(clients: list[SparkSession], tables: list[DeltaTable], links: list[Link]) -> list[Exception | None]:
-    """Both try their link at once, having read the table before."""
+    """Let both clients read the table, then attempt their links at the same time."""
     for spark, table in zip(clients, tables, strict=True):
         table.heads(spark, [KEY, OTHER])
     return at_once(

@@ -1,4 +1,4 @@
-"""Upkeep of Delta tables by their owners, and what is refused: compaction, clean-up, RESTORE, lost history."""
+"""Upkeep of Delta tables by their owners: compaction, clean-up, RESTORE, lost history; and tables that are refused."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def as_found(chain: list[Link]) -> list[tuple[int, str]]:
     return [(one.number, one.attempt) for one in chain]
 
 
-def seen_anew(root: Path) -> DeltaTable:
-    """Return the table as a process sees it for the first time, by SQL."""
+def fresh_table(root: Path) -> DeltaTable:
+    """Return the table as a new process reads it, by SQL."""
     return DeltaTable(root)
 
 
@@ -81,11 +81,11 @@ def test_compaction_changes_no_link_and_no_row(spark: SparkSession, table: Delta
     spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     spark.sql(f"VACUUM {name} RETAIN 0 HOURS").collect()
     assert [file.exists() for file in files] == [False] * len(files)
-    assert staged.exists(), "VACUUM leaves alone what begins with an underscore"
+    assert staged.exists(), "VACUUM skips names with a leading underscore"
     assert (root / "_sarameya" / "driver.lock").exists()
     assert [leftover.what for leftover in table.leftovers(spark)] == ["a staged file"]
 
-    for one in (table, seen_anew(root)):
+    for one in (table, fresh_table(root)):
         assert found(spark, one) == as_found(chain)
         assert [one.rows for one in one.links(spark, KEY, 1)] == [5] * 4
         assert rows(one.read(spark)) == rows_of(*chain)
@@ -102,34 +102,34 @@ def test_restored_table_continues_from_its_head(spark: SparkSession, table: Delt
     version_of_second = 2
     spark.sql(f"RESTORE TABLE {name} TO VERSION AS OF {version_of_second}").collect()
 
-    for one in (table, seen_anew(root)):
+    for one in (table, fresh_table(root)):
         assert found(spark, one) == as_found(chain[:2])
         assert one.heads(spark, [KEY, OTHER])[KEY].attempt == chain[1].attempt
         assert one.keys(spark) == [KEY]
         assert rows(one.read(spark)) == rows_of(*chain[:2])
         assert one.heads_at(spark, "4")[KEY].attempt == chain[3].attempt
 
-    # The numbers 3 and 4 are taken in Delta's own transactions, and land all the same.
-    anew = [link(3, 10, 12), link(4, 12, 13), link(1, 0, 4, key=OTHER)]
-    land(spark, table, *anew)
-    for one in (table, seen_anew(root)):
-        assert found(spark, one) == as_found([*chain[:2], *anew[:2]])
-        assert found(spark, one, OTHER) == as_found(anew[2:])
-        assert rows(one.read(spark)) == rows_of(*chain[:2], *anew)
+    # Delta's transactions already have the numbers 3 and 4. The new links land nevertheless.
+    new_links = [link(3, 10, 12), link(4, 12, 13), link(1, 0, 4, key=OTHER)]
+    land(spark, table, *new_links)
+    for one in (table, fresh_table(root)):
+        assert found(spark, one) == as_found([*chain[:2], *new_links[:2]])
+        assert found(spark, one, OTHER) == as_found(new_links[2:])
+        assert rows(one.read(spark)) == rows_of(*chain[:2], *new_links)
 
 
-def test_number_is_taken_once_after_a_restore(spark: SparkSession, table: DeltaTable, root: Path, name: str) -> None:
+def test_link_number_is_won_once_after_a_restore(spark: SparkSession, table: DeltaTable, root: Path, name: str) -> None:
     chain = landed(spark, table, 3)
     spark.sql(f"RESTORE TABLE {name} TO VERSION AS OF 1").collect()
     other = DeltaTable(root)
     other.open(spark)
     for one in (table, other):
         one.heads(spark, [KEY])
-    mine, theirs = link(2, 5, 9), link(2, 5, 7)
-    attempt(spark, other, theirs)
-    attempt(spark, table, mine)
-    assert found(spark, table) == as_found([chain[0], theirs])
-    assert rows(table.read(spark)) == rows_of(chain[0], theirs)
+    loser, winner = link(2, 5, 9), link(2, 5, 7)
+    attempt(spark, other, winner)
+    attempt(spark, table, loser)
+    assert found(spark, table) == as_found([chain[0], winner])
+    assert rows(table.read(spark)) == rows_of(chain[0], winner)
 
 
 def test_member_unaware_of_a_restore_breaks_the_chain(
@@ -142,9 +142,9 @@ def test_member_unaware_of_a_restore_breaks_the_chain(
     by_spark.heads(spark, [KEY])
     spark.sql(f"RESTORE TABLE {name} TO VERSION AS OF 1").collect()
     with pytest.raises(LandingError, match="the table has no link 3, only 1"):
-        attempt(spark, table, link(4, 15, 18))  # who commits without Spark looks once more
-    attempt(spark, by_spark, link(4, 15, 18))  # which has not looked since
-    for one in (table, seen_anew(root)):
+        attempt(spark, table, link(4, 15, 18))  # a commit without Spark reads the table again
+    attempt(spark, by_spark, link(4, 15, 18))  # a commit by Spark does not
+    for one in (table, fresh_table(root)):
         with pytest.raises(BrokenChainError, match="restore the table once more"):
             one.links(spark, KEY, 3)
         with pytest.raises(BrokenChainError):
@@ -166,7 +166,7 @@ def test_restore_to_a_time_is_refused_with_advice(spark: SparkSession, table: De
 
 
 def clean_up(root: Path, checkpoint: int) -> None:
-    """Remove from the log what a checkpoint has, as Delta does when it is older than the retention."""
+    """Remove the log files before a checkpoint, as Delta does when they are older than the retention."""
     log = root / "_delta_log"
     assert (log / f"{checkpoint:020d}.checkpoint.parquet").exists()
     for version in range(checkpoint):
@@ -181,24 +181,24 @@ def test_forgotten_chain_is_not_restarted(spark: SparkSession, table: DeltaTable
     chain = landed(spark, table, 11)
     clean_up(root, 10)
 
-    for one in (seen_anew(root), DeltaTable(root)):
-        # Its own end can be proved, though not its beginning.
+    for one in (fresh_table(root), DeltaTable(root)):
+        # The chain's end can be proved, though not its start.
         assert one.heads(spark, [KEY])[KEY].attempt == chain[-1].attempt
         assert found(spark, one) == as_found(chain[7:])
         with pytest.raises(ForgottenChainError, match=r"sink/orders-1: link 1 is its last in delta:.*table, but"):
             one.heads(spark, [KEY, OTHER])
         assert one.keys(spark) == [KEY, OTHER]
-        one.open(spark)  # from here on by the log's files
+        one.open(spark)  # from here on it reads the log's files
     by_spark, by_files = DeltaLog(name), DeltaLog(name)
     by_files.read_from(LocalStore(root))
     for log in (by_spark, by_files):
         assert log.transactions(spark, f"file://{root}") == {app_id(KEY): 11, app_id(OTHER): 1}
-    # Whoever lands nevertheless is refused by Delta: the transaction outlives the history.
-    ignorant = seen_anew(root)
-    ignorant._search(spark, {OTHER: 1})
-    for lander in (table, one):
-        attempt(spark, lander, link(1, 0, 7, key=OTHER))
-    assert found(spark, ignorant, OTHER) == []
+    # Delta refuses a member that lands nevertheless: the transaction outlives the history.
+    unaware = fresh_table(root)
+    unaware._search(spark, {OTHER: 1})
+    for owner in (table, one):
+        attempt(spark, owner, link(1, 0, 7, key=OTHER))
+    assert found(spark, unaware, OTHER) == []
     assert rows(table.read(spark)) == rows_of(forgotten, *chain)
 
 
@@ -235,8 +235,8 @@ def test_non_delta_table_is_refused(spark: SparkSession, root: Path, tmp_path: P
         DeltaTable("plain", staging=tmp_path).open(spark)
 
 
-def test_unfinished_parquet_file_is_no_other_table(spark: SparkSession, root: Path) -> None:
-    """Another process creates the table at the same moment: its first file is there, without a footer yet."""
+def test_unfinished_parquet_file_does_not_prevent_opening(spark: SparkSession, root: Path) -> None:
+    """Another process is creating the table: its first file exists, still without a footer."""
     root.mkdir(parents=True)
     (root / "part-00000-torn.snappy.parquet").touch()
     DeltaTable(root).open(spark)
@@ -265,7 +265,7 @@ def test_unwritable_staging_directory_is_refused(spark: SparkSession, tmp_path: 
         DeltaTable("default.not_there_yet", staging=tmp_path / "file").open(spark)
 
 
-def test_transform_that_switches_delta_off_is_refused(spark: SparkSession, root: Path) -> None:
+def test_session_without_commit_info_is_refused(spark: SparkSession, root: Path) -> None:
     spark.conf.set("spark.databricks.delta.commitInfo.enabled", "false")
     try:
         with pytest.raises(HandlerError, match=r"commitInfo.enabled is false"):
@@ -274,7 +274,7 @@ def test_transform_that_switches_delta_off_is_refused(spark: SparkSession, root:
         spark.conf.unset("spark.databricks.delta.commitInfo.enabled")
 
 
-HOLDS_THE_LEASE = """
+LEASE_HOLDER = """
 import sys
 from pathlib import Path
 from sarameya_handlers.spark.engines.lease import take_lease
@@ -285,7 +285,7 @@ sys.stdin.read()
 
 
 def test_second_driver_is_refused_on_a_local_file_system(spark: SparkSession, root: Path) -> None:
-    command = [sys.executable, "-c", HOLDS_THE_LEASE, str(root / "_sarameya" / "driver.lock")]
+    command = [sys.executable, "-c", LEASE_HOLDER, str(root / "_sarameya" / "driver.lock")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"

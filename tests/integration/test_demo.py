@@ -1,4 +1,4 @@
-"""The demo as `make demo` runs it: its own verdict, and that it leaves nothing behind."""
+"""The demo as `make demo` runs it: its report is correct, and it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
 DEADLINE = 900.0
-"""Seconds, after which the demo hangs. An idle machine of two cores needs 35, one under load several times that."""
+"""Longest time in seconds. An idle machine with two cores needs 35 s, a busy one several times that."""
 
 
 @attrs.frozen
 class Demo:
-    """A running demo. Its processes, however far down, carry `mark` in their environment."""
+    """A running demo. All its processes, also indirect children, have `mark` in their environment."""
 
     process: trio.Process
     directory: Path
@@ -49,15 +49,15 @@ class Demo:
             assert self.process.returncode is None, self.stderr
             await trio.sleep(0.1)
 
-    async def gone(self) -> None:
-        """Wait until no process of it is left: a JVM ends a moment after the Python that started it."""
+    async def ended(self) -> None:
+        """Wait until all its processes have ended: a JVM ends shortly after the Python process that started it."""
         while self.processes():
             await trio.sleep(0.1)
 
 
 @asynccontextmanager
 async def demo(directory: Path, *arguments: str) -> AsyncIterator[Demo]:
-    """`python -m examples.flights ARGUMENTS` with temporary files of its own, and killed if it still runs."""
+    """Run `python -m examples.flights ARGUMENTS` with its own temporary directory; kill it if it still runs."""
     mark = f"demo-{uuid4().hex}"
     temporary = directory / "temporary"
     temporary.mkdir()
@@ -69,7 +69,7 @@ async def demo(directory: Path, *arguments: str) -> AsyncIterator[Demo]:
     try:
         with trio.fail_after(DEADLINE):
             yield running
-            await running.gone()
+            await running.ended()
     finally:
         with trio.CancelScope(shield=True):
             if process.returncode is None:
@@ -106,7 +106,7 @@ async def test_demo_without_a_kill_lands_each_flight_once(tmp_path: Path) -> Non
     assert "killed" not in running.stderr
 
 
-async def test_demo_interrupted_ends_quietly_with_all_its_processes(tmp_path: Path) -> None:
+async def test_interrupted_demo_ends_quietly_with_all_processes(tmp_path: Path) -> None:
     async with demo(tmp_path) as running:
         await running.until_shown("landed: ")
         running.process.send_signal(signal.SIGINT)

@@ -1,6 +1,6 @@
-"""Other people's clients against the embedded broker over TCP: each produces, consumes, and is a group that changes.
+"""Other Kafka clients with the embedded broker over TCP: they produce, consume, and form groups that change.
 
-The clients are programs of their own (tests/integration/peers), so that the broker's event loop goes on.
+The clients are separate programs (tests/integration/peers), so that the broker's event loop keeps running.
 """
 
 import json
@@ -52,7 +52,7 @@ def bootstrap(cluster: EmbeddedCluster) -> str:
 
 
 def stored(cluster: EmbeddedCluster) -> list[str]:
-    """Every value in the logs of `orders`."""
+    """Return all values in the logs of `orders`."""
     values = []
     for number in range(4):
         partition = TopicPartition("orders", number)
@@ -94,7 +94,7 @@ async def test_aiokafka_consumes_with_two_members(cluster: EmbeddedCluster) -> N
     fill(cluster)
     answer = await peer("aiokafka", "consume", bootstrap(cluster), "orders", str(COUNT), "aio")
     assert set(answer["values"]) == VALUES
-    assert sorted(answer["assignments"]) == [[0, 2], [1, 3]], "as its round robin deals them"
+    assert sorted(answer["assignments"]) == [[0, 2], [1, 3]], "as its round robin assigns them"
     assert_all_committed_and_left(cluster, "aio")
 
 
@@ -130,8 +130,8 @@ async def test_kcat_lists_produces_and_consumes(cluster: EmbeddedCluster) -> Non
     assert [(p["partition"], p["leader"]) for p in topic["partitions"]] == [(0, 0), (1, 1), (2, 0), (3, 1)]
 
     lines = "\n".join(sorted(VALUES)).encode()
-    # It sends as it is what would not get smaller, such as a record by itself: here it waits until there are more, and
-    # stays with no partition, of which one might then have a single record, however slow it is.
+    # kcat does not compress a batch that would not get smaller, such as a single record. So it waits for more records,
+    # and spreads them: with sticky partitioning, some partition might get a single record on a slow machine.
     together = ("-X", "linger.ms=5000", "-X", "sticky.partitioning.linger.ms=0")
     await run("kcat", "-b", bootstrap(cluster), "-P", "-t", "orders", "-z", "snappy", *together, stdin=lines)
     assert sorted(stored(cluster)) == sorted(VALUES)
@@ -172,9 +172,9 @@ async def test_group_of_peers_forms_grows_and_shrinks(strategy: str, kinds: tupl
             await stage.settled()
         await members[1].stop()
         owned = await stage.settled()
-        assert stage.read_twice() == set(), "nobody has died yet"
+        assert stage.read_twice() == set(), "no member has been killed yet"
         leader = members[0]
         assert cluster.describe_group("g").leader.startswith(leader.client_id)
         await leader.kill()
         await stage.settled()
-        assert stage.read_twice() <= owned[leader.client_id], "the others have committed all they had read"
+        assert stage.read_twice() <= owned[leader.client_id], "the other members have committed all that they had read"

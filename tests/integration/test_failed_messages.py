@@ -52,7 +52,7 @@ class Fails(MessageHandler):
 async def member(
     kafka: RealKafka, topic: str, handler: MessageHandler, *observers: Observer
 ) -> AsyncIterator[ConsumerGroup]:
-    """Run a member of the group `TOPIC-group` for the length of the block."""
+    """Run a member of the group `TOPIC-group` until the block ends."""
     config = Config(offset_initial="oldest", autocommit_interval=0.1)
     with trio.fail_after(SECONDS):
         async with ConsumerGroup(kafka.bootstrap_servers, f"{topic}-group", config, observers=observers) as group:
@@ -78,7 +78,7 @@ def letters(kafka: RealKafka, topic: str) -> list[tuple[Record, dict[str, str]]]
     ]
 
 
-async def test_failed_message_goes_through_two_tiers_to_the_dead_letters(real_kafka: RealKafka) -> None:
+async def test_failed_message_passes_two_tiers_to_the_dead_letters(real_kafka: RealKafka) -> None:
     topic = real_kafka.create_topic("failing", 3)
     handler, delays = Fails(), (0.5, 1)
     handler.retry_topics = RetryTopics(delays)
@@ -122,7 +122,7 @@ async def test_missing_topic_for_dead_letters_is_refused_at_the_start(real_kafka
     assert real_kafka.describe_group(topic) == []
 
 
-async def test_dead_letters_without_replicas_hold_the_partition_back(real_kafka_of_three: RealKafka) -> None:
+async def test_unwritable_dead_letter_topic_holds_the_partition_back(real_kafka_of_three: RealKafka) -> None:
     kafka, handler, events = real_kafka_of_three, Fails(), list[Event]()
     one, two, three = kafka.nodes
     topic = kafka.create_topic("held", replicas=[[one.node_id, three.node_id]])

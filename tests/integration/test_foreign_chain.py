@@ -1,4 +1,4 @@
-"""`sarameya run` with a table that contradicts the topic, or the group's offset: one start, and exit code 2."""
+"""`sarameya run` with a table that contradicts the topic or the group's offset: one attempt, then exit code 2."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from sarameya_handlers.landing.links import ChainKey, Link, Origin
 from sarameya_handlers.landing.chain_start import Log, begin
 
 class Moved(ConsumerGroupHandler):
-    "Does as the sink does where the group's offset was moved beyond the chain's end."
+    "Behaves like the sink when the group's offset was moved beyond the chain's end."
     async def start_offset(self, partition, committed):
-        print("asked", flush=True)
+        print("start_offset", flush=True)
         key, origin = ChainKey("sarameya", *partition), Origin(group="g", topic_id="1" * 32)
         head = Link(key=key, number=1, from_offset=0, to_offset=9, attempt="a", origin=origin, leader_epoch=0)
         begin(key, origin, head, CommittedOffset(20), Log(start=0, end=30))
@@ -28,7 +28,7 @@ class Moved(ConsumerGroupHandler):
         raise AssertionError("nothing may be read")
 
 class Foreign(ConsumerGroupHandler):
-    "Does as the sink does that finds such a chain."
+    "Behaves like the sink when the chain is of another topic."
     async def start_offset(self, partition, committed):
         key, before = ChainKey("sarameya", *partition), Origin(group="g", topic_id="1" * 32)
         head = Link(key=key, number=1, from_offset=0, to_offset=9, attempt="a", origin=before, leader_epoch=0)
@@ -48,12 +48,12 @@ async def test_permanent_error_ends_the_run_despite_restart(tmp_path: Path) -> N
     assert error.endswith("or this is another cluster. Use a new table, or set `name` under [handler.options].")
 
 
-async def test_fault_64_offset_moved_beyond_the_chain_ends_the_run_once(tmp_path: Path) -> None:
-    """A person must move it back: there is no restart, with another JVM each time."""
+async def test_fault_64_offset_beyond_the_chain_ends_the_run_once(tmp_path: Path) -> None:
+    """A person must move it back. A restart would only start another JVM each time."""
     (tmp_path / "foreign.py").write_text(HANDLER)
     service = '[service]\non_failure = "restart"\nrestart_backoff = 0.1'
     async with EmbeddedCluster(topics={"orders": 1}) as cluster:
         app = app_file(tmp_path, cluster.bootstrap_servers, handler="foreign:Moved", extra=service)
         (error,) = await errors_of(tmp_path, "run", app, code=2, within=60.0)
     assert "the group's committed offset is 20, beyond the link's end" in error
-    assert (tmp_path / "stdout").read_text() == "asked\n"
+    assert (tmp_path / "stdout").read_text() == "start_offset\n"

@@ -1,4 +1,4 @@
-"""A disk that is really full: waited for, at no record's cost, and nothing that has landed is deleted."""
+"""A disk that is really full: the landing waits for space, loses no record, and deletes nothing that has landed."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
 AS_ROOT = ("unshare", "--mount")
-AS_ANYBODY = ("unshare", "--user", "--map-root-user", "--mount")
+AS_USER = ("unshare", "--user", "--map-root-user", "--mount")
 
 
 def run(program: str, directory: Path) -> str:
-    """Run a program in a mount namespace of its own."""
-    apart = AS_ROOT if os.geteuid() == 0 else AS_ANYBODY
-    if subprocess.run([*apart, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("needs a mount namespace, for a disk that is small")
-    command = [*apart, sys.executable, "-m", program, str(directory)]
+    """Run a program in its own mount namespace."""
+    unshare_command = AS_ROOT if os.geteuid() == 0 else AS_USER
+    if subprocess.run([*unshare_command, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("needs a mount namespace, for a small disk")
+    command = [*unshare_command, sys.executable, "-m", program, str(directory)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, f"{done.stdout[-5000:]}\n{done.stderr[-10000:]}"
     return done.stdout
@@ -33,4 +33,4 @@ def test_full_disk_during_a_spark_write_is_retried(tmp_path: Path) -> None:
 
 
 def test_fault_51_full_disk_costs_no_linked_parquet_row(tmp_path: Path) -> None:
-    assert run("tests.integration.full_disk_chain", tmp_path).endswith("goes on\n")
+    assert run("tests.integration.full_disk_chain", tmp_path).endswith("landed everything\n")

@@ -1,4 +1,4 @@
-"""`sarameya groups` against Apache Kafka 4, and 3 where it is quick, beside what Kafka's own tool shows of them."""
+"""`sarameya groups` with Apache Kafka 4, and 3 where it is quick, compared with Kafka's own tool."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def described(kafka: RealKafka, group: str) -> Any:
 
 
 def lines(document: Any) -> list[GroupLine]:
-    """A document's partitions in the words of Kafka's own tool."""
+    """Return a document's partitions as Kafka's own tool shows them."""
     return sorted(
         GroupLine(
             row["topic"],
@@ -55,7 +55,7 @@ def lines(document: Any) -> list[GroupLine]:
     )
 
 
-async def kafka_s_lines(kafka: RealKafka, group: str) -> list[GroupLine]:
+async def kafka_lines(kafka: RealKafka, group: str) -> list[GroupLine]:
     return await trio.to_thread.run_sync(kafka.describe_group, group)
 
 
@@ -63,7 +63,7 @@ async def kafka_s_lines(kafka: RealKafka, group: str) -> list[GroupLine]:
 async def member(
     kafka: RealKafka, group: str, topic: str, handler: Recorder, **options: object
 ) -> AsyncIterator[ConsumerGroup]:
-    """A member at work for the length of the block, which then leaves in order."""
+    """Run a member until the block ends; it then leaves the group."""
     defaults = {"offset_initial": "oldest", "session_timeout": 6.0, "heartbeat_interval": 0.2}
     config = Config.from_mapping({**defaults, **options})
     async with ConsumerGroup(kafka.bootstrap_servers, group, config) as consumer_group, trio.open_nursery() as nursery:
@@ -74,7 +74,7 @@ async def member(
 
 @contextmanager
 def confluent_member(kafka: RealKafka, group: str, topic: str, **options: Any) -> Iterator[Consumer]:
-    """A member by librdkafka, which leaves at the block's end."""
+    """Run a member with librdkafka until the block ends; it then leaves the group."""
     consumer = Consumer(
         {
             "bootstrap.servers": ",".join(kafka.bootstrap_servers),
@@ -103,17 +103,17 @@ async def test_live_group_is_described_as_by_kafkas_tool(real_kafka_any: RealKaf
         ):
             await trio.to_thread.run_sync(real_kafka_any.await_members, group, 2, DEADLINE)
             await eventually(lambda: len(one.messages) + len(other.messages) >= len(first))
-            # To Kafka a member is one before it knows of it.
+            # Kafka lists a member before the member knows its assignment.
             await eventually(lambda: bool(one.sessions and other.sessions))
             for handler in (one, other):
                 await handler.sessions[-1].commit()
             more = await trio.to_thread.run_sync(produce, real_kafka_any, topic, [b"%d" % n for n in range(90)])
             document = await described(real_kafka_any, group)
-            theirs = await kafka_s_lines(real_kafka_any, group)
+            expected = await kafka_lines(real_kafka_any, group)
             coordinator = await trio.to_thread.run_sync(real_kafka_any.coordinator, group)
 
-    assert lines(document) == theirs
-    assert sum(line.lag or 0 for line in theirs) == document["lag"] == len(more)
+    assert lines(document) == expected
+    assert sum(line.lag or 0 for line in expected) == document["lag"] == len(more)
     assert (document["state"], document["protocol_type"], document["type"]) == ("Stable", "consumer", "classic")
     assert document["assignor"] == "range"
     assert document["coordinator"]["id"] == coordinator.node_id
@@ -127,20 +127,20 @@ async def test_live_group_is_described_as_by_kafkas_tool(real_kafka_any: RealKaf
     ]
 
 
-async def test_offsets_partition_is_the_one_of_the_commits(real_kafka_any: RealKafka) -> None:
+async def test_offsets_partition_is_where_commits_are_written(real_kafka_any: RealKafka) -> None:
     topic = real_kafka_any.create_topic("numbered")
     for group in ("KafkaConsumerDemo", "größer"):
-        await commit_nothing(real_kafka_any, group, topic)
+        await commit_zero(real_kafka_any, group, topic)
         before = await log_ends(real_kafka_any, "__consumer_offsets")
-        # Other groups write whenever they like, as those do whose members a test has left to their session's end.
-        await commit_nothing(real_kafka_any, f"not-{group}", topic)
-        await commit_nothing(real_kafka_any, group, topic)
+        # Other groups may write at any time: for example, when members that a test has left behind expire.
+        await commit_zero(real_kafka_any, f"not-{group}", topic)
+        await commit_zero(real_kafka_any, group, topic)
         place = (await described(real_kafka_any, group))["offsets_partition"]
         assert (place["topic"], place["partitions"]) == ("__consumer_offsets", 5)
         assert await trio.to_thread.run_sync(written_to, real_kafka_any, group, before) == [place["partition"]]
 
 
-async def commit_nothing(kafka: RealKafka, group: str, topic: str) -> None:
+async def commit_zero(kafka: RealKafka, group: str, topic: str) -> None:
     async with GroupAdmin(kafka.bootstrap_servers, Config(), lambda event: None) as admin:
         assert await admin.commit(group, {TopicPartition(topic, 0): 0}) == {TopicPartition(topic, 0): 0}
 
@@ -153,9 +153,9 @@ async def log_ends(kafka: RealKafka, topic: str) -> dict[int, int]:
 
 
 def written_to(kafka: RealKafka, group: str, since: Mapping[int, int]) -> list[int]:
-    """The partitions of `__consumer_offsets` in which there is a record about the group behind these offsets."""
+    """Return the partitions of `__consumer_offsets` that have a record of the group at or after these offsets."""
     log = by_librdkafka(kafka, "__consumer_offsets", UNCOMMITTED, LogEnds.of(kafka, "__consumer_offsets", len(since)))
-    name = len(group.encode()).to_bytes(2, "big") + group.encode()  # behind the key's version, in each kind of record
+    name = len(group.encode()).to_bytes(2, "big") + group.encode()  # after the key's version, in each kind of record
     return [
         partition
         for partition, records in log.records.items()
@@ -175,14 +175,14 @@ async def test_only_an_idle_group_is_reset(real_kafka_any: RealKafka) -> None:
             refused = await sarameya(real_kafka_any, *reset, "--execute")
     assert (refused.code, refused.out) == (1, "")
     assert refused.err.startswith("sarameya: error: group 'reset' is active (Stable): 1 member: busy-")
-    before = await kafka_s_lines(real_kafka_any, group)
+    before = await kafka_lines(real_kafka_any, group)
     assert [line.lag for line in before] == [0, 0]  # the refusal has changed nothing, the leaving member has committed
 
     shown = await sarameya(real_kafka_any, *reset, "--json")
-    assert await kafka_s_lines(real_kafka_any, group) == before
+    assert await kafka_lines(real_kafka_any, group) == before
     done = await sarameya(real_kafka_any, *reset, "--execute", "--json")
     assert done.document == {**shown.document, "executed": True}
-    after = await kafka_s_lines(real_kafka_any, group)
+    after = await kafka_lines(real_kafka_any, group)
     assert [(line.committed, line.lag) for line in after] == [((line.committed or 0) - 10, 10) for line in before]
     assert lines(await described(real_kafka_any, group)) == after
 
@@ -204,10 +204,10 @@ async def test_reset_to_a_time_finds_the_first_later_message(real_kafka: RealKaf
     reset = ["offsets", "reset", group, "--topic", topic, "--to-datetime", moment, "--execute", "--json"]
     document = (await sarameya(real_kafka, *reset)).document
     assert {row["partition"]: row["new_offset"] for row in document["partitions"]} == middle
-    assert {line.partition: line.committed for line in await kafka_s_lines(real_kafka, group)} == middle
+    assert {line.partition: line.committed for line in await kafka_lines(real_kafka, group)} == middle
 
 
-async def test_broker_led_group_is_described_and_reset(real_kafka: RealKafka) -> None:
+async def test_kip_848_group_is_described_and_reset(real_kafka: RealKafka) -> None:
     topic, group = real_kafka.create_topic("led-by-the-broker", 2), "led-by-the-broker"
     produce(real_kafka, topic, [b"%d" % n for n in range(10)])
     reset = ["offsets", "reset", group, "--all-topics", "--to-earliest", "--execute"]
@@ -241,34 +241,34 @@ async def test_broker_led_group_is_described_and_reset(real_kafka: RealKafka) ->
     assert (listed["type"], listed["state"]) == ("consumer", "Stable")
 
     assert (await sarameya(real_kafka, *reset)).code == 0
-    assert [line.lag for line in await kafka_s_lines(real_kafka, group)] == [
-        line.end for line in await kafka_s_lines(real_kafka, group)
+    assert [line.lag for line in await kafka_lines(real_kafka, group)] == [
+        line.end for line in await kafka_lines(real_kafka, group)
     ]
 
 
-async def test_deleted_group_and_offsets_are_gone_for_kafkas_tool(real_kafka: RealKafka) -> None:
+async def test_deleted_group_and_offsets_vanish_from_kafkas_tool(real_kafka: RealKafka) -> None:
     topic, group = real_kafka.create_topic("deleted", 2), "deleted"
     await sarameya(real_kafka, "offsets", "reset", group, "--topic", topic, "--to-latest", "--execute")
-    assert len(await kafka_s_lines(real_kafka, group)) == 2
+    assert len(await kafka_lines(real_kafka, group)) == 2
 
     assert (await sarameya(real_kafka, "offsets", "delete", group, "--topic", f"{topic}:0", "--execute")).code == 0
-    assert [line.partition for line in await kafka_s_lines(real_kafka, group)] == [1]
+    assert [line.partition for line in await kafka_lines(real_kafka, group)] == [1]
 
     assert (await sarameya(real_kafka, "delete", group, "--execute")).code == 0
-    gone = await sarameya(real_kafka, "describe", group)
-    assert gone.code == 1
-    assert f"group {group!r}: GROUP_ID_NOT_FOUND (69)" in gone.err
+    outcome = await sarameya(real_kafka, "describe", group)
+    assert outcome.code == 1
+    assert f"group {group!r}: GROUP_ID_NOT_FOUND (69)" in outcome.err
 
 
-async def test_commit_of_a_deleted_topic_stays_visible(real_kafka: RealKafka) -> None:
-    here, gone, group = real_kafka.create_topic("here"), real_kafka.create_topic("gone"), "half-gone"
-    await sarameya(real_kafka, "offsets", "reset", group, "--topic", here, "--topic", gone, "--to-latest", "--execute")
+async def test_deleted_topic_does_not_prevent_a_reset(real_kafka: RealKafka) -> None:
+    here, old, group = real_kafka.create_topic("here"), real_kafka.create_topic("gone"), "half-gone"
+    await sarameya(real_kafka, "offsets", "reset", group, "--topic", here, "--topic", old, "--to-latest", "--execute")
     topics = "org.apache.kafka.tools.TopicCommand"
-    await trio.to_thread.run_sync(real_kafka.run_tool, topics, "--delete", "--topic", gone)
+    await trio.to_thread.run_sync(real_kafka.run_tool, topics, "--delete", "--topic", old)
     with trio.fail_after(DEADLINE):
         while True:
             rows = (await described(real_kafka, group))["partitions"]
-            # The broker takes the commits of a deleted topic away, sooner or later.
+            # The broker may already have deleted the commits of the deleted topic.
             if [row["topic"] for row in rows if row["problem"] is None] == [here]:
                 break
     outcome = await sarameya(

@@ -1,4 +1,4 @@
-"""Landing in Iceberg tables with a real Spark, in this process and behind Spark Connect: what a table promises."""
+"""Landing in Iceberg tables with a real Spark, in this process and behind Spark Connect: the contract of a table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.integration,
-    # pyspark leaves each socket that rows come over to the garbage collector.
+    # pyspark leaves the sockets of `collect` to the garbage collector.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
@@ -90,7 +90,7 @@ def test_user_setting_is_restored(spark: SparkSession, table: IcebergTable) -> N
         spark.conf.unset("spark.wap.id")
 
 
-def test_taken_number_is_lost_and_leaves_its_staged_files(spark: SparkSession, table: IcebergTable) -> None:
+def test_attempt_at_a_taken_link_number_leaves_staged_files(spark: SparkSession, table: IcebergTable) -> None:
     first, second, late = link(1, 0, 5), link(2, 5, 8), link(2, 5, 9)
     for one in (first, second, late):
         land(spark, table, one)
@@ -118,25 +118,25 @@ def test_link_without_a_predecessor_is_not_published(spark: SparkSession, table:
 def test_iceberg_decides_between_two_simultaneous_attempts(
     spark: SparkSession, table: IcebergTable, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both see their predecessor, and publish: the look cannot prevent it."""
-    mine, theirs = link(2, 5, 8), link(2, 5, 9)
+    """Both attempts read their predecessor and publish: the check before cannot prevent this."""
+    loser, winner = link(2, 5, 8), link(2, 5, 9)
     first = link(1, 0, 5)
     land(spark, table, first)
     other = IcebergTable(name)
-    turn = write_audit_publish._next_snapshot
+    next_snapshot = write_audit_publish._next_snapshot
 
-    def meanwhile(look: object, landing: Landing, *, plain: bool) -> int | None:
-        my_turn = turn(look, landing, plain=plain)  # type: ignore[arg-type]
-        monkeypatch.setattr(write_audit_publish, "_next_snapshot", turn)
-        land(spark, other, theirs)
-        return my_turn
+    def meanwhile(state: object, landing: Landing, *, plain: bool) -> int | None:
+        snapshot = next_snapshot(state, landing, plain=plain)  # type: ignore[arg-type]
+        monkeypatch.setattr(write_audit_publish, "_next_snapshot", next_snapshot)
+        land(spark, other, winner)
+        return snapshot
 
     monkeypatch.setattr(write_audit_publish, "_next_snapshot", meanwhile)
     other.open(spark)
     with pytest.raises(Exception, match="Duplicate request to cherry pick wap id"):
-        land(spark, table, mine)
-    assert found(spark, table) == [(1, first.attempt), (2, theirs.attempt)]
-    assert rows(table.read(spark)) == rows_of(first, theirs)
+        land(spark, table, loser)
+    assert found(spark, table) == [(1, first.attempt), (2, winner.attempt)]
+    assert rows(table.read(spark)) == rows_of(first, winner)
 
 
 def test_failing_batch_does_not_block_others(spark: SparkSession, table: IcebergTable) -> None:
@@ -154,7 +154,7 @@ def _is_of(frame: object, partition: int) -> bool:
     return frame.first()["partition"] == partition  # type: ignore[attr-defined, no-any-return]
 
 
-def test_abandoned_batch_is_staged_at_most(spark: SparkSession, table: IcebergTable) -> None:
+def test_abandoned_batch_is_staged_but_not_published(spark: SparkSession, table: IcebergTable) -> None:
     class Unwanted(Exception):
         pass
 
@@ -205,8 +205,8 @@ def test_missing_columns_are_named_or_added(spark: SparkSession, table: IcebergT
         )
     )
     land(spark, evolving, link(3, 4, 5), shape=deeper)
-    told = spark.sql(f"SELECT offset, topic, `new one` FROM {name} ORDER BY offset").collect()
-    assert [(row[0], row[1], row[2] and row[2]["x y"]) for row in told] == [
+    collected = spark.sql(f"SELECT offset, topic, `new one` FROM {name} ORDER BY offset").collect()
+    assert [(row[0], row[1], row[2] and row[2]["x y"]) for row in collected] == [
         (0, "orders", None),
         (1, "orders", None),
         (2, None, "orders"),
@@ -225,7 +225,7 @@ def test_rows_of_another_type_are_refused(spark: SparkSession, table: IcebergTab
 
 
 def test_chain_can_start_with_a_link_without_rows(spark: SparkSession, table: IcebergTable) -> None:
-    """The table is created, too: with the columns that rows would have."""
+    """The table is created, too, with the columns of Kafka records."""
     gap, first = link(1, 5, 9, kind=Kind.GAP), link(2, 9, 11)
     land(spark, table, gap)
     assert table.read(spark).columns == [*kafka_schema().names]

@@ -1,4 +1,4 @@
-"""An Iceberg table on S3, in a REST catalog: its readers, its audit, and a store or a catalog that is away."""
+"""An Iceberg table on S3, in a REST catalog: its readers, its audit, and an unavailable store or catalog."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from tests.integration.object_stores.gateway import Gateway
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.cold,
-    # pyspark's, whenever rows are collected.
+    # pyspark causes it whenever rows are collected.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
 DAY = 24 * 3600
-AWAY_SECONDS = 3.0
-USUAL_ABSENCES = {("store", Phase.WRITTEN), ("catalog", Phase.LINKED)}
-"""Those that `make test` tries, too."""
+OUTAGE_SECONDS = 3.0
+USUAL_OUTAGES = {("store", Phase.WRITTEN), ("catalog", Phase.LINKED)}
+"""Outages that `make test` covers, too."""
 SECONDS = 300.0
 """The longest time for a landing. A catalog waits for its store for a minute and a half."""
 _names = count(1)
@@ -54,7 +54,7 @@ class Proxy(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Forward)
         self.target = urlsplit(target).netloc
         self.url = f"http://127.0.0.1:{self.server_port}"
-        self.is_away = False
+        self.is_down = False
         self.loses_commit = -1
         """Number of commits before the one whose response is lost. Less than 0: no response is lost."""
 
@@ -64,7 +64,7 @@ class Proxy(ThreadingHTTPServer):
         return self.loses_commit == -1
 
     def handle_error(self, *_: object) -> None:
-        """A client that has closed its connection is no error."""
+        """Ignore that a client has closed its connection."""
 
 
 class _Forward(BaseHTTPRequestHandler):
@@ -73,7 +73,7 @@ class _Forward(BaseHTTPRequestHandler):
 
     def _forward(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        if self.server.is_away:
+        if self.server.is_down:
             self.close_connection = True
             return
         connection = http.client.HTTPConnection(self.server.target, timeout=60)
@@ -103,15 +103,15 @@ class _Forward(BaseHTTPRequestHandler):
 
 @attrs.frozen
 class Lake:
-    """A Spark whose catalog `ice` is the server's, behind a proxy."""
+    """A Spark session whose catalog `ice` is a REST server behind a proxy."""
 
     spark: Any
     proxy: Proxy
     gateway: Gateway
 
-    def come_back(self) -> None:
-        """End an absence of the catalog or of the store."""
-        self.proxy.is_away = False
+    def end_outage(self) -> None:
+        """End the outage of the catalog or of the store."""
+        self.proxy.is_down = False
         if not self.gateway.is_running:
             self.gateway.start()
 
@@ -150,7 +150,7 @@ def prove(lake: Lake, table: IcebergTable, end: int) -> None:
 def test_links_land_once_for_all_readers(lake: Lake, table: IcebergTable) -> None:
     owner, other = (Owner(table, lake.spark, Shaping()) for _ in range(2))
     assert owner.append(5).outcome is Outcome.LANDED
-    assert other.append(5).outcome is Outcome.LOST, "it believes that the chain is empty"
+    assert other.append(5).outcome is Outcome.LOST, "to this owner the chain is still empty"
     assert other.append(5).outcome is Outcome.LANDED
     prove(lake, table, 10)
     s3 = {"s3.endpoint": lake.gateway.endpoint, "s3.access-key-id": "tests", "s3.secret-access-key": "secret-of-tests"}
@@ -164,25 +164,25 @@ def test_links_land_once_for_all_readers(lake: Lake, table: IcebergTable) -> Non
     ("what", "phase"),
     [
         pytest.param(
-            what, phase, marks=[] if (what, phase) in USUAL_ABSENCES else pytest.mark.exhaustive, id=f"{what}-{phase}"
+            what, phase, marks=[] if (what, phase) in USUAL_OUTAGES else pytest.mark.exhaustive, id=f"{what}-{phase}"
         )
         for what in ("store", "catalog")
         for phase in (Phase.STAGED, Phase.WRITTEN, Phase.LINKED)
     ],
 )
-def test_landing_goes_on_after_an_absence(lake: Lake, table: IcebergTable, what: str, phase: Phase) -> None:
+def test_landing_continues_after_an_outage(lake: Lake, table: IcebergTable, what: str, phase: Phase) -> None:
     owner = Owner(table, lake.spark, Shaping())
     assert owner.append(5).outcome is Outcome.LANDED
-    returns = Timer(AWAY_SECONDS, lake.come_back)
+    returns = Timer(OUTAGE_SECONDS, lake.end_outage)
 
-    def go_away() -> None:
-        lake.proxy.is_away = what == "catalog"
+    def start_outage() -> None:
+        lake.proxy.is_down = what == "catalog"
         if what == "store":
             lake.gateway.kill()
         returns.start()
 
     try:
-        settled = land(owner, 5, at(phase, go_away))
+        settled = land(owner, 5, at(phase, start_outage))
     finally:
         returns.join()
     assert settled.outcome is Outcome.LANDED
@@ -191,7 +191,7 @@ def test_landing_goes_on_after_an_absence(lake: Lake, table: IcebergTable, what:
 
 
 def land(owner: Owner, count: int, on_phase: OnPhase) -> Settled:
-    """Append a link, as a sink does: after an error it reads the outcome, and tries again if there is none."""
+    """Append a link like a sink: after an error, read the outcome, and retry if the link is absent."""
     end = time.monotonic() + SECONDS
     while True:
         try:

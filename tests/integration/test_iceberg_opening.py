@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.integration,
-    # pyspark leaves each socket that rows come over to the garbage collector.
+    # pyspark leaves the sockets of `collect` to the garbage collector.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
@@ -75,8 +75,8 @@ def test_existing_table_is_switched_to_audited_writes(spark: SparkSession, name:
     spark.sql(f"CREATE TABLE {name} (offset bigint, value binary, partition int) USING iceberg")
     table = IcebergTable(name)
     table.open(spark)
-    (told,) = spark.sql(f"SHOW TBLPROPERTIES {name} ('write.wap.enabled')").collect()
-    assert told[1] == "true"
+    (row,) = spark.sql(f"SHOW TBLPROPERTIES {name} ('write.wap.enabled')").collect()
+    assert row[1] == "true"
 
 
 def test_table_with_disabled_audit_is_refused(spark: SparkSession, name: str) -> None:
@@ -87,7 +87,7 @@ def test_table_with_disabled_audit_is_refused(spark: SparkSession, name: str) ->
     with pytest.raises(LandingError, match=r"write\.wap\.enabled was switched off"):
         land(spark, table, link(2, 2, 4))
     assert spark.table(name).count() == 2
-    # Where it happens between a look and an append, the rows are there, and the chain is broken.
+    # If this happens between the check and the append, the rows are published, and the chain is broken.
     with temporary_settings(spark, {"spark.wap.id": "sarameya/sink/orders/0/2"}):
         rest = spark.table(name).writeTo(name).option("snapshot-property.sarameya.link", link(2, 2, 4).to_json())
         rest.append()
@@ -95,7 +95,7 @@ def test_table_with_disabled_audit_is_refused(spark: SparkSession, name: str) ->
         IcebergTable(name).heads(spark, [KEY])
 
 
-def test_branch_of_the_session_is_refused(spark: SparkSession, name: str) -> None:
+def test_session_with_a_wap_branch_is_refused(spark: SparkSession, name: str) -> None:
     with (
         temporary_settings(spark, {"spark.wap.branch": "audit"}),
         pytest.raises(HandlerError, match=r"spark\.wap\.branch is 'audit'"),
@@ -140,26 +140,26 @@ def test_records_are_staged_in_the_given_directory(spark: SparkSession, name: st
 
 
 def test_caching_catalog_is_refreshed(spark: SparkSession, tmp_path: Path) -> None:
-    """An Iceberg catalog in Spark caches tables, and by default misses others' commits for half a minute."""
+    """An Iceberg catalog in Spark caches tables, and by default does not see others' commits for half a minute."""
     of_catalog = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "hadoop", ".warehouse": str(tmp_path)}
     both = {f"spark.sql.catalog.{name}{key}": value for name in ("one", "two") for key, value in of_catalog.items()}
     with temporary_settings(spark, both):
-        remembering, table = IcebergTable("one.db.t"), IcebergTable("two.db.t")
-        remembering.open(spark)
-        mine = [link(1, 0, 2), link(2, 2, 4)]
-        land(spark, remembering, mine[0])
+        caching, table = IcebergTable("one.db.t"), IcebergTable("two.db.t")
+        caching.open(spark)
+        chain = [link(1, 0, 2), link(2, 2, 4)]
+        land(spark, caching, chain[0])
         table.open(spark)
-        land(spark, table, mine[1])
-        assert found(spark, remembering) == [(one.number, one.attempt) for one in mine]
-        land(spark, remembering, link(2, 2, 3))
+        land(spark, table, chain[1])
+        assert found(spark, caching) == [(one.number, one.attempt) for one in chain]
+        land(spark, caching, link(2, 2, 3))
         land(spark, table, link(1, 0, 1, key=OTHER))
         third = link(3, 4, 5)
-        land(spark, remembering, third)
+        land(spark, caching, third)
         assert found(spark, table)[-1] == (3, third.attempt)
 
 
 def test_missing_table_cannot_be_read(spark: SparkSession, name: str) -> None:
-    for asked in (lambda table: table.read(spark), lambda table: table.heads_at(spark, "1")):
+    for read in (lambda table: table.read(spark), lambda table: table.heads_at(spark, "1")):
         with pytest.raises(HandlerError, match="there is no table"):
-            asked(IcebergTable(name))
+            read(IcebergTable(name))
     assert IcebergTable(name).leftovers(spark) == []

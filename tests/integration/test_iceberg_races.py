@@ -1,4 +1,4 @@
-"""Two processes, each with a Spark driver of its own, race for the links of an Iceberg chain.
+"""Two processes, each with its own Spark driver, race for the links of an Iceberg chain.
 
 They start with the creation of the table. In the conformance suite two processes race through one Spark Connect server
 and a Hadoop catalog.
@@ -30,7 +30,7 @@ from tests.integration.object_stores.gateway import Gateway
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.cold,
-    # pyspark leaves each socket that rows come over to the garbage collector.
+    # pyspark leaves the sockets of `collect` to the garbage collector.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
@@ -40,18 +40,18 @@ NAME = "ice.db.raced"
 
 
 class Racer:
-    """A racer's process, spoken to in lines."""
+    """The process of a racer. Each message to it, and from it, is one line."""
 
     def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
         self._process = process
         self._errors = errors
 
-    def say(self, text: str) -> None:
+    def send(self, text: str) -> None:
         assert self._process.stdin
         self._process.stdin.write(f"{text}\n")
         self._process.stdin.flush()
 
-    def hear(self) -> str:
+    def receive(self) -> str:
         assert self._process.stdout
         line = self._process.stdout.readline()
         assert line, self._errors.read_text()[-3000:]
@@ -93,14 +93,14 @@ def properties(
 def test_one_of_two_racing_processes_appends_each_link(
     tmp_path: Path, properties: Mapping[str, str], races: int
 ) -> None:
-    began = time.monotonic()
+    started = time.monotonic()
     with ExitStack() as stack:
         both = [stack.enter_context(racer(which, tmp_path, properties)) for which in (0, 1)]
-        assert [one.hear() for one in both] == ["open", "open"]
-        told = [race(both, number) for number in range(1, races + 1)]
+        assert [one.receive() for one in both] == ["open", "open"]
+        reports = [race(both, number) for number in range(1, races + 1)]
         for one in both:
-            one.say("0")
-    seconds = time.monotonic() - began
+            one.send("0")
+    seconds = time.monotonic() - started
     running = spark_jvm.start(SparkOptions(master="local[1]", conf=properties))
     try:
         table = IcebergTable(NAME)
@@ -109,28 +109,28 @@ def test_one_of_two_racing_processes_appends_each_link(
     finally:
         running.stop()
 
-    for one, other in told:
-        assert one["winner"] == other["winner"], "both find the same attempt"
-        assert one["winner"] in (one["mine"], other["mine"]), "and it is one of theirs"
+    for one, other in reports:
+        assert one["winner"] == other["winner"], "both processes find the same attempt"
+        assert one["winner"] in (one["mine"], other["mine"]), "the attempt is one of the two"
         assert one["found"] == other["found"] == 1
-    assert [link.attempt for link in links] == [one["winner"] for one, _ in told]
+    assert [link.attempt for link in links] == [one["winner"] for one, _ in reports]
     check_chain(links)
     assert [link.rows for link in links] == [ROWS] * races
-    assert landed == rows_of(*links), "the winner's rows, and nobody else's"
+    assert landed == rows_of(*links), "the rows of the winners, and no others"
 
-    errors = [error for pair in told for side in pair for error in side["errors"]]
+    errors = [error for pair in reports for side in pair for error in side["errors"]]
     refused = sum("Duplicate request to cherry pick wap id" in error for error in errors)
-    won = sum(one["winner"] == one["mine"] for one, _ in told)
+    won = sum(one["winner"] == one["mine"] for one, _ in reports)
     print(f"{races} races in {seconds:.0f} s, won {won}:{races - won}; Iceberg itself refused {refused} losers")
-    assert refused >= races // 10, "else the look before a publication decided, and the swap was not tried"
-    assert 2 < won < races - 2, "each must win some, or it was no race"
+    assert refused >= races // 10, "otherwise the check before publishing decided, and Iceberg's refusal was not tested"
+    assert 2 < won < races - 2, "both processes must win some links"
 
 
 def race(both: list[Racer], number: int) -> tuple[dict[str, Any], dict[str, Any]]:
     for one in both:
-        one.say(str(number))
-    assert [one.hear() for one in both] == ["staged", "staged"]
+        one.send(str(number))
+    assert [one.receive() for one in both] == ["staged", "staged"]
     for one in both:
-        one.say("go")
-    first, second = (json.loads(one.hear()) for one in both)
+        one.send("go")
+    first, second = (json.loads(one.receive()) for one in both)
     return first, second

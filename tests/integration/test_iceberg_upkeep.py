@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.integration,
-    # pyspark leaves each socket that rows come over to the garbage collector.
+    # pyspark leaves the sockets of `collect` to the garbage collector.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
@@ -59,7 +59,7 @@ def test_published_snapshot_is_no_leftover(spark: SparkSession, table: IcebergTa
     assert rows(table.read(spark)) != []
 
 
-def test_rollback_is_reported_as_a_rewound_head(spark: SparkSession, table: IcebergTable, name: str) -> None:
+def test_chain_continues_from_its_head_after_a_rollback(spark: SparkSession, table: IcebergTable, name: str) -> None:
     chain = [link(1, 0, 5), link(2, 5, 8), link(3, 8, 9)]
     for one in chain:
         land(spark, table, one)
@@ -96,7 +96,7 @@ def test_revoked_chain_is_proved_after_its_snapshots_expired(
         OTHER: others[-1].attempt,
     }
     assert rows(seen.read(spark)) == rows_of(head, *others)
-    # Its next owner goes on from there; what is stated does not count from then on.
+    # The next owner continues from there. From then on the stated end does not count.
     seen.open(spark)
     after = link(2, 5, 6)
     land(spark, seen, after)
@@ -107,10 +107,10 @@ def test_revoked_chain_is_proved_after_its_snapshots_expired(
         IcebergTable(name).heads(spark, [KEY])
 
 
-def test_owner_sleeping_in_a_revocation_misleads_nobody(
+def test_chain_end_stated_too_late_is_not_trusted(
     spark: SparkSession, table: IcebergTable, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next one goes on from there and dies, and snapshots and the group's commit expire."""
+    """The next owner continues and dies. Then its snapshots and the group's commit expire."""
     first, second = link(1, 0, 5), link(2, 5, 8)
     land(spark, table, first)
     owner = IcebergTable(name)
@@ -143,7 +143,7 @@ def test_chain_end_is_stated_only_by_the_heads_owner(
         properties = {row[0]: row[1] for row in spark.sql(f"SHOW TBLPROPERTIES {name}").collect()}
         return chain_marks(properties)[KEY][-1].is_rest
 
-    def unanswered(*_: Any, **__: Any) -> None:
+    def lose_response(*_: Any, **__: Any) -> None:
         raise ConnectionResetError
 
     first = link(1, 0, 5)
@@ -151,7 +151,7 @@ def test_chain_end_is_stated_only_by_the_heads_owner(
     IcebergTable(name).rest(spark, [first])
     assert not is_stated()
     with monkeypatch.context() as lost, suppress(ConnectionResetError):
-        lost.setattr(write_audit_publish, "publish", unanswered)
+        lost.setattr(write_audit_publish, "publish", lose_response)
         land(spark, table, link(2, 5, 8))
     table.rest(spark, [first])
     assert not is_stated()
@@ -161,8 +161,8 @@ def test_chain_end_is_stated_only_by_the_heads_owner(
     assert is_stated()
 
 
-def test_sleeper_does_not_publish_a_forgotten_number(spark: SparkSession, table: IcebergTable, name: str) -> None:
-    """Iceberg alone would let it: no snapshot in main's ancestry bears its wap id any more."""
+def test_late_attempt_at_a_forgotten_link_is_not_published(spark: SparkSession, table: IcebergTable, name: str) -> None:
+    """Iceberg alone would publish it: no snapshot in main's ancestry has its WAP id any more."""
     chain = [link(1, 0, 5), link(2, 5, 8), link(3, 8, 9)]
     for one in chain:
         land(spark, table, one)
@@ -173,7 +173,7 @@ def test_sleeper_does_not_publish_a_forgotten_number(spark: SparkSession, table:
     age(spark, name, 3)
     land(spark, late, link(2, 5, 7))
     assert [number for number, _ in found(spark, late)] == [3]
-    # Nor when nothing of the chain is left.
+    # The same holds when no snapshot of the chain is left.
     age(spark, name, 1)
     late = IcebergTable(name)
     late.open(spark)
@@ -182,7 +182,7 @@ def test_sleeper_does_not_publish_a_forgotten_number(spark: SparkSession, table:
     assert [one for one in rows(late.read(spark)) if one[0] == KEY.partition] == rows_of(*chain)
 
 
-def test_new_chain_begins_in_a_table_whose_history_was_cut(spark: SparkSession, table: IcebergTable, name: str) -> None:
+def test_new_chain_starts_in_a_table_with_expired_history(spark: SparkSession, table: IcebergTable, name: str) -> None:
     for n in (1, 2, 3):
         land(spark, table, link(n, n, n + 1, key=OTHER))
     age(spark, name, 1)
@@ -210,8 +210,8 @@ def test_compaction_and_expiry_preserve_chains(spark: SparkSession, table: Icebe
     assert spark.sql(f"SELECT * FROM {name}.files").count() == 2
 
 
-def test_landing_continues_beside_a_compaction(spark: SparkSession, table: IcebergTable, name: str) -> None:
-    """Committed between a landing's staging and its publication."""
+def test_landing_continues_during_a_compaction(spark: SparkSession, table: IcebergTable, name: str) -> None:
+    """The compaction commits between a landing's staging and its publication."""
     chain = [link(n, n, n + 1) for n in (1, 2, 3)]
     for one in chain[:2]:
         land(spark, table, one)
@@ -234,14 +234,14 @@ def test_old_orphan_files_are_found_and_removed(spark: SparkSession, table: Iceb
     staged = table.staging.directory / "staged.parquet"
     for file in (old, young, staged):
         file.write_bytes(b"12345")
-    an_hour_more = time.time() - 25 * 3600
-    os.utime(old, (an_hour_more, an_hour_more))
-    os.utime(staged, (an_hour_more, an_hour_more))
+    over_a_day_ago = time.time() - 25 * 3600
+    os.utime(old, (over_a_day_ago, over_a_day_ago))
+    os.utime(staged, (over_a_day_ago, over_a_day_ago))
 
     leftovers = {one.what: one for one in table.leftovers(spark)}
     assert sorted(leftovers) == ["a file that no snapshot names", "a staged file"]
     for one in leftovers.values():
-        assert (one.size_bytes, round(one.changed)) == (5, round(an_hour_more))
+        assert (one.size_bytes, round(one.changed)) == (5, round(over_a_day_ago))
         table.remove(spark, one)
         table.remove(spark, one)
     assert not old.exists()

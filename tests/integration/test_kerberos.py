@@ -1,4 +1,4 @@
-"""SASL by Kerberos' tickets (GSSAPI) before Apache Kafka and MIT's key distribution center."""
+"""SASL with Kerberos tickets (GSSAPI), with Apache Kafka and MIT's key distribution center."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _machine(real_kafka_secured: RealKafka, tmp_path: Path, monkeypatch: pytest.
 
 @pytest.fixture
 def _alice(_machine: None, real_kafka_secured: RealKafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And has tickets: of a keytab, as services have them."""
+    """Give this machine tickets from a keytab, as services have them."""
     monkeypatch.setenv("KRB5_CLIENT_KTNAME", security(real_kafka_secured).realm.keytab("alice"))
 
 
@@ -81,7 +81,7 @@ async def test_service_unknown_to_the_realm_is_reported(real_kafka_secured: Real
 
 @pytest.mark.usefixtures("_alice")
 async def test_ticket_for_another_service_is_refused(real_kafka_secured: RealKafka, topic: str) -> None:
-    """The realm gives a ticket for it, which the broker cannot read."""
+    """The realm issues a ticket for it, which the broker cannot read."""
     security(real_kafka_secured).realm.keytab(f"other/{HOST_NAME}")
     with pytest.raises(AuthenticationError, match=r"GSSAPI was refused: .*; check that the broker's keytab is for"):
         await consume(real_kafka_secured, "KERBEROS", topic, OPTIONS | {"sasl_kerberos_service": "other"})
