@@ -1,5 +1,7 @@
-"""Cancellation at each step of landings, by the loop and by a landing's own checkpoints: the next owner finds all in
-order, and nothing is left behind. Parquet, without threads, so that no step is left out."""
+"""Cancellation at each step of landings, by the event loop and at a landing's own checkpoints.
+
+The next owner finds no damage and no leftovers. Parquet without threads, so that the test covers every step.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("unsynced")
 
 
 class CancelAtStep(trio.abc.Instrument):
-    """Cancels a scope once so many steps have been taken: by any task, or by a landing to its next checkpoint."""
+    """Cancels a scope at its n-th step: a step of any task, or of a landing to its next checkpoint."""
 
     def __init__(self, step: float) -> None:
         self.scope: trio.CancelScope | None = None
@@ -26,9 +28,9 @@ class CancelAtStep(trio.abc.Instrument):
         self._step = step
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self.take()
+        self.count_step()
 
-    def take(self) -> None:
+    def count_step(self) -> None:
         if self.scope is not None:
             self.steps += 1
             if self.steps == self._step:
@@ -36,9 +38,9 @@ class CancelAtStep(trio.abc.Instrument):
 
 
 async def cancel_all(world: World, canceller: CancelAtStep) -> None:
-    """The sink ends with all that it does, as when a service is cancelled."""
+    """Cancel the sink and all its tasks, as when a service is cancelled."""
     with trio.CancelScope() as canceller.scope:
-        async with world.sink(LoopEngine(canceller.take)) as sink:
+        async with world.sink(LoopEngine(canceller.count_step)) as sink:
             await world.session(sink)
     canceller.scope = None
 
@@ -52,22 +54,22 @@ async def cancel_one(world: World, canceller: CancelAtStep) -> None:
             return canceller.scope
         return trio.CancelScope()
 
-    async with world.sink(LoopEngine(canceller.take)) as sink:
+    async with world.sink(LoopEngine(canceller.count_step)) as sink:
         await world.session(sink, scope_of=scope_of)
         canceller.scope = None
     landed = [link.to_offset for key in world.table.keys(NO_SPARK) for link in world.table.links(NO_SPARK, key, 1)[-1:]]
-    assert sorted(landed)[-2:] == [RECORDS, RECORDS], "the others have landed all of theirs"
+    assert sorted(landed)[-2:] == [RECORDS, RECORDS], "the other partitions have landed completely"
 
 
-def run(live: Callable[[World, CancelAtStep], object], step: float, directory: Path, *, commits: bool) -> int:
-    """A life that is cancelled at `step`, and another that is not. Returns how many steps the first has taken."""
+def run(scenario: Callable[[World, CancelAtStep], object], step: float, directory: Path, *, commits: bool) -> int:
+    """Run a session that is cancelled at `step`, then one that is not. Return the number of steps of the first."""
     canceller = CancelAtStep(step)
 
     async def main() -> None:
         table = ParquetTable(directory)
         world = World(table, commits=commits)
         with trio.fail_after(1000):
-            await live(world, canceller)  # type: ignore[misc]
+            await scenario(world, canceller)  # type: ignore[misc]
         assert world.leftovers == []
         await world.land_the_rest()
         assert world.leftovers == []
@@ -77,17 +79,19 @@ def run(live: Callable[[World, CancelAtStep], object], step: float, directory: P
 
 
 @pytest.mark.parametrize(
-    ("live", "commits"), [(cancel_all, True), (cancel_all, False), (cancel_one, True)], ids=["all", "no-commit", "one"]
+    ("scenario", "commits"),
+    [(cancel_all, True), (cancel_all, False), (cancel_one, True)],
+    ids=["all", "no-commit", "one"],
 )
-def test_cancellation_at_every_step_loses_and_leaves_nothing(
-    live: Callable[[World, CancelAtStep], object], commits: bool, tmp_path: Path
+def test_cancellation_at_any_step_loses_nothing_and_leaves_no_files(
+    scenario: Callable[[World, CancelAtStep], object], commits: bool, tmp_path: Path
 ) -> None:
-    steps = run(live, math.inf, tmp_path / "whole", commits=commits)
+    steps = run(scenario, math.inf, tmp_path / "whole", commits=commits)
     assert steps > 30
     for step in range(1, steps + 1):
         try:
-            run(live, step, tmp_path / str(step), commits=commits)
+            run(scenario, step, tmp_path / str(step), commits=commits)
         except BaseException as error:
             error.add_note(f"cancelled at step {step}")
             raise
-    print(f"{live.__name__}: {steps} steps")
+    print(f"{scenario.__name__}: {steps} steps")

@@ -1,5 +1,7 @@
-"""Landings that are cancelled while Spark is at their rows: early in its job, in the middle, late. The next owner lands
-what did not, and whatever the cancelled job still does changes nothing. Behind Spark Connect, real time."""
+"""Landings that are cancelled while Spark processes their rows: early in its job, in the middle, late.
+
+The next owner lands the rest, and later effects of the cancelled job change nothing. With Spark Connect, in real time.
+"""
 
 from __future__ import annotations
 
@@ -13,43 +15,43 @@ from tests.conformance.contenders import Contender, Place, each, rows_by_slow_sp
 from tests.conformance.lives import prove_leftovers_unused, run_session
 
 ROWS = 40
-"""Of the landing that is cancelled: Spark takes two seconds for them."""
+"""Number of rows in the landing that is cancelled; Spark needs two seconds for them."""
 DELAYS = (0.2, 0.6, 1.2)
-"""Seconds after it was staged."""
+"""Times of the cancellation, in seconds after the batch was staged."""
 
 
 @each("delta", "iceberg", exhaustive=["iceberg"])
-async def test_batch_cancelled_in_sparks_job_is_landed_by_the_next_owner(contender: Contender, place: Place) -> None:
+async def test_batch_cancelled_in_spark_job_is_landed_by_next_owner(contender: Contender, place: Place) -> None:
     began, end = trio.current_time(), 1
     quick = Shaping(transform=rows_by_spark)
     async with contender.engine(place) as engine:
-        await run_session(contender, place, end, shape=quick)  # which makes the table
+        await run_session(contender, place, end, shape=quick)  # creates the table
         for delay in DELAYS:
             end += ROWS
-            await cancelled_after(delay, contender, place, end)
+            await run_cancelled_after(delay, contender, place, end)
             end += 1
             await run_session(contender, place, end, shape=quick)
         await engine.run(lambda spark, _: prove_leftovers_unused(contender, place, spark, end), tag="proof")
     print(f"{contender.name}: {len(DELAYS)} cancellations in {trio.current_time() - began:.0f} s")
 
 
-async def cancelled_after(delay: float, contender: Contender, place: Place, end: int) -> None:
-    """A life that ends so many seconds after its landing was staged, when Spark cannot be done."""
-    staged, told = trio.Event(), list[Phase]()
+async def run_cancelled_after(delay: float, contender: Contender, place: Place, end: int) -> None:
+    """Run a session that is cancelled `delay` seconds after its batch was staged, before Spark has finished."""
+    staged, reported = trio.Event(), list[Phase]()
 
     def on_phase(phase: Phase, landings: Sequence[Landing]) -> None:
-        told.append(phase)
+        reported.append(phase)
         if phase is Phase.STAGED:
             trio.from_thread.run_sync(staged.set)
 
     async def cancel() -> None:
         await staged.wait()
         await trio.sleep(delay)
-        assert told in ([Phase.STAGED], [Phase.STAGED, Phase.READY]), "it is within Spark's job"
+        assert reported in ([Phase.STAGED], [Phase.STAGED, Phase.READY]), "Spark's job runs"
         scope.cancel()
 
     with trio.CancelScope() as scope:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(cancel)
             await run_session(contender, place, end, on_phase, shape=Shaping(transform=rows_by_slow_spark))
-    assert scope.cancelled_caught, "nothing was cancelled"
+    assert scope.cancelled_caught, "no cancellation"

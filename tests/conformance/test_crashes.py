@@ -1,5 +1,7 @@
-"""A process dies, its disk is full, or a server of files is late, at each single call by which a landing changes the
-file system: of the tables that need no Spark for it, a Parquet directory and Delta's log where commits are our own."""
+"""A process dies, its disk is full, or a file server answers late, at each call of a landing that changes files.
+
+For the tables that land without Spark: a Parquet directory, and a Delta table whose commits Sarameya writes itself.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ FULL_SECONDS = 100.0
 
 @attrs.frozen
 class Kind:
-    """A table, what is made of its records, and the calls by which its landings give names."""
+    """A table, the shape of its rows, and the calls by which its landings create names."""
 
     table: Callable[[Path], Table]
     naming: frozenset[str]
@@ -64,7 +66,7 @@ async def land(world: World, disk: Disk, *, waits: bool = False) -> None:
             await world.session(sink, waits=waits)
 
 
-async def die(world: World, disk: Disk) -> None:
+async def land_and_die(world: World, disk: Disk) -> None:
     try:
         await land(world, disk)
     except BaseExceptionGroup as group:
@@ -76,15 +78,15 @@ async def die(world: World, disk: Disk) -> None:
     assert world.leftovers == []
 
 
-async def find_no_room(world: World, disk: Disk) -> None:
-    """The session goes on; when there is room again, what has waited lands."""
+async def land_on_full_disk(world: World, disk: Disk) -> None:
+    """The session continues, and lands the waiting batches when the disk has space again."""
     await land(world, disk, waits=True)
     world.prove()
     assert world.leftovers == []
 
 
-async def hear_too_soon(world: World, disk: Disk) -> None:
-    """Carry out an abandoned call after its landing has failed, and before the next attempt."""
+async def late_call_before_the_retry(world: World, disk: Disk) -> None:
+    """Execute the delayed call after its landing has failed, and before the next attempt."""
 
     async def catch_up() -> None:
         await disk.timed_out.wait()
@@ -96,8 +98,8 @@ async def hear_too_soon(world: World, disk: Disk) -> None:
     await world.land_the_rest()
 
 
-async def hear_too_late(world: World, disk: Disk) -> None:
-    """Carry out an abandoned call after the next attempt has landed."""
+async def late_call_after_the_retry(world: World, disk: Disk) -> None:
+    """Execute the delayed call after the next attempt has landed."""
     await land(world, disk, waits=True)
     disk.catch_up()
     await world.land_the_rest()
@@ -106,7 +108,7 @@ async def hear_too_late(world: World, disk: Disk) -> None:
     assert world.leftovers == []
 
 
-def calls_of_a_life(world: World) -> list[str]:
+def calls_of_a_session(world: World) -> list[str]:
     disk = Disk()
     run(land, world, disk)
     assert len(disk.calls) >= 20
@@ -114,33 +116,33 @@ def calls_of_a_life(world: World) -> list[str]:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_death_at_every_call_loses_nothing_and_repeats_nothing(after: bool, kind: Kind, tmp_path: Path) -> None:
-    for number, name in enumerate(calls_of_a_life(kind.world(tmp_path / "whole")), 1):
+def test_death_at_any_call_loses_and_duplicates_nothing(after: bool, kind: Kind, tmp_path: Path) -> None:
+    for number, name in enumerate(calls_of_a_session(kind.world(tmp_path / "whole")), 1):
         disk = Disk()
         disk.die_at(number, after=after)
         try:
-            run(die, kind.world(tmp_path / str(number)), disk)
+            run(land_and_die, kind.world(tmp_path / str(number)), disk)
         except BaseException as error:
             error.add_note(f"died {'after' if after else 'before'} call {number}, {name}")
             raise
 
 
-def test_disk_that_is_full_at_any_call_is_waited_for(kind: Kind, tmp_path: Path) -> None:
-    for number, name in enumerate(calls_of_a_life(kind.world(tmp_path / "whole")), 1):
+def test_disk_full_at_any_call_delays_the_landing(kind: Kind, tmp_path: Path) -> None:
+    for number, name in enumerate(calls_of_a_session(kind.world(tmp_path / "whole")), 1):
         disk = Disk()
         disk.fill_at(number, until=lambda: trio.current_time() >= FULL_SECONDS)
         try:
-            run(find_no_room, kind.world(tmp_path / str(number)), disk)
+            run(land_on_full_disk, kind.world(tmp_path / str(number)), disk)
         except BaseException as error:
-            error.add_note(f"no room from call {number} on, {name}")
+            error.add_note(f"the disk was full from call {number} on, {name}")
             raise
 
 
-@pytest.mark.parametrize("scenario", [hear_too_soon, hear_too_late])
-def test_late_effect_of_an_abandoned_call_loses_nothing(
+@pytest.mark.parametrize("scenario", [late_call_before_the_retry, late_call_after_the_retry])
+def test_late_effect_of_a_timed_out_call_loses_nothing(
     scenario: Callable[[World, Disk], object], kind: Kind, tmp_path: Path
 ) -> None:
-    calls = calls_of_a_life(kind.world(tmp_path / "whole"))
+    calls = calls_of_a_session(kind.world(tmp_path / "whole"))
     assert {*NAMING} & {*calls} == kind.naming
     for number, name in enumerate(calls, 1):
         if name not in NAMING:
@@ -150,5 +152,5 @@ def test_late_effect_of_an_abandoned_call_loses_nothing(
         try:
             run(scenario, kind.world(tmp_path / str(number)), disk)
         except BaseException as error:
-            error.add_note(f"call {number}, {name}, was carried out too late")
+            error.add_note(f"call {number}, {name}, was executed late")
             raise

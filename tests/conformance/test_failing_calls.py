@@ -1,4 +1,4 @@
-"""Each call to the file system fails in turn, in every landing of a chain; then the landing is retried."""
+"""Each call to the file system fails in turn, in every landing of a chain; then the owner retries the landing."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ OTHER_CODES = (errno.EDQUOT, errno.EMFILE, errno.EIO)
 MOST_CALLS = 200
 
 
-class InPartitions(ParquetTable):
-    """Writes what Spark would write where the table is partitioned by the value: two files a landing."""
+class PartitionedTable(ParquetTable):
+    """A table partitioned by a column: each landing writes two files, as Spark would."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, layout=Layout(partition_by=("half",)))
@@ -54,37 +54,39 @@ class InPartitions(ParquetTable):
         return None, {each.link.attempt: settle(self._files, each, self._layout) for each in landings}
 
 
-def failing_in_turn(code: int, links: range, directory: Path, made: Callable[[Path], ParquetTable]) -> Iterator[int]:
-    """Chains in which the first, second, third ... call of each of these landings fails, until none has so many."""
+def fail_each_call(
+    code: int, links: range, directory: Path, create_table: Callable[[Path], ParquetTable]
+) -> Iterator[int]:
+    """Land chains in which the n-th call of each landing fails. Yield n = 1, 2, 3, …, until no landing has n calls."""
     before = directory / "before"
-    land_before(before, links.start, made)
+    land_before(before, links.start, create_table)
     for call in range(1, MOST_CALLS):
         shutil.copytree(before, directory / str(call))
-        table = made(directory / str(call))
+        table = create_table(directory / str(call))
         table.prepare()
         owner, is_reached = Owner(table, None, Shaping()), False
         for number in links:
             disk = Disk()
             disk.fail_at(call, code)
-            try_to_land(owner, number, disk)
+            land_with_fault(owner, number, disk)
             is_reached |= len(disk.calls) >= call
-        proves(table, links.stop - 1)
+        check_table(table, links.stop - 1)
         yield call
         if not is_reached:
             return
 
 
-def land_before(directory: Path, number: int, made: Callable[[Path], ParquetTable]) -> None:
-    """Append the links before this one."""
-    table = made(directory)
+def land_before(directory: Path, number: int, create_table: Callable[[Path], ParquetTable]) -> None:
+    """Append the links before link `number`."""
+    table = create_table(directory)
     table.open(None)  # type: ignore[arg-type]
     owner = Owner(table, None, Shaping())
     for _ in range(1, number):
         assert owner.append(RECORDS).outcome is Outcome.LANDED, owner.error
 
 
-def try_to_land(owner: Owner, number: int, disk: Disk) -> None:
-    """Land with a fault; if it prevents the landing, land again without."""
+def land_with_fault(owner: Owner, number: int, disk: Disk) -> None:
+    """Land with a fault; if the link is absent afterwards, land again without a fault."""
     link = owner.propose(RECORDS)
     try:
         with pytest.MonkeyPatch.context() as patched:
@@ -94,7 +96,7 @@ def try_to_land(owner: Owner, number: int, disk: Disk) -> None:
         pass
     finally:
         name = disk.calls[-1] if disk.calls else "none"
-    nothing_linked_is_gone(owner)
+    check_linked_files_exist(owner)
     settled = owner.settle(link)
     if settled.outcome is Outcome.ABSENT:
         settled = owner.append(RECORDS)
@@ -103,7 +105,7 @@ def try_to_land(owner: Owner, number: int, disk: Disk) -> None:
     assert owner.chain.head.number == number
 
 
-def nothing_linked_is_gone(owner: Owner) -> None:
+def check_linked_files_exist(owner: Owner) -> None:
     """Check that the file of each link exists, in its final place or on the way to it."""
     root = owner._table.path  # type: ignore[attr-defined]
     for manifest in Manifests(LocalStore(root)).since(KEY, owner.chain.next_number):
@@ -112,7 +114,7 @@ def nothing_linked_is_gone(owner: Owner) -> None:
             assert hidden.exists() or (root / file.name).exists(), f"{manifest.link}: {file.name} was deleted"
 
 
-def proves(table: ParquetTable, count: int) -> None:
+def check_table(table: ParquetTable, count: int) -> None:
     rows = ds.dataset(table.path, format="parquet", partitioning="hive").to_table(columns=["offset"])
     times = Counter(rows["offset"].to_pylist())
     assert times == dict.fromkeys(range(count * RECORDS), 1)
@@ -123,45 +125,45 @@ def proves(table: ParquetTable, count: int) -> None:
     prove_audit(table, None)
 
 
-def test_fault_51_any_call_that_fails_costs_no_linked_row(tmp_path: Path) -> None:
-    calls = [*failing_in_turn(errno.ENOSPC, range(1, LINKS + 1), tmp_path, ParquetTable)]
-    assert 40 < len(calls) < MOST_CALLS, "every call has failed once in each landing"
+def test_fault_51_failure_of_any_call_loses_no_linked_row(tmp_path: Path) -> None:
+    calls = [*fail_each_call(errno.ENOSPC, range(1, LINKS + 1), tmp_path, ParquetTable)]
+    assert 40 < len(calls) < MOST_CALLS, "each call of each landing has failed once"
 
 
 @pytest.mark.parametrize("code", OTHER_CODES, ids=errno.errorcode.get)
-def test_fault_51_error_of_any_kind_costs_no_linked_row(code: int, tmp_path: Path) -> None:
-    calls = [*failing_in_turn(code, range(15, 19), tmp_path, ParquetTable)]
+def test_fault_51_error_with_any_code_loses_no_linked_row(code: int, tmp_path: Path) -> None:
+    calls = [*fail_each_call(code, range(15, 19), tmp_path, ParquetTable)]
     assert 20 < len(calls) < MOST_CALLS
 
 
-def test_fault_51_any_failing_call_costs_no_partitioned_row(tmp_path: Path) -> None:
-    """A link may have one published file, and another one that is not."""
-    calls = [*failing_in_turn(errno.EIO, range(1, 4), tmp_path, InPartitions)]
+def test_fault_51_failure_of_any_call_loses_no_partitioned_row(tmp_path: Path) -> None:
+    """One file of a link may be published while its other file is not."""
+    calls = [*fail_each_call(errno.EIO, range(1, 4), tmp_path, PartitionedTable)]
     assert 50 < len(calls) < MOST_CALLS
 
 
 @pytest.mark.parametrize("number", [15, 16, 17])
-def test_fault_51_disk_that_is_full_from_any_call_on_is_survived(number: int, tmp_path: Path) -> None:
-    """The disk stays full for three attempts, and while their outcome is looked up, which is waited for."""
+def test_fault_51_disk_full_from_any_call_on_loses_nothing(number: int, tmp_path: Path) -> None:
+    """The disk is full during three attempts and the reads of their outcomes; the next attempts land."""
     land_before(tmp_path / "before", number, ParquetTable)
     for call in range(1, MOST_CALLS):
         shutil.copytree(tmp_path / "before", tmp_path / str(call))
-        table, disk, has_room = ParquetTable(tmp_path / str(call)), Disk(), Event()
+        table, disk, has_space = ParquetTable(tmp_path / str(call)), Disk(), Event()
         table.prepare()
         owner = Owner(table, None, Shaping())
-        disk.fill_at(call, until=has_room.is_set)
+        disk.fill_at(call, until=has_space.is_set)
         with pytest.MonkeyPatch.context() as patched:
             disk.install_all(patched)
-            tries: list[Outcome] = []
+            outcomes: list[Outcome] = []
             with suppress(OSError):
-                tries += (owner.append(RECORDS).outcome for _ in range(3))
-        nothing_linked_is_gone(owner)
-        has_room.set()
+                outcomes += (owner.append(RECORDS).outcome for _ in range(3))
+        check_linked_files_exist(owner)
+        has_space.set()
         if owner.unsettled is not None:
             owner.settle(owner.unsettled)
         while owner.chain.next_number <= number + 2:
             assert owner.append(RECORDS).outcome is Outcome.LANDED, owner.error
-        proves(table, number + 2)
-        if tries == [Outcome.LANDED] * 3:
+        check_table(table, number + 2)
+        if outcomes == [Outcome.LANDED] * 3:
             return
-    raise AssertionError("no disk that is full so late has kept anything from landing")
+    raise AssertionError("a landing still fails at the last call that was tried")

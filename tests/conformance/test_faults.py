@@ -1,5 +1,7 @@
-"""Slow landings, offsets that expire or are reset, restored tables, idle topics: whole members that land in Parquet, in
-virtual time."""
+"""Slow landings, committed offsets that expire or are reset, restored tables, idle topics.
+
+Real members land in Parquet, in virtual time.
+"""
 
 from __future__ import annotations
 
@@ -22,20 +24,20 @@ from tests.group.kit import Running
 pytestmark = pytest.mark.usefixtures("unsynced")
 
 
-async def test_flush_longer_than_the_timeouts_keeps_the_membership(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_flush_longer_than_timeouts_keeps_the_membership(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with landing_group(tmp_path) as group:
         member = await group.join(seconds=100, config={"session_timeout": 10.0, "rebalance_timeout": 60.0})
         group.produce(25)
         began = trio.current_time()
         await group.until_landed()
         assert trio.current_time() - began >= 300
-        assert group.cluster.describe_group(GROUP).generation == 1, "heartbeats have gone on"
+        assert group.cluster.describe_group(GROUP).generation == 1, "no rebalance: heartbeats continued"
         assert member.error is None
         group.prove()
 
 
-async def test_flush_outlasting_a_revocation_is_cancelled(tmp_path: Path, autojump_clock: MockClock) -> None:
-    """The deadline comes first: what was on its way is left to the next owner."""
+async def test_flush_running_at_the_revocation_deadline_is_cancelled(tmp_path: Path, autojump_clock: MockClock) -> None:
+    """The deadline of the rebalance comes first; the next owner lands the batch."""
     async with landing_group(tmp_path, partitions=2) as group:
         slow = await group.join(seconds=1000, config={"rebalance_timeout": 60.0})
         group.produce(25)
@@ -49,41 +51,39 @@ async def test_flush_outlasting_a_revocation_is_cancelled(tmp_path: Path, autoju
         group.engines[0].seconds = 0.0
         await group.until_landed()
         assert (slow.error, other.error) == (None, None)
-        assert len(group.cluster.describe_group(GROUP).members) == 2, "neither was given up"
+        assert len(group.cluster.describe_group(GROUP).members) == 2, "both are still members"
         group.prove()
 
 
-async def test_offsets_that_have_expired_are_known_to_the_table(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_expired_offsets_are_restored_from_the_table(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with landing_group(tmp_path, partitions=2) as group:
         await land_and_leave(group)
         await group.forget()
         assert group.committed == {}
-        await go_on(group)
+        await land_more(group)
 
 
-async def test_offsets_that_were_reset_to_the_beginning_repeat_nothing(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    """Landing again takes another sink, or another table."""
+async def test_offsets_reset_to_the_beginning_duplicate_nothing(tmp_path: Path, autojump_clock: MockClock) -> None:
+    """Landing the records again needs another sink name, or another table."""
     async with landing_group(tmp_path, partitions=2) as group:
         await land_and_leave(group)
         await group.commit(0)
-        await go_on(group)
+        await land_more(group)
 
 
-async def test_offsets_that_were_reset_beyond_the_table_are_refused(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_offsets_reset_beyond_the_table_are_refused(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with landing_group(tmp_path, partitions=2) as group:
         await land_and_leave(group)
         group.produce(20)
         await group.commit(45)
-        await is_refused(await group.join(), MovedCommitError)
+        await check_refused(await group.join(), MovedCommitError)
 
 
 @pytest.mark.parametrize("moved", [45, 55], ids=["into the log", "to its end"])
-async def test_offsets_reset_beyond_the_table_leave_a_gap_if_allowed(
+async def test_offsets_reset_beyond_the_table_leave_an_allowed_gap(
     tmp_path: Path, moved: int, autojump_clock: MockClock
 ) -> None:
-    """And nobody takes it for a log that was cut, though since the last link it has been led under other epochs."""
+    """The gap is not taken for a truncated log, although the leader epochs have changed since the last link."""
     async with landing_group(tmp_path, partitions=2, brokers=2) as group:
         await land_and_leave(group)
         group.renew_leaders()
@@ -104,22 +104,22 @@ async def test_offsets_reset_beyond_the_table_leave_a_gap_if_allowed(
             assert sum(one.rows for one in links) == 35 + 60 - moved
 
 
-async def test_table_that_was_restored_is_refused(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_restored_table_is_refused(tmp_path: Path, autojump_clock: MockClock) -> None:
     directory, backup = tmp_path / "table", tmp_path / "backup"
     async with landing_group(directory, partitions=2) as group:
         await land_and_leave(group)
         shutil.copytree(directory, backup)
-        await go_on(group)
+        await land_more(group)
         shutil.rmtree(directory)
         backup.rename(directory)
-        await is_refused(await group.join(), RewoundTableError)
+        await check_refused(await group.join(), RewoundTableError)
 
 
-async def test_table_that_was_dropped_is_refused(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_dropped_table_is_refused(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with landing_group(tmp_path / "table", partitions=2) as group:
         await land_and_leave(group)
         shutil.rmtree(group.directory)
-        await is_refused(await group.join(), RewoundTableError)
+        await check_refused(await group.join(), RewoundTableError)
 
 
 async def test_table_restored_while_landing_stops_the_sink(tmp_path: Path, autojump_clock: MockClock) -> None:
@@ -134,12 +134,10 @@ async def test_table_restored_while_landing_stops_the_sink(tmp_path: Path, autoj
         shutil.rmtree(directory)
         backup.rename(directory)
         group.produce(30)
-        await is_refused(member, ChainError)
+        await check_refused(member, ChainError)
 
 
-async def test_single_record_of_an_idle_topic_lands_when_it_is_of_age(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_single_record_of_an_idle_topic_lands_after_max_age(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with landing_group(tmp_path) as group:
         await group.join(max_rows=1_000_000, max_age=30.0)
         await trio.sleep(100)
@@ -153,7 +151,7 @@ async def test_single_record_of_an_idle_topic_lands_when_it_is_of_age(
 
 
 async def land_and_leave(group: LandingGroup) -> None:
-    """Land everything, and empty the group."""
+    """Land everything; then the only member leaves."""
     member = await group.join()
     group.produce(35)
     await group.until_landed()
@@ -161,7 +159,7 @@ async def land_and_leave(group: LandingGroup) -> None:
     group.prove()
 
 
-async def go_on(group: LandingGroup) -> None:
+async def land_more(group: LandingGroup) -> None:
     member = await group.join()
     group.produce(10)
     await group.until_landed()
@@ -169,8 +167,8 @@ async def go_on(group: LandingGroup) -> None:
     group.prove()
 
 
-async def is_refused(member: Running, error: type[ChainError]) -> None:
-    """The member ends with this error, and has landed nothing."""
+async def check_refused(member: Running, error: type[ChainError]) -> None:
+    """Check that the member ends with this error."""
     await member.ended.wait()
     raised: BaseException | None = member.error
     while isinstance(raised, BaseExceptionGroup):

@@ -1,4 +1,4 @@
-"""Members are killed exactly at each phase of a landing, one after the other; whoever takes over finishes it."""
+"""Members are killed exactly at each phase of a landing, one after the other; the next owner completes the landing."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tests.conformance.members import members
 @each(*CONTENDERS, exhaustive=["ledger", "delta-adopted-s3"])
 @pytest.mark.integration
 async def test_members_killed_at_each_phase_lose_nothing(contender: Contender, place: Place) -> None:
-    """A relay: each takes over from the dead, lands what is there, and is killed in the middle of what comes then."""
+    """Each member takes over from the killed one, lands its records, and is killed during its own next landing."""
     began = trio.current_time()
-    # Without Spark landings are cheap, and there are several of each.
+    # Without Spark landings are cheap: members are killed at their second one, with more partitions.
     partitions, records, nth = (3, 120, 2) if contender.runs is Runs.THREADS else (2, 50, 1)
     async with (
         broker(partitions) as log,
@@ -40,7 +40,7 @@ async def test_members_killed_at_each_phase_lose_nothing(contender: Contender, p
             await judge.prove(log.ends)
             owner = successor
         await group.close()
-        assert await judge.sweep() >= 1, "who was killed before the link has left something behind"
+        assert await judge.sweep() >= 1, "a member killed before the link left files behind"
         await judge.prove(log.ends)
     print(f"{contender.name}: {len(contender.phases)} kills in {trio.current_time() - began:.0f} s")
 
@@ -58,14 +58,14 @@ async def test_member_killed_while_creating_the_table_loses_nothing(contender: C
         members(contender, place, log.bootstrap_servers, [TOPIC], sink={"max_age": 600.0}) as group,
     ):
         owner, successor = await group.start(), await group.start()
-        # Both have found no table where they are to land.
-        await successor.until(lambda: any("ready" in report for report in successor.reports), "it was ready")
+        # Both members start when no table exists.
+        await successor.until(lambda: any("ready" in report for report in successor.reports), "being ready")
         await owner.arm("kill", phase)
         await owner.join()
         log.produce(50)
         hit = await owner.until_killed()
         (key,) = log.ends
-        assert hit["links"] == [[str(key), 1, 0, 50]], "the first landing of all"
+        assert hit["links"] == [[str(key), 1, 0, 50]], "the first landing of the table"
         links = await judge.links(key)
         assert [link.attempt for link in links] == (hit["attempts"] if phase is Phase.LINKED else [])
 
@@ -76,4 +76,4 @@ async def test_member_killed_while_creating_the_table_loses_nothing(contender: C
         await log.until_landed()
         await group.close()
         chains = await judge.prove(log.ends)
-        assert (chains[key][0].attempt in hit["attempts"]) == (phase is Phase.LINKED), "what was linked is adopted"
+        assert (chains[key][0].attempt in hit["attempts"]) == (phase is Phase.LINKED), "a link that exists is adopted"

@@ -1,4 +1,4 @@
-"""The suite can fail: tables with the bugs that landing is known for do not pass it. Parquet, without Spark."""
+"""Tables with known bugs of landing do not pass the suite. Parquet, without Spark."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from tests.conformance.proof import offsets, prove_rows
 REFUSED = (AssertionError, ChainError)
 
 
-def two(table: ParquetTable) -> Takeover:
+def open_takeover(table: ParquetTable) -> Takeover:
     table.open(None)
     both = Takeover(table, Shaping(), [None, None])
     assert both.zombie().append(5).outcome is Outcome.LANDED
     return both
 
 
-def test_table_without_a_compare_and_swap_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever comes later overwrites."""
+def test_suite_detects_a_table_without_compare_and_swap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last writer overwrites the link."""
 
     def overwrite(self: Manifests, manifest: Manifest) -> bool:
         (self._directory(manifest.link.key) / f"{manifest.link.number:020d}.json").unlink(missing_ok=True)
@@ -40,17 +40,17 @@ def test_table_without_a_compare_and_swap_is_found_out(tmp_path: Path, monkeypat
     monkeypatch.setattr(Manifests, "put", overwrite)
     for scenario in (check_zombie_loses, check_zombie_wins):
         with pytest.raises(REFUSED):
-            scenario(two(ParquetTable(tmp_path / scenario.__name__)), Phase.WRITTEN, 8, 3)
+            scenario(open_takeover(ParquetTable(tmp_path / scenario.__name__)), Phase.WRITTEN, 8, 3)
 
 
 class NumberedByOffset(ParquetTable):
-    """Takes whatever ends behind what it has, as a table does whose version is the Kafka offset."""
+    """A table that accepts each landing that ends beyond its head, as if the Kafka offset were its version."""
 
     def land(self, spark: Any, landings: Sequence[Landing], shape: Shape, checkpoint: Checkpoint) -> None:
         (landing,) = landings
 
-        def renumber(phase: Phase, told: Sequence[Landing]) -> None:
-            checkpoint(phase, told)
+        def renumber(phase: Phase, landings_of_phase: Sequence[Landing]) -> None:
+            checkpoint(phase, landings_of_phase)
             head = self.heads(spark, [landing.link.key]).get(landing.link.key)
             if head is not None and phase is Phase.WRITTEN and landing.link.to_offset > head.to_offset:
                 object.__setattr__(landing, "link", attrs.evolve(landing.link, number=head.number + 1))
@@ -58,33 +58,33 @@ class NumberedByOffset(ParquetTable):
         super().land(spark, landings, shape, renumber)
 
 
-def test_offsets_in_place_of_numbers_are_found_out(tmp_path: Path) -> None:
+def test_suite_detects_offsets_used_as_link_numbers(tmp_path: Path) -> None:
     """The zombie's longer batch lands over the new owner's shorter one."""
-    both = two(NumberedByOffset(tmp_path / "shorter"))
-    check_zombie_loses(both, Phase.WRITTEN, 2, 3)  # which is refused, as it should
-    both = two(NumberedByOffset(tmp_path / "longer"))
+    both = open_takeover(NumberedByOffset(tmp_path / "shorter"))
+    check_zombie_loses(both, Phase.WRITTEN, 2, 3)  # the zombie's link is refused, as it should be
+    both = open_takeover(NumberedByOffset(tmp_path / "longer"))
     with pytest.raises(REFUSED):
         check_zombie_loses(both, Phase.WRITTEN, 8, 3)
     with pytest.raises(AssertionError, match="4 rows too many"):
         prove_rows(both.table, None, offsets({KEY: 5 + 8}))
 
 
-class Believing(ParquetTable):
-    """Takes a landing that has raised nothing for one that has won, as a sink does that reads nothing back."""
+class TrustingTable(ParquetTable):
+    """A table that regards each landing without an exception as won, as a sink does that reads nothing back."""
 
-    believed: list[Link] = []
+    trusted: list[Link] = []
 
     def land(self, spark: Any, landings: Sequence[Landing], shape: Shape, checkpoint: Checkpoint) -> None:
         super().land(spark, landings, shape, checkpoint)
-        self.believed = [landing.link for landing in landings]
+        self.trusted = [landing.link for landing in landings]
 
     def links(self, spark: Any, key: ChainKey, since: int) -> Sequence[Link]:
-        links, believed = [*super().links(spark, key, since)], self.believed
-        self.believed = []
-        return [*links[: believed[0].number - since], *believed] if believed else links
+        links, trusted = [*super().links(spark, key, since)], self.trusted
+        self.trusted = []
+        return [*links[: trusted[0].number - since], *trusted] if trusted else links
 
 
-def test_success_that_is_believed_is_found_out(tmp_path: Path) -> None:
+def test_suite_detects_trust_in_a_landing_without_an_error(tmp_path: Path) -> None:
     for scenario in (check_zombie_loses, check_zombie_wins):
         with pytest.raises(REFUSED):
-            scenario(two(Believing(tmp_path / scenario.__name__)), Phase.WRITTEN, 8, 3)
+            scenario(open_takeover(TrustingTable(tmp_path / scenario.__name__)), Phase.WRITTEN, 8, 3)

@@ -1,4 +1,4 @@
-"""Several members open one database at once, as they do when a group starts."""
+"""Several members open a new database at the same time, as they do when a group starts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ for line in sys.stdin:
 
 
 def test_database_opened_concurrently_is_created_once(tmp_path: Path) -> None:
-    """Nobody is told that it is locked, however their first looks at it interleave."""
+    """No process gets "database is locked", however their first statements interleave."""
     openers = [
         subprocess.Popen(
             [sys.executable, "-c", _OPEN],

@@ -1,5 +1,7 @@
-"""Answers that are lost, of the table's commits and read-backs and of Kafka's, and stores that refuse for a while: what
-was done is found out, the same link is tried again, and the member lives on. Parquet, in virtual time."""
+"""Lost answers of the table's commits and reads and of Kafka's commits, and stores that refuse requests for a while.
+
+The sink finds out the outcome, retries the same link, and remains a member. Parquet, in virtual time.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("unsynced")
 
 
 @pytest.mark.parametrize(("lost", "unreadable"), [*product((0, 1, 2), (0, 1, 3))][1:])
-async def test_lost_answers_of_the_table_are_settled_by_reading_back(
+async def test_lost_answer_of_the_table_is_settled_by_reading_it(
     tmp_path: Path, autojump_clock: MockClock, lost: int, unreadable: int
 ) -> None:
     async with landing_group(tmp_path, partitions=2) as group:
@@ -32,14 +34,12 @@ async def test_lost_answers_of_the_table_are_settled_by_reading_back(
         assert sorted({(link.key, link.number) for link in table.attempts}) == sorted(
             (key, number) for key in group.keys for number in range(1, 5)
         )
-        assert len(table.attempts) == 8, "what has landed is not tried again"
+        assert len(table.attempts) == 8, "no landed link is retried"
         assert (member.error, member.ended.is_set()) == (None, False)
 
 
-async def test_store_that_refuses_is_waited_for_and_the_membership_kept(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    """Ten minutes of 503, or of credentials that have expired: the same link, and no rebalance."""
+async def test_store_refusing_for_minutes_keeps_the_membership(tmp_path: Path, autojump_clock: MockClock) -> None:
+    """For ten minutes the store returns 503. The sink retries the same link, without a rebalance."""
     async with landing_group(tmp_path) as group:
         table = FaultyTable(group.parquet)
         member = await group.join(table=table)
@@ -56,10 +56,10 @@ async def test_store_that_refuses_is_waited_for_and_the_membership_kept(
 
 
 @pytest.mark.parametrize("how", ["dropped", "refused", "hangs"])
-async def test_lost_commits_of_kafka_are_made_good_by_the_table(
+async def test_lost_kafka_commits_are_replaced_by_the_table(
     tmp_path: Path, autojump_clock: MockClock, how: str
 ) -> None:
-    """All that a member commits from then on is lost until it dies; its successor begins where the table says."""
+    """All later commits of a member are lost until it dies. Its successor starts at the offset that the table has."""
     async with landing_group(tmp_path, partitions=2) as group:
         member = await group.join()
         group.produce(5)
@@ -85,7 +85,7 @@ async def test_lost_commits_of_kafka_are_made_good_by_the_table(
         group.prove()
 
 
-async def test_lost_response_of_a_commit_repeats_nothing(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_lost_response_of_a_commit_duplicates_nothing(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with landing_group(tmp_path, partitions=2) as group:
         member = await group.join()
         for _ in range(4):

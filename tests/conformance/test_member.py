@@ -1,4 +1,4 @@
-"""The suite's members do what members do, whatever they tell."""
+"""The sink of the suite's members behaves like `SparkSink`, although it also reports."""
 
 from __future__ import annotations
 

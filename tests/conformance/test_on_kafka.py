@@ -1,4 +1,4 @@
-"""The same on Apache Kafka: members killed and stopped, aborted transactions, lag as Kafka's own tool shows it."""
+"""The suite's core on Apache Kafka: killed and stopped members, aborted transactions, and lag in Kafka's own tool."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.integration
 PARQUET = CONTENDERS["parquet"]
 SECONDS = 60.0
 WITH_SPARK = 300.0
-"""Seconds. A busy machine may take a minute for one landing of Spark's."""
+"""Timeout with Spark, in seconds. A busy machine may need a minute for one landing."""
 
 in_thread = partial(trio.to_thread.run_sync, abandon_on_cancel=True)
 
@@ -41,7 +41,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
 
 
 class Log:
-    """The log of one partition; `shown` has the records that committed reading shows."""
+    """The log of one partition. `shown` has the records that a read_committed consumer receives."""
 
     def __init__(self, kafka: RealKafka, topic: str) -> None:
         self.kafka = kafka
@@ -57,24 +57,24 @@ class Log:
         for commit in (False, True):
             run = partial(produce_transaction, self.kafka, self.topic, b"of a transaction", commit=commit)
             await in_thread(run)
-        # Each has a record and a marker.
-        line = await self.described()
+        # Each transaction has a record and a marker.
+        line = await self.describe()
         assert line is not None
         assert line.end is not None
         self.shown.add((0, line.end - 2))
 
-    async def described(self) -> GroupLine | None:
+    async def describe(self) -> GroupLine | None:
         """Return the group's line of this topic; None before its first assignment or commit."""
         lines = [line for line in await in_thread(self.kafka.describe_group, GROUP) if line.topic == self.topic]
         return lines[0] if lines else None
 
     async def until_landed(self, seconds: float = SECONDS) -> None:
-        """Until Kafka shows no lag: neither of records nor of markers behind them."""
+        """Wait until Kafka shows no lag, neither of records nor of transaction markers."""
         with trio.fail_after(seconds):
-            while (line := await self.described()) is None or line.lag != 0:
+            while (line := await self.describe()) is None or line.lag != 0:
                 await trio.sleep(0.1)
 
-    async def proves(self, judge: Judge) -> None:
+    async def check(self, judge: Judge) -> None:
         def prove(spark: Any) -> None:
             links = chain_of(judge.table, spark, self.key)
             assert links[0].from_offset == 0
@@ -102,14 +102,14 @@ async def test_killed_members_on_kafka_land_each_record_once(
         await log.until_landed(seconds)
         await log.transact()
         await log.until_landed(seconds)
-        await log.proves(judge)
+        await log.check(judge)
 
         await first.arm("kill", phase)
         await log.produce(100)
         await first.until_killed()
         await second.join()
         await log.until_landed(seconds)
-        await log.proves(judge)
+        await log.check(judge)
 
         await second.arm("stop", phase)
         await log.transact()
@@ -117,18 +117,18 @@ async def test_killed_members_on_kafka_land_each_record_once(
         await second.until_stopped()
         await third.join()
         await log.until_landed(seconds)
-        await log.proves(judge)
+        await log.check(judge)
         second.resume()
-        await second.next_report("that it lost", lambda report: "lost" in report)
+        await second.next_report("losing its partitions", lambda report: "lost" in report)
 
         await in_thread(kafka.await_members, GROUP, 2, SECONDS)
         await log.produce(100)
         await log.until_landed(seconds)
         await group.close()
-        await log.proves(judge)
+        await log.check(judge)
 
 
-async def test_lag_is_what_has_not_landed(kafka: RealKafka, tmp_path: Path) -> None:
+async def test_lag_counts_the_records_that_have_not_landed(kafka: RealKafka, tmp_path: Path) -> None:
     log = await in_thread(Log, kafka, "lagging")
     place = Place(tmp_path)
     async with members(
@@ -140,10 +140,10 @@ async def test_lag_is_what_has_not_landed(kafka: RealKafka, tmp_path: Path) -> N
         await log.until_landed()
         await log.produce(80)
         with trio.fail_after(SECONDS):
-            while (line := await log.described()) is None or line.committed != 100:
+            while (line := await log.describe()) is None or line.committed != 100:
                 await trio.sleep(0.1)
-        assert (line.lag, line.end) == (30, 130), "thirty are collected, and not landed"
-        await group.close()  # which lands them
-        line = await log.described()
+        assert (line.lag, line.end) == (30, 130), "thirty records are collected, but not landed"
+        await group.close()  # lands them
+        line = await log.describe()
         assert line is not None
         assert line.lag == 0

@@ -1,4 +1,4 @@
-"""Two processes race for the links of a chain: of each, exactly one attempt is found, and both find the same."""
+"""Two processes race for the links of a chain. Exactly one attempt appends each link, and both processes find it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECONDS = 600.0
 
 
 def race(contender: Contender, place: Place, races: int) -> list[list[dict[str, Any]]]:
-    """Return the results of both racers, link by link, of so many races."""
+    """Run the races. Return the results of both racers, link by link."""
     barrier = place.directory / "barrier"
     barrier.write_bytes(bytes(2))
     racers = [_start(contender, place, which, barrier, races) for which in (0, 1)]
@@ -51,7 +51,7 @@ def _start(contender: Contender, place: Place, which: int, barrier: Path, races:
 
 @pytest.mark.integration
 @pytest.mark.parametrize("part", [5, pytest.param(1, marks=pytest.mark.exhaustive)], ids=["some", "all"])
-def test_of_two_processes_exactly_one_appends_each_link(contender: Contender, place: Place, part: int) -> None:
+def test_exactly_one_of_two_processes_appends_each_link(contender: Contender, place: Place, part: int) -> None:
     began, races = time.monotonic(), contender.races // part
     ones, others = race(contender, place, races)
     seconds = time.monotonic() - began
@@ -59,7 +59,7 @@ def test_of_two_processes_exactly_one_appends_each_link(contender: Contender, pl
     assert [found["number"] for found in ones] == list(range(1, races + 1))
     for one, other in zip(ones, others, strict=True):
         assert (one["number"], one["winner"]) == (other["number"], other["winner"]), "both find the same attempt"
-        assert sorted((one["outcome"], other["outcome"])) == ["LANDED", "LOST"], "and it is one of theirs"
+        assert sorted((one["outcome"], other["outcome"])) == ["LANDED", "LOST"], "exactly one of them has won"
     table = contender.table(place)
     with contender.reading(place) as spark:
         links = prove_chain(table, spark, KEY, end=table.heads(spark, [KEY])[KEY].to_offset)
@@ -75,4 +75,4 @@ def test_of_two_processes_exactly_one_appends_each_link(contender: Contender, pl
         f"{contender.name}: {races} races in {seconds:.0f} s, won {shares[0]}:{shares[1]}; "
         f"{silent} losers got no error, {absent} attempts left no link"
     )
-    assert min(shares) > 0.02 * races, "each must win some, or it was no race"
+    assert min(shares) > 0.02 * races, "each must win some races"

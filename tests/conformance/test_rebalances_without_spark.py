@@ -1,5 +1,7 @@
-"""Rebalances while Spark, or a store, is away: members stay in their group, and go on when it is there again. Whole
-members that land in Parquet, in virtual time."""
+"""Rebalances while Spark or a store is down: members stay in their group, and continue when it is back.
+
+Real members land in Parquet, in virtual time.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,13 @@ from tests.group.kit import Running
 
 pytestmark = pytest.mark.usefixtures("unsynced")
 
-AWAY = 600.0
+DOWN_SECONDS = 600.0
 COOPERATIVE = {"rebalance_strategies": ("cooperative-sticky",)}
 
 
 @pytest.mark.parametrize("config", [{}, COOPERATIVE], ids=["eager", "cooperative"])
 @pytest.mark.parametrize("states_heads", [False, True], ids=["silent", "states heads"])
-async def test_spark_away_for_ten_minutes_keeps_the_membership(
+async def test_spark_down_for_ten_minutes_keeps_the_membership(
     tmp_path: Path, autojump_clock: MockClock, config: dict[str, object], states_heads: bool
 ) -> None:
     async with landing_group(tmp_path, partitions=3) as group:
@@ -37,10 +39,10 @@ async def test_spark_away_for_ten_minutes_keeps_the_membership(
         for number in (1, 2):
             others.append(await group.join(table=table, config=config))
             group.engines[number].is_gone = True
-            await trio.sleep(AWAY / 2)
+            await trio.sleep(DOWN_SECONDS / 2)
         for engine in group.engines:
             engine.is_gone = False
-        await go_on(group, first, *others)
+        await check_landing_continues(group, first, *others)
 
 
 async def test_failed_read_of_heads_is_retried(tmp_path: Path, autojump_clock: MockClock) -> None:
@@ -50,15 +52,15 @@ async def test_failed_read_of_heads_is_retried(tmp_path: Path, autojump_clock: M
         group.produce(25)
         await group.until_landed()
 
-        back = trio.current_time() + AWAY
+        back = trio.current_time() + DOWN_SECONDS
         table.heads_error = lambda: OSError("503 Slow Down") if trio.current_time() < back else None
         second = await group.join(table=table)
-        await trio.sleep(AWAY)
+        await trio.sleep(DOWN_SECONDS)
         group.produce(25)
-        await go_on(group, first, second)
+        await check_landing_continues(group, first, second)
 
 
-async def go_on(group: LandingGroup, *members: Running) -> None:
+async def check_landing_continues(group: LandingGroup, *members: Running) -> None:
     assert [member.error for member in members] == [None] * len(members)
     assert len(group.cluster.describe_group(GROUP).members) == len(members)
     await group.until_landed()

@@ -1,4 +1,4 @@
-"""Tables that are taken back to an older state: who begins refuses to, and whoever is landing stops."""
+"""Tables that are restored to an older state: a starting owner refuses them, and a landing owner stops."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Restore = Callable[[], object]
 
 
 def backup(table: Table, spark: Any, place: Place) -> Restore:
-    """Remember the table as it is now; what is returned restores it."""
+    """Back up the table as it is now. Return a function that restores it."""
     if isinstance(table, ParquetTable):
         return _backup_of_directory(table.path, place.directory / "backup")
     kind, name = table.name.split(":", 1)
@@ -46,7 +46,7 @@ def _backup_of_directory(directory: Path, kept: Path) -> Restore:
 
 
 @each("parquet", "delta", "iceberg")
-def test_restored_table_stops_starting_and_running_members(contender: Contender, place: Place) -> None:
+def test_restored_table_stops_new_and_landing_owners(contender: Contender, place: Place) -> None:
     table = contender.table(place)
     with contender.sessions(place, 1) as (spark,):
         table.open(spark)

@@ -1,5 +1,7 @@
-"""Spark dies under members that live on: the Connect server that they share, or their own JVM. The same link is tried
-again with a Spark that has come back, and nobody leaves the group."""
+"""Spark dies while its members live on: the Connect server that they share, or their own JVM.
+
+The same link is retried when Spark is back, and no member leaves the group.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,11 @@ pytestmark = pytest.mark.integration
 
 KEY = ChainKey(SINK, TOPIC, 0)
 IN_THE_JOB = 1.5
-"""Seconds after a slow landing was staged: Spark is at its rows, which take three."""
+"""Seconds from the staging of a slow batch to a moment when Spark processes its rows, which takes three seconds."""
 MOST_SECONDS = 300.0
-"""For what one landing of Spark's may take on a busy machine."""
+"""Timeout of one landing with Spark on a busy machine."""
 MAX_JOBS = 20
-"""Landings at which the server is to be caught."""
+"""Number of landings in which the test tries to freeze the server before its commit."""
 PARQUET = b"PAR1"
 
 
@@ -46,14 +48,14 @@ async def one_member(contender: Contender, place: Place) -> AsyncIterator[tuple[
         log.produce(1)
         await log.until_landed()
         yield log, member
-        assert member.sessions == 1, "it has stayed in the group"
+        assert member.sessions == 1, "it never lost its membership"
         await group.close()
         async with judged(contender, place, log.bootstrap_servers) as judge:
             await judge.prove(log.ends)
 
 
 @each("delta", "iceberg", exhaustive=["iceberg"])
-async def test_connect_server_that_dies_and_comes_back_is_waited_for(
+async def test_connect_server_that_restarts_is_waited_for(
     contender: Contender, place: Place, server: ConnectServer
 ) -> None:
     began = trio.current_time()
@@ -68,7 +70,7 @@ async def test_connect_server_that_dies_and_comes_back_is_waited_for(
             await log.until_landed()
 
         log.produce(60)
-        await member.next_report("that it has staged", lambda report: report.get("phase") == Phase.STAGED)
+        await member.next_report("staging a batch", lambda report: report.get("phase") == Phase.STAGED)
         await trio.sleep(IN_THE_JOB)
         await trio.to_thread.run_sync(restart, server)
         await log.until_landed()
@@ -81,16 +83,19 @@ def restart(server: ConnectServer) -> None:
 
 
 @each("delta")
-async def test_server_dying_before_the_commit_has_landed_nothing(
+async def test_server_killed_before_its_commit_has_landed_nothing(
     contender: Contender, place: Place, server: ConnectServer
 ) -> None:
-    """Delta does not tell of this moment. A new data file that is whole does: Spark has closed it, and does not begin
-    to commit it for some hundredths of a second. Where it has stood still too late, the next landing is tried."""
+    """Delta reports no phase between the write and the commit.
+
+    A new, complete data file marks that moment: Spark has closed it, and commits it some hundredths of a second later.
+    If the server freezes too late, the test tries the next landing.
+    """
     table = place.directory / "table"
     async with one_member(contender, place) as (log, _):
         tries = 0
         while True:
-            assert tries < MAX_JOBS, "each landing was committed before the server stood still"
+            assert tries < MAX_JOBS, "each landing was committed before the server froze"
             tries += 1
             commits, data = committed(table), data_files(table)
             log.produce(1)
@@ -100,23 +105,23 @@ async def test_server_dying_before_the_commit_has_landed_nothing(
             server.thaw()
             await log.until_landed()
         server.kill()
-        assert committed(table) == commits, "it stood still"
-        (left,) = data_files(table) - data
+        assert committed(table) == commits, "the server was frozen"
+        (orphan,) = data_files(table) - data
         await trio.to_thread.run_sync(server.start)
         await log.until_landed()
         (commit,) = committed(table) - commits
-        assert left not in (table / "_delta_log" / commit).read_text(), "the rows have been written anew"
-    print(f"delta: killed before the commit at try {tries}")
+        assert orphan not in (table / "_delta_log" / commit).read_text(), "the rows were written again"
+    print(f"delta: killed before the commit in attempt {tries}")
 
 
 def freeze_at_new_data(server: ConnectServer, table: Path, known: set[str]) -> None:
-    """Returns when the server stands still, all of its threads."""
+    """Freeze the server when it has written a new data file. Return when all its threads have stopped."""
     end = time.monotonic() + MOST_SECONDS
-    while not any(is_whole(table / name) for name in data_files(table) - known):
+    while not any(is_complete(table / name) for name in data_files(table) - known):
         assert time.monotonic() < end, "no data was written"
         time.sleep(0.001)
     server.freeze()
-    while not stands_still(server.pid):
+    while not is_frozen(server.pid):
         time.sleep(0.001)
 
 
@@ -124,7 +129,7 @@ def data_files(table: Path) -> set[str]:
     return {name for name in os.listdir(table) if name.startswith("part-")}
 
 
-def is_whole(file: Path) -> bool:
+def is_complete(file: Path) -> bool:
     """Return whether Spark has closed the file: a Parquet file begins and ends with its magic number."""
     content = file.read_bytes()
     return len(content) > len(PARQUET) and content.endswith(PARQUET)
@@ -146,13 +151,13 @@ async def test_jvm_that_is_killed_is_replaced(contender: Contender, place: Place
         await log.until_landed()
 
         log.produce(60)
-        await member.next_report("that it has staged", lambda report: report.get("phase") == Phase.STAGED)
+        await member.next_report("staging a batch", lambda report: report.get("phase") == Phase.STAGED)
         await trio.sleep(IN_THE_JOB)
         kill_jvm(member)
         await log.until_landed()
         async with judged(contender, place, log.bootstrap_servers) as judge:
             links = await judge.links(KEY)
-        assert hit["attempts"][0] in attempts(links), "all was written, and a link needs no JVM"
+        assert hit["attempts"][0] in attempts(links), "all rows were written, and the link needs no JVM"
     print(f"{contender.name}: 2 deaths of the JVM in {trio.current_time() - began:.0f} s")
 
 
@@ -161,20 +166,20 @@ def attempts(links: list[Link]) -> set[str]:
 
 
 def kill_jvm(member: Member) -> None:
-    (jvm,) = [pid for pid in children(member.process.pid) if Path(f"/proc/{pid}/comm").read_text().strip() == "java"]
+    (jvm,) = [pid for pid in descendants(member.process.pid) if Path(f"/proc/{pid}/comm").read_text().strip() == "java"]
     os.kill(jvm, signal.SIGKILL)
 
 
-def children(pid: int) -> list[int]:
-    """All below that process."""
+def descendants(pid: int) -> list[int]:
+    """Return the ids of all descendants of a process."""
     direct = [int(child) for path in Path(f"/proc/{pid}/task").glob("*/children") for child in path.read_text().split()]
-    return direct + [below for child in direct for below in children(child)]
+    return direct + [descendant for child in direct for descendant in descendants(child)]
 
 
-def stands_still(pid: int) -> bool:
+def is_frozen(pid: int) -> bool:
     """Return whether all threads of a process have stopped, according to the kernel."""
     try:
         stats = [(thread / "stat").read_text() for thread in Path(f"/proc/{pid}/task").iterdir()]
-    except (FileNotFoundError, ProcessLookupError):  # one has just ended
+    except (FileNotFoundError, ProcessLookupError):  # a thread has just ended
         return False
     return {stat.rpartition(")")[2].split()[0] for stat in stats} == {"T"}

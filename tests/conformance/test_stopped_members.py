@@ -1,5 +1,7 @@
-"""Members stand still exactly at a phase of a landing for longer than their session, and wake when others own what was
-theirs: a zombie loses, or what it wins is adopted; then it is a member like any other."""
+"""Members stop at an exact phase of a landing for longer than their session, and go on when others own the partition.
+
+A zombie loses, or the new owner adopts its link; then the zombie is a member like any other.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,7 @@ async def owner_first(log: Broker, one: Member, other: Member) -> tuple[Member, 
     "iceberg",
     exhaustive=["ledger", "delta-adopted-s3", "iceberg"],
 )
-async def test_zombie_that_wakes_behind_the_new_owner_loses(contender: Contender, place: Place) -> None:
+async def test_zombie_resumed_after_the_new_owner_landed_loses(contender: Contender, place: Place) -> None:
     began = trio.current_time()
     async with two_members(contender, place) as (log, judge, one, other):
         for phase in contender.phases:
@@ -69,7 +71,7 @@ async def test_zombie_that_wakes_behind_the_new_owner_loses(contender: Contender
             await zombie.arm("stop", phase)
             log.produce(60)
             hit = await zombie.until_stopped()
-            if contender.name != "parquet":  # one waits for the session timeout
+            if contender.name != "parquet":  # one contender waits for the real session timeout
                 log.expire(zombie.member_id)
             await log.until_expired(zombie.member_id)
             await log.until_landed()
@@ -78,7 +80,7 @@ async def test_zombie_that_wakes_behind_the_new_owner_loses(contender: Contender
             assert is_there == (phase not in BEFORE_THE_LINK), f"stopped at {phase}"
 
             zombie.resume()
-            await zombie.next_report("that it lost", lambda report: "lost" in report)
+            await zombie.next_report("losing its partition", lambda report: "lost" in report)
             await log.until_members(2)
             log.produce(10)
             await log.until_landed()
@@ -86,7 +88,7 @@ async def test_zombie_that_wakes_behind_the_new_owner_loses(contender: Contender
     print(f"{contender.name}: {len(contender.phases)} zombies in {trio.current_time() - began:.0f} s")
 
 
-async def test_zombie_waking_before_the_new_owner_wins_and_is_adopted(contender: Contender, place: Place) -> None:
+async def test_zombie_resumed_before_the_new_owner_is_adopted(contender: Contender, place: Place) -> None:
     began = trio.current_time()
     async with two_members(contender, place) as (log, judge, one, other):
         for phase in [phase for phase in contender.phases if phase in BEFORE_THE_LINK]:
@@ -94,24 +96,24 @@ async def test_zombie_waking_before_the_new_owner_wins_and_is_adopted(contender:
             await zombie.arm("stop", phase)
             await owner.arm("stop", Phase.STAGED)
             log.produce(60)
-            its = await zombie.until_stopped()
+            zombies_hit = await zombie.until_stopped()
             log.expire(zombie.member_id)
-            owners = await owner.until_stopped()
-            assert number(its) == number(owners), "both are at the same link"
+            owners_hit = await owner.until_stopped()
+            assert number(zombies_hit) == number(owners_hit), "both are at the same link"
 
             zombie.resume()
-            await zombie.next_report("what has become of it", lambda report: report.get("phase") == Phase.SETTLED)
+            await zombie.next_report("settling its link", lambda report: report.get("phase") == Phase.SETTLED)
             owner.resume()
             await log.until_landed()
             links = (await judge.prove(log.ends))[KEY]
-            assert links[number(its) - 1].attempt == its["attempts"][0], "the zombie's, adopted"
-            assert owners["attempts"][0] not in {link.attempt for link in links}
+            assert links[number(zombies_hit) - 1].attempt == zombies_hit["attempts"][0], "the zombie's link was adopted"
+            assert owners_hit["attempts"][0] not in {link.attempt for link in links}
     print(f"{contender.name}: 2 zombies that win in {trio.current_time() - began:.0f} s")
 
 
 @each("parquet", "delta", "iceberg")
 async def test_zombie_with_swept_files_loses_and_lands_again(contender: Contender, place: Place) -> None:
-    """Before anything is removed its link's number is taken: what is removed can never be appended."""
+    """Before the sweep removes files, it takes the number of their link, so the link can never be appended."""
     phase = [phase for phase in contender.phases if phase in BEFORE_THE_LINK][-1]
     async with (
         broker() as log,

@@ -1,5 +1,7 @@
-"""Landings that are done and whose answers are lost, and the first read-back with each: nothing is tried again before
-the table has been read, and what it has is found to be ours."""
+"""Landings that succeed but lose their answer, while the first read afterwards fails too.
+
+The sink retries nothing before it has read the table, and recognizes its own link there.
+"""
 
 from __future__ import annotations
 
@@ -16,43 +18,40 @@ from tests.conformance.contenders import Contender, Place, every
 from tests.conformance.lives import KEY, prove_leftovers_unused, run_session
 from tests.conformance.proof import chain_of
 
-A_LANDING = 4
-"""Records."""
-END = 2 * A_LANDING
-"""Of the log. The first landing makes the table, where there is none; the second finds one."""
+BATCH_RECORDS = 4
+"""Number of records in a landing."""
+END = 2 * BATCH_RECORDS
+"""The log end. The first landing creates the table if there is none; the second finds a table."""
 
 
 @attrs.define
-class Unanswering:
-    """Replacement of a table's own `land` and `links`.
-
-    Each landing raises once it is done, and so does the first look at the chain after it.
-    """
+class LostAnswers:
+    """Replaces a table's `land` and `links`: each landing raises after its success, and so does the next read."""
 
     table: Table
-    tried: list[Link] = attrs.field(factory=list)
+    attempted: list[Link] = attrs.field(factory=list)
     lost: int = 0
-    """Answers of landings."""
+    """Number of landings whose answer was lost."""
     unread: int = 0
-    """Read-backs that failed."""
+    """Number of reads that failed."""
 
-    def put_in_place(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         land, links = self.table.land, self.table.links
 
-        def unanswering_land(spark: Any, landings: Sequence[Landing], shape: Shape, checkpoint: Checkpoint) -> None:
-            self.tried += [landing.link for landing in landings]
+        def land_without_answer(spark: Any, landings: Sequence[Landing], shape: Shape, checkpoint: Checkpoint) -> None:
+            self.attempted += [landing.link for landing in landings]
             land(spark, landings, shape, checkpoint)
             self.lost += 1
             raise ConnectionResetError("the answer is lost")
 
-        def unanswering_links(spark: Any, key: ChainKey, since: int) -> Sequence[Link]:
+        def links_after_failure(spark: Any, key: ChainKey, since: int) -> Sequence[Link]:
             if self.unread < self.lost:
                 self.unread += 1
                 raise TimeoutError("the table cannot be read now")
             return links(spark, key, since)
 
-        monkeypatch.setattr(self.table, "land", unanswering_land)
-        monkeypatch.setattr(self.table, "links", unanswering_links)
+        monkeypatch.setattr(self.table, "land", land_without_answer)
+        monkeypatch.setattr(self.table, "links", links_after_failure)
 
 
 @every()
@@ -67,16 +66,16 @@ async def test_unanswered_append_is_found_and_not_retried(
 
     settle = Chain.settle
     monkeypatch.setattr(Chain, "settle", watched)
-    unanswering = Unanswering(contender.table(place))
-    unanswering.put_in_place(monkeypatch)
-    # Open as long as the test lasts: the proof does not wait for another session.
+    lost_answers = LostAnswers(contender.table(place))
+    lost_answers.install(monkeypatch)
+    # One engine for the whole test: the checks need not wait for another session.
     async with contender.engine(place) as engine:
-        await run_session(contender, place, END, table=unanswering.table, max_rows=A_LANDING, waits=True)
+        await run_session(contender, place, END, table=lost_answers.table, max_rows=BATCH_RECORDS, waits=True)
 
-        assert (unanswering.lost, unanswering.unread) == (2, 2)
-        tried = [(link.number, link.from_offset, link.to_offset) for link in unanswering.tried]
-        assert tried == [(1, 0, A_LANDING), (2, A_LANDING, END)], "each once"
+        assert (lost_answers.lost, lost_answers.unread) == (2, 2)
+        attempted = [(link.number, link.from_offset, link.to_offset) for link in lost_answers.attempted]
+        assert attempted == [(1, 0, BATCH_RECORDS), (2, BATCH_RECORDS, END)], "one attempt for each link"
         assert [one.outcome for one in settled] == [Outcome.LANDED, Outcome.LANDED]
         landed = await engine.run(lambda spark, _: chain_of(contender.table(place), spark, KEY), tag="chain")
-        assert [link.attempt for link in landed] == [link.attempt for link in unanswering.tried]
+        assert [link.attempt for link in landed] == [link.attempt for link in lost_answers.attempted]
         await engine.run(lambda spark, _: prove_leftovers_unused(contender, place, spark, END), tag="proof")

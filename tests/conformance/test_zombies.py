@@ -1,4 +1,4 @@
-"""Owners that stand still in the middle of a landing while another goes on: interleaved exactly, at the table."""
+"""Owners that stop in the middle of a landing while another owner continues, at exact phases, without a group."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from tests.conformance.contenders import Contender, Place, Runs
 from tests.conformance.owners import Owner, Takeover, at, check_zombie_loses, check_zombie_wins
 
 
-def test_zombies_lose_to_the_first_and_are_adopted_otherwise(contender: Contender, place: Place) -> None:
+def test_zombie_loses_to_a_landed_link_or_is_adopted(contender: Contender, place: Place) -> None:
     table = contender.table(place)
     before = [phase for phase in (Phase.STAGED, Phase.READY, Phase.WRITTEN) if phase in contender.phases]
-    # Of the zombie's batch, and of the new owner's. With Spark, which takes a second for each: only what is dangerous.
+    # Sizes of the zombie's batch and the owner's. With Spark, which takes a second each, only the dangerous case.
     sizes = [(8, 3), (3, 8)] if contender.runs is Runs.THREADS else [(8, 3)]
     with contender.sessions(place, 2) as sessions:
         table.open(sessions[0])
@@ -21,12 +21,12 @@ def test_zombies_lose_to_the_first_and_are_adopted_otherwise(contender: Contende
             for phase in before:
                 check_zombie_loses(both, phase, zombies, owners)
             check_zombie_wins(both, before[-1], zombies, owners)
-            is_its_own(both, zombies, owners)
+            check_linked_zombie_wins(both, zombies, owners)
         both.prove()
 
 
-def is_its_own(both: Takeover, zombies: int, owners: int) -> None:
-    """The zombie stands still when its link is there; others land behind it."""
+def check_linked_zombie_wins(both: Takeover, zombies: int, owners: int) -> None:
+    """Stop the zombie when its link exists, and let another owner land the next link: both links stay."""
     zombie, found = both.zombie(), list[Owner]()
     end = zombie.position + zombies + owners
 
