@@ -40,7 +40,7 @@ async def test_three_topics_become_tables(
     real_kafka_alone: RealKafka, gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gateway.set_environment(monkeypatch)
-    # As a user has it: only keys, and no endpoint.
+    # As in a user's environment: only keys, and no endpoint.
     for name in ("AWS_REGION", "AWS_ENDPOINT_URL"):
         monkeypatch.delenv(name)
     written = {}

@@ -26,13 +26,13 @@ from tests.integration.warm_spark import warm_spark
 
 pytestmark = [
     pytest.mark.integration,
-    # pyspark's, whenever rows are collected.
+    # pyspark leaves sockets open when rows are collected.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
 DEADLINE = 120.0
 BAD = {7: b"abc", 8: b"", 11: b"9999999999999"}
-"""Of partition 0, by offset: values that are no number which fits."""
+"""Values of partition 0, by offset, that cannot be cast to an int."""
 ENDS = {0: 200, 1: 100}
 
 
@@ -53,7 +53,7 @@ class Metrics:
         self._url = url
 
     async def of(self, name: str, **labels: str) -> dict[tuple[str, ...], float]:
-        """The values of the rows that have these labels, by the others but for the group's and the worker's."""
+        """Return the values of the samples with these labels, by their other labels except group and worker."""
         code, text = await trio.to_thread.run_sync(get, f"{self._url}/metrics")
         assert code == 200
         left_out = {"group", "worker", *labels}
@@ -65,14 +65,14 @@ class Metrics:
         }
 
     async def one(self, name: str, **labels: str) -> float:
-        """The value of the one row."""
+        """Return the value of the only sample with these labels."""
         (value,) = (await self.of(name, **labels)).values()
         return value
 
 
 async def test_page_and_metrics_match_the_table(spark: SparkSession, tmp_path: Path, browser: Browser) -> None:
     table, letters = ParquetTable(tmp_path / "orders"), tmp_path / "letters"
-    # Nothing lands by its age, so that what is held can be looked at.
+    # No batch lands because of its age, so that the test can check the buffered bytes.
     sink = SparkSink(
         table,
         max_rows=100,
@@ -121,7 +121,7 @@ async def test_page_and_metrics_match_the_table(spark: SparkSession, tmp_path: P
 
             async with serve_pages(board, "127.0.0.1:0") as url:
                 metrics = Metrics(url)
-                assert await metrics.of("partition_landed_offset") == {}, "it has no partitions any more"
+                assert await metrics.of("partition_landed_offset") == {}, "the member owns no partitions any more"
                 links = [
                     link for number in ENDS for link in table.links(spark, ChainKey("sarameya", "orders", number), 1)
                 ]
@@ -141,5 +141,5 @@ async def test_page_and_metrics_match_the_table(spark: SparkSession, tmp_path: P
                 assert 0 < await metrics.one("landing_duration_seconds_sum", topic="orders") < took
                 dead = sum(pq.read_table(file).num_rows for file in letters.iterdir())
                 assert await metrics.one("dead_letters_total", topic="orders") == dead == len(BAD)
-                # The one landing that had them all; what it is made of is found out by tries that are none.
+                # Only the landing with all bad records counts. The attempts that search for them are not landings.
                 assert await metrics.one("landing_failures_total", topic="orders") == 1

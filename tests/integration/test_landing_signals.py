@@ -1,4 +1,4 @@
-"""SIGTERM while a landing is under way: it lands, or a second one ends everything at once and nothing is lost."""
+"""SIGTERM during a landing: the service waits for it; a second signal ends everything at once, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SLOW = """
 import os, pathlib, time
 
 def slowly(batch):
-    "Lands at once where there is no file that says otherwise."
+    "Lands at once, unless the gate file exists."
     print("landing", flush=True)
     while pathlib.Path("gate").exists():
         time.sleep(0.05)
@@ -37,7 +37,7 @@ def slowly(batch):
 
 @asynccontextmanager
 async def landing(directory: Path, cluster: EmbeddedCluster) -> AsyncIterator[Running]:
-    """A service that lands what there is, and has begun to."""
+    """Run a service, and wait until its first landing has begun."""
     (directory / "slow.py").write_text(SLOW)
     app = directory / "app.toml"
     app.write_text(

@@ -1,4 +1,4 @@
-"""The committing JVM also holds a table's lease, since it may outlive its process."""
+"""The JVM that commits also holds the lease of a table, since it may outlive its process."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ second = spark_jvm.start(SparkOptions(master="local[1]"))
 print(second.session.sparkContext._jvm.java.lang.ProcessHandle.current().pid(), flush=True)
 sys.stdin.read()
 """
-"""With a JVM that was started in place of the one for which the lease was taken."""
+"""A program that takes a lease, and then replaces its first JVM by a second one."""
 
 
 def test_jvm_outliving_its_process_keeps_the_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    end_warm_spark()  # so that this process has none of its own
+    end_warm_spark()  # this process must have no JVM
     file = tmp_path / "lock"
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -45,8 +45,8 @@ def test_jvm_outliving_its_process_keeps_the_lease(tmp_path: Path, monkeypatch: 
         try:
             holder.kill()
             holder.wait()
-            with monkeypatch.context() as impatient:
-                impatient.setattr(lease, "ORPHAN_ENDS_WITHIN", 0.0)
+            with monkeypatch.context() as patched:
+                patched.setattr(lease, "ORPHAN_ENDS_WITHIN", 0.0)
                 with pytest.raises(LandingError, match="JVM of a process that has died"):
                     take_lease(file, "somebody else lands")
         finally:

@@ -24,24 +24,24 @@ def temporary(tmp_path: Path) -> Path:
     return place
 
 
-def left(temporary: Path, number: int) -> None:
-    """A directory as a killed service leaves it."""
+def create_stale_directory(temporary: Path, number: int) -> None:
+    """Create a directory as a killed service leaves it."""
     place = temporary / f"sarameya-jvm-{number:016x}"
     for name in ("spark-1", "blockmgr-1/0c"):
         (place / name).mkdir(parents=True)
     (place / "blockmgr-1" / "0c" / "temp_shuffle_1").write_bytes(bytes(10_000))
 
 
-def ours(temporary: Path) -> list[Path]:
+def jvm_directories(temporary: Path) -> list[Path]:
     return [*temporary.glob("sarameya-jvm-*")]
 
 
-def spark_works(temporary: Path) -> bool:
+def has_spark_files(temporary: Path) -> bool:
     return any(temporary.glob("sarameya-jvm-*/blockmgr-*"))
 
 
 def kill_all(service: Service) -> None:
-    """The service, its JVM and what guards it, at once, as a control group is killed."""
+    """Kill the service, its JVM and the JVM's guard at the same time, as a control group is killed."""
     everything = service.processes()
     for pid in everything:
         os.kill(pid, signal.SIGSTOP)
@@ -51,26 +51,26 @@ def kill_all(service: Service) -> None:
 
 async def test_fault_66_new_service_removes_residue_of_killed_ones(tmp_path: Path, temporary: Path) -> None:
     for number in range(STALE):
-        left(temporary, number)
+        create_stale_directory(temporary, number)
     other = temporary / "spark-of-somebody-else"
     other.mkdir()
     environment = {"TMPDIR": str(temporary)}
     for moment in ("started", "starting", "started"):
         async with spark_service(tmp_path, environment=environment) as service:
             if moment == "started":
-                await service.until(partial(spark_works, temporary))
+                await service.until(partial(has_spark_files, temporary))
             await service.until(service.jvms)
             kill_all(service)
             await service.running.process.wait()
-        assert ours(temporary)
+        assert jvm_directories(temporary)
     async with spark_service(tmp_path, environment=environment) as service:
         await service.produce_and_land(2)
-        (first,) = ours(temporary)
+        (first,) = jvm_directories(temporary)
         assert sorted(os.listdir(temporary)) == sorted([first.name, other.name])
-        assert spark_works(temporary), "all that Spark has is in it"
+        assert has_spark_files(temporary), "all files of Spark are in it"
         kill(service.jvms()[0])
         await service.produce_and_land(2)
-        (second,) = ours(temporary)
+        (second,) = jvm_directories(temporary)
         assert second != first
         service.running.process.send_signal(signal.SIGTERM)
         with trio.fail_after(60):
@@ -78,11 +78,11 @@ async def test_fault_66_new_service_removes_residue_of_killed_ones(tmp_path: Pat
     assert os.listdir(temporary) == [other.name]
 
 
-async def test_killed_service_leaves_nothing(tmp_path: Path, temporary: Path) -> None:
-    """Its JVM sees that it has ended, and ends; what guards it removes the directory."""
+async def test_killed_service_leaves_no_temporary_files(tmp_path: Path, temporary: Path) -> None:
+    """The JVM ends when it notices that its service has ended; then its guard removes the directory."""
     async with spark_service(tmp_path, environment={"TMPDIR": str(temporary)}) as service:
         await service.produce_and_land(2)
         kill(service.running.process.pid)
         with trio.fail_after(60):
-            while ours(temporary):
+            while jvm_directories(temporary):
                 await trio.sleep(0.1)

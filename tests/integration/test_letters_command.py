@@ -1,4 +1,4 @@
-"""`sarameya letters` against Apache Kafka 4 and 3: dead letters of a handler, sent back, and the progress kept."""
+"""`sarameya letters` with Apache Kafka 4 and 3: it lists dead letters, redrives them, and stores its progress."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MESSAGES = 30
 
 
 class Handler(MessageHandler):
-    """Fails messages by their number, while `fails`."""
+    """Fails each message while `fails` is true. The exception depends on the message's number."""
 
     dead_letters = DeadLetterTopic()
 
@@ -62,7 +62,7 @@ def stored(kafka: RealKafka, group: str) -> dict[TopicPartition, StoredOffset]:
     return found
 
 
-async def test_letters_of_a_handler_are_sent_back_once(real_kafka_any: RealKafka) -> None:
+async def test_dead_letters_of_a_handler_are_redriven_once(real_kafka_any: RealKafka) -> None:
     kafka = real_kafka_any
     topic, group, handler = kafka.create_topic("to-fail", 3), "failing", Handler()
     send(kafka, topic, ({"value": b"%d" % n, "key": b"k%d" % n, "partition": n % 3} for n in range(MESSAGES)))

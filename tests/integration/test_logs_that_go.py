@@ -1,4 +1,4 @@
-"""Logs of Apache Kafka that lose what was to be read next: records are deleted, or the topic is, and made again."""
+"""Logs of Apache Kafka that lose records before they are read: records are deleted, or the topic is recreated."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from tests.integration.test_real_kafka_group import member
 pytestmark = pytest.mark.integration
 
 DEADLINE = 30.0
-LITTLE: dict[str, Any] = {"fetch_max_partition_bytes": 1000, "channel_buffer_fetches": 1}
-"""Options with which a few records are fetched ahead of their reader, and not all."""
+SMALL_FETCHES: dict[str, Any] = {"fetch_max_partition_bytes": 1000, "channel_buffer_fetches": 1}
+"""Options with which a consumer fetches a few records ahead of its reader, but not all."""
 
 
 def put(kafka: RealKafka, topic: str, count: int) -> None:
@@ -45,14 +45,14 @@ async def offsets(claim: Claim, count: int) -> list[int]:
 
 
 async def offsets_to(claim: Claim, last: int) -> list[int]:
-    """All that comes, to this one."""
+    """Read up to this offset, and return all offsets."""
     read: list[int] = []
     while not read or read[-1] < last:
         read += await offsets(claim, 1)
     return read
 
 
-async def test_retention_overtaking_readers_is_reported(real_kafka_any: RealKafka) -> None:
+async def test_reader_overtaken_by_retention_fails_or_is_reset(real_kafka_any: RealKafka) -> None:
     kafka = real_kafka_any
     topic = kafka.create_topic("overtaken", 2)
     short, whole = TopicPartition(topic, 0), TopicPartition(topic, 1)
@@ -60,15 +60,15 @@ async def test_retention_overtaking_readers_is_reported(real_kafka_any: RealKafk
     events: dict[str, list[OffsetReset]] = {policy: [] for policy in ("fail", "oldest", "newest")}
     claims: dict[str, Mapping[TopicPartition, Claim]] = {}
 
-    def note(policy: str, event: Event) -> None:
+    def record_reset(policy: str, event: Event) -> None:
         if isinstance(event, OffsetReset):
             events[policy].append(event)
 
     with trio.fail_after(DEADLINE):
         async with AsyncExitStack() as stack:
             for policy in events:
-                config = Config(**LITTLE, offset_out_of_range=policy)
-                watched = Consumer(kafka.bootstrap_servers, config, observers=[partial(note, policy)])
+                config = Config(**SMALL_FETCHES, offset_out_of_range=policy)
+                watched = Consumer(kafka.bootstrap_servers, config, observers=[partial(record_reset, policy)])
                 consumer = await stack.enter_async_context(watched)
                 reading = consumer.consume_partitions([short, whole], "oldest")
                 claims[policy] = await stack.enter_async_context(reading)
@@ -98,27 +98,27 @@ async def test_retention_overtaking_readers_is_reported(real_kafka_any: RealKafk
                 assert await offsets(claims[policy][whole], 101) == list(range(101))
 
 
-async def test_recreated_topic_ends_its_claims_and_restarts(real_kafka_any: RealKafka) -> None:
+async def test_recreated_topic_fails_claims_and_is_read_from_the_start(real_kafka_any: RealKafka) -> None:
     kafka = real_kafka_any
     topic = kafka.create_topic("again", 2)
     put(kafka, topic, 20)
     first, second = Recorder(), Recorder()
 
-    def make_again() -> None:
+    def recreate() -> None:
         delete_topic(kafka, topic)
         kafka.create_topic(topic, 2)
 
-    async def read_while_it_is_made_again() -> None:
-        # What is marked is not committed before the topic goes: the last commit would be the new topic's.
+    async def read_during_recreation() -> None:
+        # No marked offset is committed before the topic is deleted: the final commit would apply to the new topic.
         async with member(kafka, "again", topic, first, autocommit_interval=1000.0):
             await first.received(40)
-            await trio.to_thread.run_sync(make_again)
+            await trio.to_thread.run_sync(recreate)
             await trio.sleep_forever()
 
     with trio.fail_after(DEADLINE):
         with pytest.raises(ExceptionGroup) as failed:
-            await read_while_it_is_made_again()
-        errors = [error.__cause__ for error in leaves(failed.value)]
+            await read_during_recreation()
+        errors = [error.__cause__ for error in leaf_errors(failed.value)]
         assert errors
         for error in errors:
             assert isinstance(error, TopicRecreatedError)
@@ -132,6 +132,6 @@ async def test_recreated_topic_ends_its_claims_and_restarts(real_kafka_any: Real
     assert second.offsets(topic, 0) == second.offsets(topic, 1) == list(range(30))
 
 
-def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    nested = (leaves(e) if isinstance(e, BaseExceptionGroup) else [e] for e in group.exceptions)
+def leaf_errors(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    nested = (leaf_errors(e) if isinstance(e, BaseExceptionGroup) else [e] for e in group.exceptions)
     return [*chain.from_iterable(nested)]

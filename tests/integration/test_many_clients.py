@@ -1,4 +1,4 @@
-"""More clients of the pages than a service has file descriptors: it goes on consuming, and says so in one line."""
+"""More HTTP clients than a service has file descriptors: it continues to consume, and logs one line about them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ORDERS_0 = TopicPartition("orders", 0)
 async def few_descriptors(
     directory: Path, cluster: EmbeddedCluster, handler: str = "commanded:Commanded"
 ) -> AsyncIterator[Service]:
-    """A service whose process may have 256 of them, and that ends in order."""
+    """Run a service whose process may have 256 file descriptors, and stop it in order."""
     async with running(directory, cluster, handler=handler) as service:
         resource.prlimit(service.process.pid, resource.RLIMIT_NOFILE, (256, 256))
         yield service
@@ -35,7 +35,7 @@ async def few_descriptors(
             assert await service.process.wait() == 0
 
 
-async def asked(url: str, path: str) -> trio.SocketStream:
+async def send_get(url: str, path: str) -> trio.SocketStream:
     host, _, port = url.removeprefix("http://").rpartition(":")
     stream = await trio.open_tcp_stream(host, int(port))
     await stream.send_all(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
@@ -48,14 +48,14 @@ async def until_committed(cluster: EmbeddedCluster, offset: int) -> None:
             await trio.sleep(0.1)
 
 
-def lines(service: Service) -> list[str]:
+def warnings_logged(service: Service) -> list[str]:
     text = service.log.read_text()
     assert "Traceback" not in text
     assert "traceback" not in text
     return [line["message"] for line in map(json.loads, text.splitlines()) if line["level"] in ("WARNING", "ERROR")]
 
 
-async def test_fault_60_clients_of_events_are_bounded(tmp_path: Path) -> None:
+async def test_fault_60_number_of_event_clients_is_limited(tmp_path: Path) -> None:
     async with (
         EmbeddedCluster(topics={"orders": 1}) as cluster,
         few_descriptors(tmp_path, cluster) as service,
@@ -75,12 +75,12 @@ async def test_fault_60_clients_of_events_are_bounded(tmp_path: Path) -> None:
 
         async with trio.open_nursery() as nursery:
             for _ in range(300):
-                stream = await clients.enter_async_context(await asked(service.url, "/events"))
+                stream = await clients.enter_async_context(await send_get(service.url, "/events"))
                 nursery.start_soon(follow, stream)
             for number in range(20):
                 cluster.produce("orders", 0, b"x")
                 await until_committed(cluster, 2 + number)
-            cluster.disconnect()  # brokers are connected to anew, which takes descriptors
+            cluster.disconnect()  # new connections to brokers need descriptors
             cluster.produce("orders", 0, b"x")
             await until_committed(cluster, 22)
             status, _ = await service.answer("/readyz")
@@ -89,7 +89,7 @@ async def test_fault_60_clients_of_events_are_bounded(tmp_path: Path) -> None:
         refused = [head for head in answers if head.startswith(b"HTTP/1.1 503 ")]
         assert (len(served), len(refused)) == (32, 268)
         assert all(b"retry-after: " in head.lower() for head in refused)
-        assert [line for line in lines(service) if "connection" not in line] == []
+        assert [line for line in warnings_logged(service) if "connection" not in line] == []
         assert len(os.listdir(f"/proc/{service.process.pid}/fd")) < 128
 
 
@@ -99,7 +99,7 @@ from sarameya import ConsumerGroupHandler
 
 
 class Exhausts(ConsumerGroupHandler):
-    """Takes every descriptor of the process at `take`, gives them back at `give`."""
+    """Opens all descriptors that the process may have at `take`, and closes them at `give`."""
 
     taken = []
 
@@ -128,14 +128,14 @@ async def test_fault_60_lack_of_descriptors_is_logged_once(tmp_path: Path) -> No
         cluster.produce("orders", 0, b"take")
         await until_committed(cluster, 1)
         for _ in range(5):
-            await clients.enter_async_context(await asked(service.url, "/readyz"))
+            await clients.enter_async_context(await send_get(service.url, "/readyz"))
         began = cpu_seconds(service)
         for number in range(30):
             cluster.produce("orders", 0, b"x")
             await until_committed(cluster, 2 + number)
             await trio.sleep(0.1)
-        assert cpu_seconds(service) - began < 2.5, "it spins"
-        (line,) = lines(service)
+        assert cpu_seconds(service) - began < 2.5, "the service spins"
+        (line,) = warnings_logged(service)
         assert "Too many open files" in line
         cluster.produce("orders", 0, b"give")
         await until_committed(cluster, 32)
@@ -144,7 +144,7 @@ async def test_fault_60_lack_of_descriptors_is_logged_once(tmp_path: Path) -> No
         with trio.fail_after(60):
             while "accepted again" not in service.log.read_text():
                 await trio.sleep(0.2)
-        assert lines(service) == [line]
+        assert warnings_logged(service) == [line]
 
 
 def cpu_seconds(service: Service) -> float:

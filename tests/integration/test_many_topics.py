@@ -1,4 +1,4 @@
-"""A service that lands each topic in a table of its own, and the commands for all its tables."""
+"""A service that lands each topic in its own table, and the commands for all its tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.integration.warm_spark import warm_spark
 
 pytestmark = [
     pytest.mark.integration,
-    # pyspark's, whenever rows are collected.
+    # pyspark leaves sockets open when rows are collected.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
@@ -49,7 +49,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 async def sarameya(*arguments: object, code: int = 0) -> Any:
-    """Run a command that has to end with this code. Return its document."""
+    """Run a command, check its exit code, and return its JSON document."""
     command = [SARAMEYA, *map(str, arguments), "--json", "--quiet"]
     with trio.fail_after(DEADLINE):
         done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
@@ -57,8 +57,8 @@ async def sarameya(*arguments: object, code: int = 0) -> Any:
     return json.loads(done.stdout)
 
 
-async def test_table_that_stops_holds_back_its_own_topic(spark: SparkSession, tmp_path: Path) -> None:
-    """The topic goes on once the cause is gone. Then the commands take the app file, and do all tables."""
+async def test_failing_table_holds_back_only_its_own_topic(spark: SparkSession, tmp_path: Path) -> None:
+    """The topic continues once the cause is removed. Then the commands read the app file, and process all tables."""
     lake = tmp_path / "lake"
     lake.mkdir()
     (lake / "returns").write_text("in the way of a directory")

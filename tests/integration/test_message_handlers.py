@@ -90,10 +90,14 @@ def check_order_and_repeats(peers: Peers, disturbed: Claim, known: set[Place]) -
                 continue
             assert (claim, place) not in begun, f"{place} is repeated in one claim"
             begun.add((claim, place))
-            assert offset < KEYS or (number, offset - KEYS) in finished, f"{place} is begun before the last of its key"
-            # The disturbed member may go on with messages that it had, and nobody else knows what it did not commit.
+            assert offset < KEYS or (number, offset - KEYS) in finished, (
+                f"{place} started before the previous message of its key was finished"
+            )
+            # The disturbed member may go on with its messages. Its successor does not know what it has not committed.
             if place in finished and claim != disturbed:
-                assert finished[place] == disturbed, f"{place} is repeated, though its member handed it over"
+                assert finished[place] == disturbed, (
+                    f"{place} is repeated, although its member had finished and committed it"
+                )
                 assert place not in known, f"{place} is repeated in spite of the commit"
     return set(finished)
 
@@ -147,7 +151,7 @@ async def test_threads_blocking_for_three_session_timeouts_stay_members(real_kaf
             for member in (one, two):
                 first = member.lines.index(member.reports("begun")[0])
                 assert [line.event for line in member.lines[first:]] == ["begun"] * 2 + ["message"] * 2
-                # By the wall clock, which may be adjusted meanwhile.
+                # One second less, since the wall clock may be adjusted meanwhile.
                 assert member.messages[0].at - member.lines[first].at >= seconds - 1
             await real_kafka.until_committed(topic, 4, SECONDS)
             for member in (one, two):

@@ -1,4 +1,4 @@
-"""Delta or Iceberg without its jars, or with wrong ones: exit code 2 at once, and the lines that are needed."""
+"""Delta or Iceberg without its jars, or with wrong ones: exit code 2 at once, with the settings to add."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DELTA = {
 
 @asynccontextmanager
 async def landing(directory: Path, table: str, conf: dict[str, str]) -> AsyncIterator[Running]:
-    """`sarameya land` to that table, of a topic with a record."""
+    """Run `sarameya land` from a topic with one record to this table."""
     async with EmbeddedCluster({"orders": 1}) as cluster:
         cluster.produce("orders", 0, b"a record")
         words = ["land", "--bootstrap", cluster.bootstrap_servers[0], "--group", "g", "--topic", "orders"]
@@ -36,7 +36,7 @@ async def landing(directory: Path, table: str, conf: dict[str, str]) -> AsyncIte
 
 
 async def refused(running: Running) -> str:
-    """Return the output at exit code 2, which must be a few lines without any stack."""
+    """Check that the run ends with exit code 2 and no stack trace. Return its output."""
     assert await running.process.wait() == 2, running.stderr
     assert "\tat " not in running.stderr
     assert "Caused by" not in running.stderr
@@ -45,14 +45,14 @@ async def refused(running: Running) -> str:
 
 async def test_delta_without_its_jars_is_refused_with_advice(tmp_path: Path) -> None:
     async with landing(tmp_path, f"delta:{tmp_path}/table", {}) as running:
-        said = await refused(running)
-    assert re.search(r"--conf spark\.jars\.packages=io\.delta:delta-spark_4\.1_2\.13:\d+\.\d+\.\d+\n", said)
+        output = await refused(running)
+    assert re.search(r"--conf spark\.jars\.packages=io\.delta:delta-spark_4\.1_2\.13:\d+\.\d+\.\d+\n", output)
     for key, value in DELTA.items():
-        assert f"--conf {key}={value}\n" in said
-        assert f'"{key}" = "{value}"\n' in said
-    assert said.count("sarameya: error: ") == 1
-    assert "starting Spark" in said
-    assert re.search(r"Spark is ready after \d+", said)
+        assert f"--conf {key}={value}\n" in output
+        assert f'"{key}" = "{value}"\n' in output
+    assert output.count("sarameya: error: ") == 1
+    assert "starting Spark" in output
+    assert re.search(r"Spark is ready after \d+", output)
 
 
 async def test_delta_with_settings_and_no_jars_is_refused(tmp_path: Path) -> None:
@@ -63,21 +63,21 @@ async def test_delta_with_settings_and_no_jars_is_refused(tmp_path: Path) -> Non
 async def test_delta_with_jars_and_no_settings_is_refused(tmp_path: Path) -> None:
     jars = {"spark.jars": ",".join(map(str, lake_jars()))}
     async with landing(tmp_path, f"delta:{tmp_path}/table", jars) as running:
-        said = await refused(running)
-    assert "--conf spark.jars.packages" not in said, "they are there"
-    assert "--conf spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension\n" in said
+        output = await refused(running)
+    assert "--conf spark.jars.packages" not in output, "the jars are there"
+    assert "--conf spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension\n" in output
 
 
 async def test_iceberg_without_its_jars_is_refused_with_advice(tmp_path: Path) -> None:
     conf = {"spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog", "spark.sql.catalog.lake.type": "hadoop"}
     conf["spark.sql.catalog.lake.warehouse"] = str(tmp_path / "warehouse")
     async with landing(tmp_path, "iceberg:lake.db.orders", conf) as running:
-        said = await refused(running)
-    assert re.search(r"--conf spark\.jars\.packages=org\.apache\.iceberg:iceberg-spark-runtime-4\.1_2\.13:\d", said)
+        output = await refused(running)
+    assert re.search(r"--conf spark\.jars\.packages=org\.apache\.iceberg:iceberg-spark-runtime-4\.1_2\.13:\d", output)
 
 
 async def test_wrong_jar_is_refused_and_not_retried(tmp_path: Path) -> None:
-    """Some class of Delta's is missing, as where its jar is for another Spark."""
+    """A class of Delta is missing, as if its jar were for another version of Spark."""
     jars = [jar for jar in lake_jars() if "delta-spark" not in jar.name]
     (delta,) = (jar for jar in lake_jars() if "delta-spark" in jar.name)
     with zipfile.ZipFile(delta) as whole, zipfile.ZipFile(cut := tmp_path / "delta-cut.jar", "w") as part:
@@ -86,10 +86,10 @@ async def test_wrong_jar_is_refused_and_not_retried(tmp_path: Path) -> None:
                 part.writestr(name, whole.read(name))
     conf = {**DELTA, "spark.jars": ",".join(map(str, [*jars, cut]))}
     async with landing(tmp_path, f"delta:{tmp_path}/table", conf) as running:
-        said = await refused(running)
-    assert "NoClassDefFoundError" in said or "ClassNotFoundException" in said
-    assert "the next try" not in said
-    assert "jars" in said
+        output = await refused(running)
+    assert "NoClassDefFoundError" in output or "ClassNotFoundException" in output
+    assert "the next try" not in output
+    assert "jars" in output
 
 
 async def test_run_command_gives_the_same_advice(tmp_path: Path) -> None:

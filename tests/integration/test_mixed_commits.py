@@ -1,4 +1,4 @@
-"""Commits of message handlers beside those of sarama and confluent-kafka, in one group on Apache Kafka."""
+"""Commits of message handlers, sarama and confluent-kafka in one group on Apache Kafka."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COUNT = 30
 HELD = (5, 6, 17)
 """Offsets of the messages that are not finished when the other client takes over."""
 TAKEN = 7
-"""Number of messages that the other client takes. Its commit lies between offsets that our metadata described."""
+"""Number of messages that the other client reads. Its commit lies between offsets in our commit's metadata."""
 
 
 @pytest.mark.parametrize("kind", ["sarama", "confluent-kafka"])
@@ -48,11 +48,11 @@ async def test_owners_continue_from_the_commits_of_another_client(real_kafka: Re
             await first.stop()
             assert has_all_but_held(await real_kafka.until_commits(topic))
 
-            theirs = await start(kind, TAKEN)
-            await peers.until(lambda: len(theirs.messages) == TAKEN)
-            await theirs.stop()
+            other = await start(kind, TAKEN)
+            await peers.until(lambda: len(other.messages) == TAKEN)
+            await other.stop()
             commit = (await real_kafka.until_commits(topic))[partition]
-            assert [line.offset for line in theirs.messages] == list(range(HELD[0], HELD[0] + TAKEN))
+            assert [line.offset for line in other.messages] == list(range(HELD[0], HELD[0] + TAKEN))
             assert commit.offset == HELD[0] + TAKEN
 
             second = await start("message-handler")

@@ -1,4 +1,4 @@
-"""Our members beside other people's in one group, on Apache Kafka: led by us, and by each of them."""
+"""Members of Sarameya and of other clients in one group on Apache Kafka. Each kind of client leads once."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ pytestmark = pytest.mark.integration
 
 PARTITIONS = 8
 KEPT_DELAY = 1.0
-"""Seconds from a message's acknowledgement until a member has read it, on a busy machine."""
+"""The longest permitted time from a message's acknowledgement until a member has read it, in seconds."""
 
 
 @attrs.define
-class Keeping:
-    """Waits for a group to settle, and checks that what our members have kept meanwhile never stopped."""
+class KeptPartitions:
+    """Waits for a group to settle, and checks that Sarameya's members read their kept partitions without pause."""
 
     stage: Stage
     _owned: Owned = attrs.field(factory=dict)
@@ -35,10 +35,10 @@ class Keeping:
                 kept = before.get(peer.client_id, set()) & after[peer.client_id]
                 lines = [line for line in peer.lines if line.at >= since]
                 changed = {n for line in lines if line.event != "message" for n in line.partitions}
-                assert not kept & changed, f"{peer.client_id} has kept {kept}, and told {peer.changes()}"
+                assert not kept & changed, f"{peer.client_id} has kept {kept}, and reported {peer.changes()}"
                 read = [line for line in lines if line.event == "message" and line.place[0] in kept]
                 assert {line.place[0] for line in read} == kept
-                # Not the time since the message before: on a busy machine the producer may stop for long, too.
+                # Not the time since the previous message: on a busy machine the producer may pause too.
                 delivered = self.stage.trickle.delivered
                 delays = [line.at - delivered.get(line.place, line.at) for line in read]
                 assert max(delays, default=0.0) < KEPT_DELAY
@@ -55,24 +55,24 @@ class Keeping:
     ],
     ids=lambda kinds: f"led-by-{kinds[0]}",
 )
-async def test_range_group_grows_and_shrinks_whoever_leads(real_kafka: RealKafka, kinds: tuple[str, ...]) -> None:
+async def test_range_group_grows_and_shrinks_with_each_leader(real_kafka: RealKafka, kinds: tuple[str, ...]) -> None:
     name = f"mixed-range-{kinds[0]}"
     topic = real_kafka.create_topic(name, PARTITIONS)
     async with open_stage(real_kafka.bootstrap_servers[0], topic, PARTITIONS, group=name) as stage:
         members = {}
-        for kind in kinds:  # who is there first leads
+        for kind in kinds:  # the first member leads
             members[kind] = await stage.start(kind)
             await stage.settled()
         assert bool(members["sarameya"].reports("led")) == (kinds[0] == "sarameya")
 
         await members[kinds[2]].stop()
         owned = await stage.settled()
-        assert stage.read_twice() == set(), "nobody has died yet"
+        assert stage.read_twice() == set(), "no member was killed yet"
 
         leader = members[kinds[0]]
         await leader.kill()
         await stage.settled()
-        assert stage.read_twice() <= owned[leader.client_id], "the others have committed all they had read"
+        assert stage.read_twice() <= owned[leader.client_id], "the other members have committed all that they read"
 
         late = await stage.start("sarameya")
         await members[kinds[3]].stop()
@@ -100,17 +100,17 @@ async def grow_and_shrink_cooperatively(kafka: RealKafka, kinds: Sequence[str]) 
     name = f"mixed-cooperative-{kinds[0]}"
     topic = kafka.create_topic(name, PARTITIONS)
     async with open_stage(kafka.bootstrap_servers[0], topic, PARTITIONS, group=name) as stage:
-        keeping, members = Keeping(stage), []
+        kept_partitions, members = KeptPartitions(stage), []
         for kind in kinds:
             members.append(await stage.start(kind, "cooperative-sticky"))
-            await keeping.settled()
-        ours = next(member for member in members if member.kind == "sarameya")
-        assert bool(ours.reports("led")) == (ours is members[0])
+            await kept_partitions.settled()
+        sarameya = next(member for member in members if member.kind == "sarameya")
+        assert bool(sarameya.reports("led")) == (sarameya is members[0])
 
         await members[2].stop()
-        owned = await keeping.settled()
-        assert stage.read_twice() == set(), "nobody has died yet"
+        owned = await kept_partitions.settled()
+        assert stage.read_twice() == set(), "no member was killed yet"
 
         await members[0].kill()
-        await keeping.settled()
-        assert stage.read_twice() <= owned[members[0].client_id], "the others have committed all they had read"
+        await kept_partitions.settled()
+        assert stage.read_twice() <= owned[members[0].client_id], "the other members have committed all that they read"

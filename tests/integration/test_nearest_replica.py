@@ -22,27 +22,27 @@ pytestmark = pytest.mark.integration
 
 DEADLINE = 60.0
 LEASE_SECONDS = 3.0
-"""For how long the leader is not asked again who is nearest."""
+"""The longest time until a member asks the leader again for the nearest replica."""
 AT_ONCE_SECONDS = 2.0
-"""From the end of the nearest replica until what was sent then, and acknowledged by the others, is read.
+"""The longest permitted time from the stop of the nearest replica until records that are sent afterwards are read.
 
-Seen on two busy processors: 0.1 s.
+Measured on two busy processors: 0.1 s.
 """
 SIZE, COUNT = 10_000, 50
-"""Of what is sent at a time: bytes of a value, and how many."""
+"""Size of a value in bytes, and number of records that are sent at a time."""
 
 
-class Weighed(TcpTransport):
+class CountingTransport(TcpTransport):
     """Counts the bytes that came from each port."""
 
     def __init__(self) -> None:
         self.received: Counter[int] = Counter()
 
     async def connect(self, host: str, port: int) -> trio.abc.Stream:
-        return Scale(await super().connect(host, port), self.received, port)
+        return CountingStream(await super().connect(host, port), self.received, port)
 
 
-class Scale(Through):
+class CountingStream(Through):
     def __init__(self, stream: trio.abc.Stream, received: Counter[int], port: int) -> None:
         super().__init__(stream)
         self._received = received
@@ -61,10 +61,10 @@ async def test_member_reads_from_its_rack_or_else_the_leader(
     leader, near, _ = kafka.nodes
     partition = TopicPartition(kafka.create_topic("near", replicas=[[1, 2, 3]]), 0)
     config = Config(offset_initial="oldest", rack_id=RACKS[1], metadata_max_age=LEASE_SECONDS)
-    transport, events, handler = Weighed(), list[Event](), Recorder()
+    transport, events, handler = CountingTransport(), list[Event](), Recorder()
 
     async def read_more(source: Node) -> None:
-        """Send so much, and read it: from this broker."""
+        """Send records, and check that the member reads them from this broker."""
         before, read = Counter(transport.received), len(handler.messages)
         records = [{"value": os.urandom(SIZE), "partition": partition.partition} for _ in range(COUNT)]
         await trio.to_thread.run_sync(send, kafka, partition.topic, records)
@@ -86,9 +86,9 @@ async def test_member_reads_from_its_rack_or_else_the_leader(
             await read_more(near)
 
             await trio.to_thread.run_sync(near.stop)
-            gone = time.monotonic()
+            stopped_at = time.monotonic()
             await read_more(leader)
-            took = time.monotonic() - gone
+            took = time.monotonic() - stopped_at
             print(f"read from the leader {took:.1f} s after the end of the nearest replica")
             assert took < AT_ONCE_SECONDS
             assert changes() == [near.node_id, None]

@@ -1,4 +1,4 @@
-"""A Parquet table in an object store that is away, or does not answer; and its readers."""
+"""A Parquet table in an object store that is down or does not respond; and readers of such a table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.integration.object_stores.gateway import ACCESS_KEY, REGION, SECRET_K
 
 pytestmark = [
     pytest.mark.integration,
-    # pyspark's, whenever rows are collected.
+    # pyspark leaves sockets open when rows are collected.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
@@ -55,7 +55,7 @@ def prove(table: ParquetTable, end: int) -> None:
 
 
 @pytest.mark.parametrize("phase", [Phase.STAGED, Phase.WRITTEN, Phase.LINKED])
-def test_landing_goes_on_after_the_store_was_away(
+def test_landing_continues_after_the_store_was_down(
     table: ParquetTable, gateway: Gateway, phase: Phase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(objects, "_RETRIES", 1)
@@ -67,7 +67,7 @@ def test_landing_goes_on_after_the_store_was_away(
     prove(table, end + 3)
 
 
-def test_store_that_does_not_answer_in_time_may_still_do_what_it_was_asked(
+def test_request_executed_after_its_timeout_loses_nothing(
     bucket: str, tmp_path: Path, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(objects, "_RESPONSE_SECONDS", 1)
@@ -91,7 +91,7 @@ def test_store_that_does_not_answer_in_time_may_still_do_what_it_was_asked(
     prove(table, owner.position)
 
 
-def test_table_is_audited_compacted_and_swept_by_its_url(
+def test_table_url_is_accepted_by_verify_compact_and_sweep(
     table: ParquetTable, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lander = Lander(table)
@@ -101,7 +101,7 @@ def test_table_is_audited_compacted_and_swept_by_its_url(
     assert main(["compact", url, "--quiet"]) == 0
     assert "4 files became 1" in capsys.readouterr().out
     assert main(["sweep", url, "--older-than", "0s", "--force", "--execute", "--quiet"]) == 0
-    assert "an early version wrote it" in capsys.readouterr().out, "of the attempts that lost, which have no number"
+    assert "an early version wrote it" in capsys.readouterr().out, "files of lost attempts have no number"
     assert main(["verify", url, "--quiet"]) == 0
     assert len([name for name in table.store.entries("") if name.endswith(".parquet")]) == 1
 

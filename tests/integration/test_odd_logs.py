@@ -1,6 +1,6 @@
-"""Logs of Kafka 4.1 and 3.9 with holes, and with all that a producer may send: read by ours as by librdkafka.
+"""Logs of Kafka 4.1 and 3.9 with gaps and unusual records: Sarameya and librdkafka read the same.
 
-A compacted log has gaps between its offsets, tombstones, and record batches of which nothing is left but the header.
+A compacted log has gaps between its offsets, tombstones, and record batches of which only the header is left.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ COMPACTED = {
 }
 
 _BATCH = struct.Struct(">qi45xi")
-"""Of a record batch's header: its base offset, the size of what follows that, and the number of its records."""
+"""Header of a record batch: its base offset, the size of what follows, and the number of its records."""
 _SIZE_ENDS = 12
 
 
 def fill(kafka: RealKafka, topic: str) -> dict[bytes, bytes | None]:
-    """Overwrite some keys a few times, and begin another segment. What is to be left: keys and values."""
+    """Overwrite some keys a few times. Return the keys and values that compaction must keep."""
     rounds: list[dict[bytes, bytes | None]] = [dict.fromkeys(KEYS, b"overwritten %d" % n) for n in range(2)]
     rounds += [dict.fromkeys(KEYS, b"kept"), dict.fromkeys(KEYS[::3]), dict.fromkeys(KEYS[::4], b"written last")]
     for values in rounds:
-        # Each producer's last batch is kept, whatever becomes of its records: its sequence numbers stand there.
+        # Kafka keeps each producer's last batch, even without records: it holds the producer's sequence numbers.
         records = [{"key": key, "value": value, "partition": 0} for key, value in values.items()]
         send(kafka, topic, records, enable_idempotence=True, batch_num_messages=3)
     return {key: value for values in rounds for key, value in values.items()}
 
 
 def batches_of(kafka: RealKafka, topic: str) -> list[tuple[int, int]]:
-    """Base offset and number of records of each record batch in the files of the topic's one partition."""
+    """Return base offset and number of records of each record batch in the files of the topic's only partition."""
     [node] = kafka.nodes
     files = sorted((node.directory / "data" / f"{topic}-0").glob("*.log"))
     return [batch for file in files for batch in _headers(file.read_bytes())]
@@ -63,20 +63,20 @@ def _headers(data: bytes) -> Iterator[tuple[int, int]]:
 async def test_compacted_log_is_read_across_its_gaps(real_kafka_any: RealKafka) -> None:
     kafka = real_kafka_any
     topic = kafka.create_topic("compacted", **COMPACTED)
-    left = fill(kafka, topic) | {b"end": b"end"}
+    kept = fill(kafka, topic) | {b"end": b"end"}
     with trio.fail_after(DEADLINE):
-        await trio.sleep(0.2)  # so that the segment is old enough to be followed by another
+        await trio.sleep(0.2)  # the segment must be old enough to be rolled
         send(kafka, topic, [{"key": b"end", "value": b"end"}])
-        while sum(records for _, records in batches_of(kafka, topic)) > len(left):
+        while sum(records for _, records in batches_of(kafka, topic)) > len(kept):
             await trio.sleep(0.05)
     sizes = dict(batches_of(kafka, topic))
-    assert 0 in sizes.values(), "a batch is to be empty"
-    assert 0 not in sizes, "the first batch is to be gone"
-    assert None in left.values(), "a tombstone is to be left"
+    assert 0 in sizes.values(), "a batch must be empty"
+    assert 0 not in sizes, "the first batch must be deleted"
+    assert None in kept.values(), "a tombstone must be left"
     ends = LogEnds.of(kafka, topic, 1)
     read = {level: by_librdkafka(kafka, topic, level, ends) for level in LEVELS}
     records = read[UNCOMMITTED].records[0]
-    assert {record.key: record.value for record in records} == left
+    assert {record.key: record.value for record in records} == kept
     await check_all_read(kafka, topic, read)
 
     with trio.fail_after(DEADLINE):

@@ -1,7 +1,7 @@
 """`__consumer_offsets` of the embedded broker, read over the wire by Kafka's own console consumer and its formatters.
 
-The same happens to groups on both clusters: then the formatters, which decode by Kafka's schemas, show the same of both
-logs, record by record, but for ids and times.
+Groups do the same on both clusters. The formatters, which decode by Kafka's schemas, must show the same records of both
+logs, except for ids and times.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 COMES_AND_GOES = "comes-and-goes"
 STAYS = next(name for n in count() if partition_for(name := f"stays-{n}") == partition_for(COMES_AND_GOES))
-"""A group that is kept in the same partition, of fifty and so of five too."""
+"""A group that is kept in the same partition as `COMES_AND_GOES`, of fifty partitions and of five."""
 
 
 async def work(bootstrap: Sequence[str], group: str, **options: Any) -> None:
-    """A member comes, commits (there is nothing to read), and closes; a static one is not out of the group by that."""
+    """Run a member that commits and closes; there is nothing to read. A static member stays in the group."""
     config = Config(client_id="worker", offset_initial="oldest", autocommit=False, **options)
     handler = Recorder()
     async with ConsumerGroup(bootstrap, group, config) as member, trio.open_nursery() as nursery:
@@ -67,7 +67,7 @@ async def offsets_log(bootstrap: Sequence[str]) -> tuple[list[Any], list[Any]]:
         where = ["--topic", log.topic, "--partition", str(log.partition), "--offset", "earliest"]
         until = ["--max-messages", str(end), "--timeout-ms", "30000", "--formatter", formatter]
         text = await trio.to_thread.run_sync(run_tool, bootstrap, CONSOLE_CONSUMER, *where, *until)
-        shown[formatter] = [record for record in map(plain, records(text)) if is_ours(record)]
+        shown[formatter] = [record for record in map(plain, records(text)) if is_of_test_groups(record)]
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(show, OFFSETS)
@@ -76,19 +76,19 @@ async def offsets_log(bootstrap: Sequence[str]) -> tuple[list[Any], list[Any]]:
 
 
 def records(text: str) -> Iterator[Any]:
-    """The documents, between which the formatters write nothing."""
+    """Yield the documents of the formatters, which write nothing between them."""
     decoder, at = json.JSONDecoder(), 0
     while at < len(text.rstrip()):
         record, at = decoder.raw_decode(text, at)
         yield record
 
 
-def is_ours(record: Any) -> bool:
+def is_of_test_groups(record: Any) -> bool:
     return record["key"]["data"]["group"] in (COMES_AND_GOES, STAYS)
 
 
 def plain(value: Any, name: str = "") -> Any:
-    """Without what differs from run to run."""
+    """Replace ids and times, which differ from run to run."""
     match value:
         case dict():
             return {key: plain(item, key) for key, item in value.items()}
@@ -107,11 +107,11 @@ async def test_kafkas_tool_reads_the_embedded_offsets_topic(real_kafka: RealKafk
     with trio.fail_after(DEADLINE):
         async with EmbeddedCluster({TOPIC: 2}) as cluster:
             offsets, groups = await offsets_log(cluster.bootstrap_servers)
-        their_offsets, their_groups = await offsets_log(real_kafka.bootstrap_servers)
-    assert versions(offsets) == {3}, "as Kafka wrote them up to 4.0, and reads them still"
-    assert versions(their_offsets) == {4}, "which has room for a topic's id, and none in it"
+        kafka_offsets, kafka_groups = await offsets_log(real_kafka.bootstrap_servers)
+    assert versions(offsets) == {3}, "the version that Kafka wrote up to 4.0, and still reads"
+    assert versions(kafka_offsets) == {4}, "this version has a topic id, which is empty here"
     assert [(record["key"], content(record)) for record in offsets] == [
-        (record["key"], content(record)) for record in their_offsets
+        (record["key"], content(record)) for record in kafka_offsets
     ]
     assert [content(record) for record in offsets if record["key"]["data"]["group"] == COMES_AND_GOES] == [
         (0, {"offset": 0, "leaderEpoch": 0, "metadata": "", "commitTimestamp": "<time>"}),
@@ -120,7 +120,7 @@ async def test_kafkas_tool_reads_the_embedded_offsets_topic(real_kafka: RealKafk
         (1, {"offset": 3, "leaderEpoch": 0, "metadata": "", "commitTimestamp": "<time>"}),
         (1, None),
     ]
-    assert groups == their_groups
+    assert groups == kafka_groups
     shown = [(record["key"]["data"]["group"], record["value"]["data"]) for record in groups]
     assert [(group, data["generation"], [m["groupInstanceId"] for m in data["members"]]) for group, data in shown] == [
         (COMES_AND_GOES, 0, []),
@@ -136,6 +136,6 @@ def versions(records: Iterable[Any]) -> set[int]:
 
 
 def content(record: Any) -> tuple[int, Any]:
-    """A commit's partition, and what is committed; None is a tombstone."""
+    """Return a commit's partition, and the committed value; None is a tombstone."""
     value = record["value"]
     return record["key"]["data"]["partition"], None if value is None else value["data"]

@@ -1,4 +1,4 @@
-"""`examples/orders`: three programs that do the same, each to its end: failures, dead letters, and a redrive."""
+"""`examples/orders`: three programs for the same job, each run to its end: failures, dead letters, and a redrive."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
 TOGETHER = 50
-"""Requests that the first articles wait for: so many orders must be in flight at once."""
+"""Number of first requests that wait for each other: so many orders must be in flight at once."""
 PROGRAMS = {
     "trio": ["-m", "examples.orders.on_trio"],
     "asyncio": ["-m", "examples.orders.on_asyncio"],
@@ -34,7 +34,7 @@ PROGRAMS = {
 
 
 class Prices:
-    """The HTTP service: an article costs 7, an unknown one is not found, and each tenth request is refused at first."""
+    """The HTTP service: an article costs 7, an unknown one gives 404, the first request of each tenth one 503."""
 
     def __init__(self) -> None:
         self.unknown = {"lamp"}
@@ -108,7 +108,7 @@ async def run(*command: str, **environment: str) -> str:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-async def test_orders_become_rows_or_dead_letters_that_are_sent_back(program: str, database: str) -> None:
+async def test_orders_become_rows_or_redriven_dead_letters(program: str, database: str) -> None:
     prices, expected = Prices(), dict[int, int]()
     with prices.served() as url, trio.fail_after(2 * PATIENCE):
         async with EmbeddedCluster({"orders": 4}) as cluster:

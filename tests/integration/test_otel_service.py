@@ -1,4 +1,4 @@
-"""`sarameya run` with `[service] otel`, as a collector hears it; and where there is no collector."""
+"""`sarameya run` with `[service] otel`: the data that a collector receives, and a service without a collector."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ async def test_metrics_and_spans_of_each_process_reach_the_collector(
     instances, records = set[str](), dict[str, int]()
     for request in received.metrics:
         (of_resource,) = request.resource_metrics
-        about = {a.key: a.value.string_value for a in of_resource.resource.attributes}
-        assert about["service.name"] == "sarameya g"
-        instances.add(about["service.instance.id"])
+        attributes = {a.key: a.value.string_value for a in of_resource.resource.attributes}
+        assert attributes["service.name"] == "sarameya g"
+        instances.add(attributes["service.instance.id"])
         for metric in of_resource.scope_metrics[0].metrics:
             if metric.name == "sarameya_records":
-                records[about["service.instance.id"]] = sum(point.as_int for point in metric.sum.data_points)
+                records[attributes["service.instance.id"]] = sum(point.as_int for point in metric.sum.data_points)
     assert len(instances) == workers
-    assert sum(records.values()) == 2, "the last ones are sent when it stops"
+    assert sum(records.values()) == 2, "the last records are exported when the service stops"
     spans = [s for request in received.traces for r in request.resource_spans for x in r.scope_spans for s in x.spans]
     names = [span.name for span in spans]
     assert names.count("claim orders") >= 2
@@ -56,17 +56,19 @@ async def test_silent_collector_delays_nothing(tmp_path: Path, monkeypatch: pyte
         path = app_file(tmp_path, cluster.bootstrap_servers, extra=OTEL)
         async with sarameya(tmp_path, "run", path) as service:
             await service.until(lambda running: running.stdout == ["took 1"])
-            # Spans wait for the end; metrics have been tried.
+            # Spans are exported at the end; an export of metrics has failed already.
             await service.until(lambda running: "metrics are not exported" in running.stderr)
-            asked = trio.current_time()
+            signalled = trio.current_time()
             service.process.send_signal(signal.SIGTERM)
             assert await service.process.wait() == 0, service.stderr
-            assert trio.current_time() - asked < 5
+            assert trio.current_time() - signalled < 5
             assert "Traceback" not in service.stderr
     warned = [line for line in service.log if line["level"] != "INFO"]
     assert {line["logger"] for line in warned} == {"sarameya"}
     what = sorted(line["message"].partition(", ")[0] for line in warned)
-    assert what == ["metrics are not exported", "spans are not exported"], "though metrics are tried twice"
+    assert what == ["metrics are not exported", "spans are not exported"], (
+        "one line each, although metrics were exported twice"
+    )
     assert all("Connection refused" in line["message"] for line in warned)
 
 
@@ -81,6 +83,6 @@ async def test_recovered_collector_is_logged_once(tmp_path: Path, monkeypatch: p
                 received.is_broken = False
                 service.process.send_signal(signal.SIGTERM)
                 assert await service.process.wait() == 0, service.stderr
-    told = [line["message"] for line in service.log if "metrics" in line["message"]]
-    assert len(told) == 2, told
-    assert told[1].startswith("metrics are exported again, after ")
+    messages = [line["message"] for line in service.log if "metrics" in line["message"]]
+    assert len(messages) == 2, messages
+    assert messages[1].startswith("metrics are exported again, after ")

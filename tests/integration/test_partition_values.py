@@ -1,4 +1,4 @@
-"""Values that name directories of a table, through a real Spark: they are read back, or are dead letters."""
+"""Values that name directories of a table, with a real Spark: they are read back, or become dead letters."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.integration,
-    # pyspark's, whenever rows are collected.
+    # pyspark leaves sockets open when rows are collected.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
 ODD = ["a.parquet", "a/b=c", "%2F 50%", " ", "köln €🙂", ".a", "_a", "..", "*", ":?,+&;$|<>~^'\"#\n\\\x7f[]{}", "a}b"]
 ODD += ["x" * 249, "ü" * 124, "/" * 83]
-"""Each of the last three makes a directory's name of 255 bytes, or two fewer: `city=...`."""
+"""Values that need escapes. Each of the last three makes a directory name (`city=...`) of 253 to 255 bytes."""
 LONG = b"x" * 251
 UNNAMED = [LONG, b"/" * 84, "ü".encode() * 126, b"a\0b", b"\xff\xfe", b"__HIVE_DEFAULT_PARTITION__"]
-"""Nothing can be named so, or only something else."""
+"""Values that no directory name can hold, or that would be read back as another value."""
 UNIQUE_HOUR, SAME_HOUR = 1792886400_000_001, 1792890000_000_001
-"""In microseconds: two instants, an hour apart, at which clocks in Berlin show the same time."""
+"""Two instants in microseconds, an hour apart, at which clocks in Berlin show the same time."""
 
 
 @pytest.fixture(scope="module", params=["classic"])
@@ -93,7 +93,7 @@ def by_arrow(root: Path) -> list[str | None]:
 async def test_fault_57_special_values_land_and_are_read_back(spark: Any, tmp_path: Path, kind: str) -> None:
     table, values = table_of(kind, tmp_path), [*ODD, "", None]
     if kind == "iceberg":
-        values = [value for value in values if value is None or len(value) < 80]  # it escapes each byte
+        values = [value for value in values if value is None or len(value) < 80]  # Iceberg escapes each byte
     await land(spark, table, [value if value is None else value.encode() for value in values])
     expected = values if kind == "iceberg" else [*ODD, None, None]
     assert by_offset(table.read(spark)) == expected
@@ -110,16 +110,18 @@ async def test_fault_57_special_values_land_and_are_read_back(spark: Any, tmp_pa
 
 @pytest.mark.parametrize("kind", ["parquet", "delta"])
 async def test_fault_57_unusable_values_become_dead_letters(spark: Any, tmp_path: Path, kind: str) -> None:
-    """Spark fails to make a directory whose name is too long, as if that might pass, and writes bad UTF-8 as good."""
+    """Without the rule, Spark would retry directory names that are too long, and would replace invalid UTF-8."""
     table, values = table_of(kind, tmp_path), [b"a", *UNNAMED, *[b"b"] * 10]
     session = await land(spark, table, values, dead=tmp_path / "dead")
     assert session.marks[-1] == ("orders", 0, len(values))
     assert by_offset(table.read(spark)) == ["a", *["b"] * 10]
     letters = ds.dataset(tmp_path / "dead").to_table().sort_by("offset").to_pylist()
     assert [letter["value"] for letter in letters] == UNNAMED
-    told = "rule of partition column city (UTF-8 without NUL, not __HIVE_DEFAULT_PARTITION__, in a directory's name"
-    told += " at most 250 bytes: change the value in the transform) is violated"
-    assert all(told in letter["error"] for letter in letters)
+    expected_error = (
+        "rule of partition column city (UTF-8 without NUL, not __HIVE_DEFAULT_PARTITION__, in a directory's name"
+    )
+    expected_error += " at most 250 bytes: change the value in the transform) is violated"
+    assert all(expected_error in letter["error"] for letter in letters)
 
 
 async def test_fault_57_invalid_partition_value_stops_the_sink(spark: Any, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Failures that pass by themselves while Spark, or a worker, starts: retried, never exit code 2."""
+"""Failures that pass by themselves while Spark or a worker starts: the service retries, and never exits with code 2."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.cold]
 SHARED = 'master = "local[2]"\nshare = true'
 
 
-async def ends_in_order(service: Service) -> None:
+async def stop_in_order(service: Service) -> None:
     service.running.process.send_signal(signal.SIGTERM)
     with trio.fail_after(60):
         assert await service.running.process.wait() == 0, service.log
@@ -37,11 +37,11 @@ async def test_fault_64_jvm_killed_while_it_starts_is_restarted(tmp_path: Path, 
         kill(jvm)
         await service.produce_and_land(10)
         assert set(service.jvms()) - {jvm}
-        await ends_in_order(service)
+        await stop_in_order(service)
 
 
 async def test_fault_64_killed_jvm_launcher_is_restarted(tmp_path: Path) -> None:
-    """The small JVM before it, whose exit code a shell passes on as 137."""
+    """The launcher is a small JVM that runs before Spark's; a shell passes on its exit code as 137."""
     async with spark_service(tmp_path) as service:
         await service.until(lambda: bool(service.processes("java")))
         for pid in service.processes("java"):
@@ -59,7 +59,7 @@ async def test_fault_64_jvm_killed_under_stop_is_exit_code_1(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("fault", ["full", pytest.param("read-only", marks=pytest.mark.exhaustive)])
 async def test_fault_64_full_tmp_is_waited_for(fault: str) -> None:
-    """No place for temporary files is left: neither /tmp, nor what Python takes in its place."""
+    """No directory for temporary files is usable: neither /tmp, nor those that Python uses instead."""
     with outside_tmp() as directory:
         (elsewhere := directory / "disk").mkdir()
         places, go = (Path("/tmp"), Path("/var/tmp"), elsewhere), directory / "go"
@@ -82,7 +82,7 @@ async def test_fault_64_full_tmp_is_waited_for(fault: str) -> None:
 
 @pytest.mark.exhaustive
 async def test_fault_64_unwritable_spark_directory_is_waited_for(tmp_path: Path) -> None:
-    """The JVM is up, and Spark can make no directory where the app has it work."""
+    """The JVM runs, but Spark cannot create a directory at the app's `spark.local.dir`."""
     (place := tmp_path / "none").touch()
     async with spark_service(tmp_path, conf=f'"spark.local.dir" = "{place}/here"') as service:
         await service.until_not_ready("Spark does not start")
@@ -110,7 +110,7 @@ async def test_fault_64_full_table_disk_at_the_start_is_waited_for(tmp_path: Pat
         await attrs.evolve(service, table=disk / "landed").produce_and_land(2)
 
 
-async def test_fault_64_worker_killed_with_a_full_disk_leaves_the_other(tmp_path: Path) -> None:
+async def test_fault_64_worker_killed_with_a_full_disk_keeps_the_other(tmp_path: Path) -> None:
     (place := tmp_path / "disk").mkdir()
     async with spark_service(
         tmp_path, before=with_small_disks(place), table=place / "landed", spark=SHARED, workers=2
@@ -123,12 +123,12 @@ async def test_fault_64_worker_killed_with_a_full_disk_leaves_the_other(tmp_path
         kill(killed)
         await service.until_not_ready("No space left on device")
         await trio.sleep(5)
-        assert healthy in service.workers(), "it goes on"
+        assert healthy in service.workers(), "the healthy worker continues"
         assert service.exit_code is None
         ballast.unlink()
         await service.produce_and_land(10)
         assert healthy in service.workers()
-        await ends_in_order(service)
+        await stop_in_order(service)
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ import trio
 from sarameya import ConsumerGroupHandler
 
 class Parent(ConsumerGroupHandler):
-    "Has children of its own, and makes orphans."
+    "Starts children, and leaves orphans."
     async def consume_claim(self, session, claim):
         async for message in claim:
             for _ in range(20):
@@ -48,7 +48,7 @@ def state(pid: int) -> str:
 
 @asynccontextmanager
 async def first_process(directory: Path, *command: str) -> AsyncIterator[tuple[Running, int]]:
-    """`command` as PID 1 of a namespace of its own, and the id that it has in ours."""
+    """Run `command` as PID 1 of a new namespace. Yield it, and its id in the namespace of the test."""
     files = directory / "stdout", directory / "stderr"
     with files[0].open("wb") as stdout, files[1].open("wb") as stderr:
         process = await trio.lowlevel.open_process(
@@ -117,7 +117,7 @@ async def test_orphans_are_reaped_and_exit_codes_kept(tmp_path: Path) -> None:
 
 
 def settled(first: int) -> list[int]:
-    """Its children, when there is one only, or after a second."""
+    """Return the children of a process as soon as there is only one, or after a second."""
     for _ in range(50):
         if len(found := children(first)) == 1:
             return found
@@ -134,7 +134,7 @@ async def test_ctrl_c_on_a_container_terminal_is_one_signal(tmp_path: Path) -> N
                     await trio.sleep(0.05)
                 [first] = children(running.process.pid)
                 [service] = children(first)
-                # Else it would come from the init as well, which trio tells apart from the first at some times only.
+                # In one process group, the service would also get SIGINT from the init, and trio may see one or two.
                 assert os.getpgid(service) != os.getpgid(first)
                 await running.ctrl_c()
                 assert await running.ended() == 0

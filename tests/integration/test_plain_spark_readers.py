@@ -1,4 +1,4 @@
-"""Spark and delta-rs as readers that know nothing of links, while members land and files are compacted."""
+"""Spark and delta-rs as readers that do not know links, while members land and files are compacted."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.integration.lake_stage import classic, found
 
 pytestmark = [
     pytest.mark.integration,
-    # pyspark's, whenever rows are collected.
+    # pyspark leaves sockets open when rows are collected.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
 READS = 3
 MAX_JOBS = 30
 LINKS, ROWS = 4, 3
-"""Links of the Delta table, and rows of each."""
+"""Number of links of the Delta table, and of rows in each."""
 
 
 @pytest.fixture(scope="module")
@@ -64,12 +64,12 @@ def test_fault_63_spark_sees_each_row_once_during_landings(spark: Any, lander: L
 
 
 def test_fault_63_spark_reads_each_row_once_during_compactions(spark: Any, lander: Lander) -> None:
-    """A file that has moved since is an error, never a row less."""
+    """A file that was moved during the read is an error, never a missing row."""
     seen, has_failed = 0, False
     with lander.landing():
         for _ in range(MAX_JOBS):
             landed = lander.landed
-            if not has_failed:  # on a busy machine each read might meet the compaction that it has asked for
+            if not has_failed:  # on a busy machine each read might meet the compaction requested here
                 lander.compact_soon()
             try:
                 rows = times(read_landing(spark, lander.table.path))
@@ -84,11 +84,11 @@ def test_fault_63_spark_reads_each_row_once_during_compactions(spark: Any, lande
             seen += 1
             if seen == READS:
                 return
-    raise AssertionError(f"of {MAX_JOBS} reads {seen} met no file that moved")
+    raise AssertionError(f"of {MAX_JOBS} reads, only {seen} met no moved file")
 
 
 def test_spark_reads_no_row_twice_during_compactions(spark: Any, lander: Lander) -> None:
-    """Rows are missing for a moment, as docs/tables.md says, or it fails."""
+    """A plain read may miss rows for a moment, or fail, as docs/tables.md says."""
     path = str(lander.table.path)
     with lander.landing():
         for _ in range(2 * READS):
@@ -103,7 +103,7 @@ def test_spark_reads_no_row_twice_during_compactions(spark: Any, lander: Lander)
 
 @contextmanager
 def landing(spark: Any, table: DeltaTable, path: str) -> Iterator[Callable[[], bool]]:
-    """Land links in a thread, each followed by an OPTIMIZE of the same driver; yields whether that is over."""
+    """Land links in a thread, with an OPTIMIZE of the same driver after each. Yield `is_over()`."""
     failures = list[BaseException]()
 
     def work() -> None:
@@ -130,7 +130,7 @@ def by_delta_rs(path: str) -> Counter[int]:
 
 
 def test_fault_63_spark_and_delta_rs_see_each_row_of_delta_once(spark: Any, tmp_path: Path) -> None:
-    """While members land, and OPTIMIZE puts files together. What was replaced stays until VACUUM."""
+    """Members land and OPTIMIZE merges files meanwhile. Replaced files stay until VACUUM."""
     path = str(tmp_path / "table")
     table = DeltaTable(path)
     table.open(spark)
@@ -140,7 +140,7 @@ def test_fault_63_spark_and_delta_rs_see_each_row_of_delta_once(spark: Any, tmp_
         while not is_over():
             for reader, rows in enumerate(seen):
                 found = readers[reader]()
-                assert found == Counter(range(found.total())), "each once, those of whole links"
+                assert found == Counter(range(found.total())), "each row of complete links once"
                 assert found.total() % ROWS == 0
                 assert found.total() >= rows
                 seen[reader] = found.total()

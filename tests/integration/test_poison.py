@@ -1,4 +1,4 @@
-"""Bad records among good ones, found through a real Spark, in this process and behind Spark Connect."""
+"""Bad records among good ones, found with a real Spark, in this process and behind Spark Connect."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = [
 COUNT = 300
 FEW = 30
 BAD = {7: b"abc", 8: b"", 211: b"9999999999999"}
-"""Offsets whose values are no number that fits."""
+"""Offsets with values that cannot be cast to an int."""
 
 Transform = Callable[[DataFrame], DataFrame]
 
@@ -42,7 +42,7 @@ def spark(request: pytest.FixtureRequest) -> Iterator[Any]:
         yield session
 
 
-def tried(values: dict[int, bytes | None]) -> PendingLink:
+def pending_link(values: dict[int, bytes | None]) -> PendingLink:
     rows = [
         {"key": b"k%d" % offset, "value": value, "topic": "orders", "partition": 0, "offset": offset}
         | {"timestamp": None, "timestampType": 0, "headers": [{"key": "h", "value": b"x"}]}
@@ -60,10 +60,10 @@ def tried(values: dict[int, bytes | None]) -> PendingLink:
 
 
 def numbers(bad: dict[int, bytes] = BAD) -> PendingLink:
-    return tried({offset: b"%d" % offset for offset in range(COUNT)} | bad)
+    return pending_link({offset: b"%d" % offset for offset in range(COUNT)} | bad)
 
 
-def found(spark: SparkSession, one: PendingLink, transform: Transform, staging: Path) -> Poison:
+def search(spark: SparkSession, one: PendingLink, transform: Transform, staging: Path) -> Poison:
     jobs = 0
 
     def check() -> None:
@@ -95,7 +95,7 @@ def in_python(frame: DataFrame) -> DataFrame:
     else:
         from pyspark.sql.functions import udf
 
-    def parse(value):  # hints would tell pyspark what kind of function it is, and these tell it nothing
+    def parse(value):  # no type hints: pyspark would derive the kind of function from them
         number = int(value)
         if number > 2**31:
             raise OverflowError(f"{number} is too large")
@@ -106,7 +106,7 @@ def in_python(frame: DataFrame) -> DataFrame:
 
 def test_values_that_fail_a_cast_are_found(spark: SparkSession, tmp_path: Path) -> None:
     one = numbers()
-    poison = found(spark, one, cast, tmp_path)
+    poison = search(spark, one, cast, tmp_path)
 
     assert list(poison.bad) == [7, 8, 211]
     assert all("CAST_INVALID_INPUT" in error or "CAST_OVERFLOW" in error for error in poison.bad.values())
@@ -121,7 +121,7 @@ def test_values_that_fail_a_cast_are_found(spark: SparkSession, tmp_path: Path) 
 
 
 def test_records_failing_a_python_function_are_found(spark: SparkSession, tmp_path: Path) -> None:
-    poison = found(spark, numbers(), in_python, tmp_path)
+    poison = search(spark, numbers(), in_python, tmp_path)
 
     assert list(poison.bad) == [7, 8, 211]
     assert poison.bad[211] == "PythonException: OverflowError: 9999999999999 is too large"
@@ -130,13 +130,13 @@ def test_records_failing_a_python_function_are_found(spark: SparkSession, tmp_pa
 
 def test_invalid_json_is_found(spark: SparkSession, tmp_path: Path) -> None:
     values: dict[int, bytes | None] = {offset: b'{"a": %d}' % offset for offset in range(COUNT)}
-    poison = found(spark, tried(values | {0: b"{", 299: b"\xff"}), from_json, tmp_path)
+    poison = search(spark, pending_link(values | {0: b"{", 299: b"\xff"}), from_json, tmp_path)
     assert list(poison.bad) == [0, 299]
     assert "MALFORMED_RECORD_IN_PARSING" in poison.bad[0]
 
 
 def test_records_refused_by_a_query_are_found(spark: SparkSession, tmp_path: Path) -> None:
-    poison = found(spark, numbers(), raise_error, tmp_path)
+    poison = search(spark, numbers(), raise_error, tmp_path)
     assert list(poison.bad) == [8]
     assert "it is empty" in poison.bad[8]
 
@@ -157,7 +157,7 @@ def test_record_that_crashes_a_worker_is_found(spark: SparkSession, tmp_path: Pa
 
         return frame.select(udf(crash, IntegerType())("value").alias("n"))
 
-    poison = found(spark, numbers(), crashing, tmp_path)
+    poison = search(spark, numbers(), crashing, tmp_path)
     assert list(poison.bad) == [7]
 
 
@@ -167,7 +167,7 @@ def test_undecodable_records_are_not_searched(spark: SparkSession, tmp_path: Pat
     shape = Shaping(
         value=Decode(format="json", schema="a int"), transform_sql="select 100 / (value.a - 42) as quotient from batch"
     )
-    pending = tried(values | {7: b"no json"})
+    pending = pending_link(values | {7: b"no json"})
     poison = find_poison(spark, lambda: None, pending=pending, staging=Staging(tmp_path), shape=shape)
 
     assert list(poison.bad) == [7, 42]
@@ -176,21 +176,22 @@ def test_undecodable_records_are_not_searched(spark: SparkSession, tmp_path: Pat
 
 
 def test_batch_without_bad_records_has_no_findings(spark: SparkSession, tmp_path: Path) -> None:
-    poison = found(spark, numbers({}), cast, tmp_path)
+    poison = search(spark, numbers({}), cast, tmp_path)
     assert poison.bad == {}
     assert poison.kept.num_rows == COUNT
 
 
-def test_missing_column_costs_no_record(spark: SparkSession, tmp_path: Path) -> None:
+def test_missing_column_is_an_error_without_dead_letters(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(LandingError, match=r"nocol") as caught:
-        found(spark, numbers(), lambda frame: frame.select("nocol"), tmp_path)
+        search(spark, numbers(), lambda frame: frame.select("nocol"), tmp_path)
     assert not caught.value.passes
 
 
-def test_transform_failing_for_all_costs_no_record(spark: SparkSession, tmp_path: Path) -> None:
+def test_transform_failing_for_all_records_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     def wrong(frame: DataFrame) -> DataFrame:
         return frame.selectExpr("cast(concat('n', offset) as int) as number")
 
-    few = tried({offset: b"%d" % offset for offset in range(FEW)})  # each of them is a job, up to half of them
+    # Few, since each bad record costs a job, up to half of the records.
+    few = pending_link({offset: b"%d" % offset for offset in range(FEW)})
     with pytest.raises(LandingError, match=r"of 30 records cannot be shaped, and no more than 15.*CAST_INVALID_INPUT"):
-        found(spark, few, wrong, tmp_path)
+        search(spark, few, wrong, tmp_path)

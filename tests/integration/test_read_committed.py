@@ -1,8 +1,8 @@
-"""Transactions of Apache Kafka's other clients, read by ours and by librdkafka: the same, and what was written.
+"""Transactions of Apache Kafka's other clients: Sarameya and librdkafka read the same records.
 
-Several producers write into the same partitions by turns, each with a codec of its own, and commit or abort; some
-transactions are still open at the end, with ended ones behind their beginnings. What is to be read is known from the
-producers themselves, where these tell it.
+Several producers write into the same partitions in turn, each with its own codec, and commit or abort. Some
+transactions are still open at the end, with completed ones behind their first records. The producers report the
+expected records where they can.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ pytestmark = pytest.mark.integration
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 MIXED = (0, 1, 2)
-"""Partitions that all write to."""
+"""Partitions that all producers write to."""
 ABORTED, EMPTY = 3, 4
 PARTITIONS = 5
 
 
 def write(kafka: RealKafka, topic: str, rng: random.Random) -> tuple[Written, list[Writer]]:
-    """Fill the topic; what there is then, and whose transactions are still open."""
+    """Fill the topic. Return the written records, and the writers with an open transaction."""
     written = Written()
     writers = [Writer(kafka, topic, written, codec, f"{topic}-{codec}") for codec in CODECS]
     plain = Writer(kafka, topic, written, "lz4")
@@ -49,22 +49,22 @@ def write(kafka: RealKafka, topic: str, rng: random.Random) -> tuple[Written, li
         if writer.is_open:
             writer.end(commits=True)
 
-    left_open = writers[:2]
-    for writer in left_open:
+    open_writers = writers[:2]
+    for writer in open_writers:
         writer.write(MIXED[0], batch())
     for writer in (writers[2], plain, aborting):
         writer.write(MIXED[0], batch())
         if writer.is_open:
             writer.end(commits=writer is not aborting)
-    return written, left_open
+    return written, open_writers
 
 
 async def test_transactions_are_read_as_librdkafka_does(real_kafka_any: RealKafka) -> None:
     kafka = real_kafka_any
     topic = kafka.create_topic("transactions", PARTITIONS)
-    written, left_open = await trio.to_thread.run_sync(write, kafka, topic, random.Random(5))
+    written, open_writers = await trio.to_thread.run_sync(write, kafka, topic, random.Random(5))
     ends = LogEnds.of(kafka, topic, PARTITIONS)
-    assert ends.stable[0] < ends.high[0], "something is to be open"
+    assert ends.stable[0] < ends.high[0], "a transaction must be open"
     read = {level: by_librdkafka(kafka, topic, level, ends) for level in LEVELS}
     assert read[UNCOMMITTED].records == written.of(UNCOMMITTED, PARTITIONS)
     shown = written.of(COMMITTED, PARTITIONS)
@@ -76,8 +76,8 @@ async def test_transactions_are_read_as_librdkafka_does(real_kafka_any: RealKafk
     assert read[COMMITTED].records == shown | {0: before}
     await check_all_read(kafka, topic, read)
 
-    left_open[0].end(commits=True)
-    left_open[1].end(commits=False)
+    open_writers[0].end(commits=True)
+    open_writers[1].end(commits=False)
     ends = LogEnds.of(kafka, topic, PARTITIONS)
     assert ends.stable == ends.high
     read = {level: by_librdkafka(kafka, topic, level, ends) for level in LEVELS}
@@ -96,5 +96,5 @@ async def test_java_transactions_are_read_as_librdkafka_does(real_kafka_any: Rea
     ends = LogEnds.of(kafka, topic, PARTITIONS)
     read = {level: by_librdkafka(kafka, topic, level, ends) for level in LEVELS}
     assert [record.value for record in read[COMMITTED].records[0]] == values
-    assert len(read[UNCOMMITTED].records[0]) > len(values), "something is to be aborted"
+    assert len(read[UNCOMMITTED].records[0]) > len(values), "a transaction must be aborted"
     await check_all_read(kafka, topic, read)

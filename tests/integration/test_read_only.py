@@ -1,4 +1,4 @@
-"""`sarameya run` where every file system is read-only but what docs/operations.md says must be writable."""
+"""`sarameya run` with read-only file systems, except for what docs/operations.md says must be writable."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.integration.test_run_command import DEADLINE, SARAMEYA, Running, comm
 
 pytestmark = pytest.mark.integration
 
-# The arguments that stand before `--` stay as they are; every other mount becomes read-only, in a namespace of its own.
+# The arguments before `--` stay writable; every other mount becomes read-only, in a new namespace.
 READ_ONLY = """
 set -e
 while [ "$1" != -- ]; do mount --bind "$1" "$1"; writable="$writable $1 "; shift; done
@@ -36,7 +36,7 @@ exec "$@"
 async def read_only(
     directory: Path, *command: str, writable: Iterable[Path] = (), deadline: float = DEADLINE
 ) -> AsyncIterator[Running]:
-    """`command` where nothing but `writable` can be written; what it prints goes into `directory` all the same."""
+    """Run `command` where only `writable` can be written. Its output goes into `directory` nevertheless."""
     files = directory / "stdout", directory / "stderr"
     user = [] if os.geteuid() == 0 else ["--map-root-user"]
     with files[0].open("wb") as stdout, files[1].open("wb") as stderr:

@@ -1,4 +1,4 @@
-"""A group of ours on Kafka 4 and 3: what it reads, how it shares, what it commits, as Kafka's own tools see it."""
+"""Groups of Sarameya on Kafka 4 and 3: records, assignments and commits, as Kafka's own tools show them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 async def member(
     kafka: RealKafka, group: str, topic: str, handler: Recorder, **options: object
 ) -> AsyncIterator[ConsumerGroup]:
-    """A member at work for the length of the block, which then leaves in order."""
+    """Run a member during the block; it leaves in order at the end."""
     defaults = {"offset_initial": "oldest", "session_timeout": 2.0, "heartbeat_interval": 0.2}
     config = Config.from_mapping({**defaults, **options})
     async with ConsumerGroup(kafka.bootstrap_servers, group, config) as consumer_group, trio.open_nursery() as nursery:
@@ -37,7 +37,7 @@ def places(handler: Recorder) -> list[tuple[int, int]]:
 
 
 def claimed(handler: Recorder) -> set[int]:
-    """The partitions of the handler's latest session."""
+    """Return the partitions of the handler's latest session."""
     return {partition for partitions in handler.sessions[-1].claims.values() for partition in partitions}
 
 
@@ -57,7 +57,7 @@ async def test_every_codec_is_read_once_and_in_order(real_kafka_any: RealKafka, 
         assert offsets == sorted(offsets)
 
 
-async def test_message_carries_what_was_produced(real_kafka_any: RealKafka) -> None:
+async def test_message_equals_the_produced_record(real_kafka_any: RealKafka) -> None:
     topic = real_kafka_any.create_topic("whole")
     headers: list[tuple[str, str | bytes | None]] = [("trace", b"\x00\xff"), ("none", None), ("trace", b"again")]
     produce(real_kafka_any, topic, [b"first"], key=b"k", headers=headers)
@@ -96,7 +96,7 @@ async def test_leaving_member_hands_its_partitions_over(real_kafka_any: RealKafk
             await stays.until(lambda: len(claimed(stays)) == 4)
 
     produced |= more
-    assert sorted(places(stays) + places(leaves)) == sorted(produced)  # each once: nobody died
+    assert sorted(places(stays) + places(leaves)) == sorted(produced)  # each record once, since no member was killed
     lines = real_kafka_any.describe_group("shared")
     assert [line.lag for line in lines] == [0, 0, 0, 0]
     assert sum(line.committed or 0 for line in lines) == len(produced)
@@ -139,7 +139,7 @@ async def test_slow_handler_keeps_its_membership_on_kafka(real_kafka_any: RealKa
 
     async def think(_: Session, __: Claim, message: Message) -> None:
         if message.value == b"slow":
-            await trio.sleep(3.0)  # three times the session timeout: what is tested is time itself
+            await trio.sleep(3.0)  # three session timeouts, in real time
 
     handler = Recorder(think)
     with trio.fail_after(DEADLINE):

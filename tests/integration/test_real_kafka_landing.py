@@ -25,7 +25,7 @@ ROWS = 40_000
 GROUP = "flights-landing"
 START_SECONDS = 120.0
 LAND_SECONDS = 120.0
-"""Long on purpose: a busy machine may take most of a minute to start two Sparks."""
+"""Timeout in seconds, long on purpose: a busy machine may take most of a minute to start two Sparks."""
 
 APP = """
 bootstrap_servers = {bootstrap_servers}
@@ -71,6 +71,6 @@ async def test_two_workers_land_every_record_once(real_kafka: RealKafka, tmp_pat
 
 
 def landed(landing: Path) -> list[tuple[int, int]]:
-    """The (partition, offset) of each row that has landed, read by another reader than Spark."""
+    """Return the (partition, offset) of each landed row, read without Spark."""
     table = pyarrow.dataset.dataset(landing, format="parquet").to_table(columns=["partition", "offset"])
     return sorted(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))

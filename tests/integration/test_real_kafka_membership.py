@@ -1,4 +1,4 @@
-"""A member's identity, and topics that change under a group, on Kafka 4 and 3: what virtual time cannot vouch for."""
+"""A member's identity, and topics that change under a group, on Kafka 4 and 3, in real time."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tests.integration.test_real_kafka_group import claimed, member, places
 pytestmark = pytest.mark.integration
 
 DEADLINE = 30.0
-BEATS = 0.2
-"""Seconds between heartbeats."""
-SOME_BEATS = 5 * BEATS
-"""By then whoever was to hear of a rebalance has."""
+HEARTBEAT_SECONDS = 0.2
+"""Interval between heartbeats."""
+REBALANCE_SECONDS = 5 * HEARTBEAT_SECONDS
+"""Time within which a member learns of a rebalance."""
 
 
 @asynccontextmanager
@@ -46,7 +46,7 @@ async def start(
     **options: Any,
 ) -> Running:
     """Start a member; it runs until it is closed or fails."""
-    config = Config(**{"offset_initial": "oldest", "heartbeat_interval": BEATS, **options})
+    config = Config(**{"offset_initial": "oldest", "heartbeat_interval": HEARTBEAT_SECONDS, **options})
 
     async def run(*, task_status: trio.TaskStatus[Running]) -> None:
         events: list[Event] = []
@@ -67,7 +67,7 @@ async def start(
     return await nursery.start(run)
 
 
-async def test_static_leader_restarting_in_time_moves_nothing(real_kafka_any: RealKafka) -> None:
+async def test_static_leader_restarting_in_time_keeps_its_partitions(real_kafka_any: RealKafka) -> None:
     topic = real_kafka_any.create_topic("static", 4)
     produced = produce(real_kafka_any, topic, [b"%d" % n for n in range(100)])
     leads, follows, returns = Recorder(), Recorder(), Recorder()
@@ -78,21 +78,23 @@ async def test_static_leader_restarting_in_time_moves_nothing(real_kafka_any: Re
         await leads.until(lambda: bool(leads.sessions))
         await join(follows, group_instance_id="follower")
         await eventually(lambda: bool(follows.sessions) and len(claimed(leads)) == len(claimed(follows)) == 2)
-        mine, calls, generation = claimed(leads), follows.calls.copy(), follows.sessions[-1].generation
+        owned, calls, generation = claimed(leads), follows.calls.copy(), follows.sessions[-1].generation
 
         await eventually(lambda: len(leads.messages + follows.messages) >= len(produced))
         await leader.close()
-        while_away = await trio.to_thread.run_sync(produce, real_kafka_any, topic, [b"%d" % n for n in range(100)])
-        produced |= while_away
+        produced_meanwhile = await trio.to_thread.run_sync(
+            produce, real_kafka_any, topic, [b"%d" % n for n in range(100)]
+        )
+        produced |= produced_meanwhile
         await join(returns, group_instance_id="leader")
         await eventually(lambda: len(leads.messages + follows.messages + returns.messages) >= len(produced))
-        await trio.sleep(SOME_BEATS)
+        await trio.sleep(REBALANCE_SECONDS)
 
-        assert claimed(returns) == mine
+        assert claimed(returns) == owned
         assert returns.sessions[-1].generation == generation
         assert returns.sessions[-1].member_id != leads.sessions[-1].member_id
-        assert set(places(returns)) == {place for place in while_away if place[0] in mine}
-        assert follows.calls == calls, "the other has heard of nothing"
+        assert set(places(returns)) == {place for place in produced_meanwhile if place[0] in owned}
+        assert follows.calls == calls, "the other member has noticed nothing"
         assert sorted(places(leads) + places(follows) + places(returns)) == sorted(produced)  # each once
 
 
@@ -112,7 +114,7 @@ async def test_second_member_with_an_instance_id_fences_the_first(real_kafka_any
         assert isinstance(first.error, FencedInstanceError)
         assert "give each member its own" in str(first.error)
         assert not second.ended.is_set()
-        assert two.sessions[-1].generation == one.sessions[-1].generation, "no rebalance either"
+        assert two.sessions[-1].generation == one.sessions[-1].generation, "no rebalance"
 
 
 async def test_new_topics_and_partitions_are_read_from_their_start(
@@ -137,17 +139,17 @@ async def test_new_topics_and_partitions_are_read_from_their_start(
         await handler.received(7)
 
     assert [handler.offsets(new, number) for number in range(3)] == [[0, 1, 2], [0, 1], [0, 1]]
-    assert handler.offsets(old, 0) == [], "what was there before is read by the policy"
+    assert handler.offsets(old, 0) == [], "a topic that existed before starts by `offset_initial`"
 
 
-async def test_transactional_producer_commits_as_the_session(
+async def test_transactional_producer_commits_with_session_metadata(
     real_kafka_any: RealKafka,
 ) -> None:
     topic = real_kafka_any.create_topic("exactly")
     handler = Recorder()
 
     def commit(offset: int, identity: GroupMetadata) -> None:
-        """Commit by kafka-python's producer: its ConsumerGroupMetadata can be made from another client's identity."""
+        """Commit with kafka-python's producer, whose ConsumerGroupMetadata accepts another client's identity."""
         producer = kafka.KafkaProducer(
             bootstrap_servers=real_kafka_any.bootstrap_servers, transactional_id=f"{topic}-{offset}"
         )

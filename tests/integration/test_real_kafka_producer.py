@@ -1,4 +1,4 @@
-"""The producer on Apache Kafka 4 and 3: what another client reads of it; connections that are cut, brokers that end."""
+"""The producer on Apache Kafka 4 and 3: records as another client reads them, broken connections, stopped brokers."""
 
 from __future__ import annotations
 
@@ -36,12 +36,15 @@ pytestmark = pytest.mark.integration
 
 DEADLINE = 60.0
 ENDED_SECONDS = 30.0
-"""For how long a partition may wait for another leader. Seen: 2.3 s where its broker is stopped, 8.6 s where killed."""
+"""The longest permitted wait of a partition for another leader.
+
+Measured: 2.3 s after a broker was stopped, 8.6 s after one was killed.
+"""
 HEADERS = (("a", b"1"), ("a", None), ("b", b"\xff"))
 
 
 async def read(kafka: RealKafka, topic: str, partitions: int) -> dict[int, list[Record]]:
-    """All that librdkafka reads of the topic."""
+    """Return all records that librdkafka reads from the topic."""
 
     def whole() -> dict[int, list[Record]]:
         return by_librdkafka(kafka, topic, UNCOMMITTED, LogEnds.of(kafka, topic, partitions)).records
@@ -53,7 +56,7 @@ async def read_values(kafka: RealKafka, topic: str) -> list[bytes | None]:
     return [record.value for record in (await read(kafka, topic, 1))[0]]
 
 
-async def test_records_of_every_compression_are_readable_by_others(real_kafka_any: RealKafka) -> None:
+async def test_records_of_every_compression_are_readable_by_librdkafka(real_kafka_any: RealKafka) -> None:
     topic = real_kafka_any.create_topic("produced", 3)
     sent: dict[RecordMetadata, tuple[int, bytes | None, bytes | None, Any]] = {}
     with trio.fail_after(DEADLINE):
@@ -79,19 +82,19 @@ async def test_records_of_every_compression_are_readable_by_others(real_kafka_an
     } == sent
 
 
-async def test_keys_have_the_same_partitions_as_in_other_clients(real_kafka_any: RealKafka) -> None:
+async def test_keys_have_the_same_partitions_as_with_librdkafka(real_kafka_any: RealKafka) -> None:
     topic = real_kafka_any.create_topic("keyed", 7)
     keys = [random.Random(1).randbytes(n) for n in range(64)]
-    theirs = {}
+    expected = {}
     for key in keys:
         ((partition, _),) = send(real_kafka_any, topic, [{"value": b"", "key": key}], partitioner="murmur2_random")
-        theirs[key] = partition
+        expected[key] = partition
     async with Producer(real_kafka_any.bootstrap_servers) as producer:
         places = await producer.send_many([ProducerRecord(topic, b"", key) for key in keys])
-    assert {key: place.partition for key, place in zip(keys, places, strict=True)} == theirs
+    assert {key: place.partition for key, place in zip(keys, places, strict=True)} == expected
 
 
-async def test_refused_records_raise_typed_errors_alone(real_kafka_any: RealKafka) -> None:
+async def test_refused_records_fail_without_the_others(real_kafka_any: RealKafka) -> None:
     small = real_kafka_any.create_topic(
         "refusing-large", max_message_bytes=5_000, message_timestamp_after_max_ms=3_600_000
     )
@@ -119,7 +122,7 @@ async def test_refused_records_raise_typed_errors_alone(real_kafka_any: RealKafk
     assert (await read_values(real_kafka_any, small))[-1] == b"after"
 
 
-async def test_dead_letters_are_readable_by_others(real_kafka_any: RealKafka) -> None:
+async def test_dead_letters_are_readable_by_librdkafka(real_kafka_any: RealKafka) -> None:
     topic = real_kafka_any.create_topic("dead", max_message_bytes=2 * 2**20)
     link = Link(
         key=ChainKey("lake", "orders", 3),
@@ -147,43 +150,43 @@ async def test_dead_letters_are_readable_by_others(real_kafka_any: RealKafka) ->
 # -- faults -----------------------------------------------------------------------------------------
 
 
-class Cutting:
-    """A transport whose connections are cut, now and then: before all that is sent has left, or when it is answered."""
+class BreakingTransport:
+    """A transport whose connections break at random: halfway through a request, or at its response."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.cuts = 0
+        self.breaks_so_far = 0
 
     async def connect(self, host: str, port: int) -> trio.abc.Stream:
-        return _Cut(self, await TcpTransport().connect(host, port))
+        return _BreakingStream(self, await TcpTransport().connect(host, port))
 
-    def is_cut(self, often: float) -> bool:
-        cut = self.rng.random() < often
-        self.cuts += cut
-        return cut
+    def breaks(self, probability: float) -> bool:
+        is_broken = self.rng.random() < probability
+        self.breaks_so_far += is_broken
+        return is_broken
 
 
-class _Cut(Through):
-    def __init__(self, owner: Cutting, stream: trio.abc.Stream) -> None:
+class _BreakingStream(Through):
+    def __init__(self, owner: BreakingTransport, stream: trio.abc.Stream) -> None:
         super().__init__(stream)
         self._owner = owner
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        if self._owner.is_cut(0.1):
+        if self._owner.breaks(0.1):
             await self._stream.send_all(data[: len(data) // 2])
             raise trio.BrokenResourceError
         await super().send_all(data)
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
         data = await super().receive_some(max_bytes)
-        if self._owner.is_cut(0.1):
+        if self._owner.breaks(0.1):
             raise trio.BrokenResourceError
         return data
 
 
 async def test_broken_connections_lose_and_repeat_no_record(real_kafka_any: RealKafka) -> None:
     topic = real_kafka_any.create_topic("cut")
-    transport = Cutting(seed=1)
+    transport = BreakingTransport(seed=1)
     values = [b"%d" % n for n in range(300)]
     config = Config(retry_backoff=0.01, retry_backoff_max=0.05)
     with trio.fail_after(DEADLINE):
@@ -191,21 +194,21 @@ async def test_broken_connections_lose_and_repeat_no_record(real_kafka_any: Real
             places = [await producer.send(topic, value) for value in values]
         found = await read(real_kafka_any, topic, 1)
 
-    assert transport.cuts > 50
+    assert transport.breaks_so_far > 50
     assert [record.value for record in found[0]] == values
     assert [place.offset for place in places] == [record.offset for record in found[0]]
 
 
 @attrs.define
 class Senders:
-    """Tasks that send numbers one after the other, each to its own partition, until they are stopped."""
+    """Tasks that send consecutive numbers, each to its own partition, until `is_done`."""
 
     producer: Producer
     topic: str
     sent: dict[int, list[int]] = attrs.field(factory=dict)
     slowest: float = 0.0
     pause: float = 0.0
-    """Seconds between what a task sends."""
+    """Seconds between two records of a task."""
     is_done: bool = False
 
     async def run(self, partitions: Iterable[int]) -> None:
@@ -214,7 +217,7 @@ class Senders:
                 nursery.start_soon(self._send, partition)
 
     async def have_sent_on(self, seconds: float) -> None:
-        """Wait until each of them has sent more than now."""
+        """Wait until each task has sent further records."""
         before = {partition: len(offsets) for partition, offsets in self.sent.items()}
         with trio.fail_after(seconds):
             while any(len(self.sent[partition]) <= count + 1 for partition, count in before.items()):
@@ -242,11 +245,11 @@ async def test_rolling_restart_loses_and_repeats_no_sent_record(
         senders = Senders(producer, topic)
         nursery.start_soon(senders.run, range(6))
         for node in kafka.nodes:
-            senders.pause = 0.0  # something is always on its way when a broker ends
+            senders.pause = 0.0  # requests are always in flight when a broker ends
             await trio.sleep(1)
             await trio.to_thread.run_sync(end, node)
             await senders.have_sent_on(ENDED_SECONDS)
-            senders.pause = 0.05  # while one starts it has the machine mostly to itself
+            senders.pause = 0.05  # a starting broker needs most of the machine
             await trio.to_thread.run_sync(node.start)
             await trio.to_thread.run_sync(await_all_in_sync, kafka)
         senders.is_done = True

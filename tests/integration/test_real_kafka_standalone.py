@@ -1,4 +1,4 @@
-"""Partitions read without a group protocol, on Apache Kafka 4 and 3: starts, times, commits as its tools see them."""
+"""Partitions read without the group protocol, on Apache Kafka 4 and 3: start offsets, timestamps, and commits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def values(claim: Claim, count: int) -> list[bytes | None]:
     return [(await anext(aiter(claim))).value for _ in range(count)]
 
 
-async def test_partitions_start_where_the_user_says(real_kafka_any: RealKafka) -> None:
+async def test_partitions_start_at_the_requested_offsets(real_kafka_any: RealKafka) -> None:
     topic = real_kafka_any.create_topic("standalone", 3)
     partitions = [TopicPartition(topic, number) for number in range(3)]
     now = int(time.time() * 1000)
@@ -77,7 +77,7 @@ async def test_commit_by_kafkas_tool_is_the_start_offset(real_kafka_any: RealKaf
                 assert await values(claim, 3) == [b"7", b"8", b"9"]
 
 
-async def test_group_in_use_refuses_foreign_commits(real_kafka_any: RealKafka) -> None:
+async def test_group_with_members_refuses_a_standalone_commit(real_kafka_any: RealKafka) -> None:
     topic = real_kafka_any.create_topic("standalone-used")
     produce(real_kafka_any, topic, [b"%d" % n for n in range(10)])
     handler = Recorder()
@@ -102,29 +102,29 @@ async def test_reader_survives_a_stopped_broker(real_kafka_of_three: RealKafka) 
     topic = kafka.create_topic("standalone-survived", 6)
     produced = produce(kafka, topic, [b"%d" % n for n in range(600)])
     read: set[tuple[int, int]] = set()
-    enough = trio.Event()
+    all_read = trio.Event()
 
-    async def keep(consumer: Consumer, claim: Claim) -> None:
+    async def read_claim(consumer: Consumer, claim: Claim) -> None:
         async for message in claim:
             read.add((message.partition, message.offset))
             consumer.mark_message(message)
             if read >= produced:
-                enough.set()
+                all_read.set()
 
     with trio.fail_after(2 * DEADLINE):
         async with Consumer(kafka.bootstrap_servers, group_id="standalone-survived") as consumer:
             partitions = await consumer.topic_partitions(topic)
             async with consumer.consume_partitions(partitions, "oldest") as claims, trio.open_nursery() as nursery:
                 for claim in claims.values():
-                    nursery.start_soon(keep, consumer, claim)
-                await enough.wait()
+                    nursery.start_soon(read_claim, consumer, claim)
+                await all_read.wait()
                 await consumer.commit()  # a group that has committed nothing has no coordinator yet
                 coordinator = await trio.to_thread.run_sync(kafka.coordinator, "standalone-survived")
                 await trio.to_thread.run_sync(coordinator.stop)
-                # Idempotent: what is sent again to another leader would be in the log twice.
-                put = partial(produce, kafka, topic, [b"%d" % n for n in range(600)], enable_idempotence=True)
-                produced |= await trio.to_thread.run_sync(put)
-                while not read >= produced:  # which has grown since the readers have looked at it
+                # Idempotent: a record that is retried at another leader would be in the log twice.
+                produce_more = partial(produce, kafka, topic, [b"%d" % n for n in range(600)], enable_idempotence=True)
+                produced |= await trio.to_thread.run_sync(produce_more)
+                while not read >= produced:  # `produced` has grown since the readers compared it
                     await trio.sleep(0.05)
                 nursery.cancel_scope.cancel()
         async with Consumer(kafka.bootstrap_servers, group_id="standalone-survived") as consumer:

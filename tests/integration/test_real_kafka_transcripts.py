@@ -1,6 +1,6 @@
-"""Apache Kafka against its own recorded answers, live: 4.1 as it was recorded, and 3.9, one broker and three of each.
+"""Apache Kafka compared with its recorded responses: 4.1, which was recorded, and 3.9, with one broker and with three.
 
-`tests/transcripts` has the transcripts; what the embedded broker answers is held to the same records there.
+`tests/transcripts` has the transcripts, and compares the embedded broker with the same records.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 def real_kafka_3_in_racks(tmp_path_factory: pytest.TempPathFactory, real_kafka_3: RealKafka) -> Iterator[RealKafka]:
-    """Apache Kafka of the line before, three brokers, each in a rack of its own."""
+    """Apache Kafka 3.9 with three brokers, each in its own rack."""
     directory = tmp_path_factory.mktemp("kafka-3-in-racks")
     with RealKafka(directory, brokers=3, version=KAFKA_3_VERSION, racks=RACKS) as kafka:
         yield kafka
 
 
 def for_kafka_3(transcript: Transcript, profile: str) -> bool:
-    """Return whether Kafka 3.9 plays it: groups in few versions, on one broker; logs in all versions that it has."""
+    """Return whether Kafka 3.9 plays it: groups in few versions, on one broker; logs in all its versions."""
     if transcript.topics:
         return profile not in NOT_BEFORE_4
     return profile in ("lowest", "3.9") and transcript.brokers == 1
 
 
 async def assert_answers_as_recorded(broker: str, *clusters: RealKafka, chosen: Chosen = everything) -> None:
-    """Plays all that is written for clusters of these sizes, and compares the answers."""
+    """Play all transcripts for clusters of these sizes, and compare the responses with the recorded ones."""
     recorded, played = {}, {}
     for kafka in clusters:
         transcripts = [t for theme in THEMES.values() for t in theme if t.brokers == len(kafka.nodes)]

@@ -1,4 +1,4 @@
-"""Records that a table's own write refuses, found through a real Spark: the others land."""
+"""Records that a table's own write refuses, found with a real Spark: the others land."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def shaped(frame: DataFrame) -> DataFrame:
 
 
 def claim_of(values: Sequence[bytes | None], first: int = 0) -> FakeClaim:
-    """Records with these values, and an end."""
+    """Return a claim with records of these values, which stops after them."""
     claim = FakeClaim(first)
     messages = [message(first + n, value=value) for n, value in enumerate(values)]
     claim.send(MessageBatch("orders", 0, messages, first + len(values), from_offset=first))
@@ -48,68 +48,68 @@ def claim_of(values: Sequence[bytes | None], first: int = 0) -> FakeClaim:
     return claim
 
 
-async def landed(spark: SparkSession, table: Table, values: Sequence[bytes | None], letters: Path) -> FakeSession:
-    """Behind the ten of the first landing."""
+async def land_more(spark: SparkSession, table: Table, values: Sequence[bytes | None], letters: Path) -> FakeSession:
+    """Land these values after the ten records of the first landing."""
     session, dead = FakeSession(), FileDeadLetters(letters)
     async with SparkSink(table, transform=shaped, dead_letters=dead, spark=spark) as sink:
         await consume_in(sink, session, claim_of(values, 10))
     return session
 
 
-async def first_landing(spark: SparkSession, table: Table) -> None:
+async def land_first(spark: SparkSession, table: Table) -> None:
     async with SparkSink(table, transform=shaped, spark=spark) as sink:
         await consume_in(sink, FakeSession(), claim_of([b"1"] * 10))
 
 
-def told(letters: Path) -> dict[int, str]:
+def errors_by_offset(letters: Path) -> dict[int, str]:
     rows = [row for file in letters.iterdir() for row in pq.read_table(file).to_pylist()]
     return {row["offset"]: row["error"] for row in rows}
 
 
-async def check_that_one_without_n_is_a_dead_letter(spark: SparkSession, table: Table, dead: Path) -> None:
+async def check_record_without_n_is_a_dead_letter(spark: SparkSession, table: Table, dead: Path) -> None:
     values: list[bytes | None] = [b"%d" % n for n in range(30)]
     values[4] = None
-    await first_landing(spark, table)
-    await landed(spark, table, values, dead)
+    await land_first(spark, table)
+    await land_more(spark, table, values, dead)
 
     assert table.read(spark).count() == 39
-    letters = told(dead)
+    letters = errors_by_offset(dead)
     assert list(letters) == [14]
     assert "NOT NULL constraint of n is violated" in letters[14]
 
 
 async def test_records_failing_a_delta_constraint_are_dead_letters(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(tmp_path / "orders")
-    await first_landing(spark, table)
+    await land_first(spark, table)
     spark.sql(f"ALTER TABLE delta.`{tmp_path}/orders` ADD CONSTRAINT positive CHECK (n > 0)")
     values: list[bytes | None] = [b"%d" % n for n in range(1, 31)]
     values[17], values[20] = b"-5", None
-    session = await landed(spark, table, values, tmp_path / "dead")
+    session = await land_more(spark, table, values, tmp_path / "dead")
 
     assert session.marks[-1] == ("orders", 0, 40)
     offsets = sorted(row.offset for row in table.read(spark).select("offset").collect())
     assert offsets == [n for n in range(40) if n not in (27, 30)]
-    letters = told(tmp_path / "dead")
+    letters = errors_by_offset(tmp_path / "dead")
     assert sorted(letters) == [27, 30]
     assert all("CHECK constraint positive (n > 0) is violated" in error for error in letters.values())
 
 
-async def test_record_without_a_required_delta_column_is_dead(spark: SparkSession, tmp_path: Path) -> None:
+async def test_record_without_a_required_delta_column_is_a_dead_letter(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(tmp_path / "orders")
     columns = "n int NOT NULL, offset bigint, s struct<a: bigint>"
     spark.sql(f"CREATE TABLE delta.`{tmp_path}/orders` ({columns}) USING delta")
-    await check_that_one_without_n_is_a_dead_letter(spark, table, tmp_path / "dead")
+    await check_record_without_n_is_a_dead_letter(spark, table, tmp_path / "dead")
 
 
-async def test_record_without_a_required_iceberg_column_is_dead(spark: SparkSession, tmp_path: Path) -> None:
+async def test_record_without_a_required_iceberg_column_is_a_dead_letter(spark: SparkSession, tmp_path: Path) -> None:
     name = f"{ICEBERG_CATALOG}.refusing.orders"
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {ICEBERG_CATALOG}.refusing")
     spark.sql(f"CREATE TABLE {name} (n int NOT NULL, offset bigint, s struct<a: bigint>) USING iceberg")
     table = IcebergTable(name, staging=tmp_path / "staging")
-    await check_that_one_without_n_is_a_dead_letter(spark, table, tmp_path / "dead")
+    await check_record_without_n_is_a_dead_letter(spark, table, tmp_path / "dead")
 
 
-async def test_refused_batch_without_a_search_stops_with_its_error(spark: SparkSession, tmp_path: Path) -> None:
+async def test_refused_batch_that_is_not_searched_stops_the_sink(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(tmp_path / "orders")
     spark.sql(f"CREATE TABLE delta.`{tmp_path}/orders` (n varchar(2), offset bigint) USING delta")
     plain = lambda frame: frame.selectExpr("cast(value as string) as n", "offset")  # noqa: E731

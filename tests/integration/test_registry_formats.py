@@ -1,4 +1,4 @@
-"""Typed messages by a real registry: ours are read by Confluent's deserializers, and those of its serializers by us."""
+"""Typed messages with a real registry, exchanged with Confluent's serializers in both directions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ async def encoded(topic: str, value: object, form: Format) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["avro", "json"])
-async def test_objects_go_both_ways(real_registry: RealRegistry, client: SchemaRegistryClient, kind: str) -> None:
+async def test_objects_are_exchanged_with_confluents_serializers(
+    real_registry: RealRegistry, client: SchemaRegistryClient, kind: str
+) -> None:
     topic, schema = f"formats-{kind}", {"avro": AVRO_ORDER, "json": JSON_ORDER}[kind]
     context = SerializationContext(topic, MessageField.VALUE)
     read: Any = AvroDeserializer(client)
@@ -56,29 +58,31 @@ async def test_objects_go_both_ways(real_registry: RealRegistry, client: SchemaR
         assert await encoded(topic, Order(7, "x"), form) == data
     order = {"id": 7, "note": "x"}
     assert await trio.to_thread.run_sync(read, data, context) == order
-    theirs = await trio.to_thread.run_sync(write, order, context)
-    assert theirs[:5] == data[:5]
-    message = await handled(theirs, value_type=Order, value_format=Format(kind, registry=real_registry.url))
+    by_confluent = await trio.to_thread.run_sync(write, order, context)
+    assert by_confluent[:5] == data[:5]
+    message = await handled(by_confluent, value_type=Order, value_format=Format(kind, registry=real_registry.url))
     assert message.value == Order(7, "x")
 
 
-async def test_protobuf_goes_both_ways(real_registry: RealRegistry, client: SchemaRegistryClient) -> None:
+async def test_protobuf_is_exchanged_with_confluents_serializers(
+    real_registry: RealRegistry, client: SchemaRegistryClient
+) -> None:
     """Confluent's serializer registers a descriptor in base64; others register the .proto file."""
     form = Format("protobuf", registry=real_registry.url)
     context = SerializationContext("formats-protobuf", MessageField.VALUE)
-    for made in (ProtoOrder, ProtoDeep):
-        serializer = ProtobufSerializer(made, client, {"use.deprecated.format": False})
-        theirs = await trio.to_thread.run_sync(serializer, made(id=7), context)
-        assert (await handled(theirs, value_type=made, value_format=form)).value == made(id=7)
-        data = await encoded("formats-protobuf", made(id=7), form)
-        assert data == theirs
-        deserializer = ProtobufDeserializer(made, {"use.deprecated.format": False})
-        assert await trio.to_thread.run_sync(deserializer, data, context) == made(id=7)
-    error = await failure(theirs, value_type=ProtoOrder, value_format=form)
+    for message_type in (ProtoOrder, ProtoDeep):
+        serializer = ProtobufSerializer(message_type, client, {"use.deprecated.format": False})
+        by_confluent = await trio.to_thread.run_sync(serializer, message_type(id=7), context)
+        assert (await handled(by_confluent, value_type=message_type, value_format=form)).value == message_type(id=7)
+        data = await encoded("formats-protobuf", message_type(id=7), form)
+        assert data == by_confluent
+        deserializer = ProtobufDeserializer(message_type, {"use.deprecated.format": False})
+        assert await trio.to_thread.run_sync(deserializer, data, context) == message_type(id=7)
+    error = await failure(by_confluent, value_type=ProtoOrder, value_format=form)
     assert error.problem == "it is a shop.Other.Deep, not a shop.Order"
 
 
-async def test_proto_file_is_compiled(real_registry: RealRegistry, client: SchemaRegistryClient) -> None:
+async def test_registered_proto_file_is_compiled(real_registry: RealRegistry, client: SchemaRegistryClient) -> None:
     form = Format("protobuf", registry=real_registry.url, subject="formats-proto-file")
     await trio.to_thread.run_sync(client.register_schema, "formats-proto-file", Schema(PROTO_ORDER, "PROTOBUF"))
     data = await encoded("any", ProtoDeep(id=7), form)

@@ -1,4 +1,4 @@
-"""`sarameya run` and `sarameya broker` as real processes, against a broker over TCP; every wait has a deadline."""
+"""`sarameya run` and `sarameya broker` as real processes, with a broker over TCP. Every wait has a deadline."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Taking(ConsumerGroupHandler):
             session.mark_message(message)
 
 class Slow(ConsumerGroupHandler):
-    "Takes its time over what it has when the session ends."
+    "Runs on for a minute when its session ends."
     async def consume_claim(self, session, claim):
         async for message in claim:
             print("took", message.value.decode(), flush=True)
@@ -103,7 +103,7 @@ class Running:
 async def sarameya(
     directory: Path, *arguments: str, stdin: int | None = None, deadline: float = DEADLINE
 ) -> AsyncIterator[Running]:
-    """`sarameya ARGUMENTS` started in `directory`, and killed at the end if it still runs."""
+    """Run `sarameya ARGUMENTS` in `directory`, and kill it at the end if it still runs."""
     files = directory / "stdout", directory / "stderr"
     with files[0].open("wb") as stdout, files[1].open("wb") as stderr:
         process = await trio.lowlevel.open_process(
@@ -230,8 +230,8 @@ async def test_two_workers_share_the_partitions_and_both_leave(tmp_path: Path) -
             assert await running.process.wait() == 0
         assert committed(cluster) == 10
         assert cluster.describe_group("g").members == ()
-    asked = "asked to stop by the supervisor: stopping"
-    assert sorted(line["worker"] for line in running.log if line["message"] == asked) == [1, 2]
+    message = "asked to stop by the supervisor: stopping"
+    assert sorted(line["worker"] for line in running.log if line["message"] == message) == [1, 2]
     assert not [line for line in running.log if "end of input" in line["message"]]
     assert sorted(line["worker"] for line in running.log if "started (pid" in line["message"]) == [1, 2]
 
@@ -246,7 +246,7 @@ async def test_replaced_static_member_causes_no_rebalance(tmp_path: Path, monkey
                 await running.until(lambda r: "took before" in r.stdout)
                 running.process.terminate()
                 assert await running.process.wait() == 0
-            assert running.stdout == ["took before"]  # and nothing that the one before has committed
+            assert running.stdout == ["took before"]  # and no message that the previous process has committed
             assert committed(cluster) == number + 1
             assert cluster.describe_group("g").state is GroupState.STABLE
         assert cluster.describe_group("g").generation == 1
@@ -369,7 +369,7 @@ async def test_blocked_worker_is_reported_by_its_supervisor(tmp_path: Path) -> N
             await running.until(lambda r: "has not reported" in r.stderr)
             running.process.terminate()
             await running.until(lambda r: "SIGTERM: stopping" in r.stderr)
-            running.process.terminate()  # the second one kills the worker, which hears nothing
+            running.process.terminate()  # the second signal kills the worker, which is blocked
             assert await running.process.wait() == 143
     (line,) = [line for line in running.log if "has not reported" in line["message"]]
     assert re.fullmatch(r"not ready: worker [12]: it has not reported for \d+ s", line["message"])
@@ -443,10 +443,10 @@ async def test_ctrl_c_does_not_wait_for_workers_imports(tmp_path: Path) -> None:
 
 
 async def errors_of(directory: Path, *arguments: str, code: int, within: float = 30.0) -> list[str]:
-    """The errors that a `sarameya` tells which ends by itself with `code`: before there is a log, and in it."""
-    told = (await stderr_of(directory, *arguments, code=code, within=within)).splitlines()
-    logged = [json.loads(line) for line in told if line.startswith("{")]
-    return [line.removeprefix("sarameya: error: ") for line in told if line.startswith("sarameya: ")] + [
+    """Return the errors that `sarameya` prints or logs before it ends with `code`."""
+    lines = (await stderr_of(directory, *arguments, code=code, within=within)).splitlines()
+    logged = [json.loads(line) for line in lines if line.startswith("{")]
+    return [line.removeprefix("sarameya: error: ") for line in lines if line.startswith("sarameya: ")] + [
         line["message"] for line in logged if line["level"] == "ERROR"
     ]
 

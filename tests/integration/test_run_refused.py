@@ -1,5 +1,7 @@
-"""`sarameya run` that no broker takes, as a real process: it ends at once, says it once, and shows no secret. Before
-the embedded broker, which counts what is tried, and before Apache Kafka."""
+"""`sarameya run` that a broker refuses: it ends at once, reports one error, and shows no secret.
+
+Real processes, with the embedded broker, which counts attempts, and with Apache Kafka.
+"""
 
 from __future__ import annotations
 
@@ -29,16 +31,16 @@ REMEDY = "correct sasl_username and sasl_password"
 
 
 class Users(dict[str, str]):
-    """A broker's, which counts how often it has looked for one: once for each authentication."""
+    """Users of a broker, which count their lookups: one for each authentication."""
 
-    looks = 0
+    lookups = 0
 
     def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override]
-        self.looks += 1
+        self.lookups += 1
         return super().get(name, default)
 
     def __getitem__(self, name: str) -> str:
-        self.looks += 1
+        self.lookups += 1
         return super().__getitem__(name)
 
 
@@ -47,10 +49,10 @@ class Refused:
     """The outcome of a run."""
 
     running: Running
-    looks: int
+    lookups: int
 
 
-async def ended(
+async def run_to_end(
     directory: Path,
     servers: list[str],
     options: Mapping[str, str],
@@ -59,7 +61,7 @@ async def ended(
     code: int = 2,
     handler: str = "handlers_of_this_test:Taking",
 ) -> Running:
-    """`sarameya run` with these options, and a password of which nothing is shown; it has ended with this exit code."""
+    """Run `sarameya run` with these options and a secret password. Check its exit code, and that it shows no secret."""
     (directory / "password").write_text(CANARY)
     extra = "\n".join([*(f"{name} = {value!r}" for name, value in options.items()), service])
     app = app_file(directory, servers, handler=handler, extra=extra)
@@ -79,16 +81,16 @@ def by_password(directory: Path, mechanism: str = "PLAIN") -> dict[str, str]:
     }
 
 
-async def refused(directory: Path, *arguments: str, mechanism: str = "PLAIN", service: str = "") -> Refused:
-    """`sarameya run` with a password that is not the broker's."""
+async def run_refused(directory: Path, *arguments: str, mechanism: str = "PLAIN", service: str = "") -> Refused:
+    """Run `sarameya run` with a password that is not the broker's."""
     users = Users(alice="sesame")
     async with EmbeddedCluster({"orders": 2}, sasl=SaslConfig(users=users)) as cluster:
         options = by_password(directory, mechanism)
-        running = await ended(directory, cluster.bootstrap_servers, options, *arguments, service=service)
-    return Refused(running, users.looks)
+        running = await run_to_end(directory, cluster.bootstrap_servers, options, *arguments, service=service)
+    return Refused(running, users.lookups)
 
 
-def one_error(running: Running, *parts: str) -> None:
+def check_one_error(running: Running, *parts: str) -> None:
     """Check that the service has printed exactly one error, in a line that has these parts."""
     (line,) = [line for line in running.stderr.splitlines() if "error" in line.lower()]
     assert line.startswith("sarameya: error: ")
@@ -98,43 +100,43 @@ def one_error(running: Running, *parts: str) -> None:
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
 async def test_wrong_password_is_reported_in_one_line(tmp_path: Path, mechanism: str) -> None:
-    seen = await refused(tmp_path, "--log-format", "text", mechanism=mechanism)
+    seen = await run_refused(tmp_path, "--log-format", "text", mechanism=mechanism)
     (line,) = [line for line in seen.running.stderr.splitlines() if REMEDY in line]
     assert line.startswith("sarameya: error: 127.0.0.1:")
     assert f": {mechanism} as 'alice' was refused: " in line
-    assert seen.looks == 1
+    assert seen.lookups == 1
 
 
 async def test_wrong_password_is_one_error_of_a_json_log(tmp_path: Path) -> None:
-    seen = await refused(tmp_path)
+    seen = await run_refused(tmp_path)
     (line,) = [line for line in seen.running.log if line["level"] == "ERROR"]
     assert line["message"].endswith(REMEDY)
     assert seen.running.stderr.count(REMEDY) == 1
-    assert seen.looks == 1
+    assert seen.lookups == 1
 
 
 async def test_wrong_password_is_not_retried_despite_restart(tmp_path: Path) -> None:
-    seen = await refused(tmp_path, service='[service]\non_failure = "restart"\nrestart_backoff = 0.1')
+    seen = await run_refused(tmp_path, service='[service]\non_failure = "restart"\nrestart_backoff = 0.1')
     assert seen.running.stderr.count(REMEDY) == 1
-    assert seen.looks == 1
+    assert seen.lookups == 1
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
 async def test_wrong_password_has_a_traceback_at_debug_level(tmp_path: Path, log_format: str) -> None:
-    seen = await refused(tmp_path, "--debug", "--log-format", log_format)
+    seen = await run_refused(tmp_path, "--debug", "--log-format", log_format)
     assert "Traceback" in seen.running.stderr
-    told = [line for line in seen.running.stderr.splitlines() if REMEDY in line and "AuthenticationError" not in line]
-    assert len(told) == 1
-    assert seen.looks == 1
+    lines = [line for line in seen.running.stderr.splitlines() if REMEDY in line and "AuthenticationError" not in line]
+    assert len(lines) == 1
+    assert seen.lookups == 1
 
 
-async def test_wrong_password_is_reported_once_by_each_worker(tmp_path: Path) -> None:
-    """The first that has ended ends the other, which may not have come so far."""
-    seen = await refused(tmp_path, "--workers", "2")
-    told = [line["worker"] for line in seen.running.log if line["level"] == "ERROR" and REMEDY in line["message"]]
-    assert told
-    assert len(told) == len(set(told)) == seen.running.stderr.count(REMEDY)
-    assert seen.looks <= 2
+async def test_wrong_password_is_reported_at_most_once_by_each_worker(tmp_path: Path) -> None:
+    """The first worker that ends also ends the other one, perhaps before it has reported its error."""
+    seen = await run_refused(tmp_path, "--workers", "2")
+    workers = [line["worker"] for line in seen.running.log if line["level"] == "ERROR" and REMEDY in line["message"]]
+    assert workers
+    assert len(workers) == len(set(workers)) == seen.running.stderr.count(REMEDY)
+    assert seen.lookups <= 2
 
 
 @pytest.mark.parametrize(
@@ -159,8 +161,8 @@ async def test_refused_certificate_is_reported(tmp_path: Path, is_known: bool, i
     context.sni_callback = count
     options = by_password(tmp_path) | {"security_protocol": "SASL_SSL", "tls_ca_file": str(tmp_path / "ca.pem")}
     async with EmbeddedCluster({"orders": 2}, tls=context, sasl=SaslConfig(users={"alice": CANARY})) as cluster:
-        running = await ended(tmp_path, cluster.bootstrap_servers, options, "--log-format", "text")
-    one_error(running, "127.0.0.1:", problem)
+        running = await run_to_end(tmp_path, cluster.bootstrap_servers, options, "--log-format", "text")
+    check_one_error(running, "127.0.0.1:", problem)
     assert handshakes == 1
 
 
@@ -193,9 +195,9 @@ async def test_missing_acl_is_reported(
         else:
             cluster.fail_next(api, code, count=1000)
         options = by_password(tmp_path)
-        running = await ended(tmp_path, cluster.bootstrap_servers, options, "--log-format", "text")
+        running = await run_to_end(tmp_path, cluster.bootstrap_servers, options, "--log-format", "text")
         asked += sum(1000 - fault.remaining for fault in cluster.faults if fault.remaining is not None)
-    one_error(running, remedy)
+    check_one_error(running, remedy)
     assert 1 <= asked <= 2
 
 
@@ -217,7 +219,7 @@ def hangs():
     }
     service = "connect_timeout = 0.5"
     async with EmbeddedCluster({"orders": 2}, sasl=SaslConfig()) as cluster:
-        running = await ended(
+        running = await run_to_end(
             tmp_path, cluster.bootstrap_servers, options, "--log-format", "text", service=service, code=1
         )
     problem = {
@@ -228,23 +230,23 @@ def hangs():
 
 
 class TestApacheKafka:
-    """The same of a real broker."""
+    """The same refusals by a real broker."""
 
     async def test_wrong_password_exits_with_code_2(self, tmp_path: Path, real_kafka_secured: RealKafka) -> None:
         servers = real_kafka_secured.at("SASL_PLAIN")
-        running = await ended(tmp_path, servers, by_password(tmp_path, "SCRAM-SHA-512"), "--log-format", "text")
-        one_error(running, "SCRAM-SHA-512 as 'alice' was refused: ", REMEDY)
+        running = await run_to_end(tmp_path, servers, by_password(tmp_path, "SCRAM-SHA-512"), "--log-format", "text")
+        check_one_error(running, "SCRAM-SHA-512 as 'alice' was refused: ", REMEDY)
 
     async def test_unknown_authority_exits_with_code_2(self, tmp_path: Path, real_kafka_secured: RealKafka) -> None:
         trustme.CA().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
         options = {"security_protocol": "SSL", "tls_ca_file": str(tmp_path / "ca.pem")}
-        running = await ended(tmp_path, real_kafka_secured.at("SSL"), options, "--log-format", "text")
-        one_error(running, "no trusted CA has signed the broker's certificate; set tls_ca_file")
+        running = await run_to_end(tmp_path, real_kafka_secured.at("SSL"), options, "--log-format", "text")
+        check_one_error(running, "no trusted CA has signed the broker's certificate; set tls_ca_file")
 
     async def test_expired_certificate_exits_with_code_2(self, tmp_path: Path, real_kafka_secured: RealKafka) -> None:
         options = {"security_protocol": "SSL", "tls_ca_file": security(real_kafka_secured).ca_file}
-        running = await ended(tmp_path, real_kafka_secured.at("EXPIRED"), options, "--log-format", "text")
-        one_error(running, "has expired; renew it")
+        running = await run_to_end(tmp_path, real_kafka_secured.at("EXPIRED"), options, "--log-format", "text")
+        check_one_error(running, "has expired; renew it")
 
     @pytest.mark.parametrize("kind", ["topic", "group"])
     async def test_missing_acl_exits_with_code_2(
@@ -264,8 +266,8 @@ class TestApacheKafka:
             allow(real_kafka_secured, ResourceType.TOPIC, topic, "bob", AclOperation.DESCRIBE)
         else:
             allow(real_kafka_secured, ResourceType.GROUP, "g", "alice")
-        running = await ended(tmp_path, real_kafka_secured.at("SASL_PLAIN"), options, "--log-format", "text")
-        one_error(
+        running = await run_to_end(tmp_path, real_kafka_secured.at("SASL_PLAIN"), options, "--log-format", "text")
+        check_one_error(
             running,
             {"topic": "grant this principal READ and DESCRIBE on", "group": "grant this principal READ on"}[kind],
         )

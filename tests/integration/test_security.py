@@ -49,17 +49,17 @@ COUNT = 40
 
 
 class Counting(ConsumerGroupHandler):
-    """Closes the group once it has seen so many messages."""
+    """Closes the group after `count` messages."""
 
     def __init__(self, group: ConsumerGroup, count: int) -> None:
         self._group = group
-        self._left = count
+        self._remaining = count
 
     async def consume_claim(self, session: Session, claim: Claim) -> None:
         async for message in claim:
             session.mark_message(message)
-            self._left -= 1
-            if not self._left:
+            self._remaining -= 1
+            if not self._remaining:
                 self._group.close_nowait()
 
 
@@ -76,7 +76,7 @@ def security(kafka: RealKafka) -> Security:
 
 
 async def consume(kafka: RealKafka, listener: str, topic: str, options: Mapping[str, Any], group: str = "") -> None:
-    """All that there is, as a member of a fresh group."""
+    """Consume all messages as a member of a new group."""
     config = Config(offset_initial="oldest", bootstrap_timeout=5.0, **options)
     name = group or f"secured-{uuid.uuid4()}"
     with trio.fail_after(60):
@@ -101,13 +101,13 @@ class TestTls:
         await consume(real_kafka_secured, "SSL", topic, trusting(real_kafka_secured))
 
     async def test_client_is_authenticated_by_its_certificate(self, real_kafka_secured: RealKafka, topic: str) -> None:
-        mine = security(real_kafka_secured).identity("client")
-        await consume(real_kafka_secured, "MTLS", topic, trusting(real_kafka_secured) | {"tls_cert_file": mine})
+        certificate = security(real_kafka_secured).identity("client")
+        await consume(real_kafka_secured, "MTLS", topic, trusting(real_kafka_secured) | {"tls_cert_file": certificate})
 
     async def test_renewed_files_are_used_for_the_next_connection(
         self, real_kafka_secured: RealKafka, topic: str, tmp_path: Path
     ) -> None:
-        """Authority, certificate and key, each in a file of its own."""
+        """CA, certificate and key are in separate files."""
         good, bad = security(real_kafka_secured).authority, trustme.CA()
 
         def put(name: str, *contents: bytes) -> str:
@@ -115,11 +115,11 @@ class TestTls:
             return str((tmp_path / "new").rename(tmp_path / name))
 
         def identify(authority: trustme.CA) -> dict[str, str]:
-            mine = authority.issue_cert("renewed.example")
-            chain = [pem.bytes() for pem in mine.cert_chain_pems]
+            certificate = authority.issue_cert("renewed.example")
+            chain = [pem.bytes() for pem in certificate.cert_chain_pems]
             return {
                 "tls_cert_file": put("cert.pem", *chain),
-                "tls_key_file": put("key.pem", mine.private_key_pem.bytes()),
+                "tls_key_file": put("key.pem", certificate.private_key_pem.bytes()),
             }
 
         options = {"security_protocol": "SSL", "tls_ca_file": put("ca.pem", bad.cert_pem.bytes())}
@@ -127,22 +127,22 @@ class TestTls:
         events: list[Event] = []
         async with open_broker_pool(real_kafka_secured.at("MTLS"), Config(**options), events.append) as pool:
 
-            async def ask() -> None:
+            async def request_metadata() -> None:
                 with trio.fail_after(60):
                     pool.close_connection(-1, Purpose.METADATA)
                     await pool.request(-1, Purpose.METADATA, MetadataRequest, topics=[])
 
             with pytest.raises(TlsError, match="no trusted CA"):
-                await ask()
+                await request_metadata()
             put("ca.pem", good.cert_pem.bytes())
-            await trio.sleep(1)  # a refusal is remembered for so long
-            await ask()
+            await trio.sleep(1)  # a refusal is remembered for one second
+            await request_metadata()
             identify(bad)
             with pytest.raises(TlsError, match=r"(refuses|does not know the CA of) our certificate"):
-                await ask()
+                await request_metadata()
             identify(good)
             await trio.sleep(1)
-            await ask()
+            await request_metadata()
         assert {type(event) for event in events if not isinstance(event, ConnectionLost)} == {TlsFilesRenewed}
 
     async def test_broker_of_an_unknown_authority_is_refused(
@@ -172,18 +172,22 @@ class TestTls:
     async def test_client_with_an_expired_certificate_is_refused(
         self, real_kafka_secured: RealKafka, topic: str
     ) -> None:
-        mine = security(real_kafka_secured).identity("late", **expired())
+        certificate = security(real_kafka_secured).identity("late", **expired())
         with pytest.raises(TlsError, match=r"the broker refuses our certificate; renew it if it has expired"):
-            await consume(real_kafka_secured, "MTLS", topic, trusting(real_kafka_secured) | {"tls_cert_file": mine})
+            await consume(
+                real_kafka_secured, "MTLS", topic, trusting(real_kafka_secured) | {"tls_cert_file": certificate}
+            )
 
     async def test_client_without_a_certificate_is_refused(self, real_kafka_secured: RealKafka, topic: str) -> None:
         with pytest.raises(TlsError, match=r"the broker requires a client certificate.*; set tls_cert_file"):
             await consume(real_kafka_secured, "MTLS", topic, trusting(real_kafka_secured))
 
     async def test_client_of_an_unknown_authority_is_refused(self, real_kafka_secured: RealKafka, topic: str) -> None:
-        mine = security(real_kafka_secured).identity("stranger", trustme.CA())
+        certificate = security(real_kafka_secured).identity("stranger", trustme.CA())
         with pytest.raises(TlsError, match=r"(refuses|does not know the CA of) our certificate; .*set tls_cert_file"):
-            await consume(real_kafka_secured, "MTLS", topic, trusting(real_kafka_secured) | {"tls_cert_file": mine})
+            await consume(
+                real_kafka_secured, "MTLS", topic, trusting(real_kafka_secured) | {"tls_cert_file": certificate}
+            )
 
 
 class TestSasl:
@@ -192,11 +196,13 @@ class TestSasl:
     async def test_password_is_accepted(
         self, real_kafka_secured: RealKafka, topic: str, listener: str, mechanism: str
     ) -> None:
-        hidden = trusting(real_kafka_secured, "SASL_SSL")
-        options = hidden if listener == "SASL_SSL" else {"security_protocol": "SASL_PLAINTEXT"}
+        encrypted = trusting(real_kafka_secured, "SASL_SSL")
+        options = encrypted if listener == "SASL_SSL" else {"security_protocol": "SASL_PLAINTEXT"}
         await consume(real_kafka_secured, listener, topic, options | password(mechanism))
 
-    async def test_password_is_accepted_by_every_mechanism(self, real_kafka_secured: RealKafka, topic: str) -> None:
+    async def test_password_with_special_characters_is_accepted(
+        self, real_kafka_secured: RealKafka, topic: str
+    ) -> None:
         options = trusting(real_kafka_secured, "SASL_SSL") | password("PLAIN", "bob")
         await consume(real_kafka_secured, "SASL_SSL", topic, options)
 
@@ -236,7 +242,7 @@ class TestWrongListeners:
 
 
 def short_tokens() -> Callable[[], str]:
-    """Gives the same token until there is little left of it, as one does that asks a server for them."""
+    """Return a function that gives the same token until it has almost expired, as a client of a token server does."""
     good, token = 0.0, ""
 
     def give() -> str:
@@ -255,21 +261,23 @@ def short_tokens() -> Callable[[], str]:
 async def test_connections_are_renewed_while_two_members_consume(
     real_kafka_secured: RealKafka, listener: str, mechanism: str
 ) -> None:
-    """Over several of their lifetimes, with a rebalance amid (KIP-368); tokens that are used nearly to their end have
-    sessions that are too short to be renewed in time."""
+    """The test takes several lifetimes of a connection, with a rebalance in between (KIP-368).
+
+    Tokens that are used nearly to their end have sessions that are too short to be renewed in time.
+    """
     topic = real_kafka_secured.create_topic(f"renewed-{mechanism.lower()}", 2)
-    shown = password(mechanism) if mechanism != "OAUTHBEARER" else token("alice") | {"sasl_token": short_tokens()}
+    credentials = password(mechanism) if mechanism != "OAUTHBEARER" else token("alice") | {"sasl_token": short_tokens()}
     protocol = LISTENERS[listener]
     trust = trusting(real_kafka_secured, protocol) if protocol == "SASL_SSL" else {"security_protocol": protocol}
-    config = Config(offset_initial="oldest", **trust, **shown)
+    config = Config(offset_initial="oldest", **trust, **credentials)
     events: list[Event] = []
-    had: set[bytes | None] = set()
+    read: set[bytes | None] = set()
     sent: list[bytes] = []
 
-    class Keeping(ConsumerGroupHandler):
+    class Recording(ConsumerGroupHandler):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             async for message in claim:
-                had.add(message.value)
+                read.add(message.value)
                 session.mark_message(message)
 
     async def send_for(seconds: float) -> None:
@@ -286,22 +294,22 @@ async def test_connections_are_renewed_while_two_members_consume(
             ConsumerGroup(real_kafka_secured.at(listener), topic, config, observers=[events.append]) as second,
             trio.open_nursery() as nursery,
         ):
-            nursery.start_soon(first.consume, [topic], Keeping())
+            nursery.start_soon(first.consume, [topic], Recording())
             await send_for(1.5 * REAUTH_SECONDS)
-            nursery.start_soon(second.consume, [topic], Keeping())
+            nursery.start_soon(second.consume, [topic], Recording())
             await send_for(4 * REAUTH_SECONDS)
-            while had < set(sent):
+            while read < set(sent):
                 await trio.sleep(0.1)
             first.close_nowait()
             second.close_nowait()
     assert [str(event) for event in events if isinstance(event, ConnectionLost)] == []
-    # Each has four connections or so; at the start they are told once each.
+    # Each member has about four connections, and each of them authenticates once at the start.
     for group in (first, second):
         assert group.meters.requests["SaslHandshake"].count > 3 * _CONNECTIONS
 
 
 _CONNECTIONS = 4
-"""A member's to one broker: for metadata, the membership, offsets, and to fetch."""
+"""Connections of a member to one broker: for metadata, the membership, offsets, and fetches."""
 
 
 class TestAuthorization:
@@ -363,6 +371,6 @@ def allow(
     permission: AclPermissionType = AclPermissionType.ALLOW,
 ) -> None:
     binding = AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, permission)
-    admin = kafka.admin()  # which ends what it does once nobody has it
+    admin = kafka.admin()  # keep a reference: without one the client stops its requests
     for done in admin.create_acls([binding]).values():
         done.result(20)

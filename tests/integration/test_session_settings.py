@@ -28,7 +28,7 @@ from tests.integration.shaping.stage import Stage
 
 pytestmark = [
     pytest.mark.integration,
-    # pyspark's, whenever rows are collected.
+    # pyspark leaves sockets open when rows are collected.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
@@ -52,7 +52,7 @@ HOSTILE = {
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
     "spark.sql.legacy.timeParserPolicy": "LEGACY",
 }
-"""Each of these has lost or changed rows of somebody's, or might."""
+"""Settings each of which has lost or changed rows of a user, or might."""
 ODD = {
     "spark.sql.caseSensitive": "true",
     "spark.sql.session.timeZone": "America/St_Johns",
@@ -60,9 +60,9 @@ ODD = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
     "spark.sql.parquet.enableVectorizedReader": "false",
 }
-"""These a user may want: rows land all the same."""
+"""Settings that a user may want: rows land nevertheless."""
 LONG_AGO = -62_000_000_000_000
-"""In the year 5, in milliseconds: the calendar of that time is another one in legacy modes."""
+"""A time in the year 5, in milliseconds, for which legacy modes use another calendar."""
 SHAPED = Shaping(value=Decode(format="string"))
 
 
@@ -90,8 +90,10 @@ def stage(tmp_path: Path) -> Stage:
 
 
 def exact(frame: Any) -> list[tuple[Any, ...]]:
-    told = frame.orderBy("offset").selectExpr("offset", "unix_micros(timestamp)", "value", "key", "typeof(timestamp)")
-    return [tuple(row) for row in told.collect()]
+    selected = frame.orderBy("offset").selectExpr(
+        "offset", "unix_micros(timestamp)", "value", "key", "typeof(timestamp)"
+    )
+    return [tuple(row) for row in selected.collect()]
 
 
 @pytest.mark.parametrize("setting", [*HOSTILE, *ODD])
@@ -113,25 +115,25 @@ def damage(staged: Path) -> None:
     staged.write_bytes(content)
 
 
-@pytest.mark.parametrize("hurt", [damage, Path.unlink])
-def test_fault_54_damaged_staged_file_raises_though_ignored(
-    spark: Any, stage: Stage, hurt: Callable[[Path], None]
+@pytest.mark.parametrize("break_file", [damage, Path.unlink])
+def test_fault_54_damaged_staged_file_raises_despite_settings(
+    spark: Any, stage: Stage, break_file: Callable[[Path], None]
 ) -> None:
     landing = stage.landing([b"x" * 100] * 5000)
     assert landing.staged is not None
     with settings(spark, HOSTILE):
         frame = Shaping().frame(spark, landing)
-        hurt(landing.staged.path)
+        break_file(landing.staged.path)
         with pytest.raises(Exception, match=r"FAILED_READ_FILE|does not exist|corrupt|Encountered error"):
             frame.selectExpr("max(value)", "max(headers)", "max(topic)", "sum(offset)", "max(timestamp)").collect()
 
 
-async def test_fault_54_given_session_lends_engines_safe_settings(spark: Any) -> None:
+async def test_fault_54_adopted_session_gets_safe_settings(spark: Any) -> None:
     with settings(spark, HOSTILE | ODD):
         async with AdoptedEngine(spark) as engine:
             found = await engine.run(lambda session, _: {key: session.conf.get(key) for key in HOSTILE | ODD}, tag="t")
-            mine = {key: spark.conf.get(key) for key in HOSTILE}
-    assert mine == HOSTILE  # the user's own session stays as it is
+            user_settings = {key: spark.conf.get(key) for key in HOSTILE}
+    assert user_settings == HOSTILE  # the user's own session is unchanged
     assert {key: found[key] for key in ODD} == ODD
     assert found["spark.sql.ansi.enabled"] == "true"
     assert found["spark.sql.parquet.outputTimestampType"] == "TIMESTAMP_MICROS"
@@ -160,7 +162,7 @@ def table_of(kind: str, spark: Any, directory: Path, called: list[int]) -> Table
 
 
 def land(spark: Any, table: Table, one: Link, shape: Shaping, more: int = 0) -> None:
-    """Land the link; with `more` the staged file has so many records fewer than were handed in."""
+    """Land the link. With `more`, the staged file has that many records fewer than the landing states."""
     landing = landing_of(table, one)
     table.land(spark, [attrs.evolve(landing, records=landing.records + more)], shape, lambda phase, landings: None)
 
@@ -174,7 +176,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_fault_54_rows_read_short_land_nothing(spark: Any, tmp_path: Path, kind: str, shape: str) -> None:
+def test_fault_54_missing_staged_records_land_nothing(spark: Any, tmp_path: Path, kind: str, shape: str) -> None:
     called: list[int] = []
     table = table_of(kind, spark, tmp_path, called)
     short = link(1, 0, 5)
@@ -212,7 +214,7 @@ def test_fault_54_partial_repeated_and_empty_reads_land(spark: Any, tmp_path: Pa
     assert [found.attempt for found in table.links(spark, KEY, 1)] == [one.attempt]
 
 
-def test_fault_54_many_landings_of_a_job_are_each_counted(spark: Any, tmp_path: Path) -> None:
+def test_fault_54_each_landing_of_a_job_is_counted(spark: Any, tmp_path: Path) -> None:
     table = table_of("parquet", spark, tmp_path, [])
     links = [link(1, 0, 5 + n, key=attrs.evolve(KEY, partition=n)) for n in range(6)]
     landings = [landing_of(table, one) for one in links]

@@ -1,5 +1,7 @@
-"""Records shaped by a real Spark, classic and Connect: text, JSON, Avro and Protobuf with fixed schemas, transforms,
-partitions, rows made what a table wants."""
+"""Records shaped by a real Spark, classic and Connect: text, JSON, Avro and Protobuf with fixed schemas.
+
+Also transforms, partitions, and rows converted to the columns of a table.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ from tests.integration.shaping.stage import Stage, column, descriptors, message
 
 pytestmark = [
     pytest.mark.integration,
-    # pyspark's, whenever rows are collected.
+    # pyspark leaves sockets open when rows are collected.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
@@ -65,7 +67,7 @@ def reasons(bad: Any) -> dict[int, str]:
     return {one.offset: one.reason for one in bad}
 
 
-def fails(frame: Any) -> str:
+def error_of(frame: Any) -> str:
     """Return the error of computing the frame."""
     with pytest.raises(Exception, match=r".") as raised:
         frame.collect()
@@ -75,7 +77,7 @@ def fails(frame: Any) -> str:
 # -- as it is, and text ---------------------------------------------------------------------------------
 
 
-def test_nothing_asked_for_leaves_records_as_they_are(spark: Any, stage: Stage) -> None:
+def test_records_without_options_are_unchanged(spark: Any, stage: Stage) -> None:
     shaping = Shaping()
     frame = shaping.frame(spark, stage.landing([b"a", None, b"\xff"], keys=[b"k", None, None]))
     assert shaping.is_plain
@@ -89,7 +91,7 @@ def test_text_is_decoded_and_invalid_utf8_is_named(spark: Any, stage: Stage) -> 
     frame = shaping.frame(spark, stage.landing(["ä".encode(), None, b""], keys=[b"k", None, b"l"]))
     assert (column(frame), column(frame, "key")) == (["ä", None, ""], ["k", None, "l"])
     bad = stage.landing([b"a", b"\xffa", b"b"], keys=[b"k", b"k", b"\xc3"])
-    assert "the value at offset 101 is no UTF-8" in fails(shaping.frame(spark, bad))
+    assert "the value at offset 101 is no UTF-8" in error_of(shaping.frame(spark, bad))
     assert shaping.unreadable(spark, bad) == [
         BadRecord(101, "value: it cannot be decoded as string"),
         BadRecord(102, "key: it cannot be decoded as string"),
@@ -101,7 +103,7 @@ def test_text_is_decoded_and_invalid_utf8_is_named(spark: Any, stage: Stage) -> 
 JSON = Decode(format="json", schema="id bigint, name string, tags array<struct<t: int>>")
 
 
-def test_json_rows_equal_what_was_written(spark: Any, stage: Stage) -> None:
+def test_json_rows_equal_the_written_objects(spark: Any, stage: Stage) -> None:
     records = [{"id": n, "name": f"ä{n}", "tags": [{"t": n}, {"t": None}]} for n in range(20)]
     values = [json.dumps(record).encode() for record in records]
     frame = Shaping(value=JSON).frame(spark, stage.landing([*values, None, b"null", b' {"more": 1} ']))
@@ -117,7 +119,7 @@ def test_json_arrays_and_scalars_are_decoded(spark: Any, stage: Stage) -> None:
     assert column(made) == [{"a": 1.5}]
 
 
-NO_JSON = [
+INVALID_JSON = [
     b'{"id": 1.5}',
     b'{"id": "7"}',
     b'{"id": 99999999999999999999}',
@@ -138,18 +140,20 @@ NO_JSON = [
 
 
 def test_invalid_json_is_found_among_valid_records(spark: Any, stage: Stage) -> None:
-    """And nothing of it is null, or cut, without a word."""
+    """No invalid value becomes null or is cut off silently."""
     good: list[bytes | None] = [b'{"id": 1}', None, b"null"]
-    values = [value for bad in NO_JSON for value in (*good, bad)]
+    values = [value for bad in INVALID_JSON for value in (*good, bad)]
     shaping = Shaping(value=JSON)
     bad = shaping.unreadable(spark, stage.landing(values))
-    assert [one.offset - 100 for one in bad] == [n for n, value in enumerate(values) if value in NO_JSON]
+    assert [one.offset - 100 for one in bad] == [n for n, value in enumerate(values) if value in INVALID_JSON]
     assert all(one.reason.startswith("value: it cannot be decoded as json: ") for one in bad)
 
 
-@pytest.mark.parametrize("value", [NO_JSON[0], NO_JSON[3], NO_JSON[9], NO_JSON[10], NO_JSON[11], NO_JSON[12]])
+@pytest.mark.parametrize(
+    "value", [INVALID_JSON[0], INVALID_JSON[3], INVALID_JSON[9], INVALID_JSON[10], INVALID_JSON[11], INVALID_JSON[12]]
+)
 def test_invalid_json_is_an_error(spark: Any, stage: Stage, value: bytes) -> None:
-    assert fails(Shaping(value=JSON).frame(spark, stage.landing([b'{"id": 1}', value])))
+    assert error_of(Shaping(value=JSON).frame(spark, stage.landing([b'{"id": 1}', value])))
 
 
 # -- Avro -----------------------------------------------------------------------------------------------
@@ -172,7 +176,7 @@ def avro(record: Any, schema: Any = ORDER) -> bytes:
     return written.getvalue()
 
 
-def test_avro_rows_equal_what_was_written(spark: Any, stage: Stage) -> None:
+def test_avro_rows_equal_the_written_records(spark: Any, stage: Stage) -> None:
     records = [
         {"id": n, "note": None if n % 3 else f"it's \\ {n}", "kind": "AB"[n % 2], "tags": {"x": n / 2}}
         for n in range(20)
@@ -187,7 +191,7 @@ def test_invalid_avro_is_found_among_valid_records(spark: Any, stage: Stage) -> 
     shaping = Shaping(value=Decode(format="avro", schema=json.dumps(ORDER)))
     landing = stage.landing([good, good[:-1], None, b"", b"\xff" * 20, good])
     assert sorted(reasons(shaping.unreadable(spark, landing))) == [101, 103, 104]
-    assert "FAILFAST" in fails(shaping.frame(spark, landing))
+    assert "FAILFAST" in error_of(shaping.frame(spark, landing))
 
 
 def test_avro_without_a_record_type_is_decoded(spark: Any, stage: Stage) -> None:
@@ -228,7 +232,7 @@ def proto(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return descriptors(tmp_path_factory.mktemp("proto"), shop=flat, tree=PROTO.replace("package shop", "package tree"))
 
 
-def test_protobuf_rows_equal_what_was_written(spark: Any, stage: Stage, proto: bytes) -> None:
+def test_protobuf_rows_equal_the_written_messages(spark: Any, stage: Stage, proto: bytes) -> None:
     order = message(proto, "shop.Order", id=-5, name="ä", maybe=0, kind=1, tags=["a", "b"], prices={"x": 1.5}, cash=0)
     order.items.add(count=2**32 - 1, weight=2**64 - 1, label=b"\xff")
     order.by_number[-7].count = 3
@@ -286,10 +290,10 @@ def test_invalid_message_is_found_among_valid_records(spark: Any, stage: Stage, 
     late.at.seconds = 2**62
     values = [good] * 40
     values[3:5] = [good[:-1], b"\xff"]
-    values[38] = b"\x0a\x01\xff"  # a string that is no UTF-8
+    values[38] = b"\x0a\x01\xff"  # a string that is not UTF-8
     shaping = Shaping(value=Decode(format="protobuf", schema=proto, message="shop.Line"))
     assert sorted(reasons(shaping.unreadable(spark, stage.landing(values)))) == [103, 104, 138]
-    assert "the record at offset 103 is not a shop.Line" in fails(shaping.frame(spark, stage.landing(values)))
+    assert "the record at offset 103 is not a shop.Line" in error_of(shaping.frame(spark, stage.landing(values)))
     of_orders = Shaping(value=Decode(format="protobuf", schema=proto, message="shop.Order"))
     landing = stage.landing([b"", late.SerializeToString()])
     assert sorted(reasons(of_orders.unreadable(spark, landing))) == [101]
@@ -331,7 +335,7 @@ QUERIES = [
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_query_makes_rows_of_the_batch(spark: Any, stage: Stage, query: str) -> None:
+def test_query_computes_rows_from_the_batch(spark: Any, stage: Stage, query: str) -> None:
     shaping = Shaping(value=Decode(format="json", schema="id bigint"), transform_sql=query)
     shaping.check(spark)
     frame = shaping.frame(spark, stage.landing([b'{"id": 1}', b'{"id": 2}']))
@@ -340,7 +344,7 @@ def test_query_makes_rows_of_the_batch(spark: Any, stage: Stage, query: str) -> 
 
 
 def test_concurrent_queries_do_not_interfere(spark: Any, stage: Stage) -> None:
-    """Frames that are made before any of them is computed, as for one job; and nothing is left in the session."""
+    """Frames are created before any of them is computed, as for one job; nothing is left in the session."""
     spark.sql("select 'wrong' as value").createOrReplaceTempView("batch")
     shaping = Shaping(value=Decode(format="string"), transform_sql="select value from batch")
     frames = shaping.frames(spark, [stage.landing([b"a"], first=0), stage.landing([b"b"], first=5, topic="other")])
@@ -401,7 +405,7 @@ def test_unsupported_shaping_is_refused_before_any_record(spark: Any, shaping: S
         shaping.check(spark)
 
 
-def test_check_skips_what_needs_records(spark: Any) -> None:
+def test_check_skips_parts_that_need_records(spark: Any) -> None:
     registry = Registry(RegistryOptions(url="http://127.0.0.1:1"))
     for kind in ("json", "avro", "protobuf"):
         decode = Decode(format=kind, framed=True)
@@ -409,11 +413,11 @@ def test_check_skips_what_needs_records(spark: Any) -> None:
     Shaping(transform=lambda batch: batch.select("nope")).check(spark)
 
 
-# -- what a table wants ---------------------------------------------------------------------------------
+# -- rows for a table -----------------------------------------------------------------------------------
 
 
 def test_invalid_days_share_a_partition(spark: Any, stage: Stage) -> None:
-    """Negative, 1970, 2099, out of order: a handful of partitions, whatever the records say."""
+    """Negative, 1970, 2099, out of order: only a few partitions, whatever the timestamps are."""
     day = 86_400_000
     timestamps = [-1, -(2**41), 0, 1_700_000_000_000, 4_102_444_799_000, 1_700_000_000_000 - day, 2**45]
     timestamps += [day * n for n in range(40_000, 40_500)]

@@ -1,5 +1,7 @@
-"""Records that carry the ids of their schemas: written by Confluent's serializers, kept by Apache Kafka, their schemas
-by a registry process, read back by Spark. What must come out is what went in."""
+"""Records with schema ids: Confluent's serializers write them, Apache Kafka stores them, Spark reads them.
+
+A registry process has the schemas. The rows must equal the objects that were serialized.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ from tests.integration.warm_spark import warm_spark
 
 pytestmark = [
     pytest.mark.integration,
-    # pyspark's, whenever rows are collected.
+    # pyspark leaves sockets open when rows are collected.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
@@ -66,7 +68,7 @@ def client(registry: RealRegistry) -> Iterator[SchemaRegistryClient]:
 
 
 class Topic:
-    """A topic in Kafka, of one partition, whose records are staged as they come back from it."""
+    """A topic of Kafka with one partition. Its records are read back from Kafka, and then staged."""
 
     def __init__(self, kafka: RealKafka, name: str, stage: Stage) -> None:
         self.name = kafka.create_topic(name, 1)
@@ -75,7 +77,7 @@ class Topic:
         self._sent = 0
 
     async def landing(self, values: Sequence[bytes | None], keys: Sequence[bytes | None] = ()) -> Landing:
-        """Produce these, and what has come back of them."""
+        """Produce these records, read them back, and stage them."""
         records = [
             {"value": value, "key": key} for value, key in zip(values, keys or [b"k"] * len(values), strict=True)
         ]
@@ -131,13 +133,13 @@ async def test_mixed_avro_versions_have_the_latest_columns(
     mixed = await topic.landing([*values, None])
     read = [row for pair in zip(old, new, strict=True) for row in ({**pair[0], "price": 0.5}, pair[1])]
     assert column(shape.frame(spark, mixed)) == [*read, None]
-    # From now on those of the first version alone have them, too: tables' columns do not come and go.
+    # From now on batches of the first version have the new columns too: a table keeps its columns.
     frames = shape.frames(spark, [first, mixed])
     assert frames[0].schema == frames[1].schema
     assert column(frames[0]) == [{**record, "price": 0.5} for record in old]
 
 
-async def test_version_can_be_pinned(
+async def test_schema_version_can_be_pinned(
     spark: SparkSession, registry: RealRegistry, client: SchemaRegistryClient, new_topic: Callable[[str], Topic]
 ) -> None:
     topic = new_topic("avro-pinned")
@@ -174,7 +176,7 @@ async def test_keys_are_decoded_by_their_own_subject(
     assert (column(frame, "key"), column(frame)) == ([5, None], ["v", "w"])
 
 
-async def test_json_rows_of_any_version_equal_what_was_written(
+async def test_json_rows_of_any_version_equal_the_objects(
     spark: SparkSession, registry: RealRegistry, client: SchemaRegistryClient, new_topic: Callable[[str], Topic]
 ) -> None:
     topic = new_topic("json")
@@ -262,7 +264,7 @@ async def test_protobuf_schema_file_is_compiled_with_nested_messages(
     schema = RegisteredSchema(text, "PROTOBUF", [SchemaReference("base/money.proto", "money", 1)])
     header = b"\x00" + client.register_schema("protobuf-files-value", schema).to_bytes(4, "big")
     line = message_class(orders(tmp_path / "made"), "shop.Order.Line")(count=7).SerializeToString()
-    # The serializer writes the same path; the schema's id is ours, since it registers no files as they are.
+    # The serializer writes the same path. It registers no .proto files, so the test has registered the schema.
     made, write = protobuf(client, orders(tmp_path / "path"), "shop.Order.Line")
     path = write(made(), topic.context())[5:]
     assert path == b"\x04\x02\x00"
@@ -281,10 +283,10 @@ async def test_protobuf_schema_file_is_compiled_with_nested_messages(
     assert column(shape.frame(spark, landing)) == [{"count": 7}]
 
 
-async def test_bad_records_are_named_and_the_rest_is_read(
+async def test_bad_records_are_reported_and_the_rest_is_decoded(
     spark: SparkSession, registry: RealRegistry, client: SchemaRegistryClient, new_topic: Callable[[str], Topic]
 ) -> None:
-    """Poison, and a schema that cannot be read as the subject's, in the middle of a landing."""
+    """The bad records, and one with a schema that does not fit the subject's, are in the middle of a landing."""
     topic = new_topic("avro-poison")
     good = avro(client, V1)({"id": 1, "note": None}, topic.context())
     foreign = {"type": "record", "name": "Other", "fields": [{"name": "x", "type": "string"}]}
@@ -307,8 +309,8 @@ async def test_bad_records_are_named_and_the_rest_is_read(
     landing = await topic.landing(values)
     found = {one.offset: one.reason for one in shape.unreadable(spark, landing)}
     assert list(found) == [2, 4, 6, 8, 10, 12, 14, 16]
-    told = [reason.replace(registry.url, "URL") for reason in found.values()]
-    assert told == [
+    reasons = [reason.replace(registry.url, "URL") for reason in found.values()]
+    assert reasons == [
         "value: it has no schema registry header: its first byte is 0x70, not 0x00",
         "value: it ends within its schema registry header, after 0 bytes",
         "value: it ends within its schema registry header, after 2 bytes",
@@ -352,11 +354,11 @@ async def test_unreachable_registry_is_retried(
             assert column(shape.frame(spark, one)) == [{"id": 1, "note": None}]
             two = await topic.landing([avro(client, V2)({"id": 2, "note": None, "price": 1.0}, topic.context())])
         registry.kill()
-        # What is known needs no registry.
+        # Known schemas need no registry.
         assert column(shape.frame(spark, one)) == [{"id": 1, "note": None}]
-        for ask in (shape.frame, shape.unreadable):
+        for shape_batch in (shape.frame, shape.unreadable):
             with pytest.raises(RegistryError, match="does not answer: ConnectionRefusedError") as raised:
-                await trio.to_thread.run_sync(partial(ask, spark, two))
+                await trio.to_thread.run_sync(partial(shape_batch, spark, two))
             assert raised.value.retriable
         registry.start()
         with SchemaRegistryClient({"url": registry.url}) as client:

@@ -1,4 +1,4 @@
-"""Confluent's serializer to rows of a table, by the options of an app file alone.
+"""Messages of Confluent's serializer become rows of a table, configured only by the options of an app file.
 
 Uses Apache Kafka, a schema registry, Spark, and everything that may be in a topic.
 """
@@ -32,7 +32,7 @@ from tests.integration.real_registry import RealRegistry
 pytestmark = [
     pytest.mark.cold,
     pytest.mark.integration,
-    # pyspark's, whenever rows are collected.
+    # pyspark leaves sockets open when rows are collected.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
@@ -43,11 +43,11 @@ FIELDS = [{"name": "id", "type": "long"}, {"name": "at", "type": {"type": "long"
 V1 = {"type": "record", "name": "Order", "fields": FIELDS}
 V2 = {**V1, "fields": [*FIELDS, {"name": "price", "type": ["null", "double"], "default": None}]}
 BAD = {3: b'{"id": 1}', 40: b"", 41: b"\x00\x7f\xff\xff\xff\x00", 77: b"\x00\xff\xff\xff\xff\x00"}
-"""By their places among the others."""
+"""Bad values, by their positions among the others."""
 TOMBSTONES = (5, 50)
 COUNT = 100
 ABORTED = 3
-"""Offsets of two records of an aborted transaction, and of its marker."""
+"""Number of offsets of an aborted transaction: two records and its marker."""
 DAY = 86_400_000
 
 QUERY = """
@@ -64,17 +64,17 @@ def client(real_registry: RealRegistry) -> Iterator[SchemaRegistryClient]:
 
 
 def values(client: SchemaRegistryClient) -> list[bytes | None]:
-    """Orders of two versions, whose days are a few and garbage; tombstones and poison among them."""
+    """Return orders of two schema versions, with valid and invalid days, among tombstones and bad values."""
     context = SerializationContext(TOPIC, MessageField.VALUE)
     old, new = (AvroSerializer(client, json.dumps(schema)) for schema in (V1, V2))
-    made: list[bytes | None] = []
+    encoded: list[bytes | None] = []
     for n in range(COUNT):
         days = 19_700 + n % 3 if n % 2 else -20_000 * n
         order: dict[str, Any] = {"id": n, "at": days * DAY}
-        made.append(new({**order, "price": n / 2}, context) if n % 3 else old(order, context))
+        encoded.append(new({**order, "price": n / 2}, context) if n % 3 else old(order, context))
     for place in TOMBSTONES:
-        made[place] = None
-    return [BAD.get(place, value) for place, value in enumerate(made)]
+        encoded[place] = None
+    return [BAD.get(place, value) for place, value in enumerate(encoded)]
 
 
 async def test_topic_lands_as_typed_rows_with_dead_letters(
@@ -110,12 +110,12 @@ async def test_topic_lands_as_typed_rows_with_dead_letters(
             await real_kafka.until_committed("shaped-landing", COUNT + ABORTED + 1, DEADLINE)
             nursery.cancel_scope.cancel()
 
-    left = {place for place in range(COUNT) if place not in BAD and place not in TOMBSTONES}
+    landed_offsets = {place for place in range(COUNT) if place not in BAD and place not in TOMBSTONES}
     landed = table(tmp_path / "orders")
     rows = {row["offset"]: row for row in landed.to_pylist()}
     assert landed.num_rows == len(rows)
     assert {offset: (row["id"], row["price"]) for offset, row in rows.items()} == {
-        n: (n, n / 2 if n % 3 else None) for n in left
+        n: (n, n / 2 if n % 3 else None) for n in landed_offsets
     }
     assert {str(row["day"]) for row in rows.values()} == {"2023-12-09", "2023-12-10", "2023-12-11", "None"}
     dead = {letter["offset"]: letter for letter in table(tmp_path / "dead").to_pylist()}
@@ -130,14 +130,14 @@ async def test_topic_lands_as_typed_rows_with_dead_letters(
     assert is_proved(judge(facts))
     assert facts.counts is not None
     assert account_of(facts.chains[0], facts.counts) == Account(
-        with_rows=len(left), dead_letters=len(BAD), dropped=len(TOMBSTONES) + 1, without_record=ABORTED
+        with_rows=len(landed_offsets), dead_letters=len(BAD), dropped=len(TOMBSTONES) + 1, without_record=ABORTED
     )
 
 
 def produce(kafka: RealKafka, values: list[bytes | None]) -> None:
     """Send the values, two records whose transaction is aborted, and a tombstone in the next transaction.
 
-    It begins only after the marker of the first one was written.
+    The next transaction begins only after the marker of the first one was written.
     """
     send(kafka, TOPIC, [{"value": value} for value in values])
     writer = Writer(kafka, TOPIC, Written(), "none", "aborts")

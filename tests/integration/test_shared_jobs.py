@@ -37,12 +37,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def test_batches_in_one_job_have_a_task_each(
     spark: SparkSession, tmp_path: Path, kind: type[ParquetTable] | type[DeltaTable]
 ) -> None:
-    """Spark since 4.1 makes one task of the union of frames with one partition each."""
+    """Since 4.1, Spark would run a union of frames with one partition each as a single task."""
     table = kind(tmp_path / "table")
     table.open(spark)
     keys = [ChainKey("sink", "orders", partition) for partition in range(PARTITIONS)]
     first = [link(1, 0, 2, key=key) for key in keys]
-    assert table.landings_per_job == MAX_TOGETHER  # the landings that make it, too
+    assert table.landings_per_job == MAX_TOGETHER  # also for the landings that create the table
     _land(spark, table, *first)
     assert table.landings_per_job == MAX_TOGETHER
     second = [link(2, 2, 7, key=key) for key in keys]

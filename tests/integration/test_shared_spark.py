@@ -1,4 +1,4 @@
-"""`sarameya run --workers 2` with one Spark for both. It outlives a worker, and not the supervisor."""
+"""`sarameya run --workers 2` with one Spark for both workers. Spark outlives a worker, but not the supervisor."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ DEADLINE = 400.0
 
 @attrs.frozen
 class Service:
-    """The supervisor, its workers, its server, and what they land."""
+    """A supervisor with its workers and its Spark server, and the table that they land in."""
 
     supervisor: Running
     cluster: EmbeddedCluster
     files: Callable[[], list[Path]]
-    """That the table has."""
+    """Returns the table's data files."""
 
     @property
     def workers(self) -> list[int]:
@@ -51,7 +51,7 @@ class Service:
 
     @property
     def committed(self) -> int:
-        """Records, of both partitions."""
+        """Return the sum of the committed offsets of both partitions."""
         return sum(offset.offset for offset in self.cluster.committed("g").values())
 
     def produce(self, count: int) -> None:
@@ -59,7 +59,7 @@ class Service:
             self.cluster.produce("orders", number % 2, b"value-%d" % number)
 
     async def until_landed(self, count: int) -> None:
-        """Until so many records are committed, and each is in the table once."""
+        """Wait until so many records are committed, and check that each is in the table once."""
         await until(lambda: self.has_ended or self.committed >= count)
         assert not self.has_ended, self.supervisor.stderr
         landed: Counter[tuple[int, int]] = Counter()
@@ -152,7 +152,7 @@ async def test_workers_share_a_delta_table_through_one_driver(
 
 
 @pytest.mark.exhaustive
-async def test_first_look_at_a_new_shared_delta_table_logs_no_error(tmp_path: Path) -> None:
+async def test_first_read_of_a_new_shared_delta_table_logs_no_error(tmp_path: Path) -> None:
     async with service(tmp_path, "delta", lake_properties(tmp_path)) as running:
         running.produce(20)
         await running.until_landed(20)

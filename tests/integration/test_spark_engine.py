@@ -1,4 +1,4 @@
-"""Classic Spark with a real JVM: start, stop, death, cancellation, signals, and what is said when it does not start."""
+"""Classic Spark with a real JVM: start, stop, death, cancellation, signals, and the errors of a failed start."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_stopped_spark_leaves_no_process_and_no_thread() -> None:
         assert conf["spark.sql.session.timeZone"] == "UTC"
         assert conf["spark.ui.enabled"] == "false"
     assert not is_running(pid)
-    # pyspark's finalizer looks once a second whether it may end; trio's idle workers are trio's.
+    # pyspark's finalizer checks once a second whether it may end. Idle worker threads belong to trio.
     until(lambda: all(thread in before or thread.name.startswith("Trio") for thread in threading.enumerate()))
 
 
@@ -91,7 +91,7 @@ async def test_concurrent_work_has_separate_sessions() -> None:
         together.wait(DEADLINE)
         return [before, spark.conf.get("spark.sql.session.timeZone")]
 
-    def look(spark: Any, _: object) -> str | None:
+    def read_setting(spark: Any, _: object) -> str | None:
         together.wait(DEADLINE)
         return spark.conf.get("spark.wap.id", None)
 
@@ -105,12 +105,12 @@ async def test_concurrent_work_has_separate_sessions() -> None:
                 found.append(await engine.run(work, tag=work.__name__))
 
             nursery.start_soon(run, change)
-            nursery.start_soon(run, look)
+            nursery.start_soon(run, read_setting)
     assert None in found
     assert ["3", "UTC"] in found
 
 
-# pyspark leaves the socket that rows come by to the garbage collector.
+# pyspark leaves the socket on which it receives rows to the garbage collector.
 @pytest.mark.filterwarnings("ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning")
 async def test_adopted_session_is_used_and_left_unchanged() -> None:
     def use(spark: Any, _: object) -> list[Any]:
@@ -158,8 +158,8 @@ async def test_jvm_killed_during_work_is_replaced_once(
         assert all(error.begun for error in failures)
         assert jvms.now() == {jvm_pid()}
         assert jvm_pid() != killed
-    told = [record.message for record in caplog.records if record.name in ("root", "sarameya.spark")]
-    assert told == [str(failures[0]), "Spark is back: interrupted work is retried"]
+    logged = [record.message for record in caplog.records if record.name in ("root", "sarameya.spark")]
+    assert logged == [str(failures[0]), "Spark is back: interrupted work is retried"]
 
 
 async def test_jvm_killed_between_works_is_replaced(jvms: Jvms) -> None:
@@ -223,7 +223,7 @@ async def test_cancelled_work_frees_the_cores() -> None:
                 assert await engine.run(count, tag="count") == 1000
 
 
-async def test_cancelled_start_leaves_nothing(jvms: Jvms) -> None:
+async def test_cancelled_start_leaves_no_jvm(jvms: Jvms) -> None:
     for seconds in (0.5, 3.0):
         with trio.move_on_after(seconds) as scope:
             async with SparkEngine(OPTIONS):
@@ -286,7 +286,7 @@ trio.run(main)
 
 @contextmanager
 def program(ending: str) -> Iterator[subprocess.Popen[str]]:
-    """The program above in a process group of its own, as a terminal or a supervisor would start it."""
+    """Run the program above in its own process group, as a terminal or a supervisor would start it."""
     command = [sys.executable, "-c", PROGRAM, ending]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -298,17 +298,17 @@ def program(ending: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_signals_to_the_process_group_leave_spark_working() -> None:
-    """Ctrl-C in a terminal goes to the whole group; the last landing still needs Spark then."""
+    """Ctrl-C in a terminal signals the whole group, while the last landing still needs Spark."""
     with program("end") as process:
         pid = int(process.stdout.readline())
         for number in (signal.SIGINT, signal.SIGTERM):
             os.killpg(process.pid, number)
             assert process.stdout.readline().strip() == number.name
         assert process.stdout.readline().strip() == "1000"
-        told = process.stderr.read()
+        logged = process.stderr.read()
         assert process.wait(DEADLINE) == 0
     assert not is_running(pid)
-    assert told == ""
+    assert logged == ""
 
 
 def test_jvm_ends_when_its_process_is_killed() -> None:
@@ -328,8 +328,8 @@ def test_jvm_dying_before_its_session_can_be_replaced(
         os.kill(jvm_pid(), signal.SIGKILL)
         context._jsc.sc().version()
 
-    with monkeypatch.context() as dying:
-        dying.setattr(spark_jvm, "_choose_python", die)
+    with monkeypatch.context() as patched:
+        patched.setattr(spark_jvm, "_choose_python", die)
         with pytest.raises(SparkStartError, match="Spark does not start"):
             spark_jvm.start(OPTIONS)
     assert SparkContext._active_spark_context is None

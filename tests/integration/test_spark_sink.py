@@ -1,4 +1,4 @@
-"""Landings through a real Spark into real Parquet, read back by Spark and by pyarrow."""
+"""Landings with a real Spark in a real Parquet table, read back by Spark and by pyarrow."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.integration.warm_spark import warm_spark
 
 pytestmark = [
     pytest.mark.integration,
-    # pyspark's, whenever rows are collected.
+    # pyspark leaves sockets open when rows are collected.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
@@ -44,7 +44,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 def hidden_files(path: Path) -> list[Path]:
-    """Return the leftovers of landings, beside their links."""
+    """Return the files of unfinished landings, which no link names."""
     hidden = path / "_sarameya"
     return [file for place in ("staging", "landing") for file in (hidden / place).rglob("*") if file.is_file()]
 
@@ -59,7 +59,7 @@ async def test_group_lands_every_record_once(spark: SparkSession, tmp_path: Path
             key, value = (None if n % 5 == 0 else b"k%d" % n), (None if n % 7 == 0 else b"v%d" % n)
             cluster.produce("orders", n % 4, value, key, headers, timestamp=1_700_000_000_000 + n)
         sink = SparkSink(table, max_rows=200, max_age=0.5, spark=spark)
-        # A starved machine must not cost the membership: whoever takes over lands again what was not committed.
+        # A busy machine must not cost the membership: the next owner would repeat the work that is not committed.
         config = Config(offset_initial="oldest", autocommit_interval=0.1, session_timeout=60.0)
         with trio.fail_after(DEADLINE):
             async with (
@@ -92,7 +92,7 @@ async def test_group_lands_every_record_once(spark: SparkSession, tmp_path: Path
 
 
 async def test_transform_with_a_python_function_runs_on_spark(spark: SparkSession, tmp_path: Path) -> None:
-    """The path has a space, and is below directories that Spark would take for hidden."""
+    """The path has a space, and is below directories that Spark regards as hidden."""
     table = ParquetTable(tmp_path / "_data" / ".of mine" / "orders")
     session = FakeSession()
     async with SparkSink(table, transform=values, spark=spark) as sink:
@@ -152,7 +152,7 @@ async def until(condition: Any) -> None:
 
 
 async def test_partitions_due_together_land_in_one_job(spark: SparkSession, tmp_path: Path) -> None:
-    """Each in a file of its own, whatever the transform drops; one of them drops all of its rows."""
+    """Each partition lands in its own file, whatever the transform drops; from two of them it drops all rows."""
     table = ParquetTable(tmp_path / "orders")
 
     def odd_partitions(frame: DataFrame) -> DataFrame:
@@ -161,7 +161,7 @@ async def test_partitions_due_together_land_in_one_job(spark: SparkSession, tmp_
     claims = [FakeClaim(partition=partition) for partition in range(4)]
     session = FakeSession()
     before = spark.conf.get("spark.sql.maxConcurrentOutputFileWriters")
-    jobs = ran(spark)
+    jobs = job_count(spark)
     async with SparkSink(table, transform=odd_partitions, spark=spark) as sink, trio.open_nursery() as nursery:
         for claim in claims:
             nursery.start_soon(consume_in, sink, session, claim)
@@ -169,7 +169,7 @@ async def test_partitions_due_together_land_in_one_job(spark: SparkSession, tmp_
         for claim in claims:
             claim.send(batch(0, 10, partition=claim.partition))
             claim.end()
-    assert ran(spark) - jobs == 1
+    assert job_count(spark) - jobs == 1
     assert sorted(session.marks) == [("orders", partition, 10) for partition in range(4)]
     files = {file.name.split("-")[2]: pq.read_table(file)["place"].to_pylist() for file in table.path.glob("*.parquet")}
     assert files == {p: [f"{p}:{offset}" for offset in range(10)] for p in ("1", "3")}
@@ -178,7 +178,7 @@ async def test_partitions_due_together_land_in_one_job(spark: SparkSession, tmp_
     assert hidden_files(table.path) == []
 
 
-async def test_table_partitioned_by_columns_has_their_directories(spark: SparkSession, tmp_path: Path) -> None:
+async def test_partition_columns_become_directories(spark: SparkSession, tmp_path: Path) -> None:
     table = ParquetTable(tmp_path / "orders", layout=Layout(partition_by=("day",), max_partitions=2))
     session = FakeSession()
 
@@ -236,7 +236,7 @@ async def test_batch_exceeding_max_partitions_stops_before_writing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def written(*_: object) -> None:
-        raise AssertionError("it was written")
+        raise AssertionError("rows were written")
 
     monkeypatch.setattr("sarameya_handlers.spark.parquet.file_writer.write_each", written)
     table = ParquetTable(tmp_path / "orders", layout=Layout(partition_by=("day",), max_partitions=3))
@@ -256,14 +256,14 @@ async def test_rows_with_other_columns_stop_and_name_them(spark: SparkSession, t
     await land(spark, table, range(4, 8), "topic as NAME", "int(offset) as offset")
     await land(spark, table, range(8, 12), "offset")
     rules = rf"do not fit parquet:{table.path}, which has one schema for the rows of all topics that land there: "
-    for columns, told in [
+    for columns, problem in [
         (
             ("string(offset) as offset", "topic as name"),
             r"the types of offset \(string in the rows, bigint in the table\)",
         ),
         (("offset", "1 as more"), r"the table has no more int not null: .*, or set evolve_schema = true"),
     ]:
-        with pytest.raises(LandingError, match=rules + told):
+        with pytest.raises(LandingError, match=rules + problem):
             await land(spark, table, range(12, 16), *columns)
     with pytest.raises(LandingError, match=r"the table has no key binary, value binary, .*evolve_schema"):
         async with SparkSink(table, spark=spark) as sink:
@@ -274,9 +274,9 @@ async def test_rows_with_other_columns_stop_and_name_them(spark: SparkSession, t
     assert {tuple(pq.read_schema(file).names) for file in table.path.glob("*.parquet")} == {("offset", "name")}
 
 
-@pytest.mark.parametrize("before_there_were_schemas", [False, True])
+@pytest.mark.parametrize("without_schemas", [False, True])
 async def test_added_columns_are_null_in_earlier_rows(
-    spark: SparkSession, tmp_path: Path, before_there_were_schemas: bool
+    spark: SparkSession, tmp_path: Path, without_schemas: bool
 ) -> None:
     """Covers partitioned directories, columns within structs, and compacted tables."""
     layout = Layout(partition_by=("day",), evolve_schema=True)
@@ -284,16 +284,16 @@ async def test_added_columns_are_null_in_earlier_rows(
     day = "if(offset % 2 = 0, to_date('2026-01-02'), null) as day"
     await land(spark, table, range(2), "offset", day, "named_struct('x', 1) as at")
     await land(spark, table, range(2, 4), "offset", day, "named_struct('x', 1) as at")
-    if before_there_were_schemas:
+    if without_schemas:
         shutil.rmtree(table.path / "_sarameya" / "schemas")
         table = ParquetTable(tmp_path / "orders", layout=layout)
     await land(
         spark, table, range(4, 6), "named_struct('y', 'b', 'X', 2) as at", day, "offset", "timestamp", "topic as name"
     )
     await land(spark, table, range(6, 8), "offset", day, "topic as name")
-    jobs = ran(spark)
+    jobs = job_count(spark)
     landed = read_landing(spark, table.path)
-    assert ran(spark) == jobs, "no file is read for its columns"
+    assert job_count(spark) == jobs, "no job reads the columns of files"
     assert landed.schema.simpleString() == (
         "struct<offset:bigint,at:struct<x:int,y:string>,timestamp:timestamp,name:string,day:date>"
     )
@@ -313,17 +313,19 @@ async def test_added_columns_are_null_in_earlier_rows(
         assert [tuple(row) for row in landed.selectExpr(*columns).collect()] == expected
         assert [row["day"] for row in landed.collect()] == [None if n % 2 else date(2026, 1, 2) for n in range(8)]
         compact(LocalStore(table.path), 10**6)
-    assert len(list(table.path.glob("day=*/*.parquet"))) == 4, "of two partitions; structs that differ are kept apart"
+    assert len(list(table.path.glob("day=*/*.parquet"))) == 4, (
+        "two partitions; files with different structs are not merged"
+    )
     assert sum(batch.num_rows for batch in table.batches(["offset", "name", "day"])) == 8
 
 
 async def land(spark: SparkSession, table: ParquetTable, offsets: range, *columns: str) -> None:
-    """The next link of a partition, as these columns."""
+    """Land the next link of a partition, with these columns."""
     session = FakeSession()
     async with SparkSink(table, transform=lambda frame: frame.selectExpr(*columns), spark=spark) as sink:
         await consume_in(sink, session, claim_of([batch(offsets.start, len(offsets))]))
 
 
-def ran(spark: SparkSession) -> int:
+def job_count(spark: SparkSession) -> int:
     """Return the number of jobs so far."""
     return int(spark.sparkContext._jsc.sc().statusStore().jobsList(None).size())

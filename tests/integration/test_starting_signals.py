@@ -1,4 +1,4 @@
-"""Signals while Spark starts: the first cancels the start, a second one also leaves nothing behind."""
+"""Signals while Spark starts: the first one cancels the start, and a second one also leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ pytestmark = pytest.mark.integration
 
 DEADLINE = 100.0
 PATIENCE = 8.0
-"""Seconds for the end: what is there of Spark by then is stopped."""
+"""The longest permitted time for the end of all processes, in seconds: a Spark that starts is stopped first."""
 
 
 @asynccontextmanager
 async def starting(directory: Path, sharing: str) -> AsyncIterator[Running]:
-    """A service whose Spark is starting, of two workers where some `sharing` is named; at the end there must be no
-    process of its, and no temporary file."""
+    """Run a service whose Spark is starting, with two workers if `sharing` is set.
+
+    At the end there must be no process of the service, and no temporary file.
+    """
     mark, temporary, app = uuid.uuid4().hex, directory / "tmp", directory / "app.toml"
     temporary.mkdir()
     async with EmbeddedCluster(topics={"orders": 2}) as cluster:
@@ -52,7 +54,7 @@ async def starting(directory: Path, sharing: str) -> AsyncIterator[Running]:
             patch.setenv("MARK_OF_THIS_TEST", mark)
             workers = ["--workers", "2"] if sharing else []
             async with sarameya(directory, "run", str(app), *workers, deadline=DEADLINE) as running:
-                # Its answer's directory is there, and the JVM begins.
+                # The directory for the JVM's answer exists, and the JVM starts.
                 await running.until(lambda r: any("pyspark-shell" in command for command in marked(mark)))
                 yield running
                 with trio.fail_after(PATIENCE):
@@ -64,15 +66,15 @@ async def starting(directory: Path, sharing: str) -> AsyncIterator[Running]:
 
 @pytest.mark.parametrize("sharing", ["", "share = true", "share = false"])
 @pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT, signal.SIGTERM]], ids=["one", "two"])
-async def test_signal_during_sparks_start_leaves_nothing(
+async def test_signal_while_spark_starts_leaves_no_process_or_file(
     tmp_path: Path, sharing: str, signals: list[signal.Signals]
 ) -> None:
     async with starting(tmp_path, sharing) as running:
-        for signum in signals:  # at once: the first one's end may be a quick one
+        for signum in signals:  # at once: the first signal may end the service quickly
             running.process.send_signal(signum)
         with trio.fail_after(PATIENCE):
             code = await running.process.wait()
-        # Two that wait for the program together come to it in either order; the one that came second has the code.
+        # Two pending signals arrive in either order; the one that arrives second defines the exit code.
         second = [number for number in signals if f"{number.name}: exiting at once" in running.stderr]
         assert len(second) == len(signals) - 1, running.stderr
         assert code == (128 + second[0] if second else 0), running.stderr

@@ -1,4 +1,4 @@
-"""`sarameya run` with its pages, as real processes, warnings being errors: one member, two in a process, workers."""
+"""`sarameya run` with its pages, as real processes: one member, two in a process, workers. Warnings are errors."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ MEMBERS = pytest.mark.parametrize(
 
 
 async def until_ready(service: Service) -> Any:
-    """The status, once it is ready."""
+    """Wait until the service is ready. Return its status."""
     while (await service.answer("/readyz"))[0] != 200:
         await trio.sleep(0.1)
     return await service.status()
 
 
 async def until(service: Service, condition: Any) -> Any:
-    while not condition(said := await service.status()):
+    while not condition(status := await service.status()):
         await trio.sleep(0.1)
-    return said
+    return status
 
 
 @MEMBERS
@@ -45,14 +45,14 @@ async def test_status_and_metrics_cover_all_members(tmp_path: Path, arguments: t
             count = 2 if arguments else 1
             await until_ready(service)
 
-            def is_read(said: Any) -> bool:
-                places = {row["partition"]: (row["position"], row["committed"]) for row in said["partitions"]}
+            def is_read(status: Any) -> bool:
+                places = {row["partition"]: (row["position"], row["committed"]) for row in status["partitions"]}
                 return places == {partition: (10 + partition, 10 + partition) for partition in range(4)}
 
-            said = await until(service, lambda said: is_read(said) and len(said["members"]) == count)
-            assert {member["state"] for member in said["members"]} == {"stable"}
+            status = await until(service, lambda status: is_read(status) and len(status["members"]) == count)
+            assert {member["state"] for member in status["members"]} == {"stable"}
             members = {member.member_id for member in cluster.describe_group("orders-landing").members}
-            assert {member["member_id"] for member in said["members"]} == members
+            assert {member["member_id"] for member in status["members"]} == members
             code, text = await service.answer("/metrics")
             samples = [sample for family in parse(text) for sample in family.samples]
             assert code == 200
@@ -60,7 +60,7 @@ async def test_status_and_metrics_cover_all_members(tmp_path: Path, arguments: t
             assert (sum(records.values()), len(records)) == (46, count)
             assert (await service.answer("/healthz")) == (200, "alive\n")
 
-            pids = {member["pid"] for member in said["members"]}
+            pids = {member["pid"] for member in status["members"]}
             host, port = service.url.removeprefix("http://").split(":")
             async with await trio.open_tcp_stream(host, int(port)) as stream:
                 await stream.send_all(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -84,13 +84,15 @@ async def test_draining_service_is_not_ready(tmp_path: Path, arguments: tuple[st
         with trio.fail_after(40):
             await until_ready(service)
             cluster.produce("orders", 0, b"slow 4")
-            await until(service, lambda said: any(row["activity"] == "in handler" for row in said["partitions"]))
+            await until(service, lambda status: any(row["activity"] == "in handler" for row in status["partitions"]))
             service.process.send_signal(signal.SIGTERM)
             while (found := await service.answer("/readyz"))[0] == 200:
                 await trio.sleep(0.05)
             assert found[1].startswith("not ready\nstopping: SIGTERM\n")
-            said = await until(service, lambda said: any(row["activity"] == "giving up" for row in said["partitions"]))
-            assert said["stopping"] == "SIGTERM"
+            status = await until(
+                service, lambda status: any(row["activity"] == "giving up" for row in status["partitions"])
+            )
+            assert status["stopping"] == "SIGTERM"
             assert (await service.answer("/healthz")) == (200, "alive\n")
             assert await service.process.wait() == 0
             assert cluster.committed("orders-landing")

@@ -1,4 +1,4 @@
-"""JSON that Spark would cut, round or guess at, with a real Spark: refused, and named by field."""
+"""JSON that Spark would cut off, round or guess, with a real Spark: it is refused, and the field is named."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.integration.shaping.stage import Stage, column
 
 pytestmark = [
     pytest.mark.integration,
-    # pyspark's, whenever rows are collected.
+    # pyspark leaves sockets open when rows are collected.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
@@ -200,7 +200,7 @@ _TEXTS = st.one_of(
 
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(texts=st.lists(_TEXTS, min_size=150, max_size=300))
-def test_fault_55_spark_refuses_the_same_as_the_decoder(spark: Any, tmp_path: Path, texts: list[str]) -> None:
+def test_fault_55_spark_and_decoder_refuse_the_same_json(spark: Any, tmp_path: Path, texts: list[str]) -> None:
     values = [text.encode(errors="replace") for text in texts]
     landing = Stage(tmp_path).landing(values)
     kind = spark.createDataFrame([], f"kind struct<{DDL}>").schema["kind"].dataType

@@ -30,20 +30,20 @@ class Looking(ConsumerGroupHandler):
 
 
 class Manager:
-    """The notifications so far, one dict for each datagram, and their senders."""
+    """A service manager: receives notifications, one dict for each datagram."""
 
     def __init__(self, listening: trio.socket.SocketType) -> None:
         self._listening = listening
-        self.heard: list[dict[str, str]] = []
+        self.received: list[dict[str, str]] = []
 
     async def until(self, name: str) -> dict[str, str]:
-        """Listen until this variable is sent, and return its datagram."""
+        """Receive until a notification has this variable. Return it."""
         while True:
             text = (await self._listening.recv(65536)).decode()
-            told = dict(line.split("=", 1) for line in text.split("\n"))
-            self.heard.append(told)
-            if name in told:
-                return told
+            notification = dict(line.split("=", 1) for line in text.split("\n"))
+            self.received.append(notification)
+            if name in notification:
+                return notification
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def looking_app(directory: Path, cluster: EmbeddedCluster) -> str:
     return app_file(directory, cluster.bootstrap_servers, handler="looking:Looking", extra="heartbeat_interval = 0.2")
 
 
-def told_by_children(running: Running) -> set[str]:
+def printed_by_children(running: Running) -> set[str]:
     return {line for line in running.stdout if line.startswith("child")}
 
 
@@ -69,14 +69,14 @@ async def test_systemd_is_notified_of_start_watchdog_and_stop(tmp_path: Path, ma
         async with sarameya(tmp_path, "run", looking_app(tmp_path, cluster)) as running:
             ready = await manager.until("READY")
             assert ready["STATUS"] == "group g, generation 1: 1 of 1 members, 2 partitions"
-            assert {"EXTEND_TIMEOUT_USEC", "WATCHDOG"} <= manager.heard[0].keys()
+            assert {"EXTEND_TIMEOUT_USEC", "WATCHDOG"} <= manager.received[0].keys()
             await manager.until("WATCHDOG")
             running.process.terminate()
             stopping = await manager.until("STOPPING")
             assert stopping["STATUS"] == "stopping: SIGTERM"
             await manager.until("EXTEND_TIMEOUT_USEC")
             assert await running.process.wait() == 0
-    assert told_by_children(running) == {"child []"}
+    assert printed_by_children(running) == {"child []"}
 
 
 async def test_only_the_supervisor_reports_readiness(tmp_path: Path, manager: Manager) -> None:
@@ -88,8 +88,10 @@ async def test_only_the_supervisor_reports_readiness(tmp_path: Path, manager: Ma
             running.process.terminate()
             await manager.until("STOPPING")
             assert await running.process.wait() == 0
-    assert sum("READY" in told for told in manager.heard) == 1
+    assert sum("READY" in notification for notification in manager.received) == 1
     assert all(
-        " of 2 members" in told["STATUS"] for told in manager.heard if told.get("STATUS", "").startswith("group")
+        " of 2 members" in notification["STATUS"]
+        for notification in manager.received
+        if notification.get("STATUS", "").startswith("group")
     )
-    assert told_by_children(running) == {"child []"}
+    assert printed_by_children(running) == {"child []"}

@@ -1,7 +1,7 @@
 """A rolling restart of three brokers of Apache Kafka, stopped or killed, while a group reads and a producer sends.
 
-It may delay messages by at most `SECONDS`. It must not cause a rebalance, nor lose, repeat or
-reorder messages.
+The restart may delay messages by at most `SECONDS`. It must cause no rebalance, and must not lose, repeat
+or reorder messages.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ SECONDS = {"stopped": 10.0, "killed": 20.0}
 
 Measured on two busy processors: 1.5 to 3 s when stopped, 3.5 to 7 s when killed (Kafka takes 3 s to notice the death).
 """
-OUR_SECONDS = 5.0
+READ_SECONDS = 5.0
 """The longest permitted time from a message's acknowledgement until the group has read it.
 
-Measured: 0.2 s when stopped, up to 1.7 s when killed. The consumer asks for new leaders with a backoff of up to 2 s.
+Measured: 0.2 s when stopped, up to 1.7 s when killed. The consumer requests new leaders with a backoff of up to 2 s.
 """
-LAST_WORDS_SECONDS = 1.0
-"""A producer may receive acknowledgements this long after the broker's death, of messages that no other broker has."""
+LATE_ACK_SECONDS = 1.0
+"""Time after the broker's death in which a producer may get acknowledgements of messages that no other broker has."""
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ LAST_WORDS_SECONDS = 1.0
     ],
     ids=["stopped", "killed"],
 )
-async def test_rolling_restart_loses_no_generation_and_no_message(
+async def test_rolling_restart_causes_no_rebalance_and_loses_nothing(
     real_kafka_of_three: RealKafka, how: str, end: Callable[[Node], None], strategy: str
 ) -> None:
     kafka = real_kafka_of_three
@@ -56,17 +56,17 @@ async def test_rolling_restart_loses_no_generation_and_no_message(
         for node in kafka.nodes:
             began = time.time()
             await trio.to_thread.run_sync(end, node)
-            gone = time.time()
-            await reading.has_read_on(began + SECONDS[how] - gone)
+            ended_at = time.time()
+            await reading.has_read_on(began + SECONDS[how] - ended_at)
             took = time.time() - began
             node.start()
             await trio.to_thread.run_sync(await_all_in_sync, kafka)
             await reading.has_read_on(SETTLE_SECONDS)
-            slowest = await reading.slowest_since(gone + LAST_WORDS_SECONDS, OUR_SECONDS)
+            slowest = await reading.slowest_since(ended_at + LATE_ACK_SECONDS, READ_SECONDS)
             print(
                 f"broker {node.node_id} {how}: all partitions read after {took:.1f} s, messages within {slowest:.1f} s"
             )
-            assert slowest < OUR_SECONDS
+            assert slowest < READ_SECONDS
 
         assert reading.memberships() == settled
         assert [event for event in reading.events[events:] if isinstance(event, MembershipChanged)] == []

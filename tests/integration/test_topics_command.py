@@ -1,4 +1,4 @@
-"""`sarameya topics` against Apache Kafka 4 and 3, beside what librdkafka's administrator sees of them."""
+"""`sarameya topics` with Apache Kafka 4 and 3, compared with librdkafka's admin client."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ DEADLINE = 60.0
 
 
 async def topics(kafka: RealKafka, *arguments: str) -> Outcome:
-    return await called(*arguments, "--bootstrap", ",".join(kafka.bootstrap_servers))
+    return await run_topics(*arguments, "--bootstrap", ",".join(kafka.bootstrap_servers))
 
 
-async def called(*arguments: str) -> Outcome:
+async def run_topics(*arguments: str) -> Outcome:
     command = [sys.executable, "-m", "sarameya.service", "topics", *arguments]
     with trio.fail_after(DEADLINE):
         done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
     return Outcome.of(done)
 
 
-def seen(kafka: RealKafka, topic: str) -> int:
-    """Return the number of partitions that another administrator sees; 0 without the topic."""
+def partition_count(kafka: RealKafka, topic: str) -> int:
+    """Return the number of partitions according to another admin client; 0 if there is no topic."""
     found = kafka.admin().list_topics(timeout=10).topics.get(topic)
     return len(found.partitions) if found else 0
 
 
-async def until_seen(kafka: RealKafka, topic: str, partitions: int) -> None:
+async def until_partition_count(kafka: RealKafka, topic: str, partitions: int) -> None:
     with trio.fail_after(DEADLINE):
-        while await trio.to_thread.run_sync(seen, kafka, topic) != partitions:
+        while await trio.to_thread.run_sync(partition_count, kafka, topic) != partitions:
             await trio.sleep(0.1)
 
 
 async def test_topic_commands_work_on_apache_kafka(real_kafka_any: RealKafka) -> None:
     kafka, topic = real_kafka_any, "topics-command"
-    made = await topics(kafka, "create", topic, "--partitions", "2", "--config", "retention.ms=86400000")
-    assert (made.code, made.err) == (0, "")
-    await until_seen(kafka, topic, 2)
+    created = await topics(kafka, "create", topic, "--partitions", "2", "--config", "retention.ms=86400000")
+    assert (created.code, created.err) == (0, "")
+    await until_partition_count(kafka, topic, 2)
     await trio.to_thread.run_sync(produce, kafka, topic, [b"%d" % n for n in range(30)])
 
     listed = {row["topic"]: row for row in (await topics(kafka, "list", "--json")).document["topics"]}
@@ -60,11 +60,11 @@ async def test_topic_commands_work_on_apache_kafka(real_kafka_any: RealKafka) ->
     assert described["advice"] == []
 
     assert (await topics(kafka, "grow", topic, "--partitions", "5", "--execute")).code == 0
-    await until_seen(kafka, topic, 5)
+    await until_partition_count(kafka, topic, 5)
     assert (await topics(kafka, "delete", topic)).code == 0
-    assert seen(kafka, topic) == 5, "nothing is changed yet"
+    assert partition_count(kafka, topic) == 5, "nothing has changed yet"
     assert (await topics(kafka, "delete", topic, "--execute")).code == 0
-    await until_seen(kafka, topic, 0)
+    await until_partition_count(kafka, topic, 0)
 
 
 @pytest.mark.parametrize(
@@ -84,13 +84,13 @@ async def test_topic_commands_work_on_apache_kafka(real_kafka_any: RealKafka) ->
 async def test_refusal_by_kafka_is_one_line_with_advice(
     real_kafka: RealKafka, argv: list[str], code: int, expected: str
 ) -> None:
-    if not seen(real_kafka, "topics-there"):
+    if not partition_count(real_kafka, "topics-there"):
         real_kafka.create_topic("topics-there")
     outcome = await topics(real_kafka, *argv)
     assert outcome.code == code
     (line,) = outcome.err.splitlines()
     assert expected in line
-    assert seen(real_kafka, "topics-new") == 0
+    assert partition_count(real_kafka, "topics-new") == 0
 
 
 async def test_missing_acl_is_named(real_kafka_secured: RealKafka, tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ async def test_missing_acl_is_named(real_kafka_secured: RealKafka, tmp_path: Pat
     )
 
     async def alice(*arguments: str) -> Outcome:
-        return await called(*arguments, "--properties", str(properties))
+        return await run_topics(*arguments, "--properties", str(properties))
 
     described = await alice("describe", topic)
     assert described.code == 0, described.err
@@ -120,12 +120,12 @@ async def test_missing_acl_is_named(real_kafka_secured: RealKafka, tmp_path: Pat
     assert "use SASL_SSL" in warning
     assert USERS["alice"] not in warning
     assert line.endswith("TOPIC_AUTHORIZATION_FAILED (29); it needs the ACL ALTER on the topic"), line
-    assert seen(kafka, topic) == 1
+    assert partition_count(kafka, topic) == 1
 
 
 def grant(kafka: RealKafka, topic: str, user: str, operation: AclOperation) -> None:
     literal = ResourcePatternType.LITERAL
     allowed = AclBinding(ResourceType.TOPIC, topic, literal, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
-    admin = kafka.admin()  # which ends what it does once nobody has it
+    admin = kafka.admin()  # keep a reference: without one the client stops its requests
     for done in admin.create_acls([allowed]).values():
         done.result(DEADLINE)

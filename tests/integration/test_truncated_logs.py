@@ -1,7 +1,7 @@
-"""Unclean elections of Apache Kafka: the new leader's log ends before the position that was read (KIP-320).
+"""Unclean elections of Apache Kafka: the new leader's log ends before the position of a reader (KIP-320).
 
-One broker stands still, and so does its replica, while the leader acknowledges on; then that is killed, and the first
-one goes on and is made the leader. What was written in between is gone, and its offsets are given to other records.
+One broker is frozen, and with it its replica, while the leader acknowledges further records. Then the leader is killed;
+the first broker continues and becomes the leader. The further records are lost, and other records get their offsets.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from tests.integration.real_kafka.replicas import await_in_sync, await_leader, c
 pytestmark = pytest.mark.integration
 
 KEPT, LOST, NEW = range(20), range(20, 30), range(20, 60)
-"""Offsets of what both brokers had, of what one of them had, and of what came afterwards."""
+"""Offsets of records that both brokers had, that only the killed leader had, and that came afterwards."""
 DEADLINE = 60.0
 
 
-def put(kafka: RealKafka, topic: str, what: str, count: int) -> None:
+def produce(kafka: RealKafka, topic: str, text: str, count: int) -> None:
     """Produce `count` records to each partition, acknowledged by the leader alone."""
-    records = [{"value": b"%s %d" % (what.encode(), n), "partition": number} for n in range(count) for number in (0, 1)]
+    records = [{"value": b"%s %d" % (text.encode(), n), "partition": number} for n in range(count) for number in (0, 1)]
     send(kafka, topic, records, acks=1)
 
 
 async def read(claim: Claim, count: int, consumer: Consumer | None = None) -> list[tuple[int, bytes]]:
-    """Offsets and values. What is read is marked, if there is a consumer to mark it."""
+    """Return offsets and values of the next messages. Mark them if a consumer is given."""
     messages = [await anext(aiter(claim)) for _ in range(count)]
     for message in messages if consumer is not None else ():
         consumer.mark_message(message)
     return [(message.offset, message.value or b"") for message in messages]
 
 
-def numbered(what: str, offsets: range) -> list[tuple[int, bytes]]:
-    return [(offset, b"%s %d" % (what.encode(), n)) for n, offset in enumerate(offsets)]
+def numbered(text: str, offsets: range) -> list[tuple[int, bytes]]:
+    return [(offset, b"%s %d" % (text.encode(), n)) for n, offset in enumerate(offsets)]
 
 
 async def test_records_lost_by_an_unclean_election_are_reported(
@@ -53,25 +53,25 @@ async def test_records_lost_by_an_unclean_election_are_reported(
         "truncated", replicas=[[one, two], [three, two]], unclean_leader_election_enable="true", min_insync_replicas=1
     )
     cut, whole = TopicPartition(topic, 0), TopicPartition(topic, 1)
-    put(kafka, topic, "kept", len(KEPT))
+    produce(kafka, topic, "kept", len(KEPT))
     await_in_sync(kafka, topic, 0, [one, two])
     group = group_coordinated_by(kafka, three, "truncated")
     events: list[Event] = []
-    going_on = Config(offset_out_of_range="newest")
+    continuing = Config(offset_out_of_range="newest")
 
     with trio.fail_after(DEADLINE):
         async with (
             Consumer(kafka.bootstrap_servers, group_id=group) as failing,
-            Consumer(kafka.bootstrap_servers, going_on, observers=[events.append]) as following,
+            Consumer(kafka.bootstrap_servers, continuing, observers=[events.append]) as following,
             failing.consume_partitions([cut, whole], "oldest") as fails,
             following.consume_partitions([cut, whole], "oldest") as follows,
         ):
-            for partition in (cut, whole):  # what is read is with both of them
+            for partition in (cut, whole):  # both brokers have these records
                 assert await read(fails[partition], len(KEPT), failing) == numbered("kept", KEPT)
                 assert await read(follows[partition], len(KEPT)) == numbered("kept", KEPT)
             second.freeze()
             await trio.to_thread.run_sync(await_in_sync, kafka, topic, 0, [one])
-            await trio.to_thread.run_sync(put, kafka, topic, "lost", len(LOST))
+            await trio.to_thread.run_sync(produce, kafka, topic, "lost", len(LOST))
             for partition in (cut, whole):
                 assert await read(fails[partition], len(LOST), failing) == numbered("lost", LOST)
                 assert await read(follows[partition], len(LOST)) == numbered("lost", LOST)
@@ -80,23 +80,23 @@ async def test_records_lost_by_an_unclean_election_are_reported(
             first.kill()
             second.thaw()
             await trio.to_thread.run_sync(await_leader, kafka, topic, 0, two)
-            led = time.time()
-            # So many that the position is in the log again, among others.
-            await trio.to_thread.run_sync(put, kafka, topic, "new", len(NEW))
+            elected = time.time()
+            # Enough records that the log reaches the position again, with other records.
+            await trio.to_thread.run_sync(produce, kafka, topic, "new", len(NEW))
 
             with pytest.raises(LogTruncatedError) as failed:
                 await read(fails[cut], 1)
             assert (failed.value.partition, failed.value.offset, failed.value.diverging_offset) == (cut, 30, 20)
             assert await read(follows[cut], len(NEW)) == numbered("new", NEW)
-            print(f"found out, and read on, {time.time() - led:.1f} s after another leader was told")
+            print(f"reported the truncation and read on {time.time() - elected:.1f} s after the election")
             [reset] = [event for event in events if isinstance(event, OffsetReset)]
             assert (reset.partition, reset.before, reset.after) == (cut, 30, 20)
-            assert 20 <= reset.log_end <= 60, "found out before the new ones were there, or after"
+            assert 20 <= reset.log_end <= 60, "detected before the new records were written, or after"
             for claims in (fails, follows):
                 assert await read(claims[whole], len(NEW)) == numbered("new", range(30, 70))
             assert {event.partition for event in events if isinstance(event, LeaderChanged)} == {cut}
 
-        for policy, config in {"fail": Config(), "newest": going_on}.items():
+        for policy, config in {"fail": Config(), "newest": continuing}.items():
             async with Consumer(kafka.bootstrap_servers, config, group_id=group) as later:
                 async with later.consume_partition(topic, 0) as claim:
                     assert claim.initial_offset == LOST.stop

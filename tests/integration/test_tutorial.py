@@ -1,8 +1,8 @@
-"""docs/tutorial.md is walked as it is written: its files are written, its commands run, and they print what it says.
+"""docs/tutorial.md, followed as it is written: its files are created, its commands run, their output compared.
 
-`...` stands for anything. A command that does not end by itself (`sarameya broker`, `sarameya run`) has a terminal of
-its own; `^C` interrupts the one that was started last. The reader has installed a clone, and takes any warning for an
-error. They walk once with the broker that is built in, and once with a real one.
+`...` stands for any text. A command that does not end by itself (`sarameya broker`, `sarameya run`) has its own
+terminal; `^C` interrupts the one that was started last. The reader has installed a clone, and regards each warning as
+an error. The tutorial runs once with the built-in broker, and once with a real one.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ pytestmark = pytest.mark.integration
 SOURCE = Path(__file__).parents[2]
 PATIENCE = 120.0
 TEN_MINUTES = 600.0
-"""What the page promises. The machine's part is some twenty seconds, so this holds on a busy one."""
+"""The duration that the page promises. The commands take about twenty seconds, so a busy machine keeps it too."""
 BUILT_IN = "sarameya broker "
 ENDLESS = (BUILT_IN, "sarameya run ")
-OF_A_REAL_BROKER = "sarameya topics create "
+REAL_BROKER_ONLY = "sarameya topics create "
 UNWANTED = re.compile("Traceback|Warning|ERROR|WARNING")
 
 
 @attrs.define
 class Walk:
-    """A reader of the tutorial, and their terminals."""
+    """A reader of the tutorial, with their terminals."""
 
     directory: Path
     environment: Mapping[str, str]
     left_out: str
-    """How the command begins that a reader with such a broker has no need of."""
+    """The beginning of the command that a reader with such a broker skips."""
     terminals: list[tuple[subprocess.Popen[bytes], Path]] = attrs.field(factory=list)
     walked: list[str] = attrs.field(factory=list)
 
@@ -106,7 +106,7 @@ class Walk:
                 check=False,
             )
             assert not UNWANTED.search(done.stderr), done.stderr
-            # A group that has not been made yet is refused by its name, and looked for again, as a reader would.
+            # The command fails while the group does not exist yet. It is repeated, as a reader would do.
             assert command.startswith("sarameya groups") or done.returncode == 0, done.stdout + done.stderr
             return done.stdout
 
@@ -116,14 +116,14 @@ class Walk:
             assert matches(printed(), expected)
 
     def interrupt(self, expected: str) -> None:
-        if not self.terminals:  # the last of them is the built-in broker's, where there is none
+        if not self.terminals:  # the last ^C is for the built-in broker, which this reader has not started
             assert self.left_out == BUILT_IN
             return
         process, output = self.terminals.pop()
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0, output.read_text()
         assert matches(output.read_text(), expected)
-        # How often a broker that was just started has to be asked, is its own affair.
+        # Retries are no problem: the broker may have just started.
         lines = [line for line in output.read_text().splitlines() if '"event": "Retrying"' not in line]
         assert not any(map(UNWANTED.search, lines)), lines
 
@@ -133,16 +133,16 @@ class Walk:
 
 
 def matches(text: str, expected: str) -> bool:
-    """Return whether the expected lines are there, in this order; `...` stands for anything."""
-    # Brackets are brackets here.
+    """Return whether the text has the expected lines in this order; `...` stands for any text."""
+    # Brackets stand for themselves.
     pattern = re.sub(r"\[", "[[]", expected).replace("...", "*")
     return fnmatch.fnmatchcase(text, f"*{pattern.strip()}*")
 
 
 def wait_for(text: Callable[[], str], expected: str) -> None:
     deadline = time.monotonic() + PATIENCE
-    while not matches(said := text(), expected):
-        assert time.monotonic() < deadline, said
+    while not matches(output := text(), expected):
+        assert time.monotonic() < deadline, output
         time.sleep(0.2)
 
 
@@ -154,8 +154,11 @@ def fetched(url: str) -> str:
 
 @pytest.fixture(scope="module")
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment into which pip has installed the clone. What that depends on, with the extras that the page
-    names, it has from ours, and nothing else of it."""
+    """Create a virtual environment into which pip installs the clone.
+
+    The dependencies of the clone, with the extras that the page names, are linked from the test's own environment.
+    Nothing else is.
+    """
     directory = tmp_path_factory.mktemp("installed")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     wheels = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(directory), str(SOURCE)]
@@ -173,9 +176,9 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def borrow(distribution: str, packages: Path) -> None:
-    """Make an installed distribution available in another environment: everything in its own packages' directory."""
+    """Make an installed distribution available in another environment, by links to its files."""
     for part in {path.parts[0] for path in files(distribution) or () if path.parts[0] not in ("..", "__pycache__")}:
-        if not (packages / part).exists():  # a namespace, of several distributions
+        if not (packages / part).exists():  # a namespace package, of several distributions
             (packages / part).symlink_to(str(at(distribution).locate_file(part)))
 
 
@@ -203,14 +206,14 @@ def environment(installation: Path) -> dict[str, str]:
 
 @pytest.fixture
 def start_walk(tmp_path: Path, environment: dict[str, str]) -> Iterator[Callable[[str], Walk]]:
-    begun: list[Walk] = []
+    walks: list[Walk] = []
 
     def start(left_out: str) -> Walk:
-        begun.append(Walk(tmp_path, environment, left_out))
-        return begun[0]
+        walks.append(Walk(tmp_path, environment, left_out))
+        return walks[0]
 
     yield start
-    for walk in begun:
+    for walk in walks:
         for process, _ in walk.terminals:
             process.kill()
             process.wait()
@@ -218,21 +221,21 @@ def start_walk(tmp_path: Path, environment: dict[str, str]) -> Iterator[Callable
 
 
 def tutorial(broker: int) -> str:
-    """The page, for a broker and a status page at ports of the test's."""
+    """Return the page with other ports for the broker and the status page."""
     (page_port,) = free_ports(1)
     return page("tutorial").replace("9092", str(broker)).replace("8080", str(page_port))
 
 
-def test_tutorial_can_be_walked(start_walk: Callable[[str], Walk]) -> None:
+def test_tutorial_works_with_the_built_in_broker(start_walk: Callable[[str], Walk]) -> None:
     (port,) = free_ports(1)
-    walk = start_walk(OF_A_REAL_BROKER)
+    walk = start_walk(REAL_BROKER_ONLY)
     walk.walk(tutorial(port))
     assert walk.terminals == []
     assert [step for step in walk.walked if step == "^C"] == ["^C"] * 3
     assert walk.walked[-3] == "python read.py"
 
 
-def test_tutorial_can_be_walked_with_a_real_broker(
+def test_tutorial_works_with_a_real_broker(
     start_walk: Callable[[str], Walk], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     with RealKafka(tmp_path_factory.mktemp("kafka")) as kafka:
@@ -242,6 +245,6 @@ def test_tutorial_can_be_walked_with_a_real_broker(
     assert walk.walked[-3] == "python read.py"
 
 
-def test_missing_output_is_noticed() -> None:
+def test_missing_output_is_detected() -> None:
     assert matches("one\ntwo [1] three\nfour\n", "...two [1]...\nfour")
     assert not matches("one\ntwo\n", "two\nthree")

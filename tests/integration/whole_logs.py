@@ -146,12 +146,12 @@ async def by_a_stream(kafka: RealKafka, topic: str, config: Config, partitions: 
 async def check_all_read(kafka: RealKafka, topic: str, expected: Mapping[str, WasRead]) -> None:
     """Read the topic in every way under each isolation level, and compare the results with `expected`."""
     with trio.fail_after(_SECONDS):
-        for level, theirs in expected.items():
+        for level, wanted in expected.items():
             config = Config(offset_initial="oldest", isolation_level=level, fetch_max_wait=0.05)
             # So small that a response ends within a record batch or a transaction.
             small = attrs.evolve(config, fetch_max_partition_bytes=1000)
-            assert await by_claims(kafka, topic, config, messages) == theirs
-            assert await by_claims(kafka, topic, small, messages) == theirs
-            assert await by_claims(kafka, topic, config, batches) == theirs
-            assert await by_claims(kafka, topic, small, batches) == theirs
-            assert await by_a_stream(kafka, topic, config, len(theirs.records)) == theirs
+            assert await by_claims(kafka, topic, config, messages) == wanted
+            assert await by_claims(kafka, topic, small, messages) == wanted
+            assert await by_claims(kafka, topic, config, batches) == wanted
+            assert await by_claims(kafka, topic, small, batches) == wanted
+            assert await by_a_stream(kafka, topic, config, len(wanted.records)) == wanted

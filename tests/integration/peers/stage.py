@@ -149,8 +149,10 @@ class Stage:
         missing = self.trickle.delivered.keys() - read.keys()
         await self.peers.until(lambda: missing <= read.keys())
         for peer, number in lines.items():
-            theirs = {partition for partition, _ in newer & peer.read_since(number)}
-            assert theirs <= owned[peer.client_id], f"{peer.client_id} reads {theirs}; the owners are {owned}"
+            read_partitions = {partition for partition, _ in newer & peer.read_since(number)}
+            assert read_partitions <= owned[peer.client_id], (
+                f"{peer.client_id} reads {read_partitions}; the owners are {owned}"
+            )
 
     def _describe(self) -> Owned | None:
         """Return the partitions of each member; None while the group is not stable."""

@@ -1,4 +1,4 @@
-"""librdkafka as the producer of records that tests consume: bytes of another implementation, not of ours."""
+"""librdkafka as the producer of records that tests consume, so that the bytes come from another implementation."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def send(kafka: RealKafka, topic: str, records: Iterable[Mapping[str, Any]], **o
     for record in records:
         producer.produce(topic, **record, on_delivery=on_delivery)
         producer.poll(0)
-    left = producer.flush(_FLUSH_SECONDS)
-    if failures or left:
-        raise RuntimeError(f"{left} records were not sent, {len(failures)} failed: {failures[:1]}")
+    unsent = producer.flush(_FLUSH_SECONDS)
+    if failures or unsent:
+        raise RuntimeError(f"{unsent} records were not sent, {len(failures)} failed: {failures[:1]}")
     return delivered
 
 

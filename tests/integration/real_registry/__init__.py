@@ -1,7 +1,7 @@
 """A real schema registry for tests: `with RealRegistry(directory) as registry: registry.url`.
 
-Apicurio's, which speaks Confluent's REST interface; its schemas are in memory, and gone with the process. Needs Java 17
-and Maven.
+Apicurio's registry has Confluent's REST interface. It keeps schemas in memory, so they are lost with the process. Needs
+Java 17 and Maven.
 """
 
 from __future__ import annotations
