@@ -83,7 +83,7 @@ def run(scenario: Callable[[World, CancelAtStep], object], step: float, director
     [(cancel_all, True), (cancel_all, False), (cancel_one, True)],
     ids=["all", "no-commit", "one"],
 )
-def test_cancellation_at_any_step_loses_nothing_and_leaves_no_files(
+def test_cancellation_at_any_step_loses_no_row_and_leaves_no_file(
     scenario: Callable[[World, CancelAtStep], object], commits: bool, tmp_path: Path
 ) -> None:
     steps = run(scenario, math.inf, tmp_path / "whole", commits=commits)

@@ -47,7 +47,7 @@ async def run_cancelled_after(delay: float, contender: Contender, place: Place, 
     async def cancel() -> None:
         await staged.wait()
         await trio.sleep(delay)
-        assert reported in ([Phase.STAGED], [Phase.STAGED, Phase.READY]), "Spark's job runs"
+        assert reported in ([Phase.STAGED], [Phase.STAGED, Phase.READY]), "Spark's job is running"
         scope.cancel()
 
     with trio.CancelScope() as scope:

@@ -140,7 +140,7 @@ def committed(table: Path) -> set[str]:
 
 
 @each("parquet-classic", "delta-classic")
-async def test_jvm_that_is_killed_is_replaced(contender: Contender, place: Place) -> None:
+async def test_killed_jvm_is_replaced(contender: Contender, place: Place) -> None:
     began = trio.current_time()
     async with one_member(contender, place) as (log, member):
         await member.arm("stop", Phase.WRITTEN)

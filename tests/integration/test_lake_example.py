@@ -51,7 +51,7 @@ async def test_three_topics_become_tables(
     with rest_catalog(tmp_path, gateway) as catalog:
         app_file = tmp_path / "lake.toml"
         app_file.write_text(
-            replaced(
+            replace_each(
                 EXAMPLE.read_text(),
                 {
                     '["localhost:9092"]': json.dumps(real_kafka_alone.bootstrap_servers),
@@ -71,7 +71,7 @@ async def test_three_topics_become_tables(
 
         (reader,) = blocks(page("tables"), "python")
         found: dict[str, Any] = {}
-        exec(replaced(reader, {CATALOG: catalog["uri"], STORE: gateway.endpoint}), found)
+        exec(replace_each(reader, {CATALOG: catalog["uri"], STORE: gateway.endpoint}), found)
         for topic in TOPICS:
             rows = found["catalog"].load_table(f"shop.{topic}").scan().to_arrow().to_pylist()
             assert {(row["partition"], row["offset"]) for row in rows} == written[topic]
@@ -87,8 +87,8 @@ async def test_three_topics_become_tables(
     ]
 
 
-def replaced(text: str, replacements: Mapping[str, str]) -> str:
-    """Return the text with these replacements, each of which occurs once."""
+def replace_each(text: str, replacements: Mapping[str, str]) -> str:
+    """Replace each of these texts, which must occur exactly once."""
     for old, new in replacements.items():
         assert text.count(old) == 1, old
         text = text.replace(old, new)

@@ -49,7 +49,7 @@ def kill_all(service: Service) -> None:
         kill(pid)
 
 
-async def test_fault_66_new_service_removes_residue_of_killed_ones(tmp_path: Path, temporary: Path) -> None:
+async def test_fault_66_new_service_removes_files_of_killed_ones(tmp_path: Path, temporary: Path) -> None:
     for number in range(STALE):
         create_stale_directory(temporary, number)
     other = temporary / "spark-of-somebody-else"

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.integration
 
 SECONDS = 120.0
 SESSION_TIMEOUT = 6.0
-"""Long enough for a busy machine: a member that nobody disturbs must not lose its membership."""
+"""Long enough for a busy machine: an undisturbed member must not lose its membership."""
 KEYS = 400
 """Keys of each partition: the key of a message is its offset modulo this number."""
 ROUNDS = 3

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.integration
 
 DEADLINE = 60.0
 LEASE_SECONDS = 3.0
-"""The longest time until a member asks the leader again for the nearest replica."""
+"""Time after which the member requests its nearest replica from the leader again."""
 AT_ONCE_SECONDS = 2.0
 """The longest permitted time from the stop of the nearest replica until records that are sent afterwards are read.
 

@@ -110,7 +110,7 @@ async def test_fault_57_special_values_land_and_are_read_back(spark: Any, tmp_pa
 
 @pytest.mark.parametrize("kind", ["parquet", "delta"])
 async def test_fault_57_unusable_values_become_dead_letters(spark: Any, tmp_path: Path, kind: str) -> None:
-    """Without the rule, Spark would retry directory names that are too long, and would replace invalid UTF-8."""
+    """Spark reports too long a directory name like a passing error, and writes invalid UTF-8 as if it were valid."""
     table, values = table_of(kind, tmp_path), [b"a", *UNNAMED, *[b"b"] * 10]
     session = await land(spark, table, values, dead=tmp_path / "dead")
     assert session.marks[-1] == ("orders", 0, len(values))
@@ -137,7 +137,7 @@ async def test_fault_57_value_too_long_for_iceberg_is_not_retried(spark: Any, tm
         await land(spark, table_of("iceberg", tmp_path), [LONG])
 
 
-async def test_fault_57_timestamps_name_directories_alike_in_any_zone(spark: Any, tmp_path: Path) -> None:
+async def test_fault_57_timestamps_name_equal_directories_in_any_zone(spark: Any, tmp_path: Path) -> None:
     names = []
     for zone in ("Europe/Berlin", "America/New_York"):
         table = table_of("parquet", tmp_path / zone, "at")

@@ -60,12 +60,12 @@ async def test_two_workers_land_every_record_once(real_kafka: RealKafka, tmp_pat
             await in_thread(real_kafka.await_members, GROUP, 2, START_SECONDS)
             produced = await in_thread(send, real_kafka, "flights", records)
             await real_kafka.until_committed(GROUP, ROWS, LAND_SECONDS)
-            at_work = await in_thread(real_kafka.describe_group, GROUP)
+            while_running = await in_thread(real_kafka.describe_group, GROUP)
             nursery.cancel_scope.cancel()
         await service.stop()
 
-    assert [(line.partition, line.lag) for line in at_work] == [(partition, 0) for partition in range(PARTITIONS)]
-    assert sorted(Counter(line.member_id for line in at_work).values()) == [2, 2]
+    assert [(line.partition, line.lag) for line in while_running] == [(partition, 0) for partition in range(PARTITIONS)]
+    assert sorted(Counter(line.member_id for line in while_running).values()) == [2, 2]
     assert landed(landing) == sorted(produced)
     assert [(line.lag, line.member_id) for line in real_kafka.describe_group(GROUP)] == [(0, None)] * PARTITIONS
 

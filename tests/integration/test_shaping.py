@@ -86,7 +86,7 @@ def test_records_without_options_are_unchanged(spark: Any, stage: Stage) -> None
     assert shaping.unreadable(spark, stage.landing([b"\xff"])) == ()
 
 
-def test_text_is_decoded_and_invalid_utf8_is_named(spark: Any, stage: Stage) -> None:
+def test_text_is_decoded_and_invalid_utf8_is_reported(spark: Any, stage: Stage) -> None:
     shaping = Shaping(key=Decode(format="string"), value=Decode(format="string"))
     frame = shaping.frame(spark, stage.landing(["ä".encode(), None, b""], keys=[b"k", None, b"l"]))
     assert (column(frame), column(frame, "key")) == (["ä", None, ""], ["k", None, "l"])

@@ -250,7 +250,7 @@ async def test_batch_exceeding_max_partitions_stops_before_writing(
     assert hidden_files(table.path) == []
 
 
-async def test_rows_with_other_columns_stop_and_name_them(spark: SparkSession, tmp_path: Path) -> None:
+async def test_rows_with_other_columns_are_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
     table = ParquetTable(tmp_path / "orders")
     await land(spark, table, range(4), "offset", "topic as name")
     await land(spark, table, range(4, 8), "topic as NAME", "int(offset) as offset")

@@ -101,8 +101,8 @@ async def test_draining_service_is_not_ready(tmp_path: Path, arguments: tuple[st
 
 async def test_used_address_is_reported_in_one_line(tmp_path: Path) -> None:
     async with EmbeddedCluster(topics={"orders": 1}) as cluster:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with socket.create_server(("127.0.0.1", 0)) as used:
+            address = f"127.0.0.1:{used.getsockname()[1]}"
             with pytest.raises(AssertionError):
                 async with running(tmp_path, cluster, "--http", address):
                     pytest.fail("it runs")

@@ -93,7 +93,7 @@ async def test_refusal_by_kafka_is_one_line_with_advice(
     assert partition_count(real_kafka, "topics-new") == 0
 
 
-async def test_missing_acl_is_named(real_kafka_secured: RealKafka, tmp_path: Path) -> None:
+async def test_missing_acl_is_reported_by_name(real_kafka_secured: RealKafka, tmp_path: Path) -> None:
     kafka, topic = real_kafka_secured, "topics-of-bob"
     kafka.create_topic(topic)
     grant(kafka, topic, "bob", AclOperation.ALL)

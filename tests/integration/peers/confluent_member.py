@@ -31,7 +31,7 @@ def main(options: MemberOptions) -> None:
         report("revoked", (partition.partition for partition in partitions))
 
     consumer.subscribe([options.topic], on_assign=assigned, on_revoke=revoked)
-    taken = 0
+    received = 0
     while not stop.is_set():
         message = consumer.poll(0.1)
         if message is None:
@@ -39,8 +39,8 @@ def main(options: MemberOptions) -> None:
         error = message.error()
         if error is None:
             report_message(message.partition(), message.offset(), message.value())
-            taken += 1
-            if taken == options.limit:
+            received += 1
+            if received == options.limit:
                 consumer.pause(consumer.assignment())
         elif not error.retriable():
             raise KafkaException(error)
