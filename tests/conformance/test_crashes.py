@@ -79,7 +79,7 @@ async def land_and_die(world: World, disk: Disk) -> None:
 
 
 async def land_on_full_disk(world: World, disk: Disk) -> None:
-    """The session continues, and lands the waiting batches when the disk has space again."""
+    """Land while the disk is full: the session continues, and lands the batches when there is space again."""
     await land(world, disk, waits=True)
     world.prove()
     assert world.leftovers == []

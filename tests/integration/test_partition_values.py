@@ -37,7 +37,7 @@ pytestmark = [
 
 ODD = ["a.parquet", "a/b=c", "%2F 50%", " ", "köln €🙂", ".a", "_a", "..", "*", ":?,+&;$|<>~^'\"#\n\\\x7f[]{}", "a}b"]
 ODD += ["x" * 249, "ü" * 124, "/" * 83]
-"""Values that need escapes. Each of the last three makes a directory name (`city=...`) of 253 to 255 bytes."""
+"""Values that need escapes. The last three make directory names (`city=...`) just below the limit of 255 bytes."""
 LONG = b"x" * 251
 UNNAMED = [LONG, b"/" * 84, "ü".encode() * 126, b"a\0b", b"\xff\xfe", b"__HIVE_DEFAULT_PARTITION__"]
 """Values that no directory name can hold, or that would be read back as another value."""
