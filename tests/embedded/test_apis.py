@@ -115,10 +115,10 @@ def test_apis_of_the_table_and_handlers_are_the_same() -> None:
 
 
 @pytest.mark.parametrize(("api", "version"), EVERY_VERSION)
-def test_every_version_served_is_read_and_answered(api: Api, version: int) -> None:
+def test_every_served_version_is_decoded_and_answered(api: Api, version: int) -> None:
     kit = ApiKit({"orders": 1})
     answer = kit.answer(request(MESSAGES[api], version, **FIELDS[api]))
-    unwanted = {
+    allowed = {
         Api.JOIN_GROUP: {ErrorCode.UNKNOWN_MEMBER_ID},
         Api.HEARTBEAT: {ErrorCode.UNKNOWN_MEMBER_ID},
         Api.LEAVE_GROUP: {ErrorCode.UNKNOWN_MEMBER_ID},
@@ -126,24 +126,24 @@ def test_every_version_served_is_read_and_answered(api: Api, version: int) -> No
         Api.DESCRIBE_GROUPS: {ErrorCode.GROUP_ID_NOT_FOUND},
         Api.DELETE_GROUPS: {ErrorCode.GROUP_ID_NOT_FOUND},
         Api.OFFSET_DELETE: {ErrorCode.GROUP_ID_NOT_FOUND},
-        # Nobody is asked who they are.
+        # The listener does not authenticate clients.
         Api.SASL_HANDSHAKE: {ErrorCode.ILLEGAL_SASL_STATE},
         Api.SASL_AUTHENTICATE: {ErrorCode.ILLEGAL_SASL_STATE},
     }.get(api, set())
-    assert codes(answer) <= {ErrorCode.NONE} | unwanted
+    assert codes(answer) <= {ErrorCode.NONE} | allowed
 
 
 @pytest.mark.parametrize(("api", "version"), EVERY_VERSION)
-def test_every_version_served_can_be_made_to_fail(api: Api, version: int) -> None:
+def test_every_served_version_can_be_refused(api: Api, version: int) -> None:
     kit = ApiKit({"orders": 1})
     (answer,) = kit.ask(request(MESSAGES[api], version, **FIELDS[api]), refusal=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     failed = codes(answer)
-    if api is Api.FETCH:  # the code of the whole answer is the session's (KIP-227)
+    if api is Api.FETCH:  # the code of the whole response is the session's (KIP-227)
         failed.discard(ErrorCode.NONE)
     assert failed == {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
 
 
-def test_a_request_that_is_refused_does_nothing_of_what_it_asks() -> None:
+def test_refused_request_has_no_effect() -> None:
     kit = ApiKit({"orders": 1})
     kit.ask(request(MESSAGES[Api.PRODUCE], 9, **FIELDS[Api.PRODUCE]), refusal=ErrorCode.NOT_ENOUGH_REPLICAS)
     assert kit.cluster.topics.partition("orders", 0).log.end_offset == 0

@@ -24,7 +24,7 @@ def coordinator(kit: ApiKit) -> int:
 
 
 class TestMembership:
-    def test_a_member_joins_syncs_beats_and_leaves(self, kit: ApiKit, coordinator: int) -> None:
+    def test_member_joins_syncs_heartbeats_and_leaves(self, kit: ApiKit, coordinator: int) -> None:
         first = kit.answer(join(), coordinator)
         assert (first.error_code, bool(first.member_id)) == (ErrorCode.MEMBER_ID_REQUIRED, True)
         joined = kit.answer(join(first.member_id), coordinator)
@@ -39,7 +39,7 @@ class TestMembership:
         assert (left.error_code, [(m.member_id, m.error_code) for m in left.members]) == (0, [(first.member_id, 0)])
         assert kit.answer(heartbeat(first.member_id), coordinator).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
-    def test_a_join_is_held_until_the_others_have_joined(self, kit: ApiKit, coordinator: int) -> None:
+    def test_join_is_held_until_the_others_have_joined(self, kit: ApiKit, coordinator: int) -> None:
         one = start_member(kit, coordinator)
         two = kit.answer(join(), coordinator).member_id
         held = kit.ask(join(two), coordinator)
@@ -50,7 +50,7 @@ class TestMembership:
         assert (leader.generation_id, follower.generation_id) == (2, 2)
         assert (len(leader.members), len(follower.members)) == (2, 0)
 
-    def test_a_sync_is_held_until_the_leader_has_assigned(self, kit: ApiKit, coordinator: int) -> None:
+    def test_sync_is_held_until_the_leader_has_assigned(self, kit: ApiKit, coordinator: int) -> None:
         one = start_member(kit, coordinator)
         two = kit.answer(join(), coordinator).member_id
         held_join = kit.ask(join(two), coordinator)
@@ -61,14 +61,14 @@ class TestMembership:
         kit.answer(sync(one, 2, {one: b"1", two: b"2"}), coordinator)
         assert [answer.assignment for answer in held] == [b"2"]
 
-    def test_silent_member_is_removed_by_the_cluster_s_timer(self, kit: ApiKit, coordinator: int) -> None:
+    def test_silent_member_is_removed_by_the_clusters_timer(self, kit: ApiKit, coordinator: int) -> None:
         member_id = start_member(kit, coordinator)
         kit.sleep(9.9)
         assert kit.answer(heartbeat(member_id), coordinator).error_code == ErrorCode.NONE
         kit.sleep(10)
         assert kit.answer(heartbeat(member_id), coordinator).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
-    def test_join_v0_has_its_session_timeout_as_rebalance_timeout(self, kit: ApiKit, coordinator: int) -> None:
+    def test_join_v0_uses_its_session_timeout_as_rebalance_timeout(self, kit: ApiKit, coordinator: int) -> None:
         joined = kit.answer(join(version=0), coordinator)
         assert (joined.error_code, joined.generation_id) == (ErrorCode.NONE, 1)
         kit.answer(sync(joined.member_id, 1, {joined.member_id: b""}), coordinator)
@@ -79,47 +79,47 @@ class TestMembership:
         assert [answer.generation_id for answer in held] == [2]
 
     @pytest.mark.parametrize(("version", "none_chosen"), [(6, ""), (7, None)])
-    def test_no_protocol_chosen_is_null_only_from_version_seven_on(
+    def test_missing_protocol_is_null_only_from_version_seven_on(
         self, kit: ApiKit, coordinator: int, version: int, none_chosen: str | None
     ) -> None:
         refused = kit.answer(join("who", version=version), coordinator)
         assert (refused.error_code, refused.protocol_name) == (ErrorCode.UNKNOWN_MEMBER_ID, none_chosen)
 
-    def test_before_version_three_a_leave_has_one_error(self, kit: ApiKit, coordinator: int) -> None:
+    def test_leave_before_version_three_has_one_error(self, kit: ApiKit, coordinator: int) -> None:
         leave = request(LeaveGroupRequest, 2, group_id=GROUP, member_id="nobody")
         assert kit.answer(leave, coordinator).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 class TestOffsets:
-    def test_a_commit_comes_back_with_its_metadata_and_epoch(self, kit: ApiKit, coordinator: int) -> None:
+    def test_commit_is_fetched_with_its_metadata_and_epoch(self, kit: ApiKit, coordinator: int) -> None:
         assert committed(kit.answer(commit(41), coordinator)) == ErrorCode.NONE
         topics = [{"name": "orders", "partition_indexes": [0, 1]}]
         for version in (7, 8):
-            ask = request(
+            fetch = request(
                 OffsetFetchRequest,
                 version,
                 group_id=GROUP,
                 topics=topics,
                 groups=[{"group_id": GROUP, "topics": topics}],
             )
-            answer = kit.answer(ask, coordinator)
+            answer = kit.answer(fetch, coordinator)
             (topic,) = answer.topics if version < 8 else answer.groups[0].topics
             found = [(p.committed_offset, p.metadata, p.committed_leader_epoch, p.error_code) for p in topic.partitions]
             assert found == [(41, "note", 3, 0), (-1, "", -1, 0)]
 
-    def test_asked_for_all_only_what_is_committed_comes(self, kit: ApiKit, coordinator: int) -> None:
+    def test_fetch_of_all_offsets_returns_only_committed_ones(self, kit: ApiKit, coordinator: int) -> None:
         kit.answer(commit(5, partition=1), coordinator)
         (topic,) = kit.answer(request(OffsetFetchRequest, 2, group_id=GROUP, topics=None), coordinator).topics
         assert [(p.partition_index, p.committed_offset) for p in topic.partitions] == [(1, 5)]
 
     @pytest.mark.parametrize(("topic", "partition"), [("unknown", 0), ("orders", 2)])
-    def test_a_commit_for_what_does_not_exist_is_refused(
+    def test_commit_for_an_unknown_partition_is_refused(
         self, kit: ApiKit, coordinator: int, topic: str, partition: int
     ) -> None:
         answer = kit.answer(commit(1, topic=topic, partition=partition), coordinator)
         assert committed(answer) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def test_a_commit_of_another_generation_is_refused(self, kit: ApiKit, coordinator: int) -> None:
+    def test_commit_of_another_generation_is_refused(self, kit: ApiKit, coordinator: int) -> None:
         member_id = start_member(kit, coordinator)
         fields = {"member_id": member_id, "generation_id_or_member_epoch": 0}
         assert committed(kit.answer(commit(1, **fields), coordinator)) == ErrorCode.ILLEGAL_GENERATION
@@ -132,8 +132,8 @@ class TestOffsets:
     def test_commit_to_a_missing_group_uses_a_code_of_its_version(
         self, kit: ApiKit, coordinator: int, version: int, code: ErrorCode
     ) -> None:
-        ask = commit(1, version=version, member_id="m", generation_id_or_member_epoch=4)
-        assert committed(kit.answer(ask, coordinator)) == code
+        to_missing_group = commit(1, version=version, member_id="m", generation_id_or_member_epoch=4)
+        assert committed(kit.answer(to_missing_group, coordinator)) == code
 
     def test_commits_can_be_deleted(self, kit: ApiKit, coordinator: int) -> None:
         kit.answer(commit(5), coordinator)
@@ -144,7 +144,7 @@ class TestOffsets:
 
 
 class TestAdministration:
-    def test_a_group_is_described_and_listed_where_it_is_coordinated(self, kit: ApiKit, coordinator: int) -> None:
+    def test_group_is_described_and_listed_by_its_coordinator(self, kit: ApiKit, coordinator: int) -> None:
         member_id = start_member(kit, coordinator)
         (group,) = kit.answer(request(DescribeGroupsRequest, 5, groups=[GROUP]), coordinator).groups
         assert (group.error_code, group.group_state, group.protocol_data) == (0, "Stable", "range")
@@ -171,11 +171,11 @@ class TestAdministration:
         listed = kit.answer(request(ListGroupsRequest, 5, states_filter=[], types_filter=types), coordinator).groups
         assert [(group.group_id, group.group_type) for group in listed] == [(GROUP, "classic")] * found
 
-    def test_a_group_nobody_knows_is_dead(self, kit: ApiKit, coordinator: int) -> None:
+    def test_unknown_group_is_dead(self, kit: ApiKit, coordinator: int) -> None:
         (group,) = kit.answer(request(DescribeGroupsRequest, 5, groups=[GROUP]), coordinator).groups
         assert (group.error_code, group.group_state, group.members) == (0, "Dead", [])
 
-    def test_a_group_nobody_knows_is_an_error_from_version_six_on(self, kit: ApiKit, coordinator: int) -> None:
+    def test_unknown_group_is_an_error_from_version_six_on(self, kit: ApiKit, coordinator: int) -> None:
         (group,) = kit.answer(request(DescribeGroupsRequest, 6, groups=[GROUP]), coordinator).groups
         assert (group.error_code, group.group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
         assert group.error_message == f"Group {GROUP} not found."

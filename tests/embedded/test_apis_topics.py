@@ -40,7 +40,7 @@ def creatable(name: str, partitions: int = 1, replicas: int = 1, **fields: Any) 
 
 
 class TestMetadata:
-    def test_brokers_and_leaders(self, kit: ApiKit) -> None:
+    def test_metadata_has_brokers_and_leaders(self, kit: ApiKit) -> None:
         answer = kit.answer(metadata("orders"))
         assert [(broker.node_id, broker.host, broker.port) for broker in answer.brokers] == [
             (0, "broker-0", 9092),
@@ -52,37 +52,37 @@ class TestMetadata:
         assert [(p.partition_index, p.leader_id) for p in topic.partitions] == [(0, 0), (1, 1), (2, 2), (3, 0)]
         assert [p.replica_nodes for p in topic.partitions] == [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 1, 2]]
 
-    def test_racks_and_a_number_of_replicas_are_told_as_they_are_set(self) -> None:
+    def test_metadata_has_the_configured_racks_and_replicas(self) -> None:
         settings = BrokerSettings(racks={0: "a", 2: "c"}, replication_factor=2)
         kit = ApiKit({"orders": 4}, brokers=3, settings=settings)
         answer = kit.answer(metadata("orders"))
         assert [broker.rack for broker in answer.brokers] == ["a", None, "c"]
         assert [p.replica_nodes for p in answer.topics[0].partitions] == [[0, 1], [1, 2], [2, 0], [0, 1]]
 
-    def test_whoever_leads_is_a_replica(self) -> None:
+    def test_leader_is_always_a_replica(self) -> None:
         kit = ApiKit({"orders": 3}, brokers=3, settings=BrokerSettings(replication_factor=1))
         kit.cluster.move_leader("orders", 0, 2, kit.now)
         partition = kit.answer(metadata("orders")).topics[0].partitions[0]
         assert (partition.leader_id, partition.replica_nodes, partition.isr_nodes) == (2, [2], [2])
 
-    def test_without_its_only_replica_a_partition_waits(self) -> None:
+    def test_partition_without_its_only_replica_has_no_leader(self) -> None:
         kit = ApiKit({"orders": 2}, brokers=2, settings=BrokerSettings(replication_factor=1))
         kit.cluster.node_down(1, kit.now)
         partition = kit.answer(metadata("orders")).topics[0].partitions[1]
         assert (partition.leader_id, partition.error_code) == (-1, ErrorCode.LEADER_NOT_AVAILABLE)
         assert (partition.replica_nodes, partition.isr_nodes, partition.offline_replicas) == ([1], [1], [1])
 
-    def test_null_or_empty_in_version_zero_means_every_topic(self, kit: ApiKit) -> None:
-        for everything in (request(MetadataRequest, 12, topics=None), request(MetadataRequest, 0, topics=[])):
-            assert [topic.name for topic in kit.answer(everything).topics] == ["orders"]
+    def test_null_or_empty_in_version_zero_requests_every_topic(self, kit: ApiKit) -> None:
+        for all_topics in (request(MetadataRequest, 12, topics=None), request(MetadataRequest, 0, topics=[])):
+            assert [topic.name for topic in kit.answer(all_topics).topics] == ["orders"]
         assert kit.answer(request(MetadataRequest, 12, topics=[])).topics == []
 
-    def test_the_offsets_topic_is_internal(self, kit: ApiKit) -> None:
+    def test_offsets_topic_is_internal(self, kit: ApiKit) -> None:
         kit.cluster.offsets_partition("any group")
         (topic,) = kit.answer(metadata("__consumer_offsets")).topics
         assert (topic.is_internal, len(topic.partitions)) == (True, 50)
 
-    def test_a_topic_is_found_by_its_id(self, kit: ApiKit) -> None:
+    def test_topic_is_found_by_its_id(self, kit: ApiKit) -> None:
         topic_id = kit.cluster.topics.topic("orders").id
         (topic,) = kit.answer(metadata(None, topic_id=topic_id)).topics
         assert (topic.name, topic.topic_id, topic.error_code) == ("orders", topic_id, ErrorCode.NONE)
@@ -90,16 +90,16 @@ class TestMetadata:
         assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
     def test_unknown_topic_is_created_if_broker_and_client_allow_it(self) -> None:
-        def ask(broker_allows: bool, client_allows: bool) -> tuple[int, int]:
+        def fetch_metadata(broker_allows: bool, client_allows: bool) -> tuple[int, int]:
             kit = ApiKit(settings=BrokerSettings(auto_create_topics=broker_allows, default_partitions=3))
             (topic,) = kit.answer(metadata("new", allow_auto_topic_creation=client_allows)).topics
             return topic.error_code, len(topic.partitions)
 
         unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
-        assert ask(True, True) == (ErrorCode.NONE, 3)
-        assert [ask(True, False), ask(False, True)] == [unknown, unknown]
+        assert fetch_metadata(True, True) == (ErrorCode.NONE, 3)
+        assert [fetch_metadata(True, False), fetch_metadata(False, True)] == [unknown, unknown]
 
-    def test_a_name_that_cannot_be_is_not_made(self) -> None:
+    def test_topic_with_an_invalid_name_is_not_created(self) -> None:
         kit = ApiKit(settings=BrokerSettings(auto_create_topics=True))
         (topic,) = kit.answer(metadata("no/slash", allow_auto_topic_creation=True)).topics
         assert topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -114,7 +114,7 @@ class TestMetadata:
         assert [p.isr_nodes for p in partitions] == [[1, 2], [1, 2], [2, 1], [1, 2]]
         assert {tuple(p.offline_replicas) for p in partitions} == {(0,)}
 
-    def test_with_no_broker_left_partitions_wait_for_a_leader(self) -> None:
+    def test_partitions_have_no_leader_without_a_broker(self) -> None:
         kit = ApiKit({"orders": 1})
         kit.cluster.node_down(0, kit.now)
         (partition,) = kit.answer(metadata("orders")).topics[0].partitions
@@ -126,11 +126,11 @@ class TestCreateTopics:
         answer = kit.answer(request(CreateTopicsRequest, 7, topics=list(topics), timeout_ms=1, **fields))
         return [(topic.error_code, topic.num_partitions) for topic in answer.topics]
 
-    def test_made_with_the_partitions_asked_for_or_the_default(self, kit: ApiKit) -> None:
+    def test_topic_gets_the_requested_or_default_partitions(self, kit: ApiKit) -> None:
         assert self.create(kit, creatable("a", 5), creatable("b", -1, -1)) == [(0, 5), (0, 1)]
         assert len(kit.cluster.topics.topic("a").partitions) == 5
 
-    def test_made_with_the_replicas_asked_for_or_the_default(self, kit: ApiKit) -> None:
+    def test_topic_gets_the_requested_or_default_replicas(self, kit: ApiKit) -> None:
         self.create(kit, creatable("a", 2, 2), creatable("b", 1, -1))
         replicas = {name: [p.replicas.ids for p in kit.cluster.topics.topic(name).partitions] for name in ("a", "b")}
         assert replicas == {"a": [[0, 1], [1, 2]], "b": [[0, 1, 2]]}
@@ -138,11 +138,11 @@ class TestCreateTopics:
         kit.cluster.grow_topic("c", 2)
         assert [p.replicas.ids for p in kit.cluster.topics.topic("c").partitions] == [[0], [1]]
 
-    def test_an_assignment_gives_the_number_of_partitions(self, kit: ApiKit) -> None:
+    def test_assignment_defines_the_number_of_partitions(self, kit: ApiKit) -> None:
         assignments = [{"partition_index": n, "broker_ids": [0]} for n in range(3)]
         assert self.create(kit, creatable("a", -1, -1, assignments=assignments)) == [(0, 3)]
 
-    def test_validate_only_makes_nothing(self, kit: ApiKit) -> None:
+    def test_validate_only_creates_nothing(self, kit: ApiKit) -> None:
         assert self.create(kit, creatable("a", 5), validate_only=True) == [(0, 5)]
         assert kit.cluster.topics.get("a") is None
 
@@ -159,10 +159,10 @@ class TestCreateTopics:
             (creatable("a", 1, 4), ErrorCode.INVALID_REPLICATION_FACTOR),
         ],
     )
-    def test_what_cannot_be_made_is_refused(self, kit: ApiKit, topic: dict[str, Any], code: ErrorCode) -> None:
+    def test_invalid_topic_is_refused(self, kit: ApiKit, topic: dict[str, Any], code: ErrorCode) -> None:
         assert self.create(kit, topic) == [(code, -1)]
 
-    def test_a_topic_named_twice_is_made_not_even_once(self, kit: ApiKit) -> None:
+    def test_topic_named_twice_is_not_created(self, kit: ApiKit) -> None:
         assert self.create(kit, creatable("a"), creatable("a")) == [(ErrorCode.INVALID_REQUEST, -1)] * 2
         assert kit.cluster.topics.get("a") is None
 
@@ -173,7 +173,7 @@ class TestGrowAndDelete:
         answer = kit.answer(request(CreatePartitionsRequest, 3, topics=topics, timeout_ms=1, **fields))
         return int(answer.results[0].error_code)
 
-    def test_a_topic_grows_and_keeps_what_it_has(self, kit: ApiKit) -> None:
+    def test_topic_grows_and_keeps_its_records(self, kit: ApiKit) -> None:
         kit.append("orders", 0, b"a")
         assert self.grow(kit, "orders", 6) == ErrorCode.NONE
         assert [p.leader for p in kit.cluster.topics.topic("orders").partitions] == [0, 1, 2, 0, 1, 2]
@@ -188,7 +188,7 @@ class TestGrowAndDelete:
             ("__consumer_offsets", 60, ErrorCode.INVALID_TOPIC_EXCEPTION),
         ],
     )
-    def test_what_cannot_grow_is_refused(self, kit: ApiKit, name: str, count: int, code: ErrorCode) -> None:
+    def test_invalid_growth_is_refused(self, kit: ApiKit, name: str, count: int, code: ErrorCode) -> None:
         kit.cluster.offsets_partition("g")
         assert self.grow(kit, name, count) == code
 
@@ -196,20 +196,20 @@ class TestGrowAndDelete:
         assert self.grow(kit, "orders", 6, validate_only=True) == ErrorCode.NONE
         assert len(kit.cluster.topics.topic("orders").partitions) == 4
 
-    def test_a_topic_made_again_under_its_name_has_another_id(self, kit: ApiKit) -> None:
+    def test_recreated_topic_has_another_id(self, kit: ApiKit) -> None:
         before = kit.cluster.topics.topic("orders").id
         answer = kit.answer(request(DeleteTopicsRequest, 5, topic_names=["orders", "unknown"], timeout_ms=1))
         assert [topic.error_code for topic in answer.responses] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         assert kit.cluster.create_topic("orders", 1).id != before
 
-    def test_a_topic_is_deleted_by_its_id(self, kit: ApiKit) -> None:
+    def test_topic_is_deleted_by_its_id(self, kit: ApiKit) -> None:
         wanted = [{"name": None, "topic_id": kit.cluster.topics.topic("orders").id}]
         answer = kit.answer(request(DeleteTopicsRequest, 6, topics=wanted, timeout_ms=1))
         assert [(topic.name, topic.error_code) for topic in answer.responses] == [("orders", 0)]
         answer = kit.answer(request(DeleteTopicsRequest, 6, topics=wanted, timeout_ms=1))
         assert answer.responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
-    def test_the_brokers_own_topic_stays(self, kit: ApiKit) -> None:
+    def test_offsets_topic_cannot_be_deleted(self, kit: ApiKit) -> None:
         kit.cluster.offsets_partition("g")
         answer = kit.answer(request(DeleteTopicsRequest, 5, topic_names=["__consumer_offsets"], timeout_ms=1))
         assert answer.responses[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -221,7 +221,7 @@ class TestDescribeConfigs:
         (result,) = kit.answer(request(DescribeConfigsRequest, 4, resources=[resource])).results
         return result.error_code, {config.name: config.value for config in result.configs}
 
-    def test_what_means_something_here_is_told(self) -> None:
+    def test_supported_configs_are_returned(self) -> None:
         kit = ApiKit({"orders": 1}, settings=BrokerSettings(max_batch_size=500, auto_create_topics=True))
         assert self.describe(kit, 2, "orders") == (ErrorCode.NONE, {"max.message.bytes": "500"})
         for name in ("0", ""):
@@ -237,7 +237,7 @@ class TestDescribeConfigs:
             (8, "0", ErrorCode.INVALID_REQUEST),
         ],
     )
-    def test_what_has_no_configuration_is_refused(
+    def test_resource_without_configuration_is_refused(
         self, kit: ApiKit, resource_type: int, name: str, code: ErrorCode
     ) -> None:
         assert self.describe(kit, resource_type, name) == (code, {})
@@ -246,7 +246,7 @@ class TestDescribeConfigs:
 class TestListOffsets:
     @pytest.fixture
     def kit(self) -> ApiKit:
-        """Offsets 2 to 4 with timestamps 20, 40 and 30 ms, the last under epoch 1; led by broker 1."""
+        """Return a log of offsets 2 to 4 with timestamps 20, 40 and 30 ms, the last in epoch 1, led by broker 1."""
         kit = ApiKit({"orders": 1}, brokers=2)
         partition = kit.cluster.topics.partition("orders", 0)
         partition.log.append(batch(b"", b"", timestamp=10))
@@ -257,7 +257,7 @@ class TestListOffsets:
         partition.log.delete_before(2)
         return kit
 
-    def ask(
+    def list_offset(
         self, kit: ApiKit, timestamp: int, node_id: int = 1, *, version: int = 7, **fields: int
     ) -> tuple[int, int, int, int]:
         partitions = [{"partition_index": 0, "timestamp": timestamp, **fields}]
@@ -278,36 +278,40 @@ class TestListOffsets:
         ],
         ids=["latest", "earliest", "max_timestamp", "before_all", "between", "after_all"],
     )
-    def test_each_kind_of_time(self, kit: ApiKit, timestamp: int, found: tuple[int, int, int, int]) -> None:
-        assert self.ask(kit, timestamp) == found
+    def test_offset_for_each_kind_of_timestamp(
+        self, kit: ApiKit, timestamp: int, found: tuple[int, int, int, int]
+    ) -> None:
+        assert self.list_offset(kit, timestamp) == found
 
-    def test_who_does_not_lead_or_is_not_followed_refuses(self, kit: ApiKit) -> None:
-        assert self.ask(kit, -1, node_id=0)[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert self.ask(kit, -1, current_leader_epoch=0)[0] == ErrorCode.FENCED_LEADER_EPOCH
+    def test_wrong_leader_and_old_epoch_are_refused(self, kit: ApiKit) -> None:
+        assert self.list_offset(kit, -1, node_id=0)[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert self.list_offset(kit, -1, current_leader_epoch=0)[0] == ErrorCode.FENCED_LEADER_EPOCH
 
     def test_new_leader_without_a_high_watermark_refuses_list_offsets(self, kit: ApiKit) -> None:
         log = kit.cluster.topics.partition("orders", 0).log
         kit.cluster.hold_replica("orders", 0, 0, ReplicaLag(5, 5, in_sync=True), kit.now)
         kit.append("orders", 0, b"beyond the high watermark")
-        assert (log.high_watermark, self.ask(kit, -1)) == (5, (0, 5, -1, 1))
+        assert (log.high_watermark, self.list_offset(kit, -1)) == (5, (0, 5, -1, 1))
         kit.cluster.node_up(BrokerNode(2, "broker-2", 9094), kit.now)
         kit.cluster.topics.partition("orders", 0).replicas.ids.append(2)
         kit.cluster.move_leader("orders", 0, 2, kit.now)
         assert log.leader_epoch_start == 6
-        assert [self.ask(kit, t, 2)[0] for t in (-1, 500)] == [ErrorCode.OFFSET_NOT_AVAILABLE] * 2
-        assert self.ask(kit, -1, 2, version=4)[0] == ErrorCode.LEADER_NOT_AVAILABLE
-        assert [self.ask(kit, t, 2)[:2] for t in (-2, 21)] == [(0, 2), (0, 3)], "what is sure is told"
+        assert [self.list_offset(kit, t, 2)[0] for t in (-1, 500)] == [ErrorCode.OFFSET_NOT_AVAILABLE] * 2
+        assert self.list_offset(kit, -1, 2, version=4)[0] == ErrorCode.LEADER_NOT_AVAILABLE
+        assert [self.list_offset(kit, t, 2)[:2] for t in (-2, 21)] == [(0, 2), (0, 3)], (
+            "offsets that are certain are returned"
+        )
         kit.append("orders", 0, b"c")
         kit.cluster.release_replica("orders", 0, 0, kit.now)
-        assert self.ask(kit, -1, 2)[:2] == (0, 7)
+        assert self.list_offset(kit, -1, 2)[:2] == (0, 7)
 
-    def test_broken_bytes_in_the_log_are_called_corrupt(self, kit: ApiKit) -> None:
+    def test_broken_bytes_in_the_log_are_a_corrupt_message(self, kit: ApiKit) -> None:
         kit.cluster.topics.partition("orders", 0).log.append_raw(b"\xff" * 100, last_offset=9)
-        assert self.ask(kit, 41)[0] == ErrorCode.CORRUPT_MESSAGE
-        assert self.ask(kit, -1)[:2] == (ErrorCode.NONE, 10)
+        assert self.list_offset(kit, 41)[0] == ErrorCode.CORRUPT_MESSAGE
+        assert self.list_offset(kit, -1)[:2] == (ErrorCode.NONE, 10)
 
     @pytest.mark.parametrize(("epoch", "end"), [(0, (0, 4)), (1, (1, 5)), (2, (-1, -1))])
-    def test_where_an_epoch_ended(self, kit: ApiKit, epoch: int, end: tuple[int, int]) -> None:
+    def test_end_offset_of_each_epoch(self, kit: ApiKit, epoch: int, end: tuple[int, int]) -> None:
         partitions = [{"partition": 0, "leader_epoch": epoch, "current_leader_epoch": 1}]
         topics = [{"topic": "orders", "partitions": partitions}]
         (topic,) = kit.answer(request(OffsetForLeaderEpochRequest, 4, topics=topics), 1).topics

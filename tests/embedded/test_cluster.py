@@ -76,7 +76,7 @@ class TestLifetime:
             await EmbeddedCluster({"no/slash": 1}).__aenter__()
         assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
-    async def test_racks_are_told_in_metadata(self) -> None:
+    async def test_metadata_has_the_racks(self) -> None:
         async with memory(brokers=2, racks={1: "b"}, replication_factor=1) as cluster, connected(cluster) as client:
             answer = await client.ask(request(MetadataRequest, 12, topics=None))
             assert [broker.rack for broker in answer.brokers] == [None, "b"]
@@ -85,11 +85,11 @@ class TestLifetime:
     @pytest.mark.parametrize(
         "options", [{"racks": {2: "b"}}, {"racks": {0: ""}}, {"replication_factor": 0}, {"replication_factor": 3}]
     )
-    def test_racks_and_replicas_that_cannot_be_are_a_config_error(self, options: dict[str, Any]) -> None:
+    def test_invalid_racks_and_replicas_are_a_config_error(self, options: dict[str, Any]) -> None:
         with pytest.raises(ConfigError, match=next(iter(options))):
             memory(brokers=2, **options)
 
-    async def test_the_same_seed_gives_the_same_ids(self) -> None:
+    async def test_same_seed_gives_the_same_ids(self) -> None:
         async def ids(seed: int) -> Any:
             async with memory(seed=seed) as cluster, connected(cluster) as client:
                 answer = await client.ask(request(MetadataRequest, 12, topics=None))
@@ -107,7 +107,7 @@ class TestRecords:
             assert (first.key, first.value, first.headers, first.timestamp) == (b"k", b"v", (("h", b"x"),), 12_345)
             assert (second.key, second.value, second.timestamp) == (None, None, 7)
 
-    async def test_many_records_go_into_batches_of_about_a_size(self) -> None:
+    async def test_many_records_are_split_into_batches_by_size(self) -> None:
         async with memory() as cluster:
             cluster.produce("orders", 0, b"before")
             records = [(b"%d" % n, b"x" * 98) for n in range(10, 20)]
@@ -116,7 +116,7 @@ class TestRecords:
             assert len(cluster.log("orders", 0).batches()) == 1 + 4
             assert cluster.produce_many("orders", 0, []) == range(11, 11)
 
-    async def test_a_whole_batch_is_appended(self) -> None:
+    async def test_whole_batch_is_appended(self) -> None:
         async with memory() as cluster:
             cluster.produce("orders", 0, b"before")
             assert cluster.append("orders", 0, build([(1, None, b"a", ()), (2, None, b"b", ())])) == 1
@@ -125,14 +125,14 @@ class TestRecords:
     @pytest.mark.parametrize(
         ("topic", "partition", "why"), [("nope", 0, "'nope' does not exist"), ("orders", 2, "there is no partition 2")]
     )
-    async def test_what_does_not_exist_is_refused_by_name(self, topic: str, partition: int, why: str) -> None:
+    async def test_unknown_partition_is_refused_by_name(self, topic: str, partition: int, why: str) -> None:
         async with memory() as cluster:
             for use in (cluster.log, lambda t, p: cluster.produce(t, p, b"v")):
                 with pytest.raises(Refused, match=why) as caught:
                     use(topic, partition)
                 assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    async def test_topics_are_made_grown_and_deleted(self) -> None:
+    async def test_topics_are_created_grown_and_deleted(self) -> None:
         async with memory({}) as cluster:
             cluster.create_topic("new", 2)
             cluster.add_partitions("new", 3)
@@ -143,7 +143,7 @@ class TestRecords:
 
 
 class TestGroups:
-    async def test_commits_and_members_are_seen(self) -> None:
+    async def test_commits_and_the_group_state_are_visible(self) -> None:
         async with memory(brokers=2) as cluster:
             assert cluster.committed("g") == {}
             assert cluster.describe_group("g").state is GroupState.DEAD
@@ -162,7 +162,7 @@ class TestGroups:
             assert cluster.committed("g") == {TopicPartition("orders", 1): CommittedOffset(5, "m")}
             assert cluster.describe_group("g").state is GroupState.EMPTY
 
-    async def test_a_coordinator_moves(self) -> None:
+    async def test_coordinator_moves_between_brokers(self) -> None:
         heartbeat = request(HeartbeatRequest, 4, group_id="g", generation_id=1, member_id="m")
         async with memory(brokers=2) as cluster:
             for broker in (0, 1, 0):
@@ -184,12 +184,12 @@ class TestControls:
             moved = await fetched(cluster, 1)
             assert [raw.leader_epoch for raw in split(moved.records, ORDERS, 0)] == [0, 1]
 
-    async def test_a_leader_moves_to_no_broker_that_is_not_there(self) -> None:
+    async def test_leader_cannot_move_to_an_unknown_broker(self) -> None:
         async with memory(brokers=2) as cluster:
             with pytest.raises(Refused, match=r"broker 2 is not up \(up: 0, 1\)"):
                 cluster.move_leader("orders", 0, 2)
 
-    async def test_a_fault_is_answered_by_any_broker_once(self) -> None:
+    async def test_fault_is_returned_once_by_any_broker(self) -> None:
         async with memory(brokers=2) as cluster:
             cluster.fail_next(Api.FETCH, ErrorCode.KAFKA_STORAGE_ERROR)
             assert (await fetched(cluster)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -211,7 +211,7 @@ class TestControls:
             assert answer.responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
             assert trio.current_time() == 0
 
-    async def test_raw_bytes_are_served_as_they_are(self, autojump_clock: trio.testing.MockClock) -> None:
+    async def test_raw_bytes_are_served_unchanged(self, autojump_clock: trio.testing.MockClock) -> None:
         async with memory() as cluster, connected(cluster) as client:
             await client.send(fetch(max_wait_ms=30_000))
             await trio.testing.wait_all_tasks_blocked()
@@ -221,7 +221,7 @@ class TestControls:
             assert trio.current_time() == 0
 
     @pytest.mark.parametrize("in_memory", [True, False])
-    async def test_a_broker_stops_and_starts_at_its_address(self, in_memory: bool) -> None:
+    async def test_broker_stops_and_starts_at_its_address(self, in_memory: bool) -> None:
         async with EmbeddedCluster({"orders": 2}, brokers=2, in_memory=in_memory) as cluster:
             cluster.produce("orders", 0, b"a")
             async with connected(cluster, 0) as client:
@@ -231,14 +231,14 @@ class TestControls:
                 await connected(cluster, 0).__aenter__()
             with pytest.raises(Refused, match="broker 0 is not up"):
                 await cluster.stop_broker(0)
-            assert (await fetched(cluster, 1)).high_watermark == 1, "the other leads what it led"
+            assert (await fetched(cluster, 1)).high_watermark == 1, "the other broker leads its partitions"
             await cluster.start_broker(0)
             with pytest.raises(OSError, match="in use"):
                 await cluster.start_broker(0)
             cluster.move_leader("orders", 0, 0)
             assert (await fetched(cluster, 0)).high_watermark == 1
 
-    async def test_the_only_broker_takes_up_what_it_led(self) -> None:
+    async def test_only_broker_leads_again_after_a_restart(self) -> None:
         async with memory() as cluster:
             cluster.produce("orders", 0, b"a")
             await cluster.stop_broker(0)

@@ -46,7 +46,7 @@ def fetch_offsets(*groups: str) -> Any:
 
 
 class TestFail:
-    async def test_next_answers_are_the_code_and_nothing_is_done(self, autojump_clock: MockClock) -> None:
+    async def test_failed_requests_return_the_code_without_effect(self, autojump_clock: MockClock) -> None:
         async with one_broker() as (cluster, client):
             cluster.fail_next(Api.OFFSET_COMMIT, REFUSED, 2)
             codes = [committed(await client.ask(commit(offset))) for offset in (1, 2, 3)]
@@ -55,7 +55,7 @@ class TestFail:
 
 
 class TestDelay:
-    async def test_answer_is_late_and_the_work_is_done_at_once(self, autojump_clock: MockClock) -> None:
+    async def test_delayed_response_does_not_delay_the_effect(self, autojump_clock: MockClock) -> None:
         async with one_broker() as (cluster, client):
             cluster.delay_next(Api.OFFSET_COMMIT, 30.0)
             await client.send(commit(1))
@@ -64,7 +64,7 @@ class TestDelay:
             assert committed(await client.receive()) == ErrorCode.NONE
             assert trio.current_time() == 30.0
 
-    async def test_request_is_late_and_the_work_with_it(self, autojump_clock: MockClock) -> None:
+    async def test_delayed_request_delays_the_effect(self, autojump_clock: MockClock) -> None:
         async with one_broker() as (cluster, client):
             cluster.delay_next(Api.OFFSET_COMMIT, 30.0, half="request")
             await client.send(commit(1))
@@ -73,13 +73,13 @@ class TestDelay:
             assert committed(await client.receive()) == ErrorCode.NONE
             assert (stored(cluster), trio.current_time()) == ([1], 30.0)
 
-    async def test_late_request_meets_what_has_come_about_meanwhile(self, autojump_clock: MockClock) -> None:
+    async def test_delayed_request_meets_the_state_at_its_arrival(self, autojump_clock: MockClock) -> None:
         async with one_broker() as (cluster, client):
             member_id = await member(client)
             cluster.delay_next(Api.HEARTBEAT, 11.0, half="request")
             assert (await client.ask(heartbeat(member_id))).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
-    async def test_delay_counts_from_an_answer_that_is_ready(self, autojump_clock: MockClock) -> None:
+    async def test_delay_counts_from_a_ready_response(self, autojump_clock: MockClock) -> None:
         async with one_broker() as (cluster, client), connected(cluster) as other:
             leader = await member(client)
             second = (await other.ask(join())).member_id
@@ -90,7 +90,7 @@ class TestDelay:
             assert (await other.receive()).generation_id == 2
             assert trio.current_time() == 7.0
 
-    async def test_other_connections_are_not_held_up(self, autojump_clock: MockClock) -> None:
+    async def test_delay_does_not_affect_other_connections(self, autojump_clock: MockClock) -> None:
         async with one_broker() as (cluster, client), connected(cluster) as other:
             cluster.delay_next(Api.OFFSET_COMMIT, 30.0)
             await client.send(commit(1))
@@ -100,11 +100,11 @@ class TestDelay:
             assert trio.current_time() == 0.0
             await client.receive()
             await client.receive()
-            assert trio.current_time() == 30.0, "what stands behind a late answer is late too"
+            assert trio.current_time() == 30.0, "the response after a delayed one is delayed too"
 
 
 class TestDrop:
-    async def test_lost_answer_ends_the_connection_and_the_work_is_done(self, autojump_clock: MockClock) -> None:
+    async def test_dropped_response_closes_the_connection_after_the_effect(self, autojump_clock: MockClock) -> None:
         async with one_broker() as (cluster, client):
             cluster.drop_next(Api.OFFSET_COMMIT)
             await client.send(commit(1))
@@ -113,7 +113,7 @@ class TestDrop:
             async with connected(cluster) as again:
                 assert committed(await again.ask(commit(2))) == ErrorCode.NONE
 
-    async def test_lost_request_ends_the_connection_and_nothing_is_done(self, autojump_clock: MockClock) -> None:
+    async def test_dropped_request_closes_the_connection_without_effect(self, autojump_clock: MockClock) -> None:
         async with one_broker() as (cluster, client):
             cluster.drop_next(Api.OFFSET_COMMIT, half="request")
             await client.send(commit(1))
@@ -121,20 +121,20 @@ class TestDrop:
             assert stored(cluster) == []
 
     @pytest.mark.parametrize(("half", "done"), [("request", []), ("answer", [1])])
-    async def test_silent_connection_stays_open_and_says_nothing_more(
+    async def test_silent_connection_stays_open_without_responses(
         self, half: Any, done: list[int], autojump_clock: MockClock
     ) -> None:
         async with one_broker() as (cluster, client), connected(cluster) as other:
             cluster.drop_next(Api.OFFSET_COMMIT, half=half, hang_up=False)
             await client.send(commit(1))
-            await client.send(commit(2))  # nor is this one ever looked at
-            with trio.move_on_after(3600) as patience:
+            await client.send(commit(2))  # the broker never reads this one either
+            with trio.move_on_after(3600) as timeout:
                 await client.stream.receive_some()
-            assert patience.cancelled_caught
+            assert timeout.cancelled_caught
             assert stored(cluster) == done
             await other.ask(request(ApiVersionsRequest, 0))
 
-    async def test_lost_answer_to_a_held_join_is_lost_when_it_comes(self, autojump_clock: MockClock) -> None:
+    async def test_response_to_a_held_join_is_dropped_when_ready(self, autojump_clock: MockClock) -> None:
         async with one_broker() as (cluster, client), connected(cluster) as other:
             leader = await member(client)
             second = (await other.ask(join())).member_id
@@ -143,11 +143,11 @@ class TestDrop:
             await trio.testing.wait_all_tasks_blocked()
             assert len((await client.ask(join(leader))).members) == 2
             await other.assert_hung_up()
-            assert len(cluster.describe_group(GROUP).members) == 2, "it does not know that it is a member"
+            assert len(cluster.describe_group(GROUP).members) == 2, "the client does not know that it is a member"
 
 
-class TestWhomAFaultStrikes:
-    async def test_one_broker(self, autojump_clock: MockClock) -> None:
+class TestFaultSelection:
+    async def test_fault_applies_to_one_broker(self, autojump_clock: MockClock) -> None:
         async with EmbeddedCluster(brokers=2, in_memory=True) as cluster:
             cluster.fail_next(Api.API_VERSIONS, REFUSED, broker_id=1)
             codes = []
@@ -156,25 +156,25 @@ class TestWhomAFaultStrikes:
                     codes.append((await client.ask(request(ApiVersionsRequest, 0))).error_code)
             assert codes == [ErrorCode.NONE, REFUSED, ErrorCode.NONE]
 
-    async def test_one_client(self, autojump_clock: MockClock) -> None:
+    async def test_fault_applies_to_one_client(self, autojump_clock: MockClock) -> None:
         async with one_broker() as (cluster, client), connected(cluster, client_id="other") as other:
             cluster.fail_next(Api.OFFSET_COMMIT, REFUSED, client_id="other")
-            codes = [committed(await who.ask(commit(1))) for who in (client, other, other)]
+            codes = [committed(await each.ask(commit(1))) for each in (client, other, other)]
             assert codes == [ErrorCode.NONE, REFUSED, ErrorCode.NONE]
 
-    async def test_one_group(self, autojump_clock: MockClock) -> None:
+    async def test_fault_applies_to_one_group(self, autojump_clock: MockClock) -> None:
         async with one_broker() as (cluster, client):
             cluster.fail_next(Api.OFFSET_COMMIT, REFUSED, group_id="other")
             codes = [committed(await client.ask(commit(1, group=group))) for group in (GROUP, "other", "other")]
             assert codes == [ErrorCode.NONE, REFUSED, ErrorCode.NONE]
 
-    async def test_one_group_among_those_a_request_names(self, autojump_clock: MockClock) -> None:
+    async def test_fault_applies_to_one_group_of_a_request(self, autojump_clock: MockClock) -> None:
         async with one_broker() as (cluster, client):
             cluster.fail_next(Api.OFFSET_FETCH, REFUSED, group_id="other")
             answers = [await client.ask(fetch_offsets(*groups)) for groups in ((GROUP,), (GROUP, "other"))]
             assert [{group.error_code for group in answer.groups} for answer in answers] == [{0}, {REFUSED}]
 
-    async def test_faults_strike_in_the_order_in_which_they_were_armed(self, autojump_clock: MockClock) -> None:
+    async def test_faults_apply_in_the_order_of_arming(self, autojump_clock: MockClock) -> None:
         async with one_broker() as (cluster, client):
             cluster.fail_next(Api.HEARTBEAT, ErrorCode.NOT_COORDINATOR, group_id=GROUP)
             cluster.fail_next(Api.HEARTBEAT, ErrorCode.COORDINATOR_NOT_AVAILABLE, 2)
@@ -187,8 +187,8 @@ class TestWhomAFaultStrikes:
             ]
 
 
-class TestWhatIsArmed:
-    async def test_faults_not_used_up_can_be_seen(self, autojump_clock: MockClock) -> None:
+class TestArmedFaults:
+    async def test_remaining_faults_are_visible(self, autojump_clock: MockClock) -> None:
         async with one_broker() as (cluster, client):
             assert cluster.faults == ()
             cluster.fail_next(Api.HEARTBEAT, REFUSED, 2)
@@ -201,7 +201,7 @@ class TestWhatIsArmed:
             await client.ask(heartbeat("m"))
             assert [fault.api for fault in cluster.faults] == [Api.FETCH]
 
-    async def test_fault_without_a_number_strikes_until_it_is_cleared(self, autojump_clock: MockClock) -> None:
+    async def test_fault_without_a_count_applies_until_cleared(self, autojump_clock: MockClock) -> None:
         async with one_broker() as (cluster, client):
             cluster.fail_next(Api.HEARTBEAT, REFUSED, None)
             assert {(await client.ask(heartbeat("m"))).error_code for _ in range(20)} == {REFUSED}
@@ -210,14 +210,14 @@ class TestWhatIsArmed:
             assert (await client.ask(heartbeat("m"))).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
     @pytest.mark.parametrize("count", [0, -1])
-    async def test_fault_for_no_request_is_a_mistake(self, count: int, autojump_clock: MockClock) -> None:
+    async def test_fault_for_no_request_raises_value_error(self, count: int, autojump_clock: MockClock) -> None:
         async with one_broker() as (cluster, _):
             with pytest.raises(ValueError, match=f"at least one request, not {count}"):
                 cluster.fail_next(Api.HEARTBEAT, REFUSED, count)
 
 
 class TestDisconnect:
-    async def test_one_client_s_connections_drop_and_no_other(self, autojump_clock: MockClock) -> None:
+    async def test_disconnect_closes_only_one_clients_connections(self, autojump_clock: MockClock) -> None:
         async with one_broker() as (cluster, client), connected(cluster, client_id="other") as other:
             for each in (client, other):
                 await each.ask(request(ApiVersionsRequest, 0))
@@ -225,7 +225,7 @@ class TestDisconnect:
             await other.assert_hung_up()
             assert (await client.ask(request(ApiVersionsRequest, 0))).error_code == ErrorCode.NONE
 
-    async def test_broker_that_is_not_there_is_a_mistake(self, autojump_clock: MockClock) -> None:
+    async def test_disconnect_of_an_unknown_broker_is_refused(self, autojump_clock: MockClock) -> None:
         async with one_broker() as (cluster, _):
             with pytest.raises(Refused, match=r"unknown broker 7 \(known: 0\)"):
                 cluster.disconnect(7)
@@ -245,23 +245,23 @@ class TestFreeze:
                 assert [committed(await each.receive()) for each in (client, other)] == [0, 0]
             assert trio.current_time() == 3600
 
-    async def test_answer_that_becomes_ready_in_a_frozen_broker_waits(self, autojump_clock: MockClock) -> None:
+    async def test_response_ready_in_a_frozen_broker_waits(self, autojump_clock: MockClock) -> None:
         async with one_broker() as (cluster, client):
             cluster.delay_next(Api.OFFSET_COMMIT, 1.0)
             await client.send(commit(1))
             await trio.testing.wait_all_tasks_blocked()
             cluster.freeze_broker(0)
-            with trio.move_on_after(60) as patience:
+            with trio.move_on_after(60) as timeout:
                 await client.receive()
-            assert patience.cancelled_caught
+            assert timeout.cancelled_caught
 
-    async def test_other_brokers_go_on(self, autojump_clock: MockClock) -> None:
+    async def test_freeze_does_not_affect_other_brokers(self, autojump_clock: MockClock) -> None:
         async with EmbeddedCluster(brokers=2, in_memory=True) as cluster:
             cluster.freeze_broker(0)
             async with connected(cluster, 1) as client:
                 assert (await client.ask(request(ApiVersionsRequest, 0))).error_code == ErrorCode.NONE
 
-    async def test_broker_stopped_while_frozen_is_up_again_when_started(self, autojump_clock: MockClock) -> None:
+    async def test_broker_stopped_while_frozen_can_be_started(self, autojump_clock: MockClock) -> None:
         async with one_broker() as (cluster, client):
             cluster.freeze_broker(0)
             await client.send(commit(1))
@@ -273,16 +273,16 @@ class TestFreeze:
             await cluster.start_broker(0)
             async with connected(cluster) as again:
                 assert (await again.ask(request(ApiVersionsRequest, 0))).error_code == ErrorCode.NONE
-            assert stored(cluster) == [], "what it had not done when it ended was never done"
+            assert stored(cluster) == [], "a request that was pending when it stopped was never handled"
 
-    async def test_cluster_ends_with_a_broker_frozen(self, autojump_clock: MockClock) -> None:
+    async def test_cluster_closes_with_a_frozen_broker(self, autojump_clock: MockClock) -> None:
         async with one_broker() as (cluster, client):
             cluster.freeze_broker(0)
             await client.send(commit(1))
 
 
 class TestExpireMember:
-    async def test_member_is_gone_at_once_and_the_group_begins_a_round(self, autojump_clock: MockClock) -> None:
+    async def test_expired_member_is_removed_and_the_group_rebalances(self, autojump_clock: MockClock) -> None:
         async with one_broker() as (cluster, client), connected(cluster) as other:
             first = await member(client)
             second = (await other.ask(join())).member_id
@@ -293,19 +293,19 @@ class TestExpireMember:
             assert (joined.generation_id, joined.leader, trio.current_time()) == (2, second, 0.0)
             assert (await client.ask(heartbeat(first))).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
-    async def test_last_member_leaves_an_empty_group(self, autojump_clock: MockClock) -> None:
+    async def test_expiry_of_the_last_member_leaves_an_empty_group(self, autojump_clock: MockClock) -> None:
         async with one_broker() as (cluster, client):
             cluster.expire_member(GROUP, await member(client))
             assert cluster.describe_group(GROUP).state is GroupState.EMPTY
 
-    async def test_member_id_given_out_is_taken_back(self, autojump_clock: MockClock) -> None:
+    async def test_pending_member_id_can_be_expired(self, autojump_clock: MockClock) -> None:
         async with one_broker() as (cluster, client):
             pending = (await client.ask(join())).member_id
             cluster.expire_member(GROUP, pending)
             assert (await client.ask(join(pending))).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
     @pytest.mark.parametrize("group", [GROUP, "none"])
-    async def test_member_that_is_not_there_is_a_mistake(self, group: str, autojump_clock: MockClock) -> None:
+    async def test_expiry_of_an_unknown_member_is_refused(self, group: str, autojump_clock: MockClock) -> None:
         async with one_broker() as (cluster, client):
             await member(client)
             with pytest.raises(Refused, match=f"group '{group}' has no member 'ghost'"):
@@ -313,7 +313,7 @@ class TestExpireMember:
 
 
 class TestMoves:
-    async def test_coordinator_that_loads_says_so_for_as_long(self, autojump_clock: MockClock) -> None:
+    async def test_moved_coordinator_is_loading_for_its_load_time(self, autojump_clock: MockClock) -> None:
         async with EmbeddedCluster({"orders": 1}, brokers=2, in_memory=True) as cluster:
             cluster.move_coordinator(GROUP, 0)
             async with connected(cluster, 0) as client, connected(cluster, 1) as other:
@@ -328,7 +328,7 @@ class TestMoves:
                 assert (await other.ask(join(member_id))).generation_id == 2
                 assert stored(cluster) == [1]
 
-    async def test_partitions_added_are_seen_and_can_be_written(self, autojump_clock: MockClock) -> None:
+    async def test_added_partitions_are_visible_and_writable(self, autojump_clock: MockClock) -> None:
         async with one_broker() as (cluster, client):
             cluster.add_partitions("orders", 5)
             (topic,) = (await client.ask(request(MetadataRequest, 12, topics=[{"name": "orders"}]))).topics

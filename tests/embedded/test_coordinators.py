@@ -51,8 +51,8 @@ class Brokers(ApiKit):
         }
 
     def find(self, version: int, key_type: int = 0) -> tuple[int, int, str, int]:
-        ask = request(FindCoordinatorRequest, version, key=GROUP, key_type=key_type, coordinator_keys=[GROUP])
-        answer = self.answer(ask)
+        find = request(FindCoordinatorRequest, version, key=GROUP, key_type=key_type, coordinator_keys=[GROUP])
+        answer = self.answer(find)
         found = answer if version < 4 else answer.coordinators[0]
         return found.error_code, found.node_id, found.host, found.port
 
@@ -66,10 +66,10 @@ class Brokers(ApiKit):
         return first, second
 
     def settle(self, leader: str, *followers: str, generation: int) -> None:
-        everyone = {member_id: member_id.encode() for member_id in (leader, *followers)}
+        assignments = {member_id: member_id.encode() for member_id in (leader, *followers)}
         waiting = [self.ask(sync(member_id, generation), self.here) for member_id in followers]
-        waiting.append(self.ask(sync(leader, generation, everyone), self.here))
-        assert [answer[0].error_code for answer in waiting] == [0] * len(everyone)
+        waiting.append(self.ask(sync(leader, generation, assignments), self.here))
+        assert [answer[0].error_code for answer in waiting] == [0] * len(assignments)
 
 
 @pytest.fixture
@@ -77,14 +77,14 @@ def kit() -> Brokers:
     return Brokers()
 
 
-class TestWhoCoordinates:
+class TestFindCoordinator:
     @pytest.mark.parametrize("version", [0, 3, 4])
-    def test_leader_of_the_groups_partition_does(self, kit: Brokers, version: int) -> None:
+    def test_leader_of_the_groups_partition_coordinates(self, kit: Brokers, version: int) -> None:
         node = partition_for(GROUP, 50) % 3
         assert kit.find(version) == (0, node, f"broker-{node}", 9092 + node)
 
     @pytest.mark.parametrize("version", [3, 4])
-    def test_nobody_does_for_transactions(self, kit: Brokers, version: int) -> None:
+    def test_transactions_have_no_coordinator(self, kit: Brokers, version: int) -> None:
         assert kit.find(version, key_type=1) == (ErrorCode.INVALID_REQUEST, -1, "", -1)
 
     def test_other_brokers_refuse_the_group(self, kit: Brokers) -> None:
@@ -113,7 +113,7 @@ class TestMoves:
         there = kit.move()
         assert [answers[0].error_code for answers in (held, newcomer)] == [NOT_COORDINATOR] * 2
         assert kit.answer(heartbeat(first, 2), there).error_code == ErrorCode.NONE
-        # The newcomer is in no log: it begins from the start.
+        # The log does not have the new member: it has to join without an id.
         assert kit.answer(join(newcomer[0].member_id), there).error_code == ErrorCode.UNKNOWN_MEMBER_ID
         third = kit.answer(join(), there).member_id
         joins = [kit.ask(join(member_id), there) for member_id in (third, first, second)]
@@ -137,13 +137,13 @@ class TestMoves:
         before = kit.here
         pending = kit.answer(join(), before).member_id
         there = kit.move()
-        assert kit.describe().group_state == "Empty", "the group was written when its first id was given out"
+        assert kit.describe().group_state == "Empty", "the group was stored when its first member id was returned"
         assert kit.answer(join(pending), there).error_code == ErrorCode.UNKNOWN_MEMBER_ID
         assert kit.answer(join(pending), before).error_code == NOT_COORDINATOR
         start_member(kit, there)
         assert kit.describe().group_state == "Stable"
 
-    def test_moved_round_no_longer_waits_for_a_member_id_given_out(self, kit: Brokers) -> None:
+    def test_moved_round_does_not_wait_for_pending_member_ids(self, kit: Brokers) -> None:
         first = start_member(kit, kit.here)
         kit.answer(join(), kit.here)
         held = kit.ask(join(first), kit.here)
@@ -165,14 +165,14 @@ class TestMoves:
     def test_member_that_left_before_the_move_is_loaded_again(self, kit: Brokers) -> None:
         first, second = kit.two_members()
         kit.answer(request(LeaveGroupRequest, 5, group_id=GROUP, members=[{"member_id": second}]), kit.here)
-        kit.move()  # the round that followed is in no log
+        kit.move()  # the log does not have the round that followed
         assert {member.member_id for member in kit.describe().members} == {first, second}
         kit.sleep(9)
         kit.answer(heartbeat(first, 2), kit.here)
         kit.sleep(1)
         assert {member.member_id for member in kit.describe().members} == {first}
 
-    def test_group_too_large_for_its_new_coordinator_begins_a_round(self) -> None:
+    def test_group_too_large_for_its_new_coordinator_rebalances(self) -> None:
         kit = Brokers()
         first, _second = kit.two_members()
         small = Brokers(max_size=1)
@@ -184,7 +184,7 @@ class TestMoves:
         assert small.describe().group_state == "PreparingRebalance"
         assert small.answer(heartbeat(first, 2), there).error_code == ErrorCode.REBALANCE_IN_PROGRESS
 
-    def test_groups_in_other_partitions_stay(self, kit: Brokers) -> None:
+    def test_groups_in_other_partitions_do_not_move(self, kit: Brokers) -> None:
         others = [name for name in map(str, range(200)) if kit.cluster.coordinator_node(name).id == kit.here]
         for name in others:
             assert committed(kit.answer(commit(1, group=name), kit.here)) == 0
@@ -195,7 +195,7 @@ class TestMoves:
         assert {g.group_id for g in listed} == {name for name in others if partition_for(name) != number}
 
 
-class TestBrokersThatEnd:
+class TestStoppedBrokers:
     def test_group_outlives_its_coordinator(self, kit: Brokers) -> None:
         before = kit.here
         member_id = start_member(kit, before)
@@ -226,7 +226,7 @@ class TestLoading:
     """A coordinator that is loading groups from their log."""
 
     @pytest.mark.parametrize(
-        ("ask", "told"),
+        ("send", "code"),
         [
             (lambda kit, m: kit.answer(join(m), kit.here).error_code, LOADING),
             (lambda kit, m: kit.answer(sync(m), kit.here).error_code, LOADING),
@@ -236,18 +236,18 @@ class TestLoading:
         ],
         ids=["join", "sync", "heartbeat", "commit", "describe"],
     )
-    def test_it_says_so_and_answers_heartbeats_blindly(
-        self, kit: Brokers, ask: Callable[[Brokers, str], int], told: ErrorCode
+    def test_loading_coordinator_refuses_all_but_heartbeats(
+        self, kit: Brokers, send: Callable[[Brokers, str], int], code: ErrorCode
     ) -> None:
         member_id = start_member(kit, kit.here)
         kit.move(load_time=5.0)
-        assert ask(kit, member_id) == told
+        assert send(kit, member_id) == code
         kit.sleep(4.999)
-        assert ask(kit, member_id) == told
+        assert send(kit, member_id) == code
         kit.sleep(0.001)
-        assert ask(kit, member_id) != LOADING
+        assert send(kit, member_id) != LOADING
 
-    def test_it_lists_no_groups_until_it_knows_them_all(self, kit: Brokers) -> None:
+    def test_loading_coordinator_lists_no_groups(self, kit: Brokers) -> None:
         start_member(kit, kit.here)
         there = kit.move(load_time=5.0)
         for node, code in ((there, LOADING), ((there + 1) % 3, ErrorCode.NONE)):
@@ -256,7 +256,7 @@ class TestLoading:
         (listed,) = kit.answer(request(ListGroupsRequest, 4, states_filter=[]), there).groups
         assert listed.group_id == GROUP
 
-    def test_sessions_count_from_its_end(self, kit: Brokers) -> None:
+    def test_sessions_count_from_the_end_of_loading(self, kit: Brokers) -> None:
         member_id = start_member(kit, kit.here)
         kit.move(load_time=60.0)
         kit.sleep(60)
@@ -266,7 +266,7 @@ class TestLoading:
         kit.sleep(10)
         assert kit.describe().group_state == "Empty"
 
-    def test_its_time_is_a_setting_for_every_move(self) -> None:
+    def test_load_time_setting_applies_to_every_move(self) -> None:
         kit = Brokers(load_time=2.0)
         member_id = start_member(kit, kit.here)
         kit.cluster.node_down(kit.here, kit.now)
@@ -274,7 +274,7 @@ class TestLoading:
         kit.sleep(2)
         assert kit.answer(join(member_id), kit.here).generation_id == 2
 
-    def test_next_move_during_it_begins_it_anew_elsewhere(self, kit: Brokers) -> None:
+    def test_move_during_loading_starts_loading_elsewhere(self, kit: Brokers) -> None:
         member_id = start_member(kit, kit.here)
         there = kit.move(load_time=5.0)
         kit.sleep(3)
@@ -288,13 +288,13 @@ class TestLoading:
 
 
 class TestLog:
-    """`__consumer_offsets` is all that a new coordinator knows."""
+    """A new coordinator knows only `__consumer_offsets`."""
 
     def held(self, kit: Brokers) -> list[str]:
         partition = kit.cluster.offsets_partition(GROUP)
         return [image.group_id for image in read_groups(partition.topic_partition, partition.log.batches())]
 
-    def test_deleted_group_is_found_by_nobody(self, kit: Brokers) -> None:
+    def test_deleted_group_is_not_loaded(self, kit: Brokers) -> None:
         kit.answer(commit(7), kit.here)
         assert self.held(kit) == [GROUP]
         kit.cluster.coordinator(kit.here).delete_group(GROUP, kit.now)
@@ -302,7 +302,7 @@ class TestLog:
         kit.move()
         assert kit.describe().group_state == "Dead"
 
-    def test_what_the_log_has_lost_is_lost(self, kit: Brokers) -> None:
+    def test_commit_truncated_from_the_log_is_lost(self, kit: Brokers) -> None:
         kit.answer(commit(7), kit.here)
         kit.answer(commit(8), kit.here)
         log = kit.cluster.offsets_partition(GROUP).log
@@ -310,7 +310,7 @@ class TestLog:
         kit.move()
         assert kit.fetched() == {TopicPartition("orders", 0): 7}
 
-    def test_deleted_topic_takes_its_commits_with_it(self, kit: Brokers) -> None:
+    def test_deleted_topic_loses_its_commits(self, kit: Brokers) -> None:
         kit.cluster.create_topic("others", 1)
         kit.answer(commit(7), kit.here)
         kit.answer(commit(9, topic="others"), kit.here)
@@ -320,7 +320,7 @@ class TestLog:
         kit.move()
         assert kit.fetched() == {TopicPartition("others", 0): 9}, "the tombstone is in the log"
 
-    def test_it_stays_as_short_as_what_it_holds_over_many_commits(self, kit: Brokers) -> None:
+    def test_log_stays_short_over_many_commits(self, kit: Brokers) -> None:
         member_id = start_member(kit, kit.here)
         for offset in range(5000):
             kit.answer(commit(offset, member_id=member_id, generation_id_or_member_epoch=1), kit.here)
@@ -332,7 +332,7 @@ class TestLog:
         assert kit.describe().group_state == "Stable"
 
     @pytest.mark.parametrize(("version", "milliseconds", "kept"), [(4, 60_000, False), (4, -1, True), (5, None, True)])
-    def test_commit_says_in_old_versions_how_long_it_is_kept(
+    def test_commit_sets_its_retention_only_in_old_versions(
         self, kit: Brokers, version: int, milliseconds: int | None, kept: bool
     ) -> None:
         fields = {} if milliseconds is None else {"retention_time_ms": milliseconds}

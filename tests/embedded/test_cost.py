@@ -1,4 +1,4 @@
-"""The cost of a request in numbers that can be counted: steps of tasks, and objects left behind."""
+"""The cost of requests in countable numbers: steps of tasks, and objects that remain."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def waiting(cluster: EmbeddedCluster) -> tuple[int, int]:
 
 
 async def test_heartbeat_through_the_broker_takes_a_dozen_steps(autojump_clock: MockClock) -> None:
-    """Client and broker, both ways: about 0.15 ms on a machine of 2024, nearly all of it in these steps."""
+    """Client and broker together take about 0.15 ms on a machine of 2024, nearly all of it in these steps."""
     async with (
         EmbeddedCluster(in_memory=True, seed=1) as cluster,
         connected(cluster) as client,
@@ -64,7 +64,7 @@ async def test_idle_cluster_takes_no_steps(autojump_clock: MockClock) -> None:
     async with EmbeddedCluster({"orders": 1}, brokers=3, in_memory=True) as cluster, connected(cluster) as client:
         await client.ask(heartbeat("m"))
         await trio.testing.wait_all_tasks_blocked()
-        assert await counted().of(1, an_hour) <= 2  # our own
+        assert await counted().of(1, an_hour) <= 2  # the test's own
 
 
 async def test_virtual_hours_leave_nothing_behind(autojump_clock: MockClock) -> None:

@@ -1,4 +1,4 @@
-"""Bytes to requests: only whole ones, and none that could surprise a handler."""
+"""Decoding of requests: only complete and valid ones reach a handler."""
 
 import contextlib
 import struct
@@ -44,13 +44,13 @@ class TestFrames:
         assert reader.is_empty
 
     @pytest.mark.parametrize("size", [-1, 101, 2**31 - 1])
-    def test_a_size_that_cannot_be_is_refused_before_its_bytes_come(self, size: int) -> None:
+    def test_invalid_frame_size_is_refused_before_its_bytes(self, size: int) -> None:
         reader = FrameReader(max_size=100)
         reader.receive(struct.pack(">i", size))
         with pytest.raises(ProtocolError, match=str(size)):
             reader.next_frame()
 
-    def test_half_a_frame_is_no_end_of_a_stream(self) -> None:
+    def test_reader_with_half_a_frame_is_not_empty(self) -> None:
         reader = FrameReader()
         reader.receive(b"\0\0\0\x09half")
         assert reader.next_frame() is None
@@ -58,12 +58,12 @@ class TestFrames:
 
 
 class TestRequests:
-    def test_header_and_body_come_through(self) -> None:
+    def test_header_and_body_are_decoded(self) -> None:
         request = decoded(heartbeat())
         assert (request.api, request.version, request.correlation_id, request.client_id) == (Api.HEARTBEAT, 4, 5, "me")
         assert (request.body.group_id, request.body.generation_id) == ("group", 3)
 
-    def test_a_client_id_may_be_null_and_have_any_letters(self) -> None:
+    def test_client_id_may_be_null_or_non_ascii(self) -> None:
         whole = heartbeat()
         for client_id, data in (("", b"\xff\xff"), ("t\u00e9st", b"\x00\x05t\xc3\xa9st"), ("", b"\x00\x00")):
             assert decoded(whole[:8] + data + whole[12:]).client_id == client_id
@@ -76,7 +76,7 @@ class TestRequests:
         with pytest.raises(ProtocolError, match="varint of more than five bytes"):
             decoded(whole[:12] + b"\xff" * 5 + whole[13:])
 
-    def test_an_answer_is_what_kafka_python_would_send(self) -> None:
+    def test_response_has_the_bytes_of_kafka_python(self) -> None:
         for version in (3, 4):
             for answer in (HeartbeatResponse(error_code=27), ApiVersionsResponse(error_code=0, api_keys=[])):
                 message = HeartbeatRequest if isinstance(answer, HeartbeatResponse) else ApiVersionsRequest
@@ -84,7 +84,7 @@ class TestRequests:
                 answer.with_header(correlation_id=5)
                 assert frame == bytes(answer.encode(header=True, framed=True))
 
-    def test_only_a_produce_without_acks_expects_no_answer(self) -> None:
+    def test_only_a_produce_without_acks_expects_no_response(self) -> None:
         def produce(acks: int) -> ReceivedRequest:
             return decoded(encoded(ProduceRequest[9](acks=acks, timeout_ms=1, topic_data=[])))
 
@@ -92,27 +92,27 @@ class TestRequests:
         assert decoded(heartbeat()).expects_answer
 
     @pytest.mark.parametrize("version", [0, 3, 4])
-    def test_a_request_cut_off_anywhere_is_refused(self, version: int) -> None:
+    def test_truncated_request_is_refused(self, version: int) -> None:
         whole = heartbeat(version)
         for length in range(len(whole)):
             with pytest.raises(ProtocolError):
                 decoded(whole[:length])
 
-    def test_records_cut_off_in_the_last_field_are_refused(self) -> None:
+    def test_truncated_records_are_refused(self) -> None:
         request = ProduceRequest[3](acks=1, timeout_ms=1, topic_data=[("t", [(0, batch(b"value"))])])
         with pytest.raises(ProtocolError, match=r"PRODUCE version 3: records: \d+ announced, \d+ bytes left"):
             decoded(encoded(request)[:-1])
 
-    def test_an_unknown_api_is_refused(self) -> None:
+    def test_unknown_api_is_refused(self) -> None:
         for key in (-1, 4, 9999):
             with pytest.raises(ProtocolError, match=f"key {key}, version 0"):
                 decoded(struct.pack(">hhi", key, 0, 1) + b"\xff\xff")
 
-    def test_an_unserved_version_is_refused_naming_what_is_served(self) -> None:
+    def test_unserved_version_is_refused_with_the_served_ones(self) -> None:
         with pytest.raises(ProtocolError, match=r"FETCH version 3 is not served \(served: 4..18\)"):
             decoded(encoded(FetchRequest[3](max_wait_ms=1, min_bytes=1, topics=[])))
 
-    def test_a_null_that_the_schema_does_not_allow_is_refused(self) -> None:
+    def test_null_that_the_schema_does_not_allow_is_refused(self) -> None:
         join = {"group_id": "g", "session_timeout_ms": 1, "member_id": "", "protocol_type": "consumer"}
         with pytest.raises(ProtocolError, match="protocols is null"):
             decoded(encoded(JoinGroupRequest[5](**join, protocols=None)))
@@ -122,20 +122,20 @@ class TestRequests:
         assert allowed.body.group_instance_id is None
 
     def test_unknown_version_of_api_versions_is_answered_in_v0(self) -> None:
-        # Version 99 of the header is flexible; of the body nothing is known, so it is not read (KIP-511).
+        # The header of version 99 is flexible. Its body is unknown, so it is not read (KIP-511).
         frame = struct.pack(">hhih", Api.API_VERSIONS, 99, 5, -1) + b"\0" + b"whatever version 99 has"
         request = decoded(frame)
         assert request.body is None
         answer = encode_answer(request, ApiVersionsResponse(error_code=35, api_keys=[]))
         assert bytes(answer) == struct.pack(">iihi", 10, 5, 35, 0)
 
-    def test_the_newest_api_versions_is_read_whole(self) -> None:
+    def test_newest_api_versions_is_decoded(self) -> None:
         body = decoded(encoded(ApiVersionsRequest[4](client_software_name="x", client_software_version="1"))).body
         assert body.client_software_name == "x"
 
     @given(st.binary(max_size=200))
     @example(b"")
-    def test_random_bytes_are_refused_or_read_but_never_surprise(self, frame: bytes) -> None:
+    def test_random_bytes_decode_or_raise_a_protocol_error(self, frame: bytes) -> None:
         with contextlib.suppress(ProtocolError):
             decoded(frame)
 
@@ -144,7 +144,7 @@ class TestRequests:
         st.sampled_from([(api, v) for api, (low, high) in SERVED_VERSIONS.items() for v in range(low, high + 1)]),
         st.binary(max_size=120),
     )
-    def test_random_bodies_behind_a_good_header_never_surprise(self, served: tuple[Api, int], body: bytes) -> None:
+    def test_random_bodies_decode_or_raise_a_protocol_error(self, served: tuple[Api, int], body: bytes) -> None:
         api, version = served
         header = struct.pack(">hhih", api, version, 1, -1)
         if MESSAGES[api].flexible_version_q(version):

@@ -44,7 +44,7 @@ def test_describe_during_a_rebalance_omits_subscriptions() -> None:
     assert [member.metadata for member in description.members] == [b"", b""]
 
 
-def test_describe_of_no_group_says_dead() -> None:
+def test_describe_of_a_missing_group_returns_dead() -> None:
     assert Kit().coordinator.describe(GROUP) == GroupDescription(ErrorCode.NONE, GROUP, GroupState.DEAD)
 
 
@@ -80,7 +80,7 @@ def test_delete_of_an_empty_group_writes_tombstones() -> None:
     assert (kit.offsets_log[-1], kit.groups_log[-1]) == ({T0: None}, None)
 
 
-def test_delete_of_a_group_forgets_the_member_ids_it_gave_out() -> None:
+def test_delete_of_a_group_forgets_pending_member_ids() -> None:
     kit = Kit()
     pending = kit.new_id()
     assert kit.coordinator.delete_group(GROUP, kit.now) is ErrorCode.NONE
@@ -88,7 +88,7 @@ def test_delete_of_a_group_forgets_the_member_ids_it_gave_out() -> None:
     assert kit.join(pending).answer.error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_delete_of_no_group_is_refused() -> None:
+def test_delete_of_a_missing_group_is_refused() -> None:
     assert Kit().coordinator.delete_group(GROUP, 0) is ErrorCode.GROUP_ID_NOT_FOUND
     assert Kit().coordinator.delete_group("", 0) is ErrorCode.GROUP_ID_NOT_FOUND  # simple consumers may have that id
 
@@ -100,7 +100,7 @@ def test_delete_of_no_group_is_refused() -> None:
     "code",
     [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE],
 )
-def test_every_request_for_a_group_not_served_gets_that_code(code: ErrorCode) -> None:
+def test_requests_for_a_group_not_served_get_that_code(code: ErrorCode) -> None:
     kit = Kit(serves=lambda group_id: code)
     assert kit.join().answer == JoinGroupResult(code)
     assert kit.sync("m").answer == SyncGroupResult(code)
@@ -113,7 +113,7 @@ def test_every_request_for_a_group_not_served_gets_that_code(code: ErrorCode) ->
     assert not kit.exists
 
 
-def test_serves_is_asked_for_the_group_in_question() -> None:
+def test_serves_is_called_with_the_group_id() -> None:
     kit = Kit(serves=lambda group_id: ErrorCode.NONE if group_id == GROUP else ErrorCode.NOT_COORDINATOR)
     assert kit.join().answer.error is ErrorCode.MEMBER_ID_REQUIRED
     assert kit.join(group_id="other").answer.error is ErrorCode.NOT_COORDINATOR
@@ -166,20 +166,20 @@ def test_old_coordinator_forgets_a_moved_group() -> None:
     assert kit.coordinator.unload(GROUP, kit.now) is None
 
 
-def test_joins_that_wait_when_the_group_moves_are_sent_away() -> None:
+def test_held_joins_get_not_coordinator_at_a_move() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     joins = [kit.join(first), kit.join_new()[1]]
     moved = move(kit)
     assert [reply.answer.error for reply in joins] == [ErrorCode.NOT_COORDINATOR] * 2
-    # The log knows nothing of the round: the last generation stands, and its members join again.
+    # The log does not have the round: the last generation still holds, and its members join again.
     assert (moved.state, moved.member_ids) == (GroupState.STABLE, [first, second])
     again = moved.join(first)
     moved.join(second)
     assert again.answer.generation == 3
 
 
-def test_syncs_that_wait_when_the_group_moves_are_sent_away() -> None:
+def test_held_syncs_get_not_coordinator_at_a_move() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     kit.join(first)
@@ -231,7 +231,7 @@ def test_group_moves_there_and_back() -> None:
     assert kit.heartbeat(first) is kit.heartbeat(second) is ErrorCode.NONE
 
 
-def test_image_is_what_the_log_was_told() -> None:
+def test_image_of_a_group_is_its_stored_state() -> None:
     kit = Kit()
     (member_id,) = kit.stable(1)
     kit.commit(member_id, 1)
@@ -241,7 +241,7 @@ def test_image_is_what_the_log_was_told() -> None:
     )
 
 
-def test_load_of_a_group_that_is_here_is_a_mistake_of_the_caller() -> None:
+def test_load_of_a_loaded_group_raises_value_error() -> None:
     kit = Kit()
     kit.commit()
     with pytest.raises(ValueError, match="unload it first"):

@@ -18,12 +18,12 @@ RETENTION, CHECK = 1000.0, 100.0
 OTHER = TopicPartition("other", 0)
 
 
-def reading(*topics: str) -> bytes:
+def subscription_to(*topics: str) -> bytes:
     names = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
     return struct.pack(">hi", 1, len(topics)) + names + struct.pack(">i", -1)
 
 
-READS_T = protocols("range", metadata=reading("t"))
+READS_T = protocols("range", metadata=subscription_to("t"))
 
 
 def kit_with(retention: float = RETENTION) -> Kit:
@@ -38,7 +38,7 @@ def commit(kit: Kit, *partitions: TopicPartition, member_id: str = "", retention
     assert set(kit.coordinator.commit(request, kit.now).errors.values()) == {ErrorCode.NONE}
 
 
-def live_on(kit: Kit, *member_ids: str, seconds: float) -> None:
+def keep_alive(kit: Kit, *member_ids: str, seconds: float) -> None:
     """Advance the clock while these members send heartbeats."""
     for _ in range(int(seconds / (SESSION / 2))):
         for member_id in member_ids:
@@ -47,7 +47,7 @@ def live_on(kit: Kit, *member_ids: str, seconds: float) -> None:
 
 
 def left_group(kit: Kit) -> None:
-    """Return a group that has committed for T0 and whose members have all left."""
+    """Create a group that has committed for T0 and whose members have all left."""
     (member_id,) = kit.stable(1, protocols=READS_T)
     commit(kit, T0, member_id=member_id)
     kit.leave(member_id)
@@ -69,7 +69,7 @@ def test_commits_of_a_simple_consumer_are_kept_from_each_commit() -> None:
     assert not kit.exists
 
 
-def test_commit_made_again_is_kept_from_the_last_time() -> None:
+def test_repeated_commit_is_kept_from_the_last_one() -> None:
     kit = kit_with()
     commit(kit, T0)
     kit.advance(RETENTION - 1)
@@ -78,14 +78,14 @@ def test_commit_made_again_is_kept_from_the_last_time() -> None:
     assert set(kit.committed()) == {T0}
 
 
-# --- a group that everyone has left --------------------------------------------------------------------------------
+# --- a group that all members have left ----------------------------------------------------------------------------
 
 
 def test_retention_of_an_empty_group_counts_from_the_last_leave() -> None:
     kit = kit_with()
     (member_id,) = kit.stable(1, protocols=READS_T)
     commit(kit, T0, member_id=member_id)
-    live_on(kit, member_id, seconds=2 * RETENTION)
+    keep_alive(kit, member_id, seconds=2 * RETENTION)
     kit.leave(member_id)
     kit.advance(RETENTION - CHECK)
     assert set(kit.committed()) == {T0}
@@ -107,14 +107,14 @@ def test_join_within_the_retention_keeps_the_commits() -> None:
     left_group(kit)
     kit.advance(RETENTION - 1)
     (member_id,) = kit.stable(1, protocols=READS_T)
-    live_on(kit, member_id, seconds=RETENTION)
+    keep_alive(kit, member_id, seconds=RETENTION)
     assert set(kit.committed()) == {T0}
     kit.leave(member_id)
     kit.advance(RETENTION - CHECK)
-    assert set(kit.committed()) == {T0}, "the retention begins anew when the group is left anew"
+    assert set(kit.committed()) == {T0}, "the retention starts again when the last member leaves"
 
 
-def test_time_of_being_left_survives_a_move() -> None:
+def test_time_of_the_last_leave_survives_a_move() -> None:
     kit = kit_with()
     left_group(kit)
     kit.advance(600)
@@ -127,7 +127,7 @@ def test_time_of_being_left_survives_a_move() -> None:
     assert not kit.exists
 
 
-def test_group_stored_without_that_time_is_kept_from_each_commit() -> None:
+def test_group_without_a_leave_time_is_kept_from_each_commit() -> None:
     kit = kit_with()
     record = GroupRecord(3, "consumer", None, None, ())  # GroupMetadataValue before v2 had no time
     offsets = {
@@ -146,12 +146,12 @@ def test_commit_of_an_unsubscribed_topic_expires() -> None:
     kit = kit_with()
     (member_id,) = kit.stable(1, protocols=READS_T)
     commit(kit, T0, OTHER, member_id=member_id)
-    live_on(kit, member_id, seconds=RETENTION - CHECK)
+    keep_alive(kit, member_id, seconds=RETENTION - CHECK)
     assert set(kit.committed()) == {T0, OTHER}
-    live_on(kit, member_id, seconds=CHECK)
+    keep_alive(kit, member_id, seconds=CHECK)
     assert set(kit.committed()) == {T0}
-    live_on(kit, member_id, seconds=10 * RETENTION)
-    assert set(kit.committed()) == {T0}, "what is read is kept for as long as it is"
+    keep_alive(kit, member_id, seconds=10 * RETENTION)
+    assert set(kit.committed()) == {T0}, "commits of a subscribed topic are kept"
     assert kit.state is GroupState.STABLE
 
 
@@ -159,22 +159,22 @@ def test_commit_of_a_topic_no_longer_subscribed_expires() -> None:
     kit = kit_with()
     (member_id,) = kit.stable(1, protocols=READS_T)
     commit(kit, T0, member_id=member_id)
-    kit.join(member_id, protocols=protocols("range", metadata=reading("other")))
+    kit.join(member_id, protocols=protocols("range", metadata=subscription_to("other")))
     kit.settle([member_id])
-    live_on(kit, member_id, seconds=RETENTION)
+    keep_alive(kit, member_id, seconds=RETENTION)
     assert kit.committed() == {}
-    assert kit.state is GroupState.STABLE, "a group with members is not forgotten with its commits"
+    assert kit.state is GroupState.STABLE, "a group with members is not deleted with its commits"
 
 
-def test_topic_that_one_of_the_members_reads_is_read() -> None:
+def test_commits_of_any_members_topics_are_kept() -> None:
     kit = kit_with()
     first, reply = kit.join_new(protocols=READS_T)
     assert reply.is_answered
-    second, _ = kit.join_new(protocols=protocols("range", metadata=reading("other")))
+    second, _ = kit.join_new(protocols=protocols("range", metadata=subscription_to("other")))
     kit.join(first, protocols=READS_T)
     kit.settle([first, second])
     commit(kit, T0, OTHER, member_id=first)
-    live_on(kit, first, second, seconds=2 * RETENTION)
+    keep_alive(kit, first, second, seconds=2 * RETENTION)
     assert set(kit.committed()) == {T0, OTHER}
 
 
@@ -182,19 +182,19 @@ def test_topic_that_one_of_the_members_reads_is_read() -> None:
     "fields",
     [
         {"protocols": protocols("range", metadata=b"no subscription")},
-        {"protocol_type": "connect", "protocols": protocols("range", metadata=reading("other"))},
+        {"protocol_type": "connect", "protocols": protocols("range", metadata=subscription_to("other"))},
     ],
     ids=["unreadable subscription", "other protocol type"],
 )
-def test_nothing_expires_while_it_cannot_be_told_what_is_read(fields: dict[str, object]) -> None:
+def test_nothing_expires_while_subscriptions_are_unknown(fields: dict[str, object]) -> None:
     kit = kit_with()
     (member_id,) = kit.stable(1, **fields)
     commit(kit, T0, OTHER, member_id=member_id)
-    live_on(kit, member_id, seconds=2 * RETENTION)
+    keep_alive(kit, member_id, seconds=2 * RETENTION)
     assert set(kit.committed()) == {T0, OTHER}
 
 
-def test_nothing_expires_in_the_middle_of_a_round() -> None:
+def test_nothing_expires_during_a_rebalance() -> None:
     kit = kit_with(retention=200)
     first, second = kit.stable(2, protocols=READS_T, rebalance_timeout=600.0)
     commit(kit, OTHER, member_id=first)
@@ -209,7 +209,7 @@ def test_nothing_expires_in_the_middle_of_a_round() -> None:
 # --- a commit with a retention of its own (OffsetCommit v2 to v4) --------------------------------------------------
 
 
-def test_commit_with_a_retention_of_its_own_goes_by_that() -> None:
+def test_commit_with_its_own_retention_expires_by_it() -> None:
     kit = kit_with()
     commit(kit, T0, retention=50.0)
     commit(kit, OTHER, retention=5000.0)
@@ -223,11 +223,11 @@ def test_commit_with_its_own_retention_is_kept_while_subscribed() -> None:
     kit = kit_with()
     (member_id,) = kit.stable(1, protocols=READS_T)
     commit(kit, T0, member_id=member_id, retention=50.0)
-    live_on(kit, member_id, seconds=RETENTION)
+    keep_alive(kit, member_id, seconds=RETENTION)
     assert set(kit.committed()) == {T0}
 
 
-# --- groups that keep nothing --------------------------------------------------------------------------------------
+# --- groups without commits ----------------------------------------------------------------------------------------
 
 
 def test_empty_group_without_commits_is_deleted_at_the_next_check() -> None:
@@ -240,14 +240,14 @@ def test_empty_group_without_commits_is_deleted_at_the_next_check() -> None:
     assert kit.heartbeat(member_id, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_group_with_members_that_keeps_nothing_stays() -> None:
+def test_group_with_members_and_without_commits_stays() -> None:
     kit = kit_with()
     (member_id,) = kit.stable(1)
-    live_on(kit, member_id, seconds=RETENTION)
+    keep_alive(kit, member_id, seconds=RETENTION)
     assert kit.state is GroupState.STABLE
 
 
-def test_coordinator_without_groups_waits_for_nothing() -> None:
+def test_coordinator_without_groups_has_no_deadline() -> None:
     kit = kit_with()
     assert kit.coordinator.next_deadline() is None
     left_group(kit)
@@ -262,6 +262,6 @@ def test_jump_of_the_wall_clock_expires_commits_only() -> None:
     commit(kit, OTHER, member_id=member_id)
     jumps = kit.time_of_day() + RETENTION
     kit.coordinator._rebalancer.wall_clock = lambda: jumps
-    live_on(kit, member_id, seconds=CHECK)
+    keep_alive(kit, member_id, seconds=CHECK)
     assert kit.committed() == {}
     assert kit.member_ids == [member_id]

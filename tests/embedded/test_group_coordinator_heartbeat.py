@@ -52,7 +52,7 @@ STRANGER, MEMBER, OTHER_GENERATION, FENCED_MEMBER = ("stranger", 3, None), ("m",
         (S, MEMBER, (OK, True), (OK, True)),
     ],
 )
-def test_heartbeat_is_answered_by_the_first_row_that_holds(
+def test_first_matching_row_answers_the_heartbeat(
     state: GroupState,
     request_of: tuple[str, int, str | None],
     member_first: tuple[ErrorCode, bool],
@@ -75,7 +75,7 @@ def test_heartbeat_is_answered_by_the_first_row_that_holds(
     [
         (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR),
-        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE),  # answered blindly
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE),  # without any check
         (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID),  # no such group
     ],
 )
@@ -109,7 +109,7 @@ def test_heartbeat_through_a_whole_round_follows_the_table(checks: HeartbeatChec
 
 
 @BOTH
-def test_member_heard_of_in_time_lives_on(checks: HeartbeatChecks) -> None:
+def test_member_that_heartbeats_in_time_stays(checks: HeartbeatChecks) -> None:
     kit = Kit(config(heartbeat_checks=checks))
     (member_id,) = kit.stable(1)
     for _ in range(100):
@@ -130,7 +130,7 @@ def test_silent_member_expires_at_its_session_timeout(checks: HeartbeatChecks) -
     assert kit.coordinator.next_deadline() is None
 
 
-def test_member_that_fails_in_a_stable_group_begins_a_round() -> None:
+def test_expiry_in_a_stable_group_starts_a_rebalance() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     kit.advance(5)
@@ -176,7 +176,7 @@ def test_expiry_of_one_awaited_member_keeps_the_wait() -> None:
     assert not waiting.is_answered
 
 
-def test_member_waiting_for_its_join_answer_outlives_its_session() -> None:
+def test_member_with_a_held_join_does_not_expire() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     waiting = kit.join(first)
@@ -204,7 +204,7 @@ def test_held_sync_restarts_the_session_when_answered() -> None:
     assert second not in kit.member_ids
 
 
-def test_session_begins_anew_with_the_joins_answer() -> None:
+def test_session_restarts_with_the_joins_response() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     kit.join(first)
@@ -238,7 +238,7 @@ def test_state_first_table_removes_a_draining_member() -> None:
     assert kit.member_ids == [first]
 
 
-def test_new_session_timeout_counts_from_the_join_s_result() -> None:
+def test_new_session_timeout_counts_from_the_joins_response() -> None:
     kit = Kit()
     (first,) = kit.stable(1)
     kit.join(first, session_timeout=6.0, protocols=protocols("range", metadata=b"new"))
@@ -275,10 +275,10 @@ def test_late_timer_expires_in_the_order_of_the_deadlines() -> None:
     (first,) = kit.stable(1)
     kit.advance(1)
     kit.heartbeat(first)
-    _, waiting = kit.join_new()  # from here on the first has 10 s to live, and 60 s to join
+    _, waiting = kit.join_new()  # now the first member expires in 10 s, and has 60 s to join
     kit.now += 1000
     kit.coordinator.handle_timer(kit.now)
-    assert waiting.answer.generation == 2  # not expired itself: the first failed, and that ended its wait
+    assert waiting.answer.generation == 2  # the new member did not expire: the first one did, and that ended the wait
     assert first not in kit.member_ids
 
 
@@ -291,7 +291,7 @@ def test_late_timer_expires_sessions_before_a_later_join_phase() -> None:
     waiting = kit.join(first)
     kit.now += 1000
     kit.coordinator.handle_timer(kit.now)
-    # Static members may be late for a round, but these were dead long before it ended.
+    # Static members may be late for a round, but these expired long before it ended.
     assert [member.member_id for member in waiting.answer.members] == [first]
 
 

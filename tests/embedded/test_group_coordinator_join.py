@@ -23,13 +23,13 @@ def test_first_join_gets_a_member_id_and_adds_no_member() -> None:
     assert (kit.state, kit.member_ids) == (GroupState.EMPTY, [])
 
 
-def test_first_join_before_v4_is_in_at_once() -> None:
+def test_first_join_before_v4_adds_the_member_at_once() -> None:
     kit = Kit()
     answer = kit.join(requires_known_member_id=False).answer
     assert (answer.error, answer.generation) == (ErrorCode.NONE, 1)
 
 
-def test_second_join_within_the_session_timeout_is_in() -> None:
+def test_second_join_within_the_session_timeout_adds_the_member() -> None:
     kit = Kit()
     member_id = kit.new_id()
     kit.advance(SESSION - 0.1)
@@ -50,7 +50,7 @@ def test_group_with_a_pending_member_is_stored() -> None:
     assert kit.groups_log == [GroupRecord(0, "", None, None, (), state_time=kit.time_of_day())]
 
 
-def test_join_phase_waits_for_a_member_id_given_out() -> None:
+def test_join_phase_waits_for_a_pending_member() -> None:
     kit = Kit()
     (first,) = kit.stable(1)
     pending = kit.new_id()
@@ -60,7 +60,7 @@ def test_join_phase_waits_for_a_member_id_given_out() -> None:
     assert (rejoin.answer.generation, joined.answer.generation) == (2, 2)
 
 
-def test_join_phase_goes_on_when_a_member_id_given_out_expires() -> None:
+def test_join_phase_ends_when_the_pending_member_expires() -> None:
     kit = Kit()
     (first,) = kit.stable(1)
     kit.new_id()
@@ -84,7 +84,7 @@ def test_join_phase_goes_on_when_a_member_id_given_out_expires() -> None:
         ({"member_id": "ghost"}, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_join_to_no_group_with_a_fault_is_refused(fields: dict[str, Any], error: ErrorCode) -> None:
+def test_invalid_join_to_a_missing_group_is_refused(fields: dict[str, Any], error: ErrorCode) -> None:
     kit = Kit()
     member_id = fields.pop("member_id", "")
     assert kit.join(member_id, **fields).answer == JoinGroupResult(error, member_id)
@@ -106,7 +106,7 @@ def test_join_without_a_protocol_in_common_is_refused(fields: dict[str, Any]) ->
     assert kit.state is GroupState.STABLE
 
 
-def test_join_of_a_stranger_to_a_group_with_members_is_unknown() -> None:
+def test_join_of_an_unknown_member_id_is_refused() -> None:
     kit = Kit()
     kit.stable(1)
     assert kit.join("ghost").answer == JoinGroupResult(ErrorCode.UNKNOWN_MEMBER_ID, "ghost")
@@ -121,33 +121,33 @@ def test_join_beyond_the_maximum_size_is_refused() -> None:
 
 @pytest.mark.parametrize("state", [GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE, GroupState.STABLE])
 @pytest.mark.parametrize(
-    "how", ["new", "new, before v4", "with an id given out", "new and static", "static and back", "member"]
+    "how", ["new", "new, before v4", "with a pending id", "new and static", "static, returning", "member"]
 )
-def test_maximum_size_holds_on_every_way_into_a_group(how: str, state: GroupState) -> None:
+def test_maximum_size_applies_to_every_kind_of_join(how: str, state: GroupState) -> None:
     kit = Kit(config(max_size=2))
     static = kit.join(group_instance_id="i").answer.member_id
     kit.settle([static])
-    given_out = kit.new_id(session_timeout=100.0)
+    pending_id = kit.new_id(session_timeout=100.0)
     other, _ = kit.join_new()
     kit.join(static, group_instance_id="i")
     if state is not GroupState.PREPARING_REBALANCE:
-        kit.advance(REBALANCE)  # the round has waited for the member id that was given out
+        kit.advance(REBALANCE)  # the round has waited for the pending member
     if state is GroupState.STABLE:
         kit.settle([static, other])
     assert kit.state is state
     reply = {
         "new": lambda: kit.join(),
         "new, before v4": lambda: kit.join(requires_known_member_id=False),
-        "with an id given out": lambda: kit.join(given_out),
+        "with a pending id": lambda: kit.join(pending_id),
         "new and static": lambda: kit.join(group_instance_id="another"),
-        "static and back": lambda: kit.join(group_instance_id="i"),  # so it is in Kafka
+        "static, returning": lambda: kit.join(group_instance_id="i"),  # as in Kafka
         "member": lambda: kit.join(other),
     }[how]()
     if how == "member":
         assert not reply.is_answered or reply.answer.error is ErrorCode.NONE
     else:
         assert reply.answer == JoinGroupResult(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
-        assert (given_out in kit.group.pending_members) == (how != "with an id given out")
+        assert (pending_id in kit.group.pending_members) == (how != "with a pending id")
 
 
 def test_load_of_an_oversized_group_starts_a_rebalance() -> None:
@@ -168,9 +168,9 @@ def test_lowered_maximum_size_refuses_the_last_members_to_join() -> None:
     assert image is not None
     kit = Kit(config(max_size=2))
     kit.coordinator.load(image, kit.now)
-    rejoin, given_up, again = kit.join(first), kit.join(third), kit.join(third)  # it has joined, so it may again
+    rejoin, replaced, again = kit.join(first), kit.join(third), kit.join(third)  # it has joined, so it may join again
     assert kit.join(second).answer.error is ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert given_up.answer.error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert replaced.answer.error is ErrorCode.REBALANCE_IN_PROGRESS
     assert (rejoin.answer.generation, again.answer.generation) == (4, 4)
     assert kit.member_ids == [first, third]
 
@@ -206,7 +206,7 @@ def test_single_member_joins_syncs_and_is_stable() -> None:
     assert kit.state is GroupState.STABLE
 
 
-def test_three_members_first_leads_and_alone_sees_the_others() -> None:
+def test_first_of_three_members_leads_and_gets_the_member_list() -> None:
     kit = Kit()
     (first,) = kit.stable(1)
     pending = [kit.new_id(), kit.new_id()]
@@ -230,7 +230,7 @@ def test_followers_syncs_wait_for_the_leaders() -> None:
     assert (leader.answer.assignment, follower.answer.assignment) == (b"1", b"2")
 
 
-def test_sync_of_a_follower_brings_no_assignment() -> None:
+def test_assignments_in_a_followers_sync_are_ignored() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     kit.join(first)
@@ -261,7 +261,7 @@ def test_late_sync_in_a_stable_group_gets_its_assignment() -> None:
 
 
 @pytest.mark.parametrize("count", [2, 3, 7])
-def test_leader_leaves_the_eldest_left_leads(count: int) -> None:
+def test_oldest_remaining_member_leads_after_the_leader_leaves(count: int) -> None:
     kit = Kit()
     ids = kit.stable(count)
     kit.leave(ids[0])
@@ -288,7 +288,7 @@ def test_slow_joiner_is_removed_at_the_rebalance_timeout() -> None:
     kit = Kit()
     first, second, third = kit.stable(3)
     waiting = [kit.join(first), kit.join(third, protocols=protocols("range", metadata=b"new"))]
-    for _ in range(11):  # the second heartbeats all the while, and so is alive, but does not join
+    for _ in range(11):  # the second member heartbeats, so that it does not expire, but does not join
         kit.advance(5)
         assert kit.heartbeat(second) is ErrorCode.REBALANCE_IN_PROGRESS
     assert not any(reply.is_answered for reply in waiting)
@@ -380,21 +380,21 @@ def test_unchanged_rejoin_of_the_leader_starts_a_rebalance() -> None:
     assert again.answer.generation == 3
 
 
-def test_rejoin_while_the_first_join_waits_lets_the_first_go() -> None:
+def test_second_join_ends_the_held_first_join() -> None:
     kit = Kit()
     first, _second = kit.stable(2)
-    given_up, again = kit.join(first), kit.join(first)
-    assert given_up.answer.error is ErrorCode.REBALANCE_IN_PROGRESS
+    replaced, again = kit.join(first), kit.join(first)
+    assert replaced.answer.error is ErrorCode.REBALANCE_IN_PROGRESS
     assert not again.is_answered
 
 
-def test_sync_while_the_first_sync_waits_lets_the_first_go() -> None:
+def test_second_sync_ends_the_held_first_sync() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     kit.join(first)
     kit.join(second)
-    given_up, again = kit.sync(second), kit.sync(second)
-    assert given_up.answer.error is ErrorCode.REBALANCE_IN_PROGRESS
+    replaced, again = kit.sync(second), kit.sync(second)
+    assert replaced.answer.error is ErrorCode.REBALANCE_IN_PROGRESS
     kit.sync(first, {second: b"2"})
     assert again.answer.assignment == b"2"
 
@@ -408,9 +408,9 @@ def test_sync_while_the_first_sync_waits_lets_the_first_go() -> None:
         ([("range",)], "range"),
         ([("range", "sticky"), ("range", "sticky"), ("sticky", "range")], "range"),
         ([("range", "sticky"), ("sticky", "range"), ("sticky", "range")], "sticky"),
-        ([("range", "sticky"), ("sticky",)], "sticky"),  # what not all support is no candidate
-        ([("a", "b", "c"), ("b", "c", "a"), ("c", "b"), ("c", "b")], "b"),  # a falls out: b 2 votes, c 2, b was first
-        ([("a", "b"), ("b", "a")], "a"),  # a tie: the elder's choice
+        ([("range", "sticky"), ("sticky",)], "sticky"),  # only protocols that all members support are candidates
+        ([("a", "b", "c"), ("b", "c", "a"), ("c", "b"), ("c", "b")], "b"),  # b and c have 2 votes each, and b was first
+        ([("a", "b"), ("b", "a")], "a"),  # a tie: the older member's choice
         ([("range", "range")], "range"),  # a client that names it twice
     ],
 )
@@ -447,7 +447,7 @@ def test_initial_delay_collects_members_in_one_generation() -> None:
     kit.advance(2)
     assert not first.is_answered
     _, second = kit.join_new()
-    kit.advance(1)  # the newcomer has extended it by another 3 s
+    kit.advance(1)  # the new member has extended the delay by another 3 s
     assert not first.is_answered
     kit.advance(2.9)
     assert not first.is_answered
@@ -473,7 +473,7 @@ def test_initial_delay_ends_at_the_rebalance_timeout() -> None:
     assert {reply.answer.generation for reply in replies} == {1}
 
 
-def test_initial_delay_is_not_paid_by_later_rounds() -> None:
+def test_later_rounds_have_no_initial_delay() -> None:
     kit = delayed(3)
     first, reply = kit.join_new()
     kit.advance(3)
@@ -488,14 +488,14 @@ def test_initial_delay_is_extended_by_new_members_only() -> None:
     first, _ = kit.join_new(rebalance_timeout=3.0)
     kit.advance(1)
     second, _ = kit.join_new(rebalance_timeout=3.0)
-    kit.advance(2)  # no time was left to extend the delay by
+    kit.advance(2)  # the rebalance timeout left no time to extend the delay
     kit.leave(first, second)
     _, reply = kit.join_new()
     kit.advance(3)
     assert reply.answer.generation == 3
 
 
-def test_initial_delay_with_everyone_gone_leaves_an_empty_group() -> None:
+def test_initial_delay_without_members_leaves_an_empty_group() -> None:
     kit = delayed(3)
     member_id, reply = kit.join_new()
     kit.leave(member_id)
@@ -505,7 +505,7 @@ def test_initial_delay_with_everyone_gone_leaves_an_empty_group() -> None:
     assert kit.coordinator.next_deadline() is None
 
 
-def test_no_initial_delay_skips_a_client_that_never_returns() -> None:
+def test_first_round_does_not_wait_for_a_pending_member() -> None:
     kit = Kit()
     kit.new_id()
     _, reply = kit.join_new()
@@ -547,7 +547,7 @@ def test_sync_before_the_first_choice_gets_rebalance_in_progress() -> None:
     assert reply.answer.error is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_sync_to_no_group_is_of_an_unknown_member() -> None:
+def test_sync_to_a_missing_group_is_an_unknown_member() -> None:
     assert Kit().sync("ghost").answer.error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -555,7 +555,7 @@ def test_sync_to_a_group_without_an_id_is_refused() -> None:
     assert Kit().sync("ghost", group_id="").answer.error is ErrorCode.INVALID_GROUP_ID
 
 
-def test_sync_in_preparing_rebalance_is_told_to_join() -> None:
+def test_sync_in_preparing_rebalance_gets_rebalance_in_progress() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     kit.join(first)
@@ -590,7 +590,7 @@ def test_follower_without_a_sync_is_removed() -> None:
     assert kit.state is GroupState.PREPARING_REBALANCE
 
 
-def test_late_sync_in_a_stable_group_is_no_sign_of_life() -> None:
+def test_late_sync_in_a_stable_group_renews_no_session() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     kit.join(first)
@@ -615,12 +615,12 @@ def test_synced_generation_has_only_session_deadlines() -> None:
 
 def test_reply_may_call_the_coordinator_again() -> None:
     kit = Kit()
-    heard: list[SyncGroupResult] = []
+    results: list[SyncGroupResult] = []
 
     def sync_at_once(answer: JoinGroupResult) -> None:
         assert kit.state is GroupState.COMPLETING_REBALANCE
-        heard.append(kit.sync(answer.member_id, {answer.member_id: b"mine"}).answer)
+        results.append(kit.sync(answer.member_id, {answer.member_id: b"mine"}).answer)
 
     kit.coordinator.join(join_request(kit.new_id()), kit.now, sync_at_once)
-    assert [answer.assignment for answer in heard] == [b"mine"]
+    assert [answer.assignment for answer in results] == [b"mine"]
     assert kit.state is GroupState.STABLE

@@ -20,7 +20,7 @@ def test_leave_of_the_only_member_empties_the_group_at_once() -> None:
     assert kit.coordinator.next_deadline() is None
 
 
-def test_leave_in_a_stable_group_begins_a_round_for_the_others() -> None:
+def test_leave_in_a_stable_group_starts_a_rebalance() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     kit.leave(second)
@@ -40,7 +40,7 @@ def test_leave_of_the_leader_elects_the_first_joined_member() -> None:
     assert [member.member_id for member in joins[second].answer.members] == [second, third]
 
 
-def test_leave_in_completing_rebalance_begins_the_round_again() -> None:
+def test_leave_in_completing_rebalance_restarts_the_rebalance() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     kit.join(first)
@@ -64,7 +64,7 @@ def test_leave_in_completing_rebalance_clears_assignments() -> None:
     assert [member.assignment for member in kit.coordinator.describe(GROUP).members] == [b""]
 
 
-def test_leave_tells_the_log_who_and_why(caplog: pytest.LogCaptureFixture) -> None:
+def test_leave_logs_the_members_and_reasons(caplog: pytest.LogCaptureFixture) -> None:
     kit = Kit()
     first, second = kit.stable(2)
     with caplog.at_level(logging.INFO):
@@ -72,7 +72,7 @@ def test_leave_tells_the_log_who_and_why(caplog: pytest.LogCaptureFixture) -> No
     assert f"left: {first} (it is closed), {second} (no reason given)" in caplog.text
 
 
-def test_leave_of_the_last_member_awaited_ends_the_join_phase() -> None:
+def test_leave_of_the_last_awaited_member_ends_the_join_phase() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     waiting = kit.join(first)
@@ -80,7 +80,7 @@ def test_leave_of_the_last_member_awaited_ends_the_join_phase() -> None:
     assert waiting.answer.generation == 3
 
 
-def test_leave_of_a_member_whose_join_waits_answers_that_join() -> None:
+def test_leave_of_a_member_answers_its_held_join() -> None:
     kit = Kit()
     first, _second = kit.stable(2)
     waiting = kit.join(first)
@@ -88,7 +88,7 @@ def test_leave_of_a_member_whose_join_waits_answers_that_join() -> None:
     assert waiting.answer.error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_leave_of_a_member_whose_sync_waits_answers_that_sync() -> None:
+def test_leave_of_a_member_answers_its_held_sync() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     kit.join(first)
@@ -98,7 +98,7 @@ def test_leave_of_a_member_whose_sync_waits_answers_that_sync() -> None:
     assert waiting.answer.error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_leave_of_several_answers_each_and_begins_one_round() -> None:
+def test_leave_of_several_members_starts_one_rebalance() -> None:
     kit = Kit()
     first, second, third = kit.stable(3)
     answer = kit.leave(first, "ghost", second)
@@ -110,7 +110,7 @@ def test_leave_of_several_answers_each_and_begins_one_round() -> None:
     assert kit.join(third).answer.generation == 4
 
 
-def test_leave_of_a_stranger_disturbs_nobody() -> None:
+def test_leave_of_an_unknown_member_changes_nothing() -> None:
     kit = Kit()
     kit.stable(2)
     answer = kit.leave("ghost")
@@ -118,7 +118,7 @@ def test_leave_of_a_stranger_disturbs_nobody() -> None:
     assert kit.state is GroupState.STABLE
 
 
-def test_leave_to_no_group_is_of_unknown_members() -> None:
+def test_leave_of_a_missing_group_is_an_unknown_member() -> None:
     assert Kit().leave("ghost").single_error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -140,7 +140,7 @@ def test_leave_of_a_pending_member_starts_a_rebalance(before: GroupState, after:
     assert kit.join(pending).answer.error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_leave_of_the_last_member_id_awaited_ends_the_join_phase() -> None:
+def test_leave_of_the_last_pending_member_ends_the_join_phase() -> None:
     kit = Kit()
     (first,) = kit.stable(1)
     pending = kit.new_id()
@@ -158,7 +158,7 @@ def test_leave_of_the_last_member_id_awaited_ends_the_join_phase() -> None:
         (LeavingMember("someone else's", "i1"), ErrorCode.FENCED_INSTANCE_ID),
     ],
 )
-def test_leave_of_a_static_member_goes_by_its_instance_id(leaving: LeavingMember, error: ErrorCode) -> None:
+def test_leave_of_a_static_member_uses_its_instance_id(leaving: LeavingMember, error: ErrorCode) -> None:
     kit = Kit()
     member_id = kit.join(group_instance_id="i1").answer.member_id
     kit.settle([member_id])
@@ -174,7 +174,7 @@ def test_leave_of_a_static_member_by_both_ids_removes_it() -> None:
     assert kit.group.static_members == {}
 
 
-def test_group_everyone_has_left_takes_members_of_another_type() -> None:
+def test_empty_group_accepts_another_protocol_type() -> None:
     kit = Kit()
     (member_id,) = kit.stable(1)
     kit.leave(member_id)

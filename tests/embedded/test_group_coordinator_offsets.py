@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete: who may commit when, and what is stored."""
+"""OffsetCommit, OffsetFetch and OffsetDelete: members that may commit, and stored offsets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def kit_in(state: GroupState) -> tuple[Kit, str, int]:
     return kit, second, kit.group.generation
 
 
-# --- who may commit ------------------------------------------------------------------------------------------------
+# --- permission to commit ------------------------------------------------------------------------------------------
 
 OK, UNKNOWN, ILLEGAL = ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION
 REBALANCING = ErrorCode.REBALANCE_IN_PROGRESS
@@ -45,10 +45,10 @@ P, C, S = GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE, Group
 
 
 @pytest.mark.parametrize(
-    ("state", "who", "generation", "error"),
+    ("state", "committer", "generation", "error"),
     [
         (S, "member", 0, OK),
-        (P, "member", 0, OK),  # what was handled before the round may still be committed
+        (P, "member", 0, OK),  # messages handled before the round may still be committed
         (C, "member", 0, REBALANCING),
         (S, "member", -1, ILLEGAL),
         (S, "member", +1, ILLEGAL),
@@ -56,21 +56,23 @@ P, C, S = GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE, Group
         (C, "member", -1, ILLEGAL),
         (S, "stranger", 0, UNKNOWN),
         (C, "stranger", 0, UNKNOWN),
-        (S, "simple", 0, UNKNOWN),  # no member id and no generation: only an empty group takes it
+        (S, "simple", 0, UNKNOWN),  # no member id and no generation: only an empty group accepts it
         (P, "simple", 0, UNKNOWN),
     ],
 )
 def test_commit_is_fenced_by_member_generation_and_state(
-    state: GroupState, who: str, generation: int, error: ErrorCode
+    state: GroupState, committer: str, generation: int, error: ErrorCode
 ) -> None:
     kit, member_id, current = kit_in(state)
-    by, of = {"member": (member_id, current + generation), "stranger": ("ghost", current), "simple": ("", -1)}[who]
+    by, of = {"member": (member_id, current + generation), "stranger": ("ghost", current), "simple": ("", -1)}[
+        committer
+    ]
     assert kit.commit(by, of) is error
     assert kit.committed() == ({T0: CommittedOffset(5)} if error is OK else {})
     assert len(kit.offsets_log) == (error is OK)
 
 
-def test_simple_commit_makes_a_group_that_only_commits() -> None:
+def test_simple_commit_creates_a_group_that_only_commits() -> None:
     kit = Kit()
     assert kit.commit() is OK
     assert kit.committed() == {T0: CommittedOffset(5)}
@@ -78,7 +80,7 @@ def test_simple_commit_makes_a_group_that_only_commits() -> None:
     assert (description.state, description.protocol_type) == (GroupState.EMPTY, "")
 
 
-def test_simple_commit_to_a_group_everyone_has_left_is_taken() -> None:
+def test_simple_commit_to_an_empty_group_is_accepted() -> None:
     kit = Kit()
     (member_id,) = kit.stable(1)
     kit.leave(member_id)
@@ -88,7 +90,7 @@ def test_simple_commit_to_a_group_everyone_has_left_is_taken() -> None:
 @pytest.mark.parametrize(
     ("knows", "error"), [(True, ErrorCode.GROUP_ID_NOT_FOUND), (False, ErrorCode.ILLEGAL_GENERATION)]
 )
-def test_commit_of_a_generation_of_no_group_is_refused(knows: bool, error: ErrorCode) -> None:
+def test_member_commit_to_a_missing_group_is_refused(knows: bool, error: ErrorCode) -> None:
     kit = Kit()
     assert kit.commit("m", 1, knows_group_id_not_found=knows) is error
     assert not kit.exists
@@ -97,16 +99,16 @@ def test_commit_of_a_generation_of_no_group_is_refused(knows: bool, error: Error
 def test_commit_of_an_old_generation_is_fenced() -> None:
     kit = Kit()
     first, second = kit.stable(2)
-    slept = kit.group.generation
+    old_generation = kit.group.generation
     kit.join(first)
     kit.join(second)
     kit.settle([first, second])
-    assert kit.commit(first, slept, offset=99) is ErrorCode.ILLEGAL_GENERATION
-    assert kit.commit(first, slept + 1, offset=7) is OK
+    assert kit.commit(first, old_generation, offset=99) is ErrorCode.ILLEGAL_GENERATION
+    assert kit.commit(first, old_generation + 1, offset=7) is OK
     assert kit.committed()[T0].offset == 7
 
 
-def test_commit_of_a_member_that_failed_is_refused() -> None:
+def test_commit_of_an_expired_member_is_refused() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     kit.advance(SESSION / 2)
@@ -127,7 +129,7 @@ def test_commit_keeps_its_member_alive(state: GroupState) -> None:
     assert member_id not in kit.member_ids
 
 
-# --- what is kept --------------------------------------------------------------------------------------------------
+# --- stored offsets ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("length", "error"), [(4096, OK), (4097, ErrorCode.OFFSET_METADATA_TOO_LARGE)])
@@ -135,7 +137,7 @@ def test_commit_metadata_has_a_limit(length: int, error: ErrorCode) -> None:
     assert Kit().commit(metadata="é" * length) is error
 
 
-def test_too_large_metadata_refuses_its_own_partition_alone() -> None:
+def test_too_large_metadata_refuses_only_its_partition() -> None:
     kit = Kit()
     offsets = {T0: CommittedOffset(1, "x" * 5000), T1: CommittedOffset(2, "fine", 4)}
     answer = kit.coordinator.commit(CommitRequest(GROUP, offsets), 0)
@@ -151,7 +153,7 @@ def test_commit_may_move_an_offset_back() -> None:
     assert kit.committed()[T0].offset == 3
 
 
-def test_commit_of_nothing_writes_nothing() -> None:
+def test_empty_commit_writes_nothing() -> None:
     kit = Kit()
     assert kit.coordinator.commit(CommitRequest(GROUP, {}), 0).errors == {}
     assert kit.offsets_log == []
@@ -165,7 +167,7 @@ def test_fetch_without_a_commit_returns_minus_one() -> None:
 
 
 @pytest.mark.parametrize(("partitions", "offsets"), [(None, {}), ([T0], {T0: CommittedOffset(-1)})])
-def test_fetch_for_no_group_finds_nothing_and_makes_none(
+def test_fetch_for_a_missing_group_is_empty_and_creates_none(
     partitions: list[TopicPartition] | None, offsets: dict[TopicPartition, CommittedOffset]
 ) -> None:
     kit = Kit()
@@ -196,7 +198,7 @@ def test_delete_of_offsets_of_a_subscribed_topic_is_refused() -> None:
     assert kit.committed() == {T0: CommittedOffset(5)}
 
 
-def test_delete_of_offsets_goes_by_what_the_last_generation_read() -> None:
+def test_offset_delete_uses_the_last_generations_subscriptions() -> None:
     kit = Kit()
     (member_id,) = kit.stable(1, protocols=protocols("range", metadata=subscription("t")))
     kit.commit(member_id, 1)
@@ -206,7 +208,9 @@ def test_delete_of_offsets_goes_by_what_the_last_generation_read() -> None:
     kit.coordinator._rebalancer.config = config(initial_rebalance_delay=3.0)
     kit.join_new(protocols=protocols("range", metadata=subscription("t")))
     assert kit.state is GroupState.PREPARING_REBALANCE
-    assert dict(kit.coordinator.delete_offsets(GROUP, [T0]).errors) == {T0: OK}, "nobody was left, so nothing was read"
+    assert dict(kit.coordinator.delete_offsets(GROUP, [T0]).errors) == {T0: OK}, (
+        "the last generation had no members, and so no subscriptions"
+    )
 
 
 def test_offset_delete_with_unreadable_subscription_is_refused() -> None:
@@ -223,7 +227,7 @@ def test_delete_of_offsets_of_another_group_type_is_refused() -> None:
     assert kit.coordinator.delete_offsets(GROUP, [T0]).error is ErrorCode.NON_EMPTY_GROUP
 
 
-def test_delete_of_offsets_of_no_group_is_refused() -> None:
+def test_delete_of_offsets_of_a_missing_group_is_refused() -> None:
     assert Kit().coordinator.delete_offsets(GROUP, [T0]).error is ErrorCode.GROUP_ID_NOT_FOUND
     assert Kit().coordinator.delete_offsets("", [T0]).error is ErrorCode.INVALID_GROUP_ID
 
@@ -242,5 +246,5 @@ def test_delete_of_offsets_of_no_group_is_refused() -> None:
         (struct.pack(">hi", 0, 2**31 - 1), None),
     ],
 )
-def test_subscribed_topics_reads_every_version_and_nothing_else(metadata: bytes, topics: set[str] | None) -> None:
+def test_subscribed_topics_are_decoded_from_every_version(metadata: bytes, topics: set[str] | None) -> None:
     assert subscribed_topics(metadata) == topics

@@ -1,4 +1,4 @@
-"""Random schedules. Nothing is forgotten whatever clients do; if clients conform, the group becomes stable."""
+"""Random schedules. Any clients get all their responses, and conforming clients reach a stable group."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONFIGS = [
     config(offsets_retention=100.0, offsets_retention_check_interval=20.0),
 ]
 
-# --- clients that do anything --------------------------------------------------------------------------------------
+# --- arbitrary clients ---------------------------------------------------------------------------------------------
 
 Instances = st.sampled_from([None, None, "i1", "i2"])
 JoinFields = st.fixed_dictionaries(
@@ -63,11 +63,11 @@ class AnyClients(RuleBasedStateMachine):
         self.kit.join_with(learn, member_id, group_instance_id=instance, **fields)
 
     @rule(instance=Instances, known_first=st.booleans(), fields=JoinFields)
-    def join_anew(self, instance: str | None, known_first: bool, fields: dict[str, Any]) -> None:
+    def join_without_id(self, instance: str | None, known_first: bool, fields: dict[str, Any]) -> None:
         self._join("", instance, requires_known_member_id=known_first, **fields)
 
     @rule(index=st.integers(0, 30), fields=JoinFields)
-    def join_again(self, index: int, fields: dict[str, Any]) -> None:
+    def join_with_id(self, index: int, fields: dict[str, Any]) -> None:
         member_id, instance = self.ids[index % len(self.ids)]
         self._join(member_id, instance, **fields)
 
@@ -89,9 +89,9 @@ class AnyClients(RuleBasedStateMachine):
     def _sync(self, member_id: str, instance: str | None, stale: bool) -> None:
         leads = self.kit.exists and self.kit.group.leader == member_id and not stale
         token = f"{self.kit.group.generation}".encode() if leads else b"usurped"
-        everyone = {known: token for known, _ in self.ids}
+        assignments = {known: token for known, _ in self.ids}
         generation = self.kit.group.generation - stale if self.kit.exists else 1
-        reply = self.kit.sync(member_id, everyone, generation=generation, group_instance_id=instance)
+        reply = self.kit.sync(member_id, assignments, generation=generation, group_instance_id=instance)
         self.replies.append(reply)
         self.syncs.append(reply)
 
@@ -147,7 +147,7 @@ class AnyClients(RuleBasedStateMachine):
         assert len(waiting) == sum(not reply.is_answered for reply in self.replies)
 
     @invariant()
-    def everything_that_waits_has_its_deadline_and_nothing_else_has(self) -> None:
+    def only_waiting_operations_have_deadlines(self) -> None:
         rebalancer = self.kit.coordinator._rebalancer
         if not self.kit.exists:
             assert self.kit.coordinator.next_deadline() is None
@@ -199,7 +199,7 @@ TestAnyClients = AnyClients.TestCase
 TestAnyClients.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 
 
-# --- clients that keep to the protocol -----------------------------------------------------------------------------
+# --- conforming clients --------------------------------------------------------------------------------------------
 
 
 class Client:
@@ -274,9 +274,9 @@ class Client:
 Lives = st.lists(
     st.tuples(
         st.integers(0, 60),  # starts
-        st.one_of(st.none(), st.integers(0, 120)),  # ends, this long after
-        st.booleans(),  # by leaving, or else by crashing
-        st.integers(0, 25),  # drains for so long before it joins again: up to two and a half sessions
+        st.one_of(st.none(), st.integers(0, 120)),  # ends, so many seconds after the start
+        st.booleans(),  # leaves, otherwise crashes
+        st.integers(0, 25),  # drains for so many seconds before it joins again: up to two and a half sessions
         st.booleans(),  # a static member
     ),
     max_size=6,

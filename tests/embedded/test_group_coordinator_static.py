@@ -1,4 +1,4 @@
-"""Static membership (KIP-345, KIP-814): returns, fencing, and when they start a rebalance."""
+"""Static membership (KIP-345, KIP-814): returning members, fencing, and the rebalances that they start."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_returning_static_follower_keeps_its_assignment() -> None:
     assert kit.sync(answer.member_id, group_instance_id="i2").answer.assignment == second.encode()
 
 
-def test_leader_that_returns_is_told_to_skip_the_assignment() -> None:
+def test_returning_static_leader_skips_the_assignment() -> None:
     kit = Kit()
     first, second = static_group(kit)
     answer = kit.join(group_instance_id="i1").answer
@@ -110,7 +110,7 @@ def test_old_member_id_is_refused_everywhere(with_instance: bool) -> None:
     assert kit.commit(old, 2, group_instance_id=instance) is error
 
 
-def test_twin_of_a_member_whose_join_waits_fences_it_at_once() -> None:
+def test_static_twin_fences_a_held_join() -> None:
     kit = Kit()
     first, second = static_group(kit)
     waiting = kit.join(second, group_instance_id="i2", protocols=protocols("range", metadata=b"new"))
@@ -160,7 +160,7 @@ def test_late_static_member_stays_until_its_session_ends() -> None:
 
 def test_rebalance_waits_for_static_members_until_they_expire() -> None:
     kit = Kit()
-    # No rebalance timeout at all: the wait is tried again each second, and never without pause.
+    # The rebalance timeout is 0: the coordinator retries the wait once a second, never without a pause.
     member = MemberRecord("i1-x", "i1", "client", "host", 100.0, 0.0, b"", b"")
     kit.coordinator.load(GroupImage(GROUP, GroupRecord(1, "consumer", "range", "i1-x", (member,)), {}), kit.now)
     kit.leave(kit.join_new()[0])
@@ -171,7 +171,7 @@ def test_rebalance_waits_for_static_members_until_they_expire() -> None:
     assert (kit.state, kit.member_ids) == (GroupState.EMPTY, [])
 
 
-def test_return_before_the_sync_takes_over_the_duty_to_sync() -> None:
+def test_member_that_returns_before_its_sync_has_to_sync() -> None:
     kit = Kit()
     first, second = static_group(kit)
     kit.join(first, group_instance_id="i1")
@@ -183,7 +183,7 @@ def test_return_before_the_sync_takes_over_the_duty_to_sync() -> None:
     assert kit.group.pending_sync == set()
 
 
-def test_return_is_written_to_the_log() -> None:
+def test_return_of_a_static_member_is_stored() -> None:
     kit = Kit()
     static_group(kit)
     returned = kit.join(group_instance_id="i2").answer.member_id

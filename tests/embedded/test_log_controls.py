@@ -22,7 +22,7 @@ ORDERS = TopicPartition("orders", 0)
 
 def fetch(offset: int = 0, *, max_wait_ms: int = 0, epoch: int = -1, rack_id: str = "", isolation: int = 0) -> Any:
     """Return a fetch of orders-0 without a session."""
-    asked = {
+    partition = {
         "partition": 0,
         "fetch_offset": offset,
         "partition_max_bytes": 1 << 20,
@@ -34,7 +34,7 @@ def fetch(offset: int = 0, *, max_wait_ms: int = 0, epoch: int = -1, rack_id: st
         max_wait_ms=max_wait_ms,
         min_bytes=1,
         isolation_level=isolation,
-        topics=[{"topic": "orders", "partitions": [asked]}],
+        topics=[{"topic": "orders", "partitions": [partition]}],
         forgotten_topics_data=[],
         rack_id=rack_id,
     )
@@ -65,7 +65,7 @@ class TestFollowers:
             (read,) = (await leader.ask(fetch(0, rack_id="b"))).responses[0].partitions
             assert (read.preferred_read_replica, read.records) == (1, b"")
 
-    async def test_topic_has_the_replicas_it_is_made_with(self, autojump_clock: MockClock) -> None:
+    async def test_topic_is_created_with_its_replication_factor(self, autojump_clock: MockClock) -> None:
         async with EmbeddedCluster(brokers=3, in_memory=True) as cluster, connected(cluster) as client:
             cluster.create_topic("orders", 2, replication_factor=2)
             answer = await client.ask(request(MetadataRequest, 12, topics=[{"name": "orders"}]))
@@ -75,7 +75,7 @@ class TestFollowers:
 
 
 class TestTransactions:
-    async def test_reader_of_what_is_committed_gets_it_when_it_is(self, autojump_clock: MockClock) -> None:
+    async def test_read_committed_fetch_waits_for_the_marker(self, autojump_clock: MockClock) -> None:
         async with EmbeddedCluster({"orders": 2}, in_memory=True) as cluster, connected(cluster) as client:
             cluster.produce_transactional("orders", 0, b"a", producer_id=7)
             cluster.produce_transactional("orders", 1, b"b", producer_id=7)
@@ -90,7 +90,7 @@ class TestTransactions:
             assert cluster.end_transaction(8, commit=True) == {}
             assert trio.current_time() == 0.0
 
-    async def test_markers_go_where_they_are_told_to(self, autojump_clock: MockClock) -> None:
+    async def test_markers_are_written_to_the_given_partitions(self, autojump_clock: MockClock) -> None:
         async with EmbeddedCluster({"orders": 2}, in_memory=True) as cluster:
             for partition in (0, 1):
                 cluster.produce_transactional("orders", partition, b"a", producer_id=7)
@@ -110,8 +110,10 @@ class TestTransactions:
 
 
 def epoch_end(epoch: int, *, current: int = -1) -> Any:
-    asked = {"partition": 0, "current_leader_epoch": current, "leader_epoch": epoch}
-    return request(OffsetForLeaderEpochRequest, 4, replica_id=-1, topics=[{"topic": "orders", "partitions": [asked]}])
+    partition = {"partition": 0, "current_leader_epoch": current, "leader_epoch": epoch}
+    return request(
+        OffsetForLeaderEpochRequest, 4, replica_id=-1, topics=[{"topic": "orders", "partitions": [partition]}]
+    )
 
 
 class TestTruncation:
@@ -134,13 +136,13 @@ class TestTruncation:
                 cluster.produce("orders", 0, value)
             assert await self.ends(cluster, 1, 0, 1) == [(0, 1), (1, 4)]
             async with connected(cluster, 1) as client:
-                # Who was at offset 3 under epoch 0 could read on, and would not know what it has missed.
+                # A consumer at offset 3 in epoch 0 could continue, and would not notice the lost records.
                 (read,) = (await client.ask(fetch(3))).responses[0].partitions
                 assert values(read.records) == [b"D"]
                 (read,) = (await client.ask(fetch(3, epoch=0))).responses[0].partitions
                 assert read.error_code == ErrorCode.FENCED_LEADER_EPOCH
 
-    async def test_log_cut_off_before_an_election_is_the_same(self, autojump_clock: MockClock) -> None:
+    async def test_log_truncated_before_an_election_ends_its_epoch(self, autojump_clock: MockClock) -> None:
         async with EmbeddedCluster({"orders": 1}, brokers=2, in_memory=True) as cluster:
             for value in (b"a", b"b", b"c"):
                 cluster.produce("orders", 0, value)
@@ -149,7 +151,7 @@ class TestTruncation:
             cluster.produce("orders", 0, b"B")
             assert await self.ends(cluster, 1, 0, 1) == [(0, 1), (1, 2)]
 
-    async def test_epochs_that_are_cut_off_whole_were_never_there(self, autojump_clock: MockClock) -> None:
+    async def test_completely_truncated_epochs_are_forgotten(self, autojump_clock: MockClock) -> None:
         async with EmbeddedCluster({"orders": 1}, brokers=2, in_memory=True) as cluster:
             for broker in (0, 1, 0, 1):  # epochs 0 to 3, a record each
                 cluster.move_leader("orders", 0, broker)
@@ -158,7 +160,7 @@ class TestTruncation:
             cluster.move_leader("orders", 0, 0)
             assert await self.ends(cluster, 0, 0, 1, 2, 3, 4) == [(0, 1), (0, 1), (0, 1), (0, 1), (4, 1)]
 
-    async def test_crashed_broker_restarts_with_less_under_a_later_epoch(self, autojump_clock: MockClock) -> None:
+    async def test_crashed_broker_restarts_truncated_in_a_later_epoch(self, autojump_clock: MockClock) -> None:
         async with EmbeddedCluster({"orders": 1}, in_memory=True) as cluster:
             for value in (b"a", b"b", b"c"):
                 cluster.produce("orders", 0, value)
@@ -172,7 +174,7 @@ class TestTruncation:
                     (read,) = (await client.ask(fetch(3, epoch=epoch))).responses[0].partitions
                     assert read.error_code == code
 
-    async def test_held_fetch_behind_the_new_end_is_told_at_once(self, autojump_clock: MockClock) -> None:
+    async def test_held_fetch_beyond_the_new_end_fails_at_once(self, autojump_clock: MockClock) -> None:
         async with (
             EmbeddedCluster({"orders": 1}, brokers=2, in_memory=True) as cluster,
             connected(cluster, 1) as client,

@@ -60,11 +60,11 @@ def test_group_and_its_tombstone_are_a_record_each() -> None:
     assert records(log) == [[(group_key("g"), group_value(EMPTY), 1500)], [(group_key("g"), None, 1500)]]
 
 
-def test_nothing_changed_is_nothing_written() -> None:
+def test_empty_change_writes_nothing() -> None:
     assert records(written(lambda journal: journal.store_offsets("g", {}))) == []
 
 
-def test_groups_are_read_as_their_last_records_say() -> None:
+def test_groups_are_read_from_their_last_records() -> None:
     log = written(
         lambda journal: journal.store_group("g", EMPTY),
         lambda journal: journal.store_offsets("g", {ORDERS: commit(1), OTHERS: commit(1)}),
@@ -81,7 +81,7 @@ def test_groups_are_read_as_their_last_records_say() -> None:
     ]
 
 
-def test_record_that_cannot_be_read_is_skipped_and_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_unreadable_record_is_skipped_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     log = written(lambda journal: journal.store_group("g", EMPTY))
     log.append(build([(0, b"?", b"", ()), (0, group_key("h"), group_value(EMPTY), ())]))
     broken = bytearray(build([(0, group_key("i"), group_value(EMPTY), ())], base_offset=3))

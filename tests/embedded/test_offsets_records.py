@@ -38,7 +38,7 @@ MEMBER = MemberRecord(
     assignment=b"",
 )
 GROUP = GroupRecord(7, "consumer", "range", "m-1", (MEMBER,), NOW)
-NOBODY = attrs.evolve(GROUP, protocol_name=None, leader=None, members=(), state_time=None)
+EMPTY_GROUP = attrs.evolve(GROUP, protocol_name=None, leader=None, members=(), state_time=None)
 
 # Written out by hand, field by field, from Kafka's message definitions.
 FORMATS = [
@@ -51,21 +51,25 @@ FORMATS = [
         "0003 0008 636f6e73756d6572 00000007 0005 72616e6765 0003 6d2d31 0000018bcfe56800 00000001"
         " 0003 6d2d31 ffff 0001 63 0002 2f68 0000ec54 00002710 00000003 737562 00000000",
     ),
-    (group_value(NOBODY), "0003 0008 636f6e73756d6572 00000007 ffff ffff ffffffffffffffff 00000000"),
+    (group_value(EMPTY_GROUP), "0003 0008 636f6e73756d6572 00000007 ffff ffff ffffffffffffffff 00000000"),
 ]
 
 
 @pytest.mark.parametrize(("written", "hexadecimal"), FORMATS)
-def test_format_is_kafkas(written: bytes, hexadecimal: str) -> None:
+def test_written_record_has_kafkas_format(written: bytes, hexadecimal: str) -> None:
     assert written == bytes.fromhex(hexadecimal)
 
 
-def test_record_read_is_the_record_written() -> None:
+def test_written_record_is_read_unchanged() -> None:
     assert read_key(offset_key("g", ORDERS)) == OffsetKey("g", ORDERS)
     assert read_key(group_key("g")) == GroupKey("g")
     for offset in (OFFSET, EXPIRING):
         assert read_offset(offset_value(offset)) == offset
-    for record in (GROUP, NOBODY, attrs.evolve(GROUP, members=(MEMBER, attrs.evolve(MEMBER, group_instance_id="i")))):
+    for record in (
+        GROUP,
+        EMPTY_GROUP,
+        attrs.evolve(GROUP, members=(MEMBER, attrs.evolve(MEMBER, group_instance_id="i"))),
+    ):
         assert read_group(group_value(record)) == record
 
 
@@ -73,7 +77,7 @@ def test_record_read_is_the_record_written() -> None:
     ("read", "data"),
     [(read_key, offset_key("g", ORDERS)), (read_offset, offset_value(OFFSET)), (read_group, group_value(GROUP))],
 )
-def test_record_cut_off_anywhere_or_too_long_is_refused(read: object, data: bytes) -> None:
+def test_truncated_or_too_long_record_is_refused(read: object, data: bytes) -> None:
     assert callable(read)
     for end in range(len(data)):
         with pytest.raises(ValueError, match="incomplete"):
@@ -82,7 +86,7 @@ def test_record_cut_off_anywhere_or_too_long_is_refused(read: object, data: byte
         read(data + b"?")
 
 
-def test_record_of_another_kind_is_refused_by_its_number() -> None:
+def test_record_of_an_unknown_version_is_refused() -> None:
     for read, what in ((read_key, "version 9"), (read_offset, "version 9"), (read_group, "version 9")):
         with pytest.raises(ValueError, match=what):
             read(b"\x00\x09")  # type: ignore[operator]

@@ -1,4 +1,4 @@
-"""The log of a partition: offsets, reads, lookups, idempotent producers, and damage."""
+"""The log of a partition: offsets, reads, lookups, idempotent producers, retention and truncation."""
 
 import struct
 
@@ -48,7 +48,7 @@ class TestAppend:
         assert values(log, 0) == [(0, b"a"), (1, b"b"), (2, b"c")]
         assert (log.start_offset, log.end_offset, log.high_watermark) == (0, 3, 3)
 
-    def test_a_batch_carries_the_leader_epoch_it_was_appended_under(self) -> None:
+    def test_batch_has_the_leader_epoch_of_its_append(self) -> None:
         log = PartitionLog(T0, leader_epoch=4)
         log.append(batch(b"a"))
         log.begin_epoch(9)
@@ -56,21 +56,21 @@ class TestAppend:
         assert [raw.leader_epoch for raw in split(log.read(0, 2**31), T0, 0)] == [4, 9]
 
     @pytest.mark.parametrize("codec", list(Codec))
-    def test_every_codec_is_stored_as_it_came(self, codec: Codec) -> None:
+    def test_batch_of_every_codec_is_stored_unchanged(self, codec: Codec) -> None:
         log = PartitionLog(T0)
         log.append(batch(b"x" * 500, b"y", codec=codec))
         assert values(log, 0) == [(0, b"x" * 500), (1, b"y")]
 
-    def test_a_flipped_bit_is_corrupt(self) -> None:
+    def test_batch_with_a_flipped_bit_is_corrupt(self) -> None:
         broken = bytearray(batch(b"abc"))
         broken[-1] ^= 1
         assert refused(PartitionLog(T0), bytes(broken)) is ErrorCode.CORRUPT_MESSAGE
 
     @pytest.mark.parametrize("size", [0, 1, 16, 60, -1])
-    def test_a_cut_off_batch_is_corrupt(self, size: int) -> None:
+    def test_truncated_batch_is_corrupt(self, size: int) -> None:
         assert refused(PartitionLog(T0), batch(b"abc")[:size]) is ErrorCode.CORRUPT_MESSAGE
 
-    def test_a_batch_over_the_limit_is_too_large(self) -> None:
+    def test_batch_over_the_limit_is_too_large(self) -> None:
         data = batch(b"x" * 200)
         log = PartitionLog(T0, max_batch_size=len(data) - 1)
         assert refused(log, data) is ErrorCode.MESSAGE_TOO_LARGE
@@ -79,23 +79,23 @@ class TestAppend:
     def test_two_batches_at_once_are_invalid(self) -> None:
         assert refused(PartitionLog(T0), batch(b"a") + batch(b"b")) is ErrorCode.INVALID_RECORD
 
-    def test_a_base_offset_of_the_producers_own_is_invalid(self) -> None:
+    def test_base_offset_set_by_the_producer_is_invalid(self) -> None:
         data = build([(1, None, b"v", ())], base_offset=5)
         assert refused(PartitionLog(T0), data) is ErrorCode.INVALID_RECORD
 
-    def test_an_old_format_is_not_taken_from_a_producer(self) -> None:
+    def test_old_format_from_a_producer_is_refused(self) -> None:
         body = struct.pack(">bbqii", 1, 0, 1_000, -1, 1) + b"v"
         entry = struct.pack(">qiI", 0, 4 + len(body), 0) + body
         assert refused(PartitionLog(T0), entry) is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
-    def test_a_refused_batch_leaves_the_log_as_it_was(self) -> None:
+    def test_refused_batch_leaves_the_log_unchanged(self) -> None:
         log = PartitionLog(T0)
         log.append(batch(b"a"))
         refused(log, batch(b"b")[:-1])
         assert log.end_offset == 1
         assert log.append(batch(b"c")).base_offset == 1
 
-    def test_raw_bytes_are_stored_unseen_and_take_their_offsets(self) -> None:
+    def test_raw_bytes_are_stored_unchecked_with_their_offsets(self) -> None:
         log = PartitionLog(T0)
         log.append_raw(b"no batch at all", last_offset=4)
         assert log.append(batch(b"a")).base_offset == 5
@@ -105,7 +105,7 @@ class TestAppend:
 
 
 class TestRead:
-    def test_whole_batches_up_to_the_size(self) -> None:
+    def test_read_returns_whole_batches_up_to_the_size(self) -> None:
         log = PartitionLog(T0)
         for value in (b"a", b"b", b"c"):
             log.append(batch(value))
@@ -114,18 +114,18 @@ class TestRead:
         assert values(log, 1, 2 * one - 1) == [(1, b"b")]
         assert values(log, 2, one) == [(2, b"c")]
 
-    def test_the_first_batch_comes_even_if_larger(self) -> None:
+    def test_first_batch_is_returned_even_if_larger(self) -> None:
         log = PartitionLog(T0)
         log.append(batch(b"a" * 100))
         assert values(log, 0, 1) == [(0, b"a" * 100)]
         assert log.read(0, 1, at_least_one=False) == b""
 
-    def test_an_offset_inside_a_batch_returns_the_whole_batch(self) -> None:
+    def test_offset_inside_a_batch_returns_the_whole_batch(self) -> None:
         log = PartitionLog(T0)
         log.append(batch(b"a", b"b", b"c"))
         assert [offset for offset, _ in values(log, 2)] == [0, 1, 2]
 
-    def test_the_end_is_empty_and_beyond_it_out_of_range(self) -> None:
+    def test_read_at_the_end_is_empty_and_beyond_it_out_of_range(self) -> None:
         log = PartitionLog(T0)
         log.append(batch(b"a"))
         assert log.read(1, 100) == b""
@@ -149,9 +149,9 @@ class TestRead:
             log.append(batch(*[b"v"] * count))
         log.delete_before(min(deleted, log.end_offset))
         offset = data.draw(st.integers(log.start_offset, log.end_offset))
-        left = [raw.data for raw in split(b"".join(log.batches()), T0, 0) if raw.last_offset >= offset]
-        first = left[0] if left else b""
-        expected = b"".join(left)[:max_bytes] if len(first) <= max_bytes else first
+        remaining = [raw.data for raw in split(b"".join(log.batches()), T0, 0) if raw.last_offset >= offset]
+        first = remaining[0] if remaining else b""
+        expected = b"".join(remaining)[:max_bytes] if len(first) <= max_bytes else first
         assert log.read(offset, max_bytes) == expected
         assert log.readable_bytes(offset) == len(log.read(offset, 2**31))
 
@@ -165,19 +165,19 @@ class TestIdempotence:
         assert (again.base_offset, again.last_offset, again.duplicate) == (0, 1, True)
         assert log.end_offset == 5
 
-    def test_only_the_last_five_batches_are_known_again(self) -> None:
+    def test_only_the_last_five_batches_count_as_duplicates(self) -> None:
         log = PartitionLog(T0)
         for sequence in range(6):
             log.append(from_producer(sequence))
         assert log.append(from_producer(1)).duplicate
         assert refused(log, from_producer(0)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
-    def test_a_gap_is_out_of_order(self) -> None:
+    def test_sequence_gap_is_out_of_order(self) -> None:
         log = PartitionLog(T0)
         log.append(from_producer(0))
         assert refused(log, from_producer(2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
-    def test_a_higher_epoch_begins_at_zero_and_fences_the_lower(self) -> None:
+    def test_higher_epoch_starts_at_zero_and_fences_the_lower(self) -> None:
         log = PartitionLog(T0)
         log.append(from_producer(0, epoch=0))
         assert refused(log, from_producer(1, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -185,18 +185,18 @@ class TestIdempotence:
         assert refused(log, from_producer(1, epoch=0)) is ErrorCode.INVALID_PRODUCER_EPOCH
         assert log.end_offset == 2
 
-    def test_sequences_begin_again_behind_the_largest(self) -> None:
+    def test_sequences_restart_after_the_largest(self) -> None:
         log = PartitionLog(T0)
         log.append(from_producer(2**31 - 2, 3))
         assert log.append(from_producer(1)).base_offset == 3
 
-    def test_producers_do_not_disturb_each_other(self) -> None:
+    def test_producers_are_independent(self) -> None:
         log = PartitionLog(T0)
         log.append(from_producer(0, producer_id=1))
         log.append(from_producer(0, producer_id=2))
         assert log.append(from_producer(1, producer_id=1)).base_offset == 2
 
-    def test_a_producer_id_without_a_sequence_is_invalid(self) -> None:
+    def test_producer_id_without_a_sequence_is_invalid(self) -> None:
         assert refused(PartitionLog(T0), from_producer(-1)) is ErrorCode.INVALID_RECORD
 
 
@@ -212,13 +212,15 @@ class TestTime:
         ("time", "found"),
         [(0, (0, 10)), (10, (0, 10)), (11, (1, 30)), (30, (1, 30)), (31, (3, 40)), (40, (3, 40))],
     )
-    def test_the_first_record_at_or_after_a_time(self, log: PartitionLog, time: int, found: tuple[int, int]) -> None:
+    def test_time_finds_the_first_record_at_or_after_it(
+        self, log: PartitionLog, time: int, found: tuple[int, int]
+    ) -> None:
         assert log.offset_for_time(time) == TimestampedOffset(*found, 0)
 
-    def test_a_time_after_every_record_finds_none(self, log: PartitionLog) -> None:
+    def test_time_after_every_record_finds_none(self, log: PartitionLog) -> None:
         assert log.offset_for_time(41) is None
 
-    def test_the_newest_is_the_first_of_equals(self, log: PartitionLog) -> None:
+    def test_latest_by_time_is_the_first_of_equals(self, log: PartitionLog) -> None:
         assert log.latest_by_time() == TimestampedOffset(3, 40, 0)
         assert PartitionLog(T0).latest_by_time() is None
 
@@ -244,17 +246,17 @@ class TestEpochs:
         ("epoch", "end"),
         [(-1, (-1, -1)), (0, (0, 2)), (1, (0, 2)), (2, (2, 3)), (5, (2, 3)), (6, (6, 4)), (7, (-1, -1))],
     )
-    def test_an_epoch_ends_where_the_next_begins(self, log: PartitionLog, epoch: int, end: tuple[int, int]) -> None:
+    def test_epoch_ends_where_the_next_starts(self, log: PartitionLog, epoch: int, end: tuple[int, int]) -> None:
         assert log.epoch_end(epoch) == EpochEnd(*end)
 
-    def test_the_epoch_of_an_offset(self, log: PartitionLog) -> None:
+    def test_epoch_of_each_offset(self, log: PartitionLog) -> None:
         assert [log.epoch_of(offset) for offset in range(5)] == [0, 0, 2, 6, 6]
 
-    def test_an_epoch_that_does_not_rise_is_refused(self, log: PartitionLog) -> None:
+    def test_epoch_that_does_not_rise_is_refused(self, log: PartitionLog) -> None:
         with pytest.raises(ValueError, match="epoch 6 is not above 6"):
             log.begin_epoch(6)
 
-    def test_retention_forgets_what_ended_before_the_logs_start(self, log: PartitionLog) -> None:
+    def test_retention_forgets_epochs_before_the_log_start(self, log: PartitionLog) -> None:
         log.delete_before(3)
         assert [log.epoch_end(epoch) for epoch in (0, 2, 6)] == [EpochEnd(0, 3), EpochEnd(2, 3), EpochEnd(6, 4)]
         assert [log.epoch_of(offset) for offset in (2, 3)] == [-1, 6]
@@ -271,7 +273,7 @@ class TestEpochs:
         assert log.epoch_of(2) == 6
 
 
-class TestHurt:
+class TestDeletion:
     def test_retention_moves_the_start_and_drops_whole_batches(self) -> None:
         log = PartitionLog(T0)
         for value in (b"a", b"b"):
@@ -292,7 +294,7 @@ class TestHurt:
         with pytest.raises(Refused):
             PartitionLog(T0).delete_before(1)
 
-    def test_truncation_cuts_the_end_off(self) -> None:
+    def test_truncation_removes_the_end(self) -> None:
         log = PartitionLog(T0)
         for value in (b"a", b"b", b"c"):
             log.append(batch(value))
@@ -303,7 +305,7 @@ class TestHurt:
         with pytest.raises(ValueError, match="outside"):
             log.truncate(9)
 
-    def test_truncation_lets_a_producer_send_the_lost_batch_again(self) -> None:
+    def test_truncation_lets_a_producer_resend_the_lost_batch(self) -> None:
         log = PartitionLog(T0)
         log.append(from_producer(0))
         log.truncate(0)

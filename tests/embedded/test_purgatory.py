@@ -50,7 +50,7 @@ def test_watch_of_a_completable_operation_completes_it_at_once() -> None:
 
 
 @pytest.mark.parametrize("deadline", [0, 3])
-def test_watch_with_a_deadline_that_has_come_expires_at_once(deadline: float) -> None:
+def test_watch_with_a_past_deadline_expires_at_once(deadline: float) -> None:
     purgatory = Purgatory()
     operation = Wait(deadline)
     assert purgatory.try_complete_else_watch(operation, ("k",), 3)
@@ -120,7 +120,7 @@ def test_operation_completed_by_another_completes_once() -> None:
     assert (first.completed, second.completed) == ([1], [1])
 
 
-def test_completion_that_watches_anew_is_left_to_the_next_check() -> None:
+def test_operation_watched_on_completion_is_checked_later() -> None:
     purgatory = Purgatory()
     successor = Wait(20)
     operation = Wait(10, lambda now: purgatory.try_complete_else_watch(successor, ("k",), now) and None)
@@ -141,7 +141,7 @@ def test_completed_operation_is_not_kept_alive_by_its_deadline() -> None:
     assert reference() is None
 
 
-def test_heap_of_a_purgatory_that_completes_early_stays_small() -> None:
+def test_heap_stays_small_if_operations_complete_early() -> None:
     purgatory = Purgatory()
     keeper = watched(purgatory, 1e9, "keeper")
     for tick in range(10_000):  # a member that heartbeats for eight hours

@@ -35,7 +35,7 @@ class TestLeaders:
         replicas = Replicas([2, 0, 1], up=[1, 2])
         assert (replicas.leader, replicas.in_sync) == (2, [2, 1])
 
-    def test_next_one_in_sync_is_elected(self) -> None:
+    def test_next_in_sync_replica_is_elected(self) -> None:
         replicas = Replicas(ALL, up=ALL)
         replicas.hold(1, ReplicaLag(0, 0, in_sync=False))
         replicas.update_in_sync(ALL)
@@ -54,7 +54,7 @@ class TestLeaders:
         replicas.lead(2, ALL)
         assert (replicas.ids, replicas.leader, replicas.in_sync) == ([0, 2], 2, [0, 2])
 
-    def test_every_change_of_leader_is_an_epoch_also_to_none(self) -> None:
+    def test_every_leader_change_starts_an_epoch_also_to_none(self) -> None:
         found = partition(1)
         found.lead(NO_LEADER, [])
         found.lead(0, [0])
@@ -63,12 +63,12 @@ class TestLeaders:
 
 
 class TestLags:
-    def test_follower_out_of_sync_bounds_nobody_else(self) -> None:
+    def test_high_watermark_ignores_a_follower_out_of_sync(self) -> None:
         found = partition(3)
         found.hold(1, ReplicaLag(1, 1, in_sync=False), ALL)
         assert (found.replicas.in_sync, found.log.high_watermark) == ([0, 2], 3)
 
-    def test_follower_in_sync_is_waited_for(self) -> None:
+    def test_high_watermark_waits_for_an_in_sync_follower(self) -> None:
         found = partition(3)
         found.hold(1, ReplicaLag(3, 3, in_sync=True), ALL)
         found.log.append(batch(b"v"))
@@ -76,7 +76,7 @@ class TestLags:
         found.release(1, ALL)
         assert found.log.high_watermark == 4
 
-    def test_follower_in_sync_that_stops_is_not_waited_for(self) -> None:
+    def test_high_watermark_ignores_a_stopped_follower(self) -> None:
         found = partition(3)
         found.hold(1, ReplicaLag(3, 3, in_sync=True), ALL)
         found.log.append(batch(b"v"))
@@ -93,7 +93,7 @@ class TestLags:
     @pytest.mark.parametrize(
         "lag", [ReplicaLag(4, 4, False), ReplicaLag(-1, -1, False), ReplicaLag(2, 3, False), ReplicaLag(2, 2, True)]
     )
-    def test_lag_that_cannot_be_is_refused(self, lag: ReplicaLag) -> None:
+    def test_impossible_lag_is_refused(self, lag: ReplicaLag) -> None:
         with pytest.raises(ValueError, match="orders-0"):
             partition(3).hold(1, lag, ALL)
 
@@ -117,11 +117,11 @@ class TestNearest:
     def nearest(self, replicas: Replicas, rack: str, offset: int = 0) -> int | None:
         return replicas.nearest(rack, RACKS, offset, log_start=0, log_end=5)
 
-    def test_replica_in_the_readers_rack_the_highest_id_of_equals(self) -> None:
+    def test_nearest_replica_has_the_highest_id_in_the_rack(self) -> None:
         assert self.nearest(Replicas(ALL, up=ALL), "b") == 2
 
     @pytest.mark.parametrize("rack", ["a", "nowhere"])
-    def test_leader_where_it_is_near_or_nobody_is(self, rack: str) -> None:
+    def test_leader_is_kept_if_it_or_no_replica_is_near(self, rack: str) -> None:
         assert self.nearest(Replicas(ALL, up=ALL), rack) is None
 
     def test_nearest_replica_is_the_one_with_the_highest_log_end(self) -> None:
@@ -131,7 +131,7 @@ class TestNearest:
         replicas.hold(1, ReplicaLag(2, 2, in_sync=True))
         assert [self.nearest(replicas, "b", offset) for offset in (2, 3, 4)] == [2, 2, None]
 
-    def test_one_that_is_down_or_out_of_sync_is_none(self) -> None:
+    def test_replica_down_or_out_of_sync_is_not_nearest(self) -> None:
         replicas = Replicas(ALL, up=ALL)
         replicas.hold(2, ReplicaLag(5, 5, in_sync=False))
         replicas.update_in_sync(ALL)
@@ -139,7 +139,7 @@ class TestNearest:
         replicas.update_in_sync([0, 2])
         assert self.nearest(replicas, "b") is None
 
-    def test_leader_says_itself_what_is_before_the_log(self) -> None:
+    def test_leader_answers_fetches_before_the_log_start(self) -> None:
         assert Replicas(ALL, up=ALL).nearest("b", RACKS, 1, log_start=2, log_end=5) is None
 
 
@@ -157,7 +157,7 @@ class Cluster(ApiKit):
         return answer.responses[0].partitions[0]
 
     def fetch(self, offset: int, rack: str = "", version: int = 12, epoch: int = -1, max_wait_ms: int = 0) -> Any:
-        asked = {
+        wanted = {
             "partition": 0,
             "fetch_offset": offset,
             "partition_max_bytes": 1 << 20,
@@ -169,7 +169,7 @@ class Cluster(ApiKit):
             max_wait_ms=max_wait_ms,
             min_bytes=1,
             max_bytes=1 << 20,
-            topics=[{"topic": "orders", "partitions": [asked]}],
+            topics=[{"topic": "orders", "partitions": [wanted]}],
             forgotten_topics_data=[],
             rack_id=rack,
         )
@@ -180,22 +180,22 @@ class Cluster(ApiKit):
 
 
 class TestReading:
-    def test_leader_sends_a_consumer_to_the_replica_in_its_rack(self) -> None:
+    def test_leader_redirects_a_consumer_to_its_racks_replica(self) -> None:
         cluster = Cluster()
-        told = cluster.read(0, rack="b")
-        assert (told.preferred_read_replica, told.records, told.high_watermark) == (2, b"", 3)
+        redirected = cluster.read(0, rack="b")
+        assert (redirected.preferred_read_replica, redirected.records, redirected.high_watermark) == (2, b"", 3)
         served = cluster.read(2, rack="b")
         assert (served.preferred_read_replica, values(served.records)) == (-1, [b"a", b"b", b"c"])
 
-    def test_it_is_told_at_once(self) -> None:
+    def test_redirection_is_not_held(self) -> None:
         cluster = Cluster()
         assert len(cluster.ask(cluster.fetch(3, "b", max_wait_ms=30_000))) == 1
 
-    @pytest.mark.parametrize("asked", [{"rack": "a"}, {"rack": ""}, {"rack": "c"}, {"rack": "b", "version": 10}])
-    def test_consumer_without_a_nearer_replica_reads_from_the_leader(self, asked: dict[str, Any]) -> None:
-        assert values(Cluster().read(0, **asked).records) == [b"a", b"b", b"c"]
+    @pytest.mark.parametrize("options", [{"rack": "a"}, {"rack": ""}, {"rack": "c"}, {"rack": "b", "version": 10}])
+    def test_consumer_without_a_nearer_replica_reads_from_the_leader(self, options: dict[str, Any]) -> None:
+        assert values(Cluster().read(0, **options).records) == [b"a", b"b", b"c"]
 
-    def test_nobody_is_sent_away_unless_the_cluster_is_set_to(self) -> None:
+    def test_leader_redirects_only_with_rack_aware_reads(self) -> None:
         assert values(Cluster(rack_aware_reads=False).read(0, rack="b").records) == [b"a", b"b", b"c"]
 
     def test_leader_redirects_no_invalid_fetch(self) -> None:
@@ -203,12 +203,12 @@ class TestReading:
         assert cluster.read(0, rack="b", epoch=1).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
         assert cluster.read(0, 4, rack="b").error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
-    def test_follower_serves_everybody_who_knows_that_it_can_be(self) -> None:
+    def test_follower_serves_only_new_fetch_versions(self) -> None:
         cluster = Cluster(rack_aware_reads=False)
         assert values(cluster.read(1).records) == [b"a", b"b", b"c"]
         assert cluster.read(1, version=10).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    def test_follower_knows_the_epoch(self) -> None:
+    def test_follower_checks_the_leader_epoch(self) -> None:
         cluster = Cluster()
         cluster.cluster.move_leader("orders", 0, 1, cluster.now)
         codes = [cluster.read(0, version=12, epoch=epoch).error_code for epoch in (0, 1, 2)]
@@ -232,7 +232,7 @@ class TestReading:
         assert (between.error_code, between.records) == (ErrorCode.NONE, b"")
         assert beyond.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
-    def test_leader_shows_only_what_all_in_sync_have(self) -> None:
+    def test_leader_returns_only_replicated_records(self) -> None:
         cluster = Cluster()
         cluster.hold(1, 3, in_sync=True)
         cluster.append("orders", 0, b"d")
@@ -253,13 +253,13 @@ class TestReading:
 
     def test_held_fetch_fails_when_the_leader_moves(self) -> None:
         cluster = Cluster()
-        knowing = cluster.ask(cluster.fetch(3, epoch=0, max_wait_ms=30_000))
-        unknowing = cluster.ask(cluster.fetch(3, max_wait_ms=30_000))
+        with_epoch = cluster.ask(cluster.fetch(3, epoch=0, max_wait_ms=30_000))
+        without_epoch = cluster.ask(cluster.fetch(3, max_wait_ms=30_000))
         cluster.cluster.move_leader("orders", 0, 1, cluster.now)
-        assert knowing.pop().responses[0].partitions[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
-        assert unknowing == [], "a follower serves it as well"
+        assert with_epoch.pop().responses[0].partitions[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
+        assert without_epoch == [], "a follower serves this fetch as well"
         cluster.append("orders", 0, b"d")
-        assert values(unknowing.pop().responses[0].partitions[0].records) == [b"d"]
+        assert values(without_epoch.pop().responses[0].partitions[0].records) == [b"d"]
 
 
 class TestBrokers:
@@ -267,7 +267,7 @@ class TestBrokers:
         answer = cluster.answer(request(MetadataRequest, 12, topics=[{"name": "orders"}]), node_id)
         return list(answer.topics[0].partitions[0].isr_nodes)
 
-    def test_broker_that_stops_is_not_in_sync_until_it_is_back(self) -> None:
+    def test_stopped_broker_is_not_in_sync_until_it_returns(self) -> None:
         cluster = Cluster()
         node = cluster.cluster.node(1)
         cluster.cluster.node_down(1, cluster.now)
@@ -284,7 +284,7 @@ class TestBrokers:
         assert values(cluster.read(1).records) == [b"a"]
         assert cluster.read(1, 3).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
-    def test_last_in_sync_is_waited_for_whoever_comes_first(self) -> None:
+    def test_partition_waits_for_its_last_in_sync_replica(self) -> None:
         cluster = Cluster()
         nodes = [cluster.cluster.node(node_id) for node_id in ALL]
         for node_id in (0, 1, 2):

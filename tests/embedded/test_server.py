@@ -58,20 +58,20 @@ def join(member_id: str = "", version: int = 3) -> Any:
 class TestLongPoll:
     async def test_empty_fetch_takes_exactly_its_thirty_seconds(self, autojump_clock: trio.testing.MockClock) -> None:
         async with memory_cluster({"orders": 1}) as cluster, connected(cluster) as client:
-            began = trio.current_time()
+            started = trio.current_time()
             assert records(await client.ask(fetch(max_wait=30))) == []
-            assert trio.current_time() - began == 30
+            assert trio.current_time() - started == 30
 
-    async def test_a_produce_answers_it_right_then(self, autojump_clock: trio.testing.MockClock) -> None:
+    async def test_produce_answers_a_held_fetch_at_once(self, autojump_clock: trio.testing.MockClock) -> None:
         async with memory_cluster({"orders": 1}) as cluster, connected(cluster) as client:
-            began = trio.current_time()
+            started = trio.current_time()
             await client.send(fetch(max_wait=30))
             await trio.sleep(12.5)
             cluster.produce("orders", 0, b"now")
             assert records(await client.receive()) == [b"now"]
-            assert trio.current_time() - began == 12.5
+            assert trio.current_time() - started == 12.5
 
-    async def test_a_shorter_deadline_behind_a_longer_one_is_kept(self, autojump_clock: trio.testing.MockClock) -> None:
+    async def test_shorter_deadline_after_a_longer_one_is_kept(self, autojump_clock: trio.testing.MockClock) -> None:
         async with memory_cluster({"orders": 1}) as cluster, connected(cluster) as slow, connected(cluster) as quick:
             await slow.send(fetch(max_wait=30))
             await trio.sleep(1)
@@ -87,9 +87,7 @@ class TestOrder:
             offsets = [(await client.receive()).responses[0].partition_responses[0].base_offset for _ in range(3)]
             assert offsets == [0, 1, 2]
 
-    async def test_a_held_request_holds_its_own_connection_and_no_other(
-        self, autojump_clock: trio.testing.MockClock
-    ) -> None:
+    async def test_held_request_blocks_only_its_own_connection(self, autojump_clock: trio.testing.MockClock) -> None:
         async with memory_cluster({"orders": 1}) as cluster, connected(cluster) as one, connected(cluster) as other:
             await one.send(fetch(max_wait=30))
             await one.send(METADATA)
@@ -99,13 +97,13 @@ class TestOrder:
             await one.receive()
             assert trio.current_time() == 30
 
-    async def test_a_produce_without_acks_gets_no_answer_and_is_stored(self) -> None:
+    async def test_produce_without_acks_gets_no_response_and_is_stored(self) -> None:
         async with memory_cluster({"orders": 1}) as cluster, connected(cluster) as client:
             await client.send(produce(b"quiet", acks=0))
             assert (await client.ask(METADATA)).cluster_id
             assert cluster.log("orders", 0).end_offset == 1
 
-    async def test_bytes_that_drip_in_are_as_good(self) -> None:
+    async def test_request_received_byte_by_byte_is_answered(self) -> None:
         async with memory_cluster({"orders": 1}) as cluster, connected(cluster) as client:
             METADATA.with_header(correlation_id=1)
             for byte in bytes(METADATA.encode(header=True, framed=True)):
@@ -143,7 +141,7 @@ class TestEndings:
                 await again.ask(METADATA)
 
     @pytest.mark.parametrize("in_memory", [True, False])
-    async def test_leaving_the_cluster_ends_connections_that_are_held(self, in_memory: bool) -> None:
+    async def test_exit_of_the_cluster_closes_held_connections(self, in_memory: bool) -> None:
         async with EmbeddedCluster({"orders": 1}, in_memory=in_memory) as cluster:
             host, port = cluster.bootstrap_servers[0].rsplit(":", 1)
             client = WireClient(await cluster.transport.connect(host, int(port)))
@@ -154,7 +152,7 @@ class TestEndings:
         with pytest.raises(OSError):
             await cluster.transport.connect(host, int(port))
 
-    async def test_our_own_fault_ends_one_connection_and_is_said(
+    async def test_internal_error_closes_one_connection_and_is_logged(
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         def fail(body: Any, code: ErrorCode) -> Any:
@@ -181,7 +179,7 @@ GARBAGE = {
     "an unknown API": frame(struct.pack(">hhih", 999, 0, 1, -1)),
     "an unserved version": frame(struct.pack(">hhih", Api.FETCH, 99, 1, -1)),
     "a body cut off": frame(struct.pack(">hhih", Api.METADATA, 1, 1, -1) + b"\0\0\0\7"),
-    "no UTF-8": frame(struct.pack(">hhih", Api.METADATA, 1, 1, -1) + b"\0\0\0\1\0\1\xff"),
+    "not UTF-8": frame(struct.pack(">hhih", Api.METADATA, 1, 1, -1) + b"\0\0\0\1\0\1\xff"),
 }
 
 
@@ -225,9 +223,7 @@ class TestGarbage:
             max_size=6,
         )
     )
-    def test_random_bytes_never_reach_a_fault_of_ours(
-        self, caplog: pytest.LogCaptureFixture, chunks: list[bytes]
-    ) -> None:
+    def test_random_bytes_cause_no_internal_error(self, caplog: pytest.LogCaptureFixture, chunks: list[bytes]) -> None:
         async def attack() -> None:
             async with memory_cluster({"orders": 1}) as cluster, connected(cluster) as other:
                 async with connected(cluster) as hostile:
@@ -235,7 +231,7 @@ class TestGarbage:
                         try:
                             await hostile.stream.send_all(chunk)
                         except trio.BrokenResourceError:
-                            break  # it has had enough
+                            break  # the broker has closed the connection
                         await trio.testing.wait_all_tasks_blocked()
                 await trio.sleep(3600)
                 await other.ask(METADATA)

@@ -27,16 +27,16 @@ VERSIONS = request(ApiVersionsRequest, 3, client_software_name="x", client_softw
 
 @asynccontextmanager
 async def clients(cluster: EmbeddedCluster, count: int) -> AsyncIterator[list[WireClient]]:
-    """Return so many connections, each after one answered request."""
+    """Return `count` connections, each after one answered request."""
     async with AsyncExitStack() as stack:
-        made = [await stack.enter_async_context(connected(cluster)) for _ in range(count)]
-        for client in made:
+        opened = [await stack.enter_async_context(connected(cluster)) for _ in range(count)]
+        for client in opened:
             await client.ask(VERSIONS)
         await trio.testing.wait_all_tasks_blocked()
-        yield made
+        yield opened
 
 
-def held() -> int:
+def memory_blocks() -> int:
     """Return the number of memory blocks that Python uses."""
     gc.collect()
     return sys.getallocatedblocks()
@@ -44,9 +44,9 @@ def held() -> int:
 
 async def test_idle_connections_take_no_steps_and_no_more_memory(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 1}) as cluster, clients(cluster, CONNECTIONS):
-        before = held()
-        assert await counted().of(1, an_hour) <= 2  # our own
-        assert held() - before < 100
+        before = memory_blocks()
+        assert await counted().of(1, an_hour) <= 2  # the test's own
+        assert memory_blocks() - before < 100
 
 
 async def test_request_cost_ignores_idle_connections(autojump_clock: MockClock) -> None:
@@ -57,16 +57,16 @@ async def test_request_cost_ignores_idle_connections(autojump_clock: MockClock) 
             assert await steps.of(100, lambda: busy.ask(VERSIONS)) < alone + 0.1
 
 
-async def test_thousands_of_connections_that_end_leave_nothing_behind(autojump_clock: MockClock) -> None:
+async def test_thousands_of_closed_connections_leave_nothing_behind(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 1}) as cluster:
         async with clients(cluster, CONNECTIONS):
             pass
         await trio.testing.wait_all_tasks_blocked()
-        before, tasks = held(), trio.lowlevel.current_statistics().tasks_living
+        before, tasks = memory_blocks(), trio.lowlevel.current_statistics().tasks_living
         async with clients(cluster, CONNECTIONS):
-            assert held() - before > 10 * CONNECTIONS
+            assert memory_blocks() - before > 10 * CONNECTIONS
         await trio.testing.wait_all_tasks_blocked()
-        assert held() - before < CONNECTIONS / 10
+        assert memory_blocks() - before < CONNECTIONS / 10
         assert trio.lowlevel.current_statistics().tasks_living == tasks
 
 
@@ -83,7 +83,7 @@ def group_of(members: int) -> tuple[ApiKit, list[str]]:
 
 
 def calls_of_a_heartbeat(members: int) -> float:
-    """Return the number of function calls for a heartbeat, wire included, in a group of so many members."""
+    """Return the number of function calls for a heartbeat, including the wire, in a group of `members` members."""
     kit, ids = group_of(members)
     calls = 0
 
@@ -91,10 +91,10 @@ def calls_of_a_heartbeat(members: int) -> float:
         nonlocal calls
         calls += event in ("call", "c_call")
 
-    asked = [heartbeat(member_id) for member_id in ids[:50]]
+    requests = [heartbeat(member_id) for member_id in ids[:50]]
     sys.setprofile(count)
-    for number, one in enumerate(asked):
-        kit.ask(one)
+    for number, message in enumerate(requests):
+        kit.ask(message)
         if number % 10 == 0:
             kit.sleep(1)
     sys.setprofile(None)

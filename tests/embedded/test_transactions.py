@@ -1,4 +1,4 @@
-"""Transactions in a log (KIP-98): which have ended, which were aborted, and what consumers may read."""
+"""Transactions in a log (KIP-98): open, committed and aborted ones, and the records that consumers may read."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class TestMarkers:
         assert (record.key, record.value) == (bytes([0, 0, 0, committed]), bytes([0, 0, 0, 0, 0, 7]))
         assert is_commit(raw, T0) is committed
 
-    def test_control_batch_that_ends_nothing_is_neither(self) -> None:
+    def test_broken_control_batch_is_neither_commit_nor_abort(self) -> None:
         marker = bytearray(build_marker(ONE, 0, 1_000, committed=True))
         marker[-1] ^= 0xFF  # the CRC does not match any more
         (raw,) = split(bytes(marker), T0, 0)
@@ -63,12 +63,12 @@ class TestMarkers:
 
 
 class TestLastStableOffset:
-    def test_without_transactions_it_is_the_high_watermark(self) -> None:
+    def test_stable_offset_without_transactions_is_the_watermark(self) -> None:
         log = PartitionLog(T0)
         log.append(batch(b"a", b"b"))
         assert (stable(log), log.last_stable_offset(1)) == (2, 1)
 
-    def test_it_waits_for_the_first_of_the_open_ones(self) -> None:
+    def test_stable_offset_is_the_first_open_transaction(self) -> None:
         log = PartitionLog(T0)
         log.append(batch(b"a"))
         transactional(log, ONE)
@@ -86,14 +86,14 @@ class TestLastStableOffset:
         marker = end(log, ONE, committed=True)
         assert [log.last_stable_offset(high_watermark) for high_watermark in (0, 1, marker, marker + 1)] == [0, 0, 0, 2]
 
-    def test_what_retention_takes_is_decided(self) -> None:
+    def test_transaction_deleted_by_retention_is_not_open(self) -> None:
         log = PartitionLog(T0)
         transactional(log, ONE)
         log.append(batch(b"a"))
         log.delete_before(1)
         assert stable(log) == 1
 
-    def test_log_cut_off_before_a_marker_is_undecided_again(self) -> None:
+    def test_truncation_before_a_marker_reopens_the_transaction(self) -> None:
         log = PartitionLog(T0)
         transactional(log, ONE)
         transactional(log, OTHER)
@@ -121,7 +121,7 @@ class TestLastStableOffset:
 class TestAborted:
     @pytest.fixture
     def log(self) -> PartitionLog:
-        """0: ONE's. 1: OTHER's. 2: ONE aborts. 3: nobody's. 4: OTHER commits. 5: ONE's. 6: ONE aborts."""
+        """Offsets: 0 of ONE; 1 of OTHER; 2 ONE aborts; 3 plain; 4 OTHER commits; 5 of ONE; 6 ONE aborts."""
         log = PartitionLog(T0)
         transactional(log, ONE)
         transactional(log, OTHER)
@@ -136,22 +136,22 @@ class TestAborted:
         ("offset", "found"),
         [(0, [(ONE, 0), (ONE, 5)]), (2, [(ONE, 0), (ONE, 5)]), (3, [(ONE, 5)]), (6, [(ONE, 5)]), (7, [])],
     )
-    def test_those_that_end_at_or_behind_the_offset(
+    def test_aborted_transactions_end_at_or_after_the_offset(
         self, log: PartitionLog, offset: int, found: list[tuple[int, int]]
     ) -> None:
         size = log.readable_bytes(offset)
         assert log.aborted_transactions(offset, size) == found
 
-    def test_nothing_read_nothing_told(self, log: PartitionLog) -> None:
+    def test_empty_read_has_no_aborted_transactions(self, log: PartitionLog) -> None:
         assert log.aborted_transactions(0, 0) == []
 
-    def test_marker_where_nothing_was_written_aborts_nothing(self) -> None:
+    def test_marker_without_records_aborts_nothing(self) -> None:
         log = PartitionLog(T0)
         end(log, ONE, committed=False)
         log.append(batch(b"a"))
         assert (log.aborted_transactions(0, log.readable_bytes(0)), stable(log)) == ([], 2)
 
-    def test_those_far_behind_what_is_read_are_not_told(self) -> None:
+    def test_aborted_transactions_far_after_the_read_are_omitted(self) -> None:
         log = PartitionLog(T0)
         for _ in range(3):
             transactional(log, ONE, b"x" * INTERVAL)
@@ -160,7 +160,7 @@ class TestAborted:
         assert log.aborted_transactions(0, first) == [(ONE, 0)]
         assert log.aborted_transactions(0, log.readable_bytes(0)) == [(ONE, 0), (ONE, 2), (ONE, 4)]
 
-    @pytest.mark.parametrize("truncates", [False, True], ids=["all deleted", "the rest cut off"])
+    @pytest.mark.parametrize("truncates", [False, True], ids=["all deleted", "the rest truncated"])
     def test_aborted_transaction_after_emptied_log_is_found(self, truncates: bool) -> None:
         log = PartitionLog(T0)
         for _ in range(3):
@@ -174,7 +174,7 @@ class TestAborted:
 
 
 class TestOffsetIndex:
-    def test_entry_every_four_kib_and_the_next_one_bounds(self) -> None:
+    def test_index_has_an_entry_every_four_kib(self) -> None:
         index = OffsetIndex()
         for number in range(10):
             index.add(number * 2000, 2000, number)
@@ -198,14 +198,14 @@ class TestProducers:
             transactional(log, ONE, epoch=0)
         assert refused.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
 
-    def test_old_epoch_ends_nothing(self) -> None:
+    def test_marker_of_an_old_epoch_is_refused(self) -> None:
         log = PartitionLog(T0)
         transactional(log, ONE, epoch=1)
         with pytest.raises(Refused) as refused:
             end(log, ONE, committed=True, epoch=0)
         assert (refused.value.code, log.end_offset) == (ErrorCode.INVALID_PRODUCER_EPOCH, 1)
 
-    def test_first_batch_after_a_marker_s_new_epoch_has_sequence_zero(self) -> None:
+    def test_new_epoch_of_a_marker_restarts_the_sequence(self) -> None:
         log = PartitionLog(T0)
         end(log, ONE, committed=True, epoch=1)
         data = build([(1, None, b"v", ())], producer_id=ONE, producer_epoch=1, base_sequence=4)
@@ -220,19 +220,19 @@ Step = st.tuples(st.sampled_from([ONE, OTHER, 1003, None]), st.sampled_from(["wr
 @given(st.lists(Step, max_size=40), st.integers(0, 2**32))
 def test_read_committed_in_any_pieces_returns_committed_records(steps: list[tuple[int | None, str]], seed: int) -> None:
     log, rng = PartitionLog(T0), random.Random(seed)
-    fate: dict[int, str] = {}
-    """By base offset: open, then commit or abort; written without a transaction, commit."""
+    states: dict[int, str] = {}
+    """The state of each base offset: open, commit or abort. Without a transaction it is commit."""
     for producer_id, step in steps:
         if producer_id is None:
-            fate[log.append(batch(b"v")).base_offset] = "commit"
+            states[log.append(batch(b"v")).base_offset] = "commit"
         elif step == "write":
-            fate[transactional(log, producer_id)] = f"open {producer_id}"
+            states[transactional(log, producer_id)] = f"open {producer_id}"
         else:
             end(log, producer_id, committed=step == "commit")
-            fate = {base: step if was == f"open {producer_id}" else was for base, was in fate.items()}
+            states = {base: step if state == f"open {producer_id}" else state for base, state in states.items()}
 
-    undecided = [base for base, was in fate.items() if was.startswith("open")]
-    assert stable(log) == min([log.end_offset, *undecided])
+    open_offsets = [base for base, state in states.items() if state.startswith("open")]
+    assert stable(log) == min([log.end_offset, *open_offsets])
 
     seen: list[int] = []
     offset = 0
@@ -242,13 +242,11 @@ def test_read_committed_in_any_pieces_returns_committed_records(steps: list[tupl
         hidden = aborted_batches(raws, log.aborted_transactions(offset, len(data)), T0)
         seen += [raw.base_offset for raw in raws if not raw.is_control and raw.base_offset not in hidden]
         offset = raws[-1].next_offset
-    assert seen == [base for base, was in fate.items() if was == "commit" and base < stable(log)]
+    assert seen == [base for base, state in states.items() if state == "commit" and base < stable(log)]
 
 
 @given(st.lists(Step, max_size=30), st.data())
-def test_log_cut_off_knows_what_it_knew_when_it_ended_there(
-    steps: list[tuple[int | None, str]], data: st.DataObject
-) -> None:
+def test_truncated_index_equals_the_earlier_index(steps: list[tuple[int | None, str]], data: st.DataObject) -> None:
     index = TransactionIndex()
     known: list[tuple[list[int], list[tuple[int, int]]]] = [([], [])]
     for offset, (producer_id, step) in enumerate(steps):
@@ -265,7 +263,7 @@ def test_log_cut_off_knows_what_it_knew_when_it_ended_there(
 class TestOnTheWire:
     @pytest.fixture
     def kit(self) -> ApiKit:
-        """0: nobody's. 1: ONE's, 2: aborted. 3: OTHER's, 4: committed. 5: ONE's, open. 6: nobody's."""
+        """Offsets: 0 plain; 1 of ONE; 2 ONE aborts; 3 of OTHER; 4 OTHER commits; 5 of ONE, open; 6 plain."""
         kit = ApiKit({"orders": 1}, brokers=2)
         log = kit.cluster.topics.partition("orders", 0).log
         log.append(batch(b"a", timestamp=10))
@@ -278,7 +276,7 @@ class TestOnTheWire:
         return kit
 
     def fetch(self, offset: int = 0, *, committed: bool, max_wait_ms: int = 0, version: int = 12) -> Any:
-        asked = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+        partition = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
         return request(
             FetchRequest,
             version,
@@ -286,12 +284,12 @@ class TestOnTheWire:
             min_bytes=1,
             max_bytes=1 << 20,
             isolation_level=int(committed),
-            topics=[{"topic": "orders", "partitions": [asked]}],
+            topics=[{"topic": "orders", "partitions": [partition]}],
             forgotten_topics_data=[],
         )
 
     def read(self, kit: ApiKit, offset: int = 0, node_id: int = 0, **options: Any) -> tuple[int, Any, int, int]:
-        """(offset behind what was read, aborted, high watermark, last stable offset)"""
+        """Return the offset after the records, the aborted transactions, the high watermark and last stable offset."""
         (answer,) = kit.ask(self.fetch(offset, **options), node_id)
         (found,) = answer.responses[0].partitions
         aborted = found.aborted_transactions
@@ -304,7 +302,7 @@ class TestOnTheWire:
         )
 
     @pytest.mark.parametrize("version", [4, 12])
-    def test_only_what_is_decided_and_which_were_aborted(self, kit: ApiKit, version: int) -> None:
+    def test_read_committed_stops_at_the_stable_offset(self, kit: ApiKit, version: int) -> None:
         assert self.read(kit, committed=True, version=version) == (5, [(ONE, 1)], 7, 5)
         assert self.read(kit, 3, committed=True, version=version) == (5, [], 7, 5)
         assert self.read(kit, 5, committed=True, version=version) == (5, [], 7, 5)
@@ -317,21 +315,21 @@ class TestOnTheWire:
         written = kit.cluster.end_transaction(ONE, 0, None, committed=True, now=kit.now)
         assert (written, len(answers)) == ({T0: 8}, 1)
 
-    def test_follower_decides_by_what_it_has(self, kit: ApiKit) -> None:
+    def test_follower_uses_its_own_stable_offset(self, kit: ApiKit) -> None:
         kit.cluster.hold_replica("orders", 0, 1, ReplicaLag(4, 4, in_sync=False), kit.now)
         assert self.read(kit, node_id=1, committed=True) == (3, [(ONE, 1)], 4, 3)
 
     @pytest.mark.parametrize(
-        ("timestamp", "shown", "committed"),
+        ("timestamp", "uncommitted", "committed"),
         [(-1, 7, 5), (-2, 0, 0), (1_000, 1, 1), (1_001, 6, -1), (-3, 6, -1)],
-        ids=["latest", "earliest", "before", "behind", "max_timestamp"],
+        ids=["latest", "earliest", "before", "after", "max_timestamp"],
     )
-    def test_offsets_listed_are_those_that_can_be_read(
-        self, kit: ApiKit, timestamp: int, shown: int, committed: int
+    def test_listed_offsets_are_the_readable_ones(
+        self, kit: ApiKit, timestamp: int, uncommitted: int, committed: int
     ) -> None:
         def listed(isolation_level: int) -> int:
             topics = [{"name": "orders", "partitions": [{"partition_index": 0, "timestamp": timestamp}]}]
             answer = kit.answer(request(ListOffsetsRequest, 7, isolation_level=isolation_level, topics=topics))
             return int(answer.topics[0].partitions[0].offset)
 
-        assert (listed(0), listed(1)) == (shown, committed)
+        assert (listed(0), listed(1)) == (uncommitted, committed)

@@ -17,7 +17,7 @@ from tests.embedded.coordinator_kit import GROUP, REBALANCE, SESSION, HeldReply,
 
 NONE, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID
 
-# --- 002: what a heartbeat is answered, in this order --------------------------------------------------------------
+# --- 002: the checks of a heartbeat, in their order ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -37,14 +37,14 @@ NONE, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID
     ids=[
         "coordinator not active",
         "not the coordinator of this group",
-        "offsets partition still loading: answered blindly",
+        "offsets partition still loading: no other check",
         "no such group",
         "group is Dead",
         "group not Stable: preparing",
         "group not Stable: completing",
         "member not in the group",
         "other generation",
-        "else",
+        "all checks passed",
     ],
 )
 def test_document_002_heartbeat_checks_in_their_order(
@@ -72,9 +72,9 @@ def test_document_002_heartbeat_checks_are_not_the_default() -> None:
     kit = Kit()
     first, second = kit.stable(2)
     kit.join(first)
-    assert kit.heartbeat("ghost", 1) is UNKNOWN, "the member is looked at before the state"
+    assert kit.heartbeat("ghost", 1) is UNKNOWN, "the member is checked before the state"
     kit.join(second)
-    assert kit.heartbeat(first, 3) is NONE, "heartbeats begin with the join's answer"
+    assert kit.heartbeat(first, 3) is NONE, "heartbeats start with the join's response"
 
 
 # --- 002: the delayed heartbeat ------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def test_document_002_leave_completes_the_delayed_heartbeat() -> None:
 
 
 @pytest.mark.parametrize("state", [GroupState.STABLE, GroupState.COMPLETING_REBALANCE])
-def test_document_002_member_that_fails_begins_a_round(state: GroupState) -> None:
+def test_document_002_failed_member_starts_a_rebalance(state: GroupState) -> None:
     kit = Kit()
     first, second = kit.stable(2)
     if state is GroupState.COMPLETING_REBALANCE:
@@ -148,13 +148,13 @@ def test_document_002_expiry_in_a_dead_group_changes_nothing() -> None:
 
 def test_documents_join_and_sync_lead_through_the_states() -> None:
     kit = Kit()
-    assert kit.state is GroupState.DEAD, "what does not exist"
+    assert kit.state is GroupState.DEAD, "a missing group"
     first, _ = kit.join_new()
     kit.settle([first])
     assert kit.state is GroupState.STABLE
     second, joining = kit.join_new()
     assert (kit.state, joining.is_answered) == (GroupState.PREPARING_REBALANCE, False)
-    assert kit.heartbeat(first) is ErrorCode.REBALANCE_IN_PROGRESS, "how members learn of it"
+    assert kit.heartbeat(first) is ErrorCode.REBALANCE_IN_PROGRESS, "members learn of the rebalance from this"
     rejoining = kit.join(first)
     assert kit.state is GroupState.COMPLETING_REBALANCE
     assert (joining.answer.generation, rejoining.answer.generation) == (2, 2)
@@ -187,7 +187,7 @@ def test_documents_leader_is_the_first_member_to_join() -> None:
     kit.leave(first)
     replies: list[HeldReply[JoinGroupResult]] = [kit.join(member_id) for member_id in (third, second)]
     assert {reply.answer.leader for reply in replies} == {second}
-    assert [len(reply.answer.members) for reply in replies] == [0, 2], "the leader alone is told of the others"
+    assert [len(reply.answer.members) for reply in replies] == [0, 2], "only the leader gets the member list"
 
 
 def test_documents_generation_fences_a_removed_member() -> None:

@@ -25,7 +25,7 @@ if ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(address + ROOM), m
     sys.exit("mprotect failed")
 
 
-def at_the_edge(plain: memoryview) -> object:
+def decoder_before_guard_page(plain: memoryview) -> object:
     """Return a decoder of a copy of `plain`, placed so that the readable memory ends right after it.
 
     The copy includes the bytes after `plain` that the decoder may read (`_READ_BEYOND`).
@@ -73,17 +73,17 @@ def outcome(log: bytes) -> list[Message] | None:
 
 
 def main() -> None:
-    records.DefaultRecordBatch = at_the_edge
+    records.DefaultRecordBatch = decoder_before_guard_page
     rng = random.Random(20)
     headers = (("trace", b"\x80\xff"), ("trace", None), ("", b""))
-    goods = [
+    good_batches = [
         build([(0, b"k", b"v", headers)]),
         build([(n, None, b"value", headers[:n]) for n in range(4)]),
         build([(0, None, None, ())]),
     ]
     decoded = refused = 0
     for round_ in range(60_000 if "_crecords" in decoder.__module__ else 6_000):
-        data = mutations(rng, goods[round_ % len(goods)])
+        data = mutations(rng, good_batches[round_ % len(good_batches)])
         alone = outcome(data)
         # Any bytes may follow a batch: a fetch ends with a batch that its size limit cuts off.
         assert outcome(data + bytes(rng.choices((0x80, 0xFF, 0x00, 0x01, 0x7F), k=40))) == alone
@@ -95,7 +95,7 @@ def main() -> None:
     kind = "compiled" if "_crecords" in decoder.__module__ else "pure"
     print(f"{kind}: {decoded} decoded, {refused} refused")
     if not (decoded and refused):
-        sys.exit("the mutations prove nothing: all were decoded, or all refused")
+        sys.exit("the mutations prove nothing: all were decoded, or all were refused")
 
 
 main()

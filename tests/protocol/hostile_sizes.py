@@ -1,4 +1,4 @@
-"""The peak memory, in megabytes, for a batch that tries to fill memory. test_memory.py runs this file as a process."""
+"""Print the peak memory, in megabytes, for a batch that tries to fill memory. test_memory.py runs this as a process."""
 
 import struct
 import sys
@@ -40,7 +40,7 @@ def batch(codec: Codec, body: bytes, count: int = 1) -> bytes:
     return struct.pack(">qiib", 0, 9 + len(checked), 0, 2) + struct.pack(">I", crc32c(checked)) + checked
 
 
-def most_resident() -> int:
+def peak_resident_megabytes() -> int:
     """Return the peak resident memory of this process in megabytes, since the last reset by `clear_refs`."""
     (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) >> 10
@@ -50,13 +50,13 @@ def main() -> None:
     codec, limit = Codec[sys.argv[1]], int(sys.argv[2])
     (raw,) = split(batch(codec, bomb(codec)), PARTITION, 0)
     Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
-    before = most_resident()
+    before = peak_resident_megabytes()
     try:
         decode(raw, PARTITION, limit=limit)
     except DecompressionLimitError:
-        print(most_resident() - before, "MB more, for a batch of", len(raw.data), "bytes")
+        print(peak_resident_megabytes() - before, "MB more, for a batch of", len(raw.data), "bytes")
     else:
-        sys.exit("it decoded")
+        sys.exit("the batch was decoded without an error")
 
 
 main()

@@ -8,7 +8,7 @@ from sarameya.protocol.backoff import Attempts, Backoff
 
 
 class Fixed(random.Random):
-    """Always the same place between the two ends."""
+    """Random numbers at a fixed place between the two bounds."""
 
     def __init__(self, where: float) -> None:
         self.where = where
@@ -26,7 +26,7 @@ def test_delay_doubles_up_to_the_maximum():
 
 
 @pytest.mark.parametrize(("where", "delay"), [(0.0, 0.08), (1.0, 0.12)])
-def test_jitter_is_a_fifth_to_either_side(where, delay):
+def test_jitter_is_a_fifth_in_both_directions(where, delay):
     assert Backoff(0.1, 1.0, rng=Fixed(where)).delay(1) == pytest.approx(delay)
 
 
@@ -40,10 +40,10 @@ def test_delay_is_positive_and_bounded_at_any_attempt(initial, maximum, attempt)
     assert 0 < Backoff(initial, maximum).delay(attempt) <= maximum
 
 
-def test_two_backoffs_do_not_return_together():
+def test_two_backoffs_have_different_delays():
     assert Backoff(1.0, 10.0).delay(1) != Backoff(1.0, 10.0).delay(1)
 
 
-def test_retrying_counts_attempts_and_names_the_last_cause():
+def test_attempts_count_retries_and_keep_the_last_cause():
     attempts = Attempts.first(12.5, "refused").again("timed out").again("reset")
     assert attempts == Attempts(attempt=3, since=12.5, cause="reset")

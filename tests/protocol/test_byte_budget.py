@@ -1,4 +1,4 @@
-"""Byte budget of fetches: never exceeded, and fair."""
+"""Fetches never exceed the byte budget, and share it fairly."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ MIB = 2**20
 
 
 def fetch(budget: ByteBudget, shares: list[Share], at_most: int, partition_bytes: int) -> dict[Share, int]:
-    """Return the response of a broker with plenty of records: in order, up to the request's size."""
+    """Return the bytes that a broker with plenty of records sends for each share, in order, up to the request size."""
     wanted = [share for share in shares if share.has_room]
     size = budget.fetch_size(partition_bytes)
     holding = [share for share in wanted if share.held]
     reserved = budget.reserve(min(at_most, len(wanted) * size), len(wanted) - len(holding), holding)
-    left, brought = reserved, {}
+    remaining, received = reserved, {}
     for share in wanted:
-        brought[share] = min(size, left)
-        left -= brought[share]
-    for share, size in brought.items():
+        received[share] = min(size, remaining)
+        remaining -= received[share]
+    for share, size in received.items():
         share.hold(size)
     budget.settle(reserved)
-    return brought
+    return received
 
 
-def test_partition_alone_may_have_more_than_half_of_it() -> None:
+def test_single_partition_may_use_more_than_half_the_budget() -> None:
     budget = ByteBudget(64 * MIB)
     share = budget.open()
     for _ in range(5):
-        assert fetch(budget, [share], 50 * MIB, 32 * MIB) == {share: 8 * MIB}, "an eighth of it at a time"
+        assert fetch(budget, [share], 50 * MIB, 32 * MIB) == {share: 8 * MIB}, "an eighth of the budget in each fetch"
     assert not share.has_room
 
 
-def test_fetches_on_their_way_count() -> None:
+def test_pending_fetches_count_against_the_budget() -> None:
     budget = ByteBudget(10 * MIB)
     for _ in range(3):
         budget.open()
@@ -51,22 +51,22 @@ def test_fetches_on_their_way_count() -> None:
 
     sizes = [reserve() for _ in range(5)]
     assert sizes[:4] == [eighth] * 4
-    assert sum(sizes) <= 5 * MIB + floor + 2, "what is nobody's floor, and its own"
+    assert sum(sizes) <= 5 * MIB + floor + 2, "the half that is no share's floor, and one floor"
     budget.settle(sum(sizes))
     assert reserve() == eighth
 
 
-def test_what_is_given_back_is_told_once_to_whoever_waits() -> None:
-    budget, told = ByteBudget(MIB), []
+def test_released_bytes_notify_a_waiting_caller_once() -> None:
+    budget, notifications = ByteBudget(MIB), []
     share = budget.open()
     share.hold(100)
-    budget.notify_of_room(lambda: told.append(1))
+    budget.notify_of_room(lambda: notifications.append(1))
     share.release(60)
     share.release(40)
-    assert told == [1]
+    assert notifications == [1]
 
 
-def test_closed_share_gives_back_all_it_holds_and_takes_no_more() -> None:
+def test_closed_share_releases_its_bytes_and_holds_no_more() -> None:
     budget = ByteBudget(MIB)
     share = budget.open()
     share.hold(100)
@@ -77,10 +77,10 @@ def test_closed_share_gives_back_all_it_holds_and_takes_no_more() -> None:
     assert budget.held == 0
 
 
-def test_slow_partitions_leave_the_others_room() -> None:
+def test_slow_partitions_leave_room_for_others() -> None:
     budget = ByteBudget(64 * MIB)
     slow, quick = [budget.open() for _ in range(63)], budget.open()
-    for _ in range(100):  # nobody takes anything of theirs
+    for _ in range(100):  # no handler takes their records
         fetch(budget, slow, 50 * MIB, MIB)
     assert not any(share.has_room for share in slow)
     for _ in range(5):
@@ -101,14 +101,14 @@ def test_thousand_busy_partitions_share_the_budget() -> None:
     budget = ByteBudget(64 * MIB)
     shares = [budget.open() for _ in range(1000)]
     for _ in range(50):
-        waiting = sorted(shares, key=lambda share: share.held)  # what was served last stands last
+        waiting = sorted(shares, key=lambda share: share.held)  # those with the fewest held bytes come first
         fetch(budget, waiting, 50 * MIB, MIB)
         assert budget.held <= budget.capacity
     assert all(share.held for share in shares)
 
 
 def calls(action: Callable[[], None]) -> int:
-    """Count the Python functions that are called or resumed: the cost, independent of the machine."""
+    """Return how many Python functions `action` calls or resumes: a cost that is independent of the machine."""
     count = 0
 
     def note(frame: FrameType, event: str, _: object) -> None:
@@ -124,8 +124,8 @@ def calls(action: Callable[[], None]) -> int:
     return count
 
 
-def test_cost_of_a_share_is_independent_of_their_number() -> None:
-    def come_and_go(count: int) -> None:
+def test_cost_of_a_share_is_independent_of_the_number_of_shares() -> None:
+    def open_and_close(count: int) -> None:
         budget = ByteBudget(64 * MIB)
         shares = []
         for _ in range(count):
@@ -134,14 +134,14 @@ def test_cost_of_a_share_is_independent_of_their_number() -> None:
         for share in shares:
             share.close()
 
-    assert calls(lambda: come_and_go(2000)) < 5 * calls(lambda: come_and_go(500))
+    assert calls(lambda: open_and_close(2000)) < 5 * calls(lambda: open_and_close(500))
 
 
-# -- what handlers keep ----------------------------------------------------------------------------------
+# -- bytes that handlers keep ----------------------------------------------------------------------------
 
 
 def keep(share: Share, size: int) -> bool:
-    """A handler that collects takes this much more, and deals with all of it where it is told. Whether it was."""
+    """Keep `size` more bytes, as a collecting handler does. If no more may be kept, release all and return True."""
     share.keep(size)
     if share.may_keep_more:
         return False
@@ -149,33 +149,33 @@ def keep(share: Share, size: int) -> bool:
     return True
 
 
-def test_exhausted_room_for_held_bytes_is_reported_at_once() -> None:
+def test_exhausted_room_for_kept_bytes_is_reported_at_once() -> None:
     budget = ByteBudget(64 * MIB)
     shares = [budget.open() for _ in range(32)]
     budget.fetch_size(MIB)
-    told: list[int] = []
+    reported: list[int] = []
     for n, share in enumerate(shares * 4):
         if keep(share, 2 * MIB):
-            told.append(n)
+            reported.append(n)
             break
-    assert told == [8], "floors are a MiB: eight beyond theirs by one are an eighth of the budget"
+    assert reported == [8], "floors are 1 MiB: eight shares, 1 MiB above theirs each, keep an eighth of the budget"
     assert not shares[8].kept
     assert all(share.may_keep_more for share in shares)
 
 
-def test_partition_may_hold_all_but_one_fetch() -> None:
+def test_partition_may_keep_an_eighth_less_one_fetch() -> None:
     budget = ByteBudget(64 * MIB)
     shares = [budget.open() for _ in range(1000)]
     budget.fetch_size(MIB)
     floor, kept = 32 * MIB // 1000, 0
     while not keep(shares[0], MIB // 4):
         kept += MIB // 4
-    assert kept == 7 * MIB, "an eighth, less what a fetch brings"
+    assert kept == 7 * MIB, "an eighth, less the size of one fetch"
     assert kept + MIB // 4 > floor + 7 * MIB
 
 
-def test_what_was_fetched_before_does_not_count_as_kept() -> None:
-    """Else who takes a fetch piece by piece would be told at the first one."""
+def test_fetched_bytes_do_not_count_as_kept() -> None:
+    """Otherwise a handler that takes a fetch piece by piece could keep no more after the first piece."""
     budget = ByteBudget(64 * MIB)
     shares = [budget.open() for _ in range(1000)]
     budget.fetch_size(MIB)
@@ -191,7 +191,7 @@ def test_what_was_fetched_before_does_not_count_as_kept() -> None:
     budget.settle(reserved)
 
 
-def test_who_keeps_little_has_room_whatever_others_keep() -> None:
+def test_share_that_keeps_little_has_room_despite_others() -> None:
     budget = ByteBudget(64 * MIB)
     one, other = budget.open(), budget.open()
     budget.fetch_size(MIB)
@@ -200,7 +200,7 @@ def test_who_keeps_little_has_room_whatever_others_keep() -> None:
     assert (one.may_keep_more, other.may_keep_more) == (False, True)
 
 
-def test_share_that_is_closed_keeps_nothing() -> None:
+def test_closed_share_keeps_nothing() -> None:
     budget = ByteBudget(1000)
     share, other = budget.open(), budget.open()
     share.keep(900)
@@ -210,21 +210,23 @@ def test_share_that_is_closed_keeps_nothing() -> None:
     assert share.may_keep_more
     assert (budget.held, budget._kept_excess) == (0, 0)
     other.keep(400)
-    assert other.may_keep_more, "all floors are its own now"
+    assert other.may_keep_more, "the only open share has the floors of all"
 
 
 @settings(max_examples=300)
 @given(data=st.data())
-def test_no_handler_waits_forever_if_all_heed_has_room(data: st.DataObject) -> None:
-    """Handlers that only collect, and look at nothing but their own share, right after they have kept more. Whatever
-    came before: once all that was fetched is taken, every partition may be fetched, and there is budget for it, also
-    while brokers that have nothing are long-polled."""
+def test_no_partition_stalls_if_handlers_heed_may_keep_more(data: st.DataObject) -> None:
+    """Once all fetched bytes are taken, every partition may be fetched, and the budget has room for it.
+
+    The handlers only collect. Each checks only its own share, right after it has kept more. Some brokers without
+    records are long-polled meanwhile.
+    """
     capacity = data.draw(st.sampled_from([1024, 10_000, MIB, 64 * MIB]))
     partition_bytes = data.draw(st.sampled_from([100, 10_000, MIB]))
     budget = ByteBudget(capacity)
     shares = [budget.open() for _ in range(data.draw(st.sampled_from([1, 2, 3, 20, 300])))]
     fetched: dict[Share, int] = dict.fromkeys(shares, 0)
-    grows = data.draw(st.sampled_from([1, 3, 20]))  # what is compressed is more when it is kept
+    grows = data.draw(st.sampled_from([1, 3, 20]))  # compressed records are larger when they are kept
 
     def take(share: Share, size: int) -> None:
         fetched[share] -= size
@@ -261,53 +263,53 @@ class Budgets(RuleBasedStateMachine):
         capacity=st.sampled_from([1000, 10_000, 64 * MIB]),
         partition_bytes=st.sampled_from([100, MIB]),
         count=st.sampled_from([1, 3, 100]),
-        comes_late=st.booleans(),
+        opens_late=st.booleans(),
     )
-    def begin(self, capacity: int, partition_bytes: int, count: int, comes_late: bool) -> None:
+    def begin(self, capacity: int, partition_bytes: int, count: int, opens_late: bool) -> None:
         self.budget = ByteBudget(capacity)
         self.partition_bytes = partition_bytes
         self.shares = [self.budget.open() for _ in range(count)]
-        self.comes_late = comes_late
-        self.on_their_way: list[tuple[int, list[Share]]] = []
+        self.opens_late = opens_late
+        self.pending: list[tuple[int, list[Share]]] = []
 
-    def at_hand(self) -> list[Share]:
+    def idle_shares(self) -> list[Share]:
         """Return the partitions in no pending fetch: a partition is in one at a time."""
-        named = {share for _, shares in self.on_their_way for share in shares}
-        return [share for share in self.shares if share not in named]
+        in_a_fetch = {share for _, shares in self.pending for share in shares}
+        return [share for share in self.shares if share not in in_a_fetch]
 
-    @precondition(lambda self: self.comes_late)
+    @precondition(lambda self: self.opens_late)
     @rule(count=st.sampled_from([1, 1, 1, 30]))
-    def come(self, count: int) -> None:
+    def open_shares(self, count: int) -> None:
         self.shares += [self.budget.open() for _ in range(count)]
 
     @precondition(lambda self: self.shares)
     @rule(data=st.data())
-    def go(self, data: st.DataObject) -> None:
+    def close_share(self, data: st.DataObject) -> None:
         share = self.shares.pop(data.draw(st.integers(0, len(self.shares) - 1)))
         share.close()
 
     @precondition(lambda self: self.shares)
     @rule(first=st.integers(0, 40), count=st.integers(1, 40))
     def fetch(self, first: int, count: int) -> None:
-        fetch(self.budget, self.at_hand()[first : first + count], 50 * MIB, self.partition_bytes)
+        fetch(self.budget, self.idle_shares()[first : first + count], 50 * MIB, self.partition_bytes)
 
     @rule(count=st.integers(1, 5))
-    def ask(self, count: int) -> None:
-        shares = [share for share in self.at_hand() if share.has_room][:count]
+    def start_fetch(self, count: int) -> None:
+        shares = [share for share in self.idle_shares() if share.has_room][:count]
         if shares:
             size, holding = self.budget.fetch_size(self.partition_bytes), [share for share in shares if share.held]
             reserved = self.budget.reserve(size * len(shares), len(shares) - len(holding), holding)
-            self.on_their_way.append((reserved, shares))
+            self.pending.append((reserved, shares))
 
-    @precondition(lambda self: self.on_their_way)
+    @precondition(lambda self: self.pending)
     @rule()
-    def hear_nothing(self) -> None:
-        self.budget.settle(self.on_their_way.pop()[0])
+    def end_fetch_without_records(self) -> None:
+        self.budget.settle(self.pending.pop()[0])
 
     @precondition(lambda self: self.shares)
     @rule(data=st.data(), size=st.sampled_from([1, 300, MIB]))
     def keep(self, data: st.DataObject, size: int) -> None:
-        """Release held bytes, so that the budget is kept."""
+        """Keep bytes that were fetched, so that the held bytes stay the same."""
         share = self.shares[data.draw(st.integers(0, len(self.shares) - 1))]
         size = min(size, share.held - share.kept)
         share.release(size)
@@ -326,24 +328,24 @@ class Budgets(RuleBasedStateMachine):
         share.release((share.held - share.kept) // part)
 
     @invariant()
-    def it_is_kept(self) -> None:
+    def budget_is_not_exceeded(self) -> None:
         budget = self.budget
         assert budget.held == sum(share.held for share in self.shares)
-        assert budget.reserved == sum(reserved for reserved, _ in self.on_their_way)
-        # Who comes when all is used up may have a floor all the same.
-        assert 0 <= budget.held + budget.reserved <= budget.capacity * (1.5 if self.comes_late else 1)
+        assert budget.reserved == sum(reserved for reserved, _ in self.pending)
+        # A share that is opened when the budget is used up may still have a floor.
+        assert 0 <= budget.held + budget.reserved <= budget.capacity * (1.5 if self.opens_late else 1)
 
     @invariant()
-    def excess_is_counted_right(self) -> None:
+    def excess_is_the_sum_above_the_floors(self) -> None:
         budget = self.budget
         budget._divide()
         assert budget._excess == sum(max(share.held - budget._floor, 0) for share in self.shares)
         assert budget._kept_excess == sum(max(share.kept - budget._floor, 0) for share in self.shares)
 
     @invariant()
-    def whoever_has_nothing_may_have_something_unless_all_is_used_up(self) -> None:
+    def idle_share_may_fetch_unless_the_budget_is_used_up(self) -> None:
         budget = self.budget
-        if any(not share.held for share in self.at_hand()):
+        if any(not share.held for share in self.idle_shares()):
             budget.fetch_size(self.partition_bytes)
             size = budget.reserve(self.partition_bytes, 1, ())
             budget.settle(size)

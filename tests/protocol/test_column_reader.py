@@ -1,4 +1,4 @@
-"""Record batches read into columns together are the messages that they are one by one, and as wrong where they are."""
+"""Batches that are read into columns give the same messages, and the same errors, as batches decoded one by one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _records = st.lists(st.tuples(st.integers(0, 2**42), _bytes, _bytes, st.just(())
 
 
 def log_of(*batches: Sequence[tuple], codec: Codec = Codec.NONE, epoch: int = 0, base: int = 0) -> bytes:
-    """Record batches, one behind the other."""
+    """Return a log of these record batches, one after the other."""
     log = b""
     for records in batches:
         log += build(records, base_offset=base, codec=codec, leader_epoch=epoch)
@@ -52,7 +52,7 @@ def some(count: int, size: int = 10) -> list[tuple]:
 
 
 def sealed(header: Sequence[int], body: bytes) -> bytes:
-    """A v2 batch of these header fields and this body, its length and CRC made right."""
+    """Return a v2 batch of these header fields and this body, with the right length and CRC."""
     fields = list(header)
     fields[1] = V2_HEADER.size - 12 + len(body)
     fields[4] = crc32c((V2_HEADER.pack(*fields) + body)[21:])
@@ -80,7 +80,7 @@ def messages_of(raws: Sequence[RawBatch]) -> list[Message]:
 
 
 def is_walked(columns: MessageColumns) -> bool:
-    """Return whether no object was made for a record."""
+    """Return True if no Python object was made for a record."""
     return isinstance(columns.values, ArrowColumn)
 
 
@@ -88,7 +88,7 @@ def is_walked(columns: MessageColumns) -> bool:
 
 
 @given(batches=st.lists(_records, min_size=1, max_size=4), codec=st.sampled_from(Codec), base=st.integers(0, 2**62))
-def test_columns_of_any_batches_are_their_messages(batches, codec, base):
+def test_columns_of_any_batches_equal_their_messages(batches, codec, base):
     raws = raws_of(log_of(*batches, codec=codec, base=base))
     [columns] = read_all(raws)
     assert is_walked(columns)
@@ -103,7 +103,7 @@ def test_columns_of_any_batches_are_their_messages(batches, codec, base):
 
 
 @pytest.mark.parametrize("name", [name for name in GOLDEN if not name.startswith("v2-empty")])
-def test_columns_of_java_s_batches_are_their_messages(name):
+def test_columns_of_java_batches_equal_their_messages(name):
     raws = raws_of(GOLDEN[name])
     read = read_all(raws)
     assert [message for columns in read for message in columns] == messages_of(raws)
@@ -120,7 +120,7 @@ def test_records_of_any_length_are_walked(size):
         assert [len(message.value) for message in columns] == [max(shorter, 0)]
 
 
-def test_empty_batch_is_no_messages():
+def test_empty_batch_has_no_messages():
     columns, count = ColumnReader(PARTITION).read(raws_of(GOLDEN["v2-empty"]))
     assert (list(columns), count) == ([], 1)
 
@@ -137,7 +137,7 @@ def test_one_reader_reads_batches_with_and_without_keys():
             assert list(columns) == messages_of(raws)
 
 
-def test_columns_do_not_share_memory_with_the_next_ones():
+def test_columns_do_not_share_memory_with_later_ones():
     reader = ColumnReader(PARTITION)
     first, _ = reader.read(raws_of(log_of(some(100))))
     before = list(first)
@@ -145,20 +145,20 @@ def test_columns_do_not_share_memory_with_the_next_ones():
     assert list(first) == before
 
 
-# -- how many together ---------------------------------------------------------------------------------------
+# -- batches in one read -------------------------------------------------------------------------------------
 
 
-def test_batches_are_joined_until_there_are_enough_messages():
+def test_batches_are_read_together_up_to_enough_messages():
     assert [len(columns) for columns in read_all(raws_of(log_of(*[some(1500)] * 6)))] == [4500, 4500]
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
-def test_batches_are_read_together_until_there_are_enough_bytes(codec):
+def test_batches_are_read_together_up_to_enough_bytes(codec):
     read = read_all(raws_of(log_of(*[some(2, 2**20)] * 4, codec=codec)))
     assert [len(columns) for columns in read] == [4, 4]
 
 
-def test_another_leader_epoch_or_timestamp_type_begins_anew():
+def test_new_leader_epoch_or_timestamp_type_starts_new_columns():
     log = log_of(some(3)) + log_of(some(2), epoch=1, base=3) + log_of(some(1), epoch=1, base=5)
     appended = bytearray(log_of(some(4), epoch=1, base=6))
     appended[22] |= 0x08
@@ -171,7 +171,7 @@ def test_another_leader_epoch_or_timestamp_type_begins_anew():
     assert [message for columns in read for message in columns] == messages_of(raws_of(log))
 
 
-# -- what is wrong -------------------------------------------------------------------------------------------
+# -- errors --------------------------------------------------------------------------------------------------
 
 
 def mutations(rng: random.Random, good: bytes) -> bytes:
@@ -183,7 +183,7 @@ def mutations(rng: random.Random, good: bytes) -> bytes:
             case 0:
                 body[at] = rng.randrange(256)
             case 1:
-                body[at] |= 0x80  # a varint that goes on
+                body[at] |= 0x80  # a varint that does not end here
             case 2:
                 del body[at:]  # cut off
                 body.append(rng.choice((0x80, 0xFF, 0x01)))
@@ -197,7 +197,7 @@ def mutations(rng: random.Random, good: bytes) -> bytes:
 
 
 def outcome(reader: ColumnReader, raws: Sequence[RawBatch]) -> tuple[list[Message], str]:
-    """The messages in front of what is wrong, and what is."""
+    """Return the messages before the first error, and the error's text."""
     messages: list[Message] = []
     raws = list(raws)
     try:
@@ -220,10 +220,10 @@ def outcome_one_by_one(raws: Sequence[RawBatch]) -> tuple[list[Message], str]:
     return messages, ""
 
 
-def test_errors_of_mutated_batches_are_the_same_one_by_one():
+def test_mutated_batches_fail_as_when_decoded_one_by_one():
     rng = random.Random(21)
     headers = (("trace", b"\x80\xff"), ("trace", None), ("", b""))
-    goods = [
+    good_batches = [
         [(0, b"k", b"v", headers)],
         [(n, None, b"value", headers[:n]) for n in range(4)],
         [(0, None, None, ())],
@@ -233,7 +233,7 @@ def test_errors_of_mutated_batches_are_the_same_one_by_one():
     for _ in range(6000):
         log = b""
         for place in range(rng.randrange(1, 4)):
-            good = build(rng.choice(goods), base_offset=10 * place)
+            good = build(rng.choice(good_batches), base_offset=10 * place)
             log += mutations(rng, good) if rng.random() < 0.5 else good
         raws: list[RawBatch] = []
         with suppress(RecordError):
@@ -244,7 +244,7 @@ def test_errors_of_mutated_batches_are_the_same_one_by_one():
             problems.add(found[1])
     assert len(problems) > 100
     columns, _ = reader.read(raws_of(log_of(some(3))))
-    assert is_walked(columns), "and the reader goes on as before"
+    assert is_walked(columns), "the reader still works"
 
 
 def test_unreadable_batch_is_refused_only_when_it_is_first():
@@ -260,7 +260,7 @@ def test_unreadable_batch_is_refused_only_when_it_is_first():
     assert (len(columns), count) == (5, 2)
 
 
-def test_decompressed_size_is_held_to_the_limit():
+def test_decompressed_size_is_limited():
     reader = ColumnReader(PARTITION, limit=5000)
     raws = raws_of(log_of(some(3), some(3, 2**20), codec=Codec.ZSTD))
     _, count = reader.read(raws)
@@ -269,7 +269,7 @@ def test_decompressed_size_is_held_to_the_limit():
         reader.read(raws[1:])
 
 
-def test_too_many_small_records_are_refused_as_one_by_one():
+def test_too_many_small_records_are_refused_by_both_readers():
     [raw] = raws_of(log_of([(0, None, None, ())] * 10_000))
     assert raw.size_bytes < 100_000
     for read in (ColumnReader(PARTITION, limit=100_000).read, lambda raws: decode(raws[0], PARTITION, limit=100_000)):
@@ -277,14 +277,14 @@ def test_too_many_small_records_are_refused_as_one_by_one():
             read([raw])
 
 
-def test_header_s_key_that_is_no_utf_8_is_said_so():
+def test_header_key_that_is_not_utf_8_is_refused():
     log = log_of([(0, None, None, (("trace", b""),))])
     body = log[V2_HEADER.size :].replace(b"trace", b"tr\xffce")
     with pytest.raises(CorruptRecordError, match="UTF-8"):
         ColumnReader(PARTITION).read(raws_of(sealed(V2_HEADER.unpack_from(log), body)))
 
 
-# -- what it needs -------------------------------------------------------------------------------------------
+# -- dependencies --------------------------------------------------------------------------------------------
 
 
 def test_missing_packages_fall_back_with_one_warning(monkeypatch, caplog):
@@ -299,8 +299,8 @@ def test_missing_packages_fall_back_with_one_warning(monkeypatch, caplog):
     assert [record.getMessage().split(";")[0] for record in caplog.records] == ["awkward_cpp.lib._ext is missing"]
 
 
-def test_imports_wait_for_columns_and_never_include_pandas():
-    """The test takes half a second and a hundred megabytes."""
+def test_numpy_is_imported_with_columns_and_pandas_never():
+    """The imports take half a second and a hundred megabytes."""
     program = """if True:
         import sys
         from sarameya.message_batch import MessageBatch
@@ -322,6 +322,6 @@ def test_imports_wait_for_columns_and_never_include_pandas():
     assert done.stdout.split() == ["False", "True"], done.stderr
 
 
-def test_enough_messages_exceed_one_fetch_of_small_ones():
-    """A guard for the others here: what is enough is what they take it for."""
+def test_read_sizes_are_those_that_the_tests_assume():
+    """Guard the constants that the other tests here rely on."""
     assert (column_reader._ENOUGH_MESSAGES, column_reader._ENOUGH_BYTES) == (4000, 4 * 2**20)

@@ -53,7 +53,7 @@ def classic_member(name: str, metadata: bytes, assignment: bytes, instance: str 
 SUBSCRIPTION = encode_subscription(Subscription(("payments", "orders")))
 
 
-def test_stable_member_has_what_it_and_the_leader_have_written() -> None:
+def test_stable_member_has_its_subscription_and_assignment() -> None:
     group = classic(classic_member("a", SUBSCRIPTION, encode_assignment({"orders": (0, 1)}), instance="one"))
     assert group == DescribedGroup(
         "g",
@@ -66,7 +66,7 @@ def test_stable_member_has_what_it_and_the_leader_have_written() -> None:
     )
 
 
-def test_member_that_the_leader_has_left_out_is_assigned_nothing() -> None:
+def test_member_omitted_by_the_leader_is_assigned_nothing() -> None:
     (member,) = classic(classic_member("a", SUBSCRIPTION, b"")).members
     assert (member.assignment, member.problem) == ({}, "")
 
@@ -83,13 +83,13 @@ def test_member_that_the_leader_has_left_out_is_assigned_nothing() -> None:
     ],
 )
 def test_undecodable_member_metadata_is_reported(metadata: bytes, assignment: bytes, problem: str) -> None:
-    broken, whole = classic(
+    broken, intact = classic(
         classic_member("a", metadata, assignment),
         classic_member("b", SUBSCRIPTION, encode_assignment({"orders": (0,)})),
     ).members
     assert (broken.member_id, broken.assignment) == ("a-id", None)
     assert broken.problem.startswith(problem)
-    assert whole.assignment == {"orders": (0,)}
+    assert intact.assignment == {"orders": (0,)}
 
 
 def test_member_of_a_rebalancing_group_has_no_known_assignment() -> None:
@@ -124,7 +124,7 @@ def broker_led_member(topics: list[str], assigned: dict[str, list[int]]) -> Any:
     )
 
 
-def test_broker_led_group_tells_assignments_itself() -> None:
+def test_broker_led_group_describes_its_assignments() -> None:
     described = BrokerLed(
         group_id="g",
         group_state="Reconciling",
@@ -142,7 +142,7 @@ def test_broker_led_group_tells_assignments_itself() -> None:
     )
 
 
-def test_topics_of_a_pattern_are_those_it_has_led_to() -> None:
+def test_topics_of_a_pattern_are_the_assigned_ones() -> None:
     described = BrokerLed(group_id="g", group_state="Stable", members=[broker_led_member([], {"b": [0], "a": [1]})])
     assert broker_led_group(described, BROKER).members[0].topics == ("a", "b")
 

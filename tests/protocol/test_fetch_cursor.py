@@ -1,4 +1,4 @@
-"""Meaning of a partition's part of a fetch response, without a broker."""
+"""Interpretation of a partition's part of a fetch response, without a broker."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def batch(base: int, count: int = 1, **options: Any) -> bytes:
 
 
 def compacted(base: int, last: int, count: int) -> bytes:
-    """A batch that compaction has thinned: `count` records are left of base..last."""
+    """Return a batch after compaction: `count` records remain of the offsets base..last."""
     data = bytearray(batch(base, count))
     struct.pack_into(">i", data, 23, last - base)
     return bytes(data)
@@ -50,7 +50,7 @@ def control(base: int, producer_id: int, kind: int) -> bytes:
     return bytes(data)
 
 
-def test_position_is_behind_the_last_batch() -> None:
+def test_position_follows_the_last_batch() -> None:
     cursor = FetchCursor(TP, 10)
     outcome = cursor.take(part(batch(10, 3) + batch(13, 2)), 10)
     assert isinstance(outcome, Records)
@@ -60,13 +60,13 @@ def test_position_is_behind_the_last_batch() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_position_passes_what_compaction_left_of_a_batch(count: int) -> None:
+def test_position_moves_past_a_compacted_batch(count: int) -> None:
     cursor = FetchCursor(TP, 10)
     cursor.take(part(compacted(10, 29, count)), 10)
     assert cursor.position == 30
 
 
-def test_batch_that_ends_before_the_position_is_left_out() -> None:
+def test_batch_before_the_position_is_left_out() -> None:
     cursor = FetchCursor(TP, 15)
     outcome = cursor.take(part(batch(10, 3) + batch(13, 4)), 15)
     assert isinstance(outcome, Records)
@@ -74,21 +74,21 @@ def test_batch_that_ends_before_the_position_is_left_out() -> None:
     assert cursor.position == 17
 
 
-def test_batches_that_all_end_before_the_position_are_no_way_on() -> None:
+def test_fetch_without_a_batch_at_the_position_is_redispatched() -> None:
     cursor = FetchCursor(TP, 15)
     outcome = cursor.take(part(batch(10, 3)), 15)
     assert outcome == Redispatch("the broker sent no batch that reaches offset 15")
     assert cursor.position == 15
 
 
-def test_records_bear_the_position_asked_for() -> None:
+def test_records_have_the_requested_position() -> None:
     outcome = FetchCursor(TP, 15).take(part(batch(13, 4)), 15)
     assert isinstance(outcome, Records)
     assert outcome.position == 15
 
 
-def test_batch_at_the_end_of_all_offsets_is_corrupt() -> None:
-    """The position behind it could not be asked for."""
+def test_batch_at_the_highest_offset_is_corrupt() -> None:
+    """The position after such a batch could not be requested."""
     last = 2**63 - 2
     outcome = FetchCursor(TP, last).take(part(batch(last)), last)
     assert isinstance(outcome, Records)
@@ -97,27 +97,27 @@ def test_batch_at_the_end_of_all_offsets_is_corrupt() -> None:
     assert isinstance(outcome.error, CorruptRecordError)
 
 
-def test_answer_to_another_position_is_out_of_date() -> None:
+def test_response_for_another_position_is_ignored() -> None:
     cursor = FetchCursor(TP, 20)
     assert cursor.take(part(batch(10, 3)), 10) == Nothing()
     assert cursor.position == 20
     assert cursor.high_water_mark == -1
 
 
-def test_no_records_are_nothing_but_news_of_the_log() -> None:
+def test_empty_response_updates_only_the_high_watermark() -> None:
     cursor = FetchCursor(TP, 20)
     assert cursor.take(part(high_water_mark=20), 20) == Nothing()
     assert cursor.high_water_mark == 20
 
 
-def test_last_batch_that_was_cut_off_comes_with_the_next_fetch() -> None:
+def test_truncated_last_batch_is_left_to_the_next_fetch() -> None:
     cursor = FetchCursor(TP, 10)
     outcome = cursor.take(part(batch(10, 3) + batch(13, 2)[:-5]), 10)
     assert isinstance(outcome, Records)
     assert cursor.position == 13
 
 
-def test_first_batch_that_was_cut_off_is_corrupt() -> None:
+def test_truncated_first_batch_is_corrupt() -> None:
     outcome = FetchCursor(TP, 10).take(part(batch(10, 3)[:-5]), 10)
     assert isinstance(outcome, Failed)
     assert isinstance(outcome.error, CorruptRecordError)
@@ -136,7 +136,7 @@ def test_good_batches_before_a_broken_one_are_delivered_first() -> None:
     assert cursor.position == 13
 
 
-def test_batch_that_begins_again_is_not_delivered_twice() -> None:
+def test_overlapping_batch_is_not_delivered_twice() -> None:
     cursor = FetchCursor(TP, 10)
     outcome = cursor.take(part(batch(10, 3) + batch(12, 3)), 10)
     assert isinstance(outcome, Records)
@@ -158,7 +158,7 @@ def test_batch_that_begins_again_is_not_delivered_twice() -> None:
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
-def test_broker_that_cannot_serve_is_left(code: ErrorCode) -> None:
+def test_fetch_that_the_broker_cannot_serve_is_redispatched(code: ErrorCode) -> None:
     outcome = FetchCursor(TP, 10).take(part(code=code), 10)
     assert isinstance(outcome, Redispatch)
     assert code.name in outcome.cause
@@ -206,7 +206,7 @@ def test_later_aborted_transaction_hides_nothing_before_it() -> None:
     assert outcome.aborted == {20}
 
 
-def test_marker_that_decompresses_to_much_is_refused() -> None:
+def test_marker_with_a_large_decompressed_size_is_refused() -> None:
     marker = bytearray(
         build(
             [(0, struct.pack(">hh", 0, 0), b"\x00" * 100_000, ())],

@@ -1,4 +1,4 @@
-"""Frames come out whole and in order however their bytes come in, and take memory for what came, not for claims."""
+"""Frames are complete and in order for any chunks. Memory depends on the received bytes, not on the announced ones."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ LARGEST = 100 * MEGABYTE
 
 
 def received(frames: FrameBuffer, data: bytes) -> list[bytes]:
-    """The frames that the bytes complete, as many at a time received as there is room for."""
-    whole: list[bytes] = []
+    """Return the frames that the bytes complete. Each read takes as many bytes as the buffer has room for."""
+    complete: list[bytes] = []
     while data:
         with frames.get_buffer() as buffer:
             count = min(len(data), len(buffer))
             buffer[:count] = data[:count]
-        whole += map(bytes, frames.buffer_updated(count))
+        complete += map(bytes, frames.buffer_updated(count))
         data = data[count:]
-    return whole
+    return complete
 
 
 def framed(*bodies: bytes) -> bytes:
@@ -54,36 +54,36 @@ def test_frames_are_whole_and_in_order_for_any_chunks(sizes: list[int], pieces: 
     frames = FrameBuffer(0, LARGEST)
     bodies = bodies_of(sizes)
     data = framed(*bodies)
-    came: list[bytes] = []
+    complete: list[bytes] = []
     index = 0
     while data and index < 200:
         piece = pieces[index % len(pieces)]
-        came += received(frames, data[:piece])
+        complete += received(frames, data[:piece])
         data = data[piece:]
         index += 1
-    came += received(frames, data)
-    assert came == bodies
+    complete += received(frames, data)
+    assert complete == bodies
 
 
 def test_announced_size_allocates_one_step_only():
     frames = FrameBuffer(0, LARGEST)
     assert received(frames, struct.pack(">i", LARGEST)) == []
     for _ in range(5):
-        came = memory(frames) - room(frames)
-        assert memory(frames) <= max(2 * came, came + MEGABYTE)
+        filled = memory(frames) - room(frames)
+        assert memory(frames) <= max(2 * filled, filled + MEGABYTE)
         assert received(frames, bytes(room(frames))) == []
     assert memory(frames) < 20 * MEGABYTE
 
 
-def test_room_for_a_frame_ends_with_it():
-    """The next frame then starts at the front, and does not have to be moved there."""
+def test_read_stops_at_the_end_of_a_frame():
+    """Then the next frame starts at the front of the buffer, and need not be moved there."""
     frames = FrameBuffer(0, LARGEST)
     received(frames, framed(bytes(4 * MEGABYTE)))
     assert received(frames, framed(bytes(MEGABYTE))[:1000]) == []
     assert room(frames) == MEGABYTE + 4 - 1000
 
 
-def test_what_is_awaited_is_what_the_frame_that_has_begun_lacks():
+def test_awaited_counts_the_missing_bytes_of_a_frame():
     frames = FrameBuffer(0, LARGEST)
     assert frames.awaited == 4
     data = framed(bytes(MEGABYTE), b"next")
@@ -110,7 +110,7 @@ def test_buffer_is_reused_while_frames_fill_half_of_it():
     assert memory(frames) < MEGABYTE
 
 
-def test_small_buffer_is_not_let_go():
+def test_small_buffer_is_not_released():
     frames = FrameBuffer(0, LARGEST)
     received(frames, framed(bytes(4 * MEGABYTE)))
     received(frames, framed(bytes(100)))
@@ -120,9 +120,9 @@ def test_small_buffer_is_not_let_go():
 def test_next_frame_survives_the_release_of_the_buffer():
     frames = FrameBuffer(0, LARGEST)
     received(frames, framed(bytes(30 * MEGABYTE)))
-    next_one = framed(b"next one" * 100_000)
-    assert received(frames, framed(b"small") + next_one[:400_000]) == [b"small"]
-    assert received(frames, next_one[400_000:]) == [b"next one" * 100_000]
+    next_frame = framed(b"next one" * 100_000)
+    assert received(frames, framed(b"small") + next_frame[:400_000]) == [b"small"]
+    assert received(frames, next_frame[400_000:]) == [b"next one" * 100_000]
 
 
 @pytest.mark.parametrize(

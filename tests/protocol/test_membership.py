@@ -67,7 +67,7 @@ BACKOFF = 0.1
 
 
 class Driver:
-    """Feeds a machine and keeps what it commanded; time moves only when told."""
+    """Feeds events to a machine and keeps its commands. Only the tests move the time."""
 
     def __init__(self, backoff: Backoff | None = None, **options: Any) -> None:
         defaults = {
@@ -116,14 +116,14 @@ def kinds(commands: Iterable[Command]) -> list[str]:
     return [type(c).__name__ for c in commands]
 
 
-# -- the way in ---------------------------------------------------------------------------------------
+# -- joining ------------------------------------------------------------------------------------------
 
 
-def test_join_wanted_without_coordinator_looks_for_it_first() -> None:
+def test_join_without_a_coordinator_finds_it_first() -> None:
     driver = Driver()
     assert kinds(driver.receive(JoinWanted())) == ["StateChanged", "FindCoordinator"]
     assert driver.machine.state is State.PREPARING_REBALANCE
-    assert driver.machine.next_deadline() is None, "nothing to do until the answer comes"
+    assert driver.machine.next_deadline() is None, "nothing to do until the response"
 
 
 def test_follower_joins_syncs_and_starts_its_session() -> None:
@@ -146,7 +146,7 @@ def test_leader_assigns_before_it_syncs() -> None:
     assert dict(driver.get(SendSync).assignments) == {"me": b"1", "you": b"2"}
 
 
-def test_leader_told_to_skip_the_assignment_syncs_at_once() -> None:
+def test_leader_that_skips_the_assignment_syncs_at_once() -> None:
     """KIP-814: a static leader that returned gets its old assignment back."""
     driver = Driver()
     join = driver.joining()
@@ -154,7 +154,7 @@ def test_leader_told_to_skip_the_assignment_syncs_at_once() -> None:
     assert dict(driver.get(SendSync).assignments) == {}
 
 
-def test_slow_assignor_goes_on_heartbeating() -> None:
+def test_member_heartbeats_while_the_assignor_runs() -> None:
     driver = Driver()
     driver.joined(leads=True)
     assert driver.machine.next_deadline() == pytest.approx(driver.now + 3.0)
@@ -217,13 +217,13 @@ def test_rebalance_in_a_heartbeat_keeps_heartbeats_going() -> None:
     driver.wait(3.0)
     heartbeat = driver.get(SendHeartbeat)
     driver.receive(HeartbeatAnswered(heartbeat.token, ErrorCode.REBALANCE_IN_PROGRESS))
-    assert "PrepareRebalance" not in kinds(driver.commands), "the session was told once"
+    assert "PrepareRebalance" not in kinds(driver.commands), "the session was notified once"
     driver.receive(JoinWanted())
     assert driver.get(SendJoin).member_id == "me"
 
 
-def test_rebalance_in_a_heartbeat_before_the_sync_is_no_news() -> None:
-    """An old coordinator says so to every member that is not Stable yet."""
+def test_rebalance_in_a_heartbeat_before_the_sync_is_ignored() -> None:
+    """An old coordinator reports a rebalance to every member that is not Stable yet."""
     driver = Driver()
     driver.joined(leads=True)
     driver.wait(3.0)
@@ -237,7 +237,7 @@ def test_rebalance_deadline_counts_from_the_last_good_heartbeat() -> None:
     driver.wait(3.0)
     sent = driver.now
     heartbeat = driver.get(SendHeartbeat)
-    driver.now += 2.0  # the answer takes its time
+    driver.now += 2.0  # the response is slow
     driver.receive(HeartbeatAnswered(heartbeat.token, 0))
     driver.wait(3.0)
     heartbeat = driver.get(SendHeartbeat)
@@ -257,12 +257,12 @@ def test_lost_membership_ends_session_as_lost_and_rejoins(code: ErrorCode, kept_
     driver.receive(HeartbeatAnswered(driver.get(SendHeartbeat).token, code))
     assert driver.get(MembershipLost)
     assert driver.machine.state is State.LOST
-    assert driver.machine.next_deadline() is None, "no heartbeat for a membership that is gone"
+    assert driver.machine.next_deadline() is None, "no heartbeat for a lost membership"
     driver.receive(JoinWanted())
     assert driver.get(SendJoin).member_id == kept_id
 
 
-def test_membership_lost_while_revoking_tells_the_session_again() -> None:
+def test_membership_lost_while_revoking_notifies_the_session() -> None:
     driver = Driver()
     driver.stable()
     driver.wait(3.0)
@@ -275,7 +275,7 @@ def test_membership_lost_while_revoking_tells_the_session_again() -> None:
 # -- the coordinator ----------------------------------------------------------------------------------
 
 
-def test_failed_search_is_repeated_with_growing_backoff() -> None:
+def test_failed_coordinator_lookup_is_retried_with_backoff() -> None:
     driver = Driver()
     driver.receive(JoinWanted())
     delays = []
@@ -288,7 +288,7 @@ def test_failed_search_is_repeated_with_growing_backoff() -> None:
     assert delays == pytest.approx([0.1, 0.2, 0.4, 0.8])
 
 
-def test_second_answer_about_the_coordinator_is_ignored() -> None:
+def test_second_coordinator_response_is_ignored() -> None:
     driver = Driver()
     driver.receive(JoinWanted())
     token = driver.get(FindCoordinator).token
@@ -331,7 +331,7 @@ def test_lost_connection_during_heartbeat_keeps_the_session() -> None:
     assert driver.machine.state is State.STABLE
 
 
-def test_loading_coordinator_is_retried_without_a_search() -> None:
+def test_loading_coordinator_is_retried_without_a_lookup() -> None:
     driver = Driver()
     join = driver.joining()
     driver.receive(JoinAnswered(join.token, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
@@ -348,10 +348,10 @@ def test_coordinator_lost_by_a_commit_is_looked_up() -> None:
     assert driver.get(FindCoordinator)
 
 
-# -- late and repeated answers --------------------------------------------------------------------------
+# -- late and repeated responses ----------------------------------------------------------------------
 
 
-def test_answer_with_a_past_token_changes_nothing() -> None:
+def test_response_with_an_old_token_is_ignored() -> None:
     driver = Driver()
     join = driver.joining()
     driver.receive(RequestFailed(join.token, "timed out"))
@@ -361,16 +361,16 @@ def test_answer_with_a_past_token_changes_nothing() -> None:
     assert driver.machine.generation is None
 
 
-def test_repeated_sync_answer_starts_one_session() -> None:
+def test_repeated_sync_response_starts_one_session() -> None:
     driver = Driver()
     driver.joined()
-    answer = SyncAnswered(driver.get(SendSync).token, 0, b"")
-    driver.receive(answer)
+    response = SyncAnswered(driver.get(SendSync).token, 0, b"")
+    driver.receive(response)
     assert driver.get(Assigned)
-    assert driver.receive(answer) == []
+    assert driver.receive(response) == []
 
 
-def test_assignment_made_for_a_past_round_is_not_sent() -> None:
+def test_assignment_of_an_earlier_round_is_not_sent() -> None:
     driver = Driver()
     driver.joined(leads=True)
     assign = driver.get(Assign)
@@ -380,7 +380,7 @@ def test_assignment_made_for_a_past_round_is_not_sent() -> None:
     assert "SendSync" not in kinds(driver.commands)
 
 
-def test_own_rebalance_ends_only_a_stable_session() -> None:
+def test_wanted_rebalance_ends_only_a_stable_session() -> None:
     driver = Driver()
     driver.joined()
     sync = driver.get(SendSync)
@@ -390,21 +390,21 @@ def test_own_rebalance_ends_only_a_stable_session() -> None:
     assert driver.get(PrepareRebalance)
 
 
-def test_repeated_setbacks_are_met_with_backoff_after_the_first() -> None:
+def test_repeated_setbacks_back_off_after_the_first() -> None:
     driver = Driver()
     join = driver.joining()
     driver.receive(JoinAnswered(join.token, ErrorCode.MEMBER_ID_REQUIRED, member_id="a"))
     join = driver.get(SendJoin)  # at once
     for _ in range(3):
         driver.receive(JoinAnswered(join.token, ErrorCode.UNKNOWN_MEMBER_ID))
-        driver.receive(JoinWanted())  # nothing runs that would have to end first
+        driver.receive(JoinWanted())  # no session has to stop first
         assert "SendJoin" not in kinds(driver.commands)
         driver.wait(driver.get(RetryScheduled).delay)
         join = driver.get(SendJoin)
     assert driver.machine.member_id == ""
 
 
-# -- what is owned through a rebalance (KIP-429) ------------------------------------------------------
+# -- owned partitions during a rebalance (KIP-429) ----------------------------------------------------
 
 
 OWNED = {"orders": (0, 2)}
@@ -420,7 +420,7 @@ def test_join_carries_owned_partitions_and_their_generation() -> None:
 
 
 def test_join_after_a_failed_sync_keeps_the_owned_generation() -> None:
-    """Generation 6 was joined and never synced: what it dealt is not ours, what 5 dealt still is."""
+    """Generation 6 was joined and never synced: its assignment is not owned, and that of generation 5 still is."""
     driver = Driver()
     driver.stable(generation=5)
     driver.receive(JoinWanted("again", OWNED))
@@ -431,7 +431,7 @@ def test_join_after_a_failed_sync_keeps_the_owned_generation() -> None:
     assert (join.owned, join.owned_since) == (OWNED, 5)
 
 
-def test_member_that_owns_nothing_names_no_generation() -> None:
+def test_join_without_owned_partitions_has_no_generation() -> None:
     driver = Driver()
     driver.stable(generation=5)
     driver.receive(JoinWanted())
@@ -450,25 +450,25 @@ def test_membership_lost_during_a_rejoin_owns_nothing(phase: str, code: ErrorCod
         driver.receive(joined(driver.get(SendJoin).token, generation=6))
         driver.receive(SyncAnswered(driver.get(SendSync).token, code))
     assert driver.get(MembershipLost)
-    assert "SendJoin" not in kinds(driver.commands), "what still runs has to stop first"
+    assert "SendJoin" not in kinds(driver.commands), "the session has to stop first"
     driver.receive(JoinWanted("too late", OWNED))
     join = driver.get(SendJoin)
     assert (join.owned, join.owned_since) == ({}, -1)
 
 
-def test_commit_refused_while_a_join_is_out_is_no_news() -> None:
+def test_commit_refused_during_a_pending_join_is_ignored() -> None:
     driver = Driver()
     driver.stable(generation=5)
     driver.receive(JoinWanted("again", OWNED))
     assert driver.receive(CommitRefused(5, ErrorCode.ILLEGAL_GENERATION)) == []
 
 
-def test_leader_of_a_standing_assignment_only_watches() -> None:
+def test_leader_of_a_kept_assignment_only_supervises() -> None:
     """A static leader that comes back within its session (KIP-814)."""
     driver = Driver(group_instance_id="i-1")
-    answer = joined(driver.joining().token, leads=True)
-    driver.receive(msgspec.structs.replace(answer, skip_assignment=True))
-    assert driver.get(Supervise).members == answer.members
+    response = joined(driver.joining().token, leads=True)
+    driver.receive(msgspec.structs.replace(response, skip_assignment=True))
+    assert driver.get(Supervise).members == response.members
     assert driver.get(SendSync).assignments == {}
     assert "Assign" not in kinds(driver.commands)
 
@@ -476,7 +476,7 @@ def test_leader_of_a_standing_assignment_only_watches() -> None:
 # -- bounded retries ----------------------------------------------------------------------------------
 
 
-def test_retries_beyond_the_attempts_allowed_are_fatal() -> None:
+def test_too_many_attempts_are_fatal() -> None:
     driver = Driver(Backoff(BACKOFF, 1.0, jitter=0.0, max_attempts=2))
     driver.receive(JoinWanted())
     for _ in range(2):
@@ -489,7 +489,7 @@ def test_retries_beyond_the_attempts_allowed_are_fatal() -> None:
     assert driver.machine.state is State.FENCED
 
 
-def test_retries_for_longer_than_allowed_are_fatal() -> None:
+def test_retries_for_too_long_are_fatal() -> None:
     driver = Driver(Backoff(1.0, 1.0, jitter=0.0, max_seconds=3.0))
     join = driver.joining()
     for _ in range(3):
@@ -500,7 +500,7 @@ def test_retries_for_longer_than_allowed_are_fatal() -> None:
     assert isinstance(driver.get(Fail).error, RetriesExhaustedError)
 
 
-def test_bounds_count_each_trouble_anew() -> None:
+def test_retry_limits_count_each_failure_separately() -> None:
     driver = Driver(Backoff(BACKOFF, 1.0, jitter=0.0, max_attempts=1))
     driver.stable()
     for _ in range(5):
@@ -511,8 +511,8 @@ def test_bounds_count_each_trouble_anew() -> None:
     assert driver.machine.state is State.STABLE
 
 
-def test_member_id_in_a_refusal_is_not_taken_over() -> None:
-    """A coordinator that has moved meanwhile names one that the new coordinator has never stored."""
+def test_member_id_in_a_refusal_is_not_adopted() -> None:
+    """A former coordinator may return a member id that the new coordinator has never stored."""
     driver = Driver(group_instance_id="i-1")
     join = driver.joining()
     driver.receive(JoinAnswered(join.token, ErrorCode.NOT_COORDINATOR, member_id="never-stored"))
@@ -526,7 +526,7 @@ def test_request_that_can_never_be_sent_is_fatal() -> None:
     assert driver.get(Fail).error is error
 
 
-def test_fenced_member_does_not_join_before_its_failure() -> None:
+def test_fenced_member_does_not_join_again() -> None:
     driver = Driver()
     join = driver.joining()
     driver.receive(JoinAnswered(join.token, ErrorCode.FENCED_INSTANCE_ID))
@@ -545,7 +545,7 @@ def test_sync_with_rebalance_rejoins_with_its_id() -> None:
     assert driver.get(SendJoin).member_id == "me"
 
 
-def test_session_that_ended_by_itself_rejoins() -> None:
+def test_member_rejoins_when_its_session_ends() -> None:
     driver = Driver()
     driver.stable()
     driver.receive(JoinWanted())
@@ -556,7 +556,7 @@ def test_session_that_ended_by_itself_rejoins() -> None:
 def test_commit_refused_in_this_generation_loses_the_session(code: ErrorCode) -> None:
     driver = Driver()
     driver.stable(generation=5)
-    assert driver.receive(CommitRefused(4, code)) == [], "another generation's commit says nothing about this one"
+    assert driver.receive(CommitRefused(4, code)) == [], "a commit of another generation is ignored"
     driver.receive(CommitRefused(5, code))
     assert driver.get(MembershipLost)
 
@@ -579,11 +579,11 @@ def test_leave_overtakes_a_join_that_is_held() -> None:
     join = driver.get(SendJoin)
     driver.receive(LeaveWanted("closing"))
     assert driver.get(SendLeave).member_id == "me"
-    assert driver.receive(joined(join.token)) == [], "the join's answer comes too late"
+    assert driver.receive(joined(join.token)) == [], "the response to the join comes too late"
 
 
 @pytest.mark.parametrize("stage", ["never joined", "static", "lost"])
-def test_leave_without_anything_to_leave_is_immediate(stage: str) -> None:
+def test_leave_that_needs_no_request_is_immediate(stage: str) -> None:
     driver = Driver(group_instance_id="i-1" if stage == "static" else None)
     if stage == "never joined":
         driver.receive(JoinWanted())
@@ -606,11 +606,11 @@ def test_leave_of_a_fenced_static_member_is_immediate() -> None:
     assert "SendLeave" not in kinds(driver.commands)
 
 
-def test_member_that_gives_up_leaves_once_it_has_stopped() -> None:
+def test_failed_member_leaves_once_it_has_stopped() -> None:
     driver = Driver()
     driver.joined(leads=True)
     driver.receive(AssignmentFailed(driver.get(Assign).token, RuntimeError("no idea")))
-    assert "SendLeave" not in kinds(driver.commands), "what still runs has to stop first"
+    assert "SendLeave" not in kinds(driver.commands), "the session has to stop first"
     assert driver.machine.next_deadline() is None
     driver.receive(LeaveWanted("no idea"))
     leave = driver.get(SendLeave)
@@ -619,7 +619,7 @@ def test_member_that_gives_up_leaves_once_it_has_stopped() -> None:
     assert driver.get(Left)
 
 
-def test_member_out_of_retries_looks_once_more_to_leave() -> None:
+def test_member_out_of_retries_finds_coordinator_to_leave() -> None:
     driver = Driver(Backoff(BACKOFF, 1.0, jitter=0.0, max_attempts=0))
     driver.stable()
     driver.receive(CoordinatorLost(7, "gone"))
@@ -628,11 +628,11 @@ def test_member_out_of_retries_looks_once_more_to_leave() -> None:
     driver.receive(LeaveWanted("gave up"))
     token = driver.get(FindCoordinator).token
     driver.receive(FindFailed(token, 0, "nobody answers"))
-    assert driver.get(Fail), "nobody to be told"
+    assert driver.get(Fail), "no coordinator to send the leave to"
     assert driver.machine.state is State.FENCED
 
 
-def test_leave_that_is_refused_ends_it_too() -> None:
+def test_refused_leave_fails_the_member() -> None:
     driver = Driver()
     driver.stable()
     driver.wait(3.0)
@@ -673,7 +673,7 @@ def test_fatal_code_in_a_heartbeat_fails_and_owns_nothing() -> None:
     assert driver.machine.generation is None, "nothing is owned any more"
 
 
-def test_unauthorised_search_is_fatal() -> None:
+def test_unauthorised_coordinator_lookup_is_fatal() -> None:
     driver = Driver()
     driver.receive(JoinWanted())
     token = driver.get(FindCoordinator).token
@@ -706,7 +706,7 @@ def test_every_state_that_heartbeats_can_lose_the_membership() -> None:
         assert Input.REFUSED in TRANSITIONS[state]
 
 
-def test_state_changes_are_told_with_their_cause() -> None:
+def test_state_change_has_its_cause() -> None:
     driver = Driver()
     driver.receive(JoinWanted("the member starts"))
     assert driver.get(StateChanged) == StateChanged(

@@ -1,4 +1,4 @@
-"""The membership under a coordinator that refuses again and again, and wishes that come too late."""
+"""The membership under a coordinator that refuses repeatedly, and join requests of a session that come too late."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from sarameya.protocol.membership.states import State
 from tests.protocol.test_membership import Driver, kinds
 
 
-def sync_in_vain(driver: Driver, code: ErrorCode, times: int) -> list[float]:
-    """Join and have the sync refused, so many times or until the member gives up; the backoffs before each rejoin."""
+def refuse_syncs(driver: Driver, code: ErrorCode, times: int) -> list[float]:
+    """Join and refuse the sync, `times` times or until the member fails. Return the backoffs before each rejoin."""
     delays: list[float] = []
     for generation in range(1, times + 1):
         join = driver.joining() if generation == 1 else driver.get(SendJoin)
         driver.receive(JoinAnswered(join.token, 0, "a", generation, "range", leader="b"))
         driver.receive(SyncAnswered(driver.get(SendSync).token, code))
         if driver.machine.state is State.LOST:
-            driver.receive(JoinWanted())  # nothing runs that would have to end first
+            driver.receive(JoinWanted())  # no session has to stop first
         if "Fail" in kinds(driver.commands):
             break
         if "RetryScheduled" in kinds(driver.commands):
@@ -41,25 +41,25 @@ def sync_in_vain(driver: Driver, code: ErrorCode, times: int) -> list[float]:
 
 def test_repeatedly_lost_memberships_back_off_within_bounds() -> None:
     driver = Driver(Backoff(0.1, 10.0, jitter=0.0, max_attempts=6))
-    delays = sync_in_vain(driver, ErrorCode.ILLEGAL_GENERATION, 20)
+    delays = refuse_syncs(driver, ErrorCode.ILLEGAL_GENERATION, 20)
     assert isinstance(driver.get(Fail).error, RetriesExhaustedError)
     assert delays == sorted(delays)
     assert delays[-1] > 10 * delays[0]
 
 
 def test_overtaken_rounds_back_off_without_counting() -> None:
-    """Members that come one after the other behind a slow leader are no fault of the cluster."""
+    """Members that join one after the other while the leader is slow are no failure of the cluster."""
     driver = Driver(Backoff(0.1, 1.0, jitter=0.0, max_attempts=3, max_seconds=5.0))
-    delays = sync_in_vain(driver, ErrorCode.REBALANCE_IN_PROGRESS, 20)
+    delays = refuse_syncs(driver, ErrorCode.REBALANCE_IN_PROGRESS, 20)
     assert len(delays) == 20
     assert delays[:5] == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.0])
     driver.receive(JoinAnswered(driver.get(SendJoin).token, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
-    assert driver.get(RetryScheduled).attempt == 1, "the first fault"
+    assert driver.get(RetryScheduled).attempt == 1, "the first failure"
 
 
 def test_synced_round_resets_the_backoff() -> None:
     driver = Driver()
-    sync_in_vain(driver, ErrorCode.REBALANCE_IN_PROGRESS, 5)
+    refuse_syncs(driver, ErrorCode.REBALANCE_IN_PROGRESS, 5)
     driver.receive(JoinAnswered(driver.get(SendJoin).token, 0, "a", 6, "range", leader="b"))
     driver.receive(SyncAnswered(driver.get(SendSync).token, 0))
     driver.receive(JoinWanted())
@@ -81,10 +81,10 @@ def test_requested_member_id_is_used_at_once() -> None:
     join = driver.get(SendJoin)
     assert join.member_id == "b"
     driver.receive(JoinAnswered(join.token, ErrorCode.MEMBER_ID_REQUIRED, member_id="c"))
-    assert kinds(driver.commands) == ["RetryScheduled"], "one in place of the one that it gave us is a setback"
+    assert kinds(driver.commands) == ["RetryScheduled"], "a second id in place of the first one is a setback"
 
 
-def test_request_of_a_lost_session_is_ignored() -> None:
+def test_join_wanted_by_a_lost_session_is_ignored() -> None:
     driver = Driver()
     driver.stable(generation=5)
     driver.wait(3.0)
@@ -95,7 +95,7 @@ def test_request_of_a_lost_session_is_ignored() -> None:
     assert driver.get(SendJoin).owned == {}
 
 
-def test_wish_of_a_generation_that_is_over_costs_no_rebalance() -> None:
+def test_join_wanted_by_an_old_generation_is_ignored() -> None:
     driver = Driver()
     driver.stable(generation=6)
     assert driver.receive(JoinWanted("a rebalance that is over", {"orders": (0,)}, generation=5)) == []

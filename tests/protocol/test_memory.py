@@ -1,4 +1,4 @@
-"""Memory for batches made to fill it, and for large ordinary ones."""
+"""Memory use for batches that try to fill it, and for large ordinary ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MEGABYTE = 2**20
 
 
 @pytest.mark.parametrize("codec", [codec.name for codec in Codec if codec is not Codec.NONE])
-def test_bomb_takes_no_more_than_a_few_times_the_limit(codec: str) -> None:
+def test_bomb_takes_at_most_a_few_times_the_limit(codec: str) -> None:
     done = subprocess.run(
         [sys.executable, HERE / "hostile_sizes.py", codec, str(16 * MEGABYTE)],
         cwd=HERE.parents[1],

@@ -1,4 +1,4 @@
-"""Marks, resets, commits."""
+"""The offset ledger: marks, resets and commits."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def test_mark_moves_forward_only() -> None:
 def test_mark_at_the_same_offset_replaces_only_metadata() -> None:
     ledger = OffsetLedger({P0: CommittedOffset(5, "old", 3)})
     assert ledger.mark(P0, at(5, "new"))
-    assert ledger.dirty() == {P0: CommittedOffset(5, "new", 3)}, "what stands before it is of the same leader epoch"
+    assert ledger.dirty() == {P0: CommittedOffset(5, "new", 3)}, "the messages before it have the same leader epoch"
     ledger.acknowledge(send(ledger))
     assert not ledger.mark(P0, at(5, "new")), "nothing new"
-    assert not ledger.mark(P0, at(5)), "what is said is not taken back by who says nothing"
+    assert not ledger.mark(P0, at(5)), "a mark without metadata does not remove metadata"
     assert not ledger.mark(P0, at(4, "newer"))
     assert ledger.dirty() == {}
     assert ledger.mark(P0, CommittedOffset(5, "newer", 4))
@@ -84,7 +84,7 @@ def test_mark_moved_during_its_commit_stays_dirty() -> None:
     assert ledger.dirty() == {P0: at(9)}
 
 
-def test_reset_while_a_commit_was_under_way_stays_dirty() -> None:
+def test_reset_during_a_commit_stays_dirty() -> None:
     ledger = OffsetLedger({P0: at(5)})
     ledger.mark(P0, at(8))
     sent = send(ledger)
@@ -104,7 +104,7 @@ def test_changed_metadata_alone_is_dirty() -> None:
 
 
 def test_reset_below_an_unanswered_commit_is_dirty() -> None:
-    """The coordinator may have taken that commit: without another one it would keep the mark that was taken back."""
+    """The coordinator may have stored that commit. Without another one it would keep the mark before the reset."""
     ledger = OffsetLedger({P0: at(5)})
     ledger.mark(P0, at(8))
     send(ledger)
@@ -141,7 +141,7 @@ def test_mark_found_committed_by_a_new_fetch_is_clean() -> None:
 
 
 def test_unanswered_commit_is_repeated_after_a_new_fetch() -> None:
-    """The coordinator may store it after that lookup."""
+    """The coordinator may store the commit after that fetch."""
     ledger = OffsetLedger({P0: at(5)})
     ledger.mark(P0, at(8))
     send(ledger)
@@ -150,7 +150,7 @@ def test_unanswered_commit_is_repeated_after_a_new_fetch() -> None:
     assert ledger.dirty() == {P0: at(5)}
 
 
-def test_partition_that_is_not_owned_is_a_key_error() -> None:
+def test_partition_that_is_not_owned_raises_key_error() -> None:
     ledger = OffsetLedger({P0: None})
     with pytest.raises(KeyError):
         ledger.mark(P1, at(1))
@@ -158,29 +158,29 @@ def test_partition_that_is_not_owned_is_a_key_error() -> None:
         ledger.reset(P1, at(1))
 
 
-def test_next_mark_is_told_once_and_only_when_it_moves() -> None:
+def test_next_mark_is_notified_once_and_only_when_it_moves() -> None:
     ledger = OffsetLedger({P0: at(5)})
-    told: list[str] = []
-    ledger.notify_next_mark(lambda: told.append("first"))
+    notified: list[str] = []
+    ledger.notify_next_mark(lambda: notified.append("first"))
     ledger.mark(P0, at(5))
-    assert not told, "the mark has not moved"
+    assert not notified, "the mark has not moved"
     ledger.mark(P0, at(6))
     ledger.mark(P0, at(7))
-    assert told == ["first"]
-    ledger.notify_next_mark(lambda: told.append("second"))
+    assert notified == ["first"]
+    ledger.notify_next_mark(lambda: notified.append("second"))
     ledger.reset(P0, at(2))
-    assert told == ["first", "second"]
-    ledger.notify_next_mark(lambda: told.append("third"))
+    assert notified == ["first", "second"]
+    ledger.notify_next_mark(lambda: notified.append("third"))
     ledger.notify_next_mark(None)
     ledger.mark(P0, at(8))
-    assert told == ["first", "second"]
+    assert notified == ["first", "second"]
 
 
-# -- positions that were moved -------------------------------------------------------------------------------
+# -- moved positions -----------------------------------------------------------------------------------------
 
 
 class Moved:
-    """P0, read up to `before` and moved to `after`; `reached` is how far it has been handed out since."""
+    """Partition P0, read up to `before` and moved to `after`. `reached` is its position since, once messages came."""
 
     def __init__(self, marked: int | None, before: int, after: int, *, is_first: bool = False) -> None:
         self.reached: int | None = None
@@ -191,7 +191,7 @@ class Moved:
         return self.ledger.position_moved(P0, before, after, is_first=is_first, position_since=lambda: self.reached)
 
     def mark(self, offset: int) -> int | None:
-        """The mark that comes of marking `offset`."""
+        """Mark `offset` and return the offset that is marked then."""
         self.ledger.mark(P0, at(offset))
         marked = self.ledger.marked(P0)
         return None if marked is None else marked.offset
@@ -200,19 +200,19 @@ class Moved:
 @pytest.mark.parametrize(
     ("marked", "before", "after", "is_first", "expected"),
     [
-        (None, 100, 50, False, None),  # what was handed out, nobody has marked
-        (None, 100, 50, True, 50),  # reading begins there
+        (None, 100, 50, False, None),  # messages were handed out, and none was marked
+        (None, 100, 50, True, 50),  # reading starts there
         (20, 100, 50, False, 20),
         (80, 100, 50, False, 50),
         (500, 100, 50, False, 50),
-        (None, 100, 150, False, 150),  # what lies before it is gone
+        (None, 100, 150, False, 150),  # the log has nothing before it
         (20, 100, 150, False, 150),
         (500, 100, 150, False, 500),  # marked ahead
         (20, 100, 100, False, 20),
         (100, 100, 100, False, 100),
     ],
 )
-def test_reset_position_takes_the_mark_along_without_skipping(
+def test_reset_moves_the_mark_without_skipping_messages(
     marked: int | None, before: int, after: int, is_first: bool, expected: int | None
 ) -> None:
     moved = Moved(marked, before, after, is_first=is_first)
@@ -225,17 +225,17 @@ def test_marks_of_earlier_messages_stop_at_the_new_position() -> None:
     assert [moved.mark(offset) for offset in (30, 70, 100)] == [30, 50, 50]
 
 
-def test_marks_of_later_messages_go_as_far_as_those() -> None:
+def test_marks_reach_the_position_since_the_reset() -> None:
     moved = Moved(20, 100, 50)
     moved.reached = 60
     assert [moved.mark(offset) for offset in (100, 55, 60, 61, 100)] == [50, 55, 60, 60, 60]
 
 
-def test_marks_are_free_once_earlier_messages_are_passed() -> None:
+def test_marks_are_unlimited_after_the_old_position() -> None:
     moved = Moved(20, 100, 50)
     moved.reached = 100
     assert moved.mark(500) == 500
-    moved.reached = 60  # asked no more
+    moved.reached = 60  # no longer used
     assert moved.mark(501) == 501
 
 
@@ -260,7 +260,7 @@ def test_backward_then_forward_reset_limits_marks() -> None:
 
 @pytest.mark.parametrize("is_first", [False, True])
 def test_forward_reset_keeps_a_mark_with_metadata(is_first: bool) -> None:
-    """A sink's note, say, of what has landed: a commit without one, or beyond it, would be nobody's word."""
+    """A sink's metadata, for example, describes the landed messages. No other commit may replace it or go beyond it."""
     moved = Moved(None, 100, 100)
     moved.ledger.mark(P0, at(90, "landed to 90"))
     assert not moved.move(100, 150, is_first=is_first)
@@ -278,7 +278,7 @@ def test_reset_sets_no_mark_for_a_handler_with_metadata(before: int, after: int)
 
 
 def test_backward_reset_moves_a_mark_with_its_metadata() -> None:
-    """All that stands before it is told of by that. What a handler marks late is not taken for more."""
+    """The metadata describes all messages before the mark. A late mark of the handler changes only the metadata."""
     ledger = OffsetLedger({P0: at(80, "landed to 80")})
     assert ledger.position_moved(P0, 100, 50, is_first=False, position_since=lambda: None)
     assert ledger.dirty() == {P0: at(50, "landed to 80")}
@@ -286,7 +286,7 @@ def test_backward_reset_moves_a_mark_with_its_metadata() -> None:
     assert ledger.dirty() == {P0: at(50, "landed to 100")}
 
 
-def test_partition_that_is_owned_anew_is_marked_freely() -> None:
+def test_partition_owned_again_is_marked_without_a_limit() -> None:
     moved = Moved(20, 100, 50)
     moved.mark(30)
     moved.ledger.add({P0: at(20)})
@@ -302,7 +302,7 @@ def test_deleted_topic_is_not_committed_until_owned_again() -> None:
         ledger.topic_recreated(partition)
     assert not ledger.mark(P0, at(9))
     assert not ledger.reset(P1, at(6))
-    assert ledger.dirty() == {P0: at(0), P1: at(0), other: at(8)}, "where the new topic begins"
+    assert ledger.dirty() == {P0: at(0), P1: at(0), other: at(8)}, "the start of the new topic"
     assert ledger.recreated == {P0, P1}
     ledger.send({P1: at(0)})
     ledger.acknowledge({P1: at(0)})
@@ -330,7 +330,7 @@ def test_completion_does_not_hold_a_reset_back() -> None:
 
 
 @pytest.mark.parametrize("position", [0, 8])
-def test_completion_does_not_count_at_another_start(position: int) -> None:
+def test_completion_is_ignored_at_another_start_offset(position: int) -> None:
     """A handler's `start_offset` may choose a position inside the range that the metadata describes."""
     tracker = CompletionTracker(CommittedOffset(5), "")
     for offset in range(5, 10):
@@ -352,7 +352,7 @@ def test_completion_does_not_outlive_its_topic() -> None:
     assert ledger.dirty() == {P0: CommittedOffset(0)}
 
 
-def test_marks_of_a_tracked_partition_stop_at_a_position_that_moved_back() -> None:
+def test_marks_of_a_tracked_partition_stop_at_the_reset_position() -> None:
     ledger = OffsetLedger({P0: CommittedOffset(0)})
     tracker = ledger.track(P0, "", 0, lambda offset: None)
     for offset in range(20):

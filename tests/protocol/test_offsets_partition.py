@@ -1,4 +1,4 @@
-"""group id -> partition of `__consumer_offsets`, by Java's hash."""
+"""The partition of `__consumer_offsets` for a group id, by Java's hash."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sarameya.protocol.cluster.offsets_partition import java_hash, partition_for
         ("\U0001f600", 0xD83D * 31 + 0xDE00),  # two UTF-16 units, as Java counts
     ],
 )
-def test_java_hash_is_the_one_of_java_strings(text: str, value: int) -> None:
+def test_java_hash_equals_javas_string_hash(text: str, value: int) -> None:
     assert java_hash(text) == value
 
 
@@ -32,7 +32,7 @@ def test_java_hash_is_the_one_of_java_strings(text: str, value: int) -> None:
         ("a", 1, 0),
     ],
 )
-def test_partition_for_a_group_is_where_kafka_keeps_it(group_id: str, count: int, partition: int) -> None:
+def test_partition_for_a_group_equals_kafkas(group_id: str, count: int, partition: int) -> None:
     assert partition_for(group_id, count) == partition
 
 

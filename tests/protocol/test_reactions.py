@@ -1,4 +1,4 @@
-"""Kafka's error codes, as the membership meets them: each row of the table, and what has none."""
+"""Reactions of the membership to Kafka's error codes: each row of the table, and codes without a row."""
 
 from __future__ import annotations
 

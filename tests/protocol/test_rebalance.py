@@ -1,4 +1,4 @@
-"""The golden bytes were written by the Java client (kafka-clients 4.1.0, `ConsumerProtocol.serialize…`)."""
+"""Encoded subscriptions and assignments. Golden bytes: kafka-clients 4.1.0 (`ConsumerProtocol.serialize…`)."""
 
 import struct
 from contextlib import suppress
@@ -51,7 +51,7 @@ JAVA_ASSIGNMENT = {version: f"{version:04x}" + _PARTITIONS + _USER_DATA for vers
 
 
 @pytest.mark.parametrize(("subscription", "golden"), [(BARE, JAVA_BARE[3]), (FULL, JAVA_FULL[3])])
-def test_subscription_encoded_is_what_the_java_client_writes(subscription, golden):
+def test_encoded_subscription_equals_the_java_clients(subscription, golden):
     assert encode_subscription(subscription).hex() == golden
 
 
@@ -86,7 +86,7 @@ def test_java_assignment_of_each_version_decodes(version):
     assert decode_assignment(bytes.fromhex(JAVA_ASSIGNMENT[version])) == (OWNED, USER_DATA)
 
 
-def test_assignment_encoded_is_what_the_java_client_writes():
+def test_encoded_assignment_equals_the_java_clients():
     assert encode_assignment({"orders": (0, 2), "clicks": (0,)}, USER_DATA).hex() == JAVA_ASSIGNMENT[3]
     assert encode_assignment({"orders": (0, 2), "clicks": (0,)}).hex() == "0003" + _PARTITIONS + "ffffffff"
     assert encode_assignment({}).hex() == "000300000000ffffffff"
@@ -100,7 +100,7 @@ def test_assignment_of_no_bytes_is_empty():
     assert decode_assignment(b"") == ({}, None)
 
 
-def test_assignment_naming_a_topic_twice_is_merged():
+def test_assignment_with_a_repeated_topic_is_merged():
     row = ConsumerProtocolAssignment.TopicPartition
     message = ConsumerProtocolAssignment(
         assigned_partitions=[row(topic="t", partitions=[3]), row(topic="t", partitions=[1, 3])], user_data=None
@@ -113,14 +113,14 @@ def test_null_arrays_are_read_as_empty():
     assert decode_assignment(bytes.fromhex("0001" + "ffffffff" + "ffffffff")) == ({}, None)
 
 
-def test_aiokafka_reads_what_we_write():
+def test_aiokafka_decodes_our_bytes():
     metadata = ConsumerProtocolMemberMetadata.decode(encode_subscription(FULL))
     assert (metadata.subscription, metadata.user_data) == (["clicks", "orders"], USER_DATA)
     assignment = ConsumerProtocolMemberAssignment.decode(encode_assignment(OWNED, USER_DATA))
     assert {(p.topic, p.partition) for p in assignment.partitions()} == {("clicks", 0), ("orders", 0), ("orders", 2)}
 
 
-def test_we_read_what_aiokafka_writes():
+def test_bytes_of_aiokafka_are_decoded():
     metadata = ConsumerProtocolMemberMetadata(0, ["orders", "clicks"], b"")
     assert decode_subscription(metadata.encode()) == Subscription(("orders", "clicks"), b"")
     assignment = ConsumerProtocolMemberAssignment(0, [("orders", [2, 0]), ("clicks", [0])], b"")
@@ -128,7 +128,7 @@ def test_we_read_what_aiokafka_writes():
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_we_read_what_kafka_python_writes(version):
+def test_bytes_of_kafka_python_are_decoded(version):
     row = ConsumerProtocolSubscription.TopicPartition
     message = ConsumerProtocolSubscription(
         topics=["orders"], user_data=b"", owned_partitions=[row(topic="orders", partitions=[1, 0])], version=version
@@ -140,11 +140,11 @@ def test_we_read_what_kafka_python_writes(version):
 
 GARBAGE = [
     ("one byte", "00"),
-    ("no such version", "ffff" + "00000000" + "ffffffff"),
+    ("unknown version", "ffff" + "00000000" + "ffffffff"),
     ("topics cut off", "0001" + "00000002" + "0001" + "61"),
     ("more topics than bytes", "0000" + "7fffffff"),
     ("topic longer than its bytes", "0000" + "00000001" + "7fff" + "61"),
-    ("topic that is no UTF-8", "0000" + "00000001" + "0002" + "fffe" + "ffffffff"),
+    ("topic that is not UTF-8", "0000" + "00000001" + "0002" + "fffe" + "ffffffff"),
     ("null topic", "0000" + "00000001" + "ffff" + "ffffffff"),
     ("empty topic", "0000" + "00000001" + "0000" + "ffffffff"),
     ("user data longer than its bytes", "0000" + "00000000" + "7fffffff" + "00"),
@@ -174,7 +174,7 @@ def test_garbage_assignment_is_a_protocol_error(data):
 
 
 @given(st.binary(max_size=80) | st.binary(max_size=80).map(lambda tail: b"\0\3" + tail))
-def test_random_bytes_decode_or_are_a_protocol_error(data):
+def test_random_bytes_decode_or_raise_a_protocol_error(data):
     for decode in (decode_subscription, decode_assignment):
         with suppress(ProtocolError):
             decode(data)
@@ -205,7 +205,7 @@ def test_any_assignment_survives_the_wire(assignment, user_data):
     assert decode_assignment(encode_assignment(assignment, user_data)) == (assignment, user_data)
 
 
-# -- what was added while the group ran ----------------------------------------------------------------
+# -- partitions added while the group runs -------------------------------------------------------------
 
 
 ADDED = [TopicPartition("orders", 2), TopicPartition("orders", 3), TopicPartition("returns", 0)]
@@ -225,18 +225,18 @@ def test_user_data_and_additions_round_trip(own, added):
 
 
 @pytest.mark.parametrize("own", [None, b"", USER_DATA])
-def test_user_data_that_looks_like_ours_is_the_assignor_s_still(own):
-    ours = encode_user_data(own, ADDED)
-    assert decode_user_data(encode_user_data(ours, [])) == (ours, [])
-    assert decode_user_data(encode_user_data(ours, ADDED)) == (ours, ADDED)
+def test_user_data_with_our_own_suffix_stays_the_assignors(own):
+    encoded = encode_user_data(own, ADDED)
+    assert decode_user_data(encode_user_data(encoded, [])) == (encoded, [])
+    assert decode_user_data(encode_user_data(encoded, ADDED)) == (encoded, ADDED)
 
 
-def test_assignors_of_other_clients_find_theirs_in_front():
+def test_user_data_of_the_assignor_comes_first():
     assert encode_user_data(USER_DATA, ADDED).startswith(USER_DATA)
 
 
-def test_sticky_members_claim_their_user_data():
-    # Sarama does; as version 1 of the sticky assignor's user data it can be read in full by its and by Java's leaders.
+def test_members_can_claim_user_data_as_sticky_user_data():
+    # Sarama's members do so. Its and Java's leaders can read all of it as version 1 of the sticky assignor's user data.
     data = encode_user_data(None, ADDED)
     claim = StickyAssignorUserData.decode(data, version=1, header=False)
     rows = {row.topic: row.partitions for row in claim.previous_assignment}
@@ -260,12 +260,12 @@ def test_sticky_members_claim_their_user_data():
         encode_user_data(None, ADDED)[4:],
     ],
 )
-def test_user_data_of_others_tells_of_nothing_added(user_data: bytes | None) -> None:
+def test_user_data_of_others_has_no_additions(user_data: bytes | None) -> None:
     assert decode_user_data(user_data) == (user_data, [])
 
 
 @given(st.binary(max_size=60), st.integers(-(2**31), 2**31 - 1))
-def test_user_data_with_our_suffix_is_ours_or_untouched(start, number):
+def test_any_user_data_with_our_suffix_is_ours_or_untouched(start, number):
     data = start + encode_user_data(None, ADDED)[-27:-8] + struct.pack(">ii", number, -1)
     own, added = decode_user_data(data)
     assert (own, added) == (data, []) or (len(own or b"") + 1 == number or own is None)

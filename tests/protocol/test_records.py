@@ -1,4 +1,4 @@
-"""Our decoder against Java's encoder, our `build` against others' decoders, and both against bad bytes.
+"""Our decoder against Java's encoder, our `build` against other libraries' decoders, and both against bad bytes.
 
 `golden/batches.txt` was written by Kafka's own classes (`golden/Golden.java`, kafka-clients 4.1.0).
 """
@@ -66,7 +66,7 @@ def contents(messages):
 
 
 def sealed(header: tuple, body: bytes) -> bytes:
-    """A v2 batch of these header fields and this body, its length and CRC made right."""
+    """Return a v2 batch of these header fields and this body, with the right length and CRC."""
     fields = list(header)
     fields[1] = V2_HEADER.size - 12 + len(body)
     unsealed = V2_HEADER.pack(*fields) + body
@@ -75,18 +75,18 @@ def sealed(header: tuple, body: bytes) -> bytes:
 
 
 def tampered(data: bytes, *, body: bytes | None = None, **fields: int) -> bytes:
-    """A v2 batch with other header fields or another body, and a CRC that says all is well."""
+    """Return a v2 batch with other header fields or another body, and a valid CRC."""
     names = ["base_offset", "length", "epoch", "magic", "crc", "attributes", "last_delta", "base_timestamp"]
     names += ["max_timestamp", "producer_id", "producer_epoch", "base_sequence", "count"]
     header = dict(zip(names, V2_HEADER.unpack_from(data), strict=True)) | fields
     return sealed(tuple(header.values()), data[V2_HEADER.size :] if body is None else body)
 
 
-# -- what Java writes --------------------------------------------------------------------------------------
+# -- Java's batches ----------------------------------------------------------------------------------------
 
 
 def expected(magic: int, *, appended: bool) -> list[Message]:
-    """The three records that `Golden.three` writes."""
+    """Return the three records that `Golden.three` writes."""
     kind = TimestampType.NO_TIMESTAMP_TYPE
     times = [NO_TIMESTAMP] * 3
     if magic:
@@ -101,7 +101,7 @@ def expected(magic: int, *, appended: bool) -> list[Message]:
 
 
 @pytest.mark.parametrize("name", [n for n in GOLDEN if n.split("-")[1] in {c.name.lower() for c in Codec}])
-def test_java_s_records_of_each_format_and_codec_decode(name):
+def test_java_records_of_each_format_and_codec_decode(name):
     magic, appended = int(name[1]), name.endswith("-appended")
     batches = list(split(GOLDEN[name], PARTITION, BASE))
     assert {b.magic for b in batches} == {magic}
@@ -121,7 +121,7 @@ def test_unusual_headers_are_kept_in_order():
     assert message.headers == HEADERS
 
 
-def test_transactional_batch_says_whose_it_is():
+def test_transactional_batch_names_its_producer():
     raw = one(GOLDEN["v2-transactional"])
     assert raw.is_transactional
     assert not raw.is_control
@@ -138,7 +138,7 @@ def test_control_batch_decodes_to_its_marker(name, kind):
     assert marker.key == struct.pack(">hh", 0, kind)
 
 
-def test_position_passes_an_empty_batch():
+def test_empty_batch_moves_the_position():
     raw = one(GOLDEN["v2-empty"])
     assert raw.record_count == 0
     assert decode(raw, PARTITION) == []
@@ -165,7 +165,7 @@ def test_kafka_pythons_negative_timestamps_decode():
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-def test_kafka_python_s_legacy_messages_decode(magic, codec):
+def test_kafka_pythons_legacy_messages_decode(magic, codec):
     builder = LegacyRecordBatchBuilder(magic, codec, 1 << 20)
     for offset in range(3):
         builder.append(offset, timestamp=TIME if magic else None, key=b"%d" % offset, value=None)
@@ -195,17 +195,17 @@ def read_by(records_class, data):
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_built_batch_is_read_alike_by_aiokafka(codec):
+def test_aiokafka_reads_the_built_batch(codec):
     assert list(read_by(AiokafkaRecords, build(TYPICAL, codec=codec))) == TYPICAL
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-def test_built_batch_is_read_alike_by_kafka_python(codec):
+def test_kafka_python_reads_the_built_batch(codec):
     assert list(read_by(KafkaPythonRecords, build(TYPICAL, codec=codec))) == TYPICAL
 
 
 @pytest.mark.parametrize("name", ["v2-none", "v2-headers", "v2-transactional"])
-def test_built_batch_is_byte_for_byte_java_s(name):
+def test_built_batch_equals_javas_bytes(name):
     raw = one(GOLDEN[name])
     built = build(
         contents(decode(raw, PARTITION)),
@@ -243,13 +243,13 @@ def test_any_records_survive_build_and_decode(records, codec, base_offset):
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_columns_of_java_s_batches_are_those_of_their_messages(name):
+def test_columns_of_java_batches_equal_their_messages(name):
     for raw in split(GOLDEN[name], PARTITION, BASE):
         assert list(decode_columns(raw, PARTITION)) == decode(raw, PARTITION)
 
 
 @given(records=_records, codec=st.sampled_from(Codec), base_offset=st.integers(0, 2**62), epoch=st.integers(-1, 9))
-def test_columns_of_any_batch_are_those_of_its_messages(records, codec, base_offset, epoch):
+def test_columns_of_any_batch_equal_its_messages(records, codec, base_offset, epoch):
     raw = one(build(records, codec=codec, base_offset=base_offset, leader_epoch=epoch))
     columns, messages = decode_columns(raw, PARTITION), decode(raw, PARTITION)
     assert list(columns) == messages
@@ -271,23 +271,23 @@ def test_records_with_huge_headers_or_values_are_kept():
     assert contents(decode(one(build(records, codec=Codec.ZSTD)), PARTITION)) == records
 
 
-# -- stretches of a log ------------------------------------------------------------------------------------
+# -- batches in a log --------------------------------------------------------------------------------------
 
 
-def test_split_yields_the_batches_in_order_whatever_their_format():
+def test_split_yields_batches_of_all_formats_in_order():
     names = ["v0-none", "v1-gzip", "v2-zstd", "v2-empty"]
     assert [b.magic for b in split(b"".join(GOLDEN[n] for n in names), PARTITION, BASE)] == [0, 0, 0, 1, 2, 2]
 
 
 @pytest.mark.parametrize("missing", [1, 40, 61, 100, 170])
-def test_last_batch_cut_off_is_left_out_and_alone_is_truncated(missing):
+def test_truncated_last_batch_is_left_out(missing):
     whole, last = GOLDEN["v2-empty"], GOLDEN["v2-none"][:-missing]
     assert [b.data for b in split(whole + last, PARTITION, BASE)] == [whole]
     assert list(split(last, PARTITION, BASE)) == []
     assert is_truncated(last)
 
 
-def test_nothing_and_whole_batches_are_not_truncated():
+def test_empty_log_and_whole_batches_are_not_truncated():
     assert not is_truncated(b"")
     assert not is_truncated(GOLDEN["v2-none"])
     assert not is_truncated(GOLDEN["v2-none"] + b"\0")
@@ -306,7 +306,7 @@ def test_batch_with_an_unknown_magic_names_its_offset():
 
 
 @pytest.mark.parametrize("fields", [{"last_delta": -1}, {"base_offset": -1}])
-def test_batch_of_offsets_that_cannot_be_is_corrupt(fields):
+def test_batch_with_impossible_offsets_is_corrupt(fields):
     data = tampered(GOLDEN["v2-none"], **fields)
     problem_of(lambda: list(split(data, PARTITION, BASE)), CorruptRecordError)
 
@@ -316,7 +316,7 @@ def with_length(data: bytes, length: int) -> bytes:
 
 
 def problem_of(act, error_class) -> RecordError:
-    """The error that `act` raises, which names the partition."""
+    """Return the error that `act` raises. Check that it names the partition."""
     with pytest.raises(error_class) as caught:
         act()
     error = caught.value
@@ -361,29 +361,29 @@ HUGE = [2**63 - 1, 2**63 - 2, 2**63 - 60, 2**62, 2**40, 2**31, 1000]
 BAD_V2 = {
     "CRC flipped": flipped(GOLDEN["v2-none"], 17),
     "body flipped": flipped(GOLDEN["v2-none"], 120),
-    "more records than said": tampered(GOLDEN["v2-none"], count=2),
-    "fewer records than said": tampered(GOLDEN["v2-none"], count=4),
-    "no records said": tampered(GOLDEN["v2-none"], count=0),
+    "more records than the count": tampered(GOLDEN["v2-none"], count=2),
+    "fewer records than the count": tampered(GOLDEN["v2-none"], count=4),
+    "a count of zero": tampered(GOLDEN["v2-none"], count=0),
     "a negative count": tampered(GOLDEN["v2-none"], count=-1),
-    "the highest count": tampered(GOLDEN["v2-none"], count=2**31 - 1),
-    "bytes behind the last record": tampered(GOLDEN["v2-none"], body=GOLDEN["v2-none"][61:] + b"\0"),
+    "the largest count": tampered(GOLDEN["v2-none"], count=2**31 - 1),
+    "bytes after the last record": tampered(GOLDEN["v2-none"], body=GOLDEN["v2-none"][61:] + b"\0"),
     "last record cut off": tampered(GOLDEN["v2-none"], body=GOLDEN["v2-none"][61:-1]),
-    "offsets behind the batch's last": tampered(GOLDEN["v2-none"], last_delta=1),
-    "offsets that do not rise": batch_of(record(offset=1), record(offset=1), last_delta=5),
-    "offsets that fall": batch_of(record(offset=2), record(offset=1), last_delta=5),
+    "offsets after the batch's last": tampered(GOLDEN["v2-none"], last_delta=1),
+    "repeated offsets": batch_of(record(offset=1), record(offset=1), last_delta=5),
+    "decreasing offsets": batch_of(record(offset=2), record(offset=1), last_delta=5),
     "an offset before the batch's first": batch_of(record(offset=-1)),
-    "record longer than it says": batch_of(varint(5) + record()[1:]),
-    "record shorter than it says": batch_of(varint(7) + record()[1:]),
+    "record longer than its length": batch_of(varint(5) + record()[1:]),
+    "record shorter than its length": batch_of(varint(7) + record()[1:]),
     "a negative record length": batch_of(varint(-1) + record()[1:]),
-    "header key that is no UTF-8": batch_of(record(headers=varint(1) + varint(2) + b"\xff\xfe" + varint(-1))),
+    "header key that is not UTF-8": batch_of(record(headers=varint(1) + varint(2) + b"\xff\xfe" + varint(-1))),
     "header without a key": batch_of(record(headers=varint(1) + varint(-1) + varint(-1))),
-    "fewer headers than said": batch_of(record(headers=varint(2) + varint(1) + b"h" + varint(-1))),
-    "more headers than said": batch_of(record(headers=varint(1) + (varint(1) + b"h" + varint(-1)) * 2)),
+    "fewer headers than the count": batch_of(record(headers=varint(2) + varint(1) + b"h" + varint(-1))),
+    "more headers than the count": batch_of(record(headers=varint(1) + (varint(1) + b"h" + varint(-1)) * 2)),
     "a negative count of headers": batch_of(record(headers=varint(-1))),
-    "the highest count of headers": batch_of(record(headers=varint(2**63 - 1))),
+    "the largest count of headers": batch_of(record(headers=varint(2**63 - 1))),
     "a varint of eleven bytes": batch_of(record(key=b"\xff" * 10 + b"\x01")),
-    "a varint that runs off the end": batch_of(varint(7) + b"\0\0\0\1\1" + b"\xff\xff"),
-    "nothing but continuation": batch_of(b"\xff" * 7),
+    "a varint cut off at the end": batch_of(varint(7) + b"\0\0\0\1\1" + b"\xff\xff"),
+    "continuation bytes only": batch_of(b"\xff" * 7),
 } | {
     f"{what} of {size} bytes": batch_of(record(**{what: prefix + varint(size)}))
     for what, prefix in (("key", b""), ("value", b""), ("headers", varint(1)))
@@ -399,7 +399,7 @@ def test_bad_v2_batch_is_corrupt(data, into):
 
 
 @pytest.mark.parametrize("into", [decode, decode_columns])
-def test_header_key_that_is_no_utf_8_is_told_with_its_bytes(into):
+def test_header_key_that_is_not_utf_8_is_shown_in_the_error(into):
     key = b"\xff\xfe" + bytes(500)
     raw = one(batch_of(record(headers=varint(1) + varint(len(key)) + key + varint(-1))))
     error = problem_of(lambda: into(raw, PARTITION), CorruptRecordError)
@@ -407,7 +407,7 @@ def test_header_key_that_is_no_utf_8_is_told_with_its_bytes(into):
     assert len(error.problem) < 300
 
 
-def test_crc_that_does_not_match_is_not_looked_at_where_told_so():
+def test_wrong_crc_is_ignored_without_the_check():
     assert decode(one(flipped(GOLDEN["v2-none"], 17)), PARTITION, check_crc=False) == expected(2, appended=False)
     assert not crc_matches(one(flipped(GOLDEN["v2-none"], 17)))
 
@@ -428,13 +428,13 @@ SOME = [codec for codec in Codec if codec is not Codec.NONE]
 
 @pytest.mark.parametrize("codec", SOME)
 @pytest.mark.parametrize("spoil", [lambda b: b[:-1], lambda b: b[: len(b) // 2], lambda b: b[:3], lambda b: b""])
-def test_compressed_records_cut_off_are_corrupt(codec, spoil):
+def test_truncated_compressed_records_are_corrupt(codec, spoil):
     data = tampered(GOLDEN[f"v2-{codec.name.lower()}"], body=spoil(compressed_body(codec)))
     problem_of(lambda: decode(one(data), PARTITION), CorruptRecordError)
 
 
 @pytest.mark.parametrize("codec", SOME)
-def test_compressed_records_with_bytes_behind_them_are_corrupt(codec):
+def test_compressed_records_with_trailing_bytes_are_corrupt(codec):
     data = tampered(GOLDEN[f"v2-{codec.name.lower()}"], body=compressed_body(codec) + b"\0\0\0\x01x")
     problem_of(lambda: decode(one(data), PARTITION), CorruptRecordError)
 
@@ -463,11 +463,11 @@ TOO_MANY = {
         b"".join(record(offset=n, headers=varint(100) + EMPTY_HEADER * 100) for n in range(1000)),
         1000,
     ),
-    "headers of a record that says it is short": (
+    "headers of a record with a short length": (
         varint(7) + record(headers=varint(60_000) + EMPTY_HEADER * 60_000)[3:],
         1,
     ),
-    "headers that are more than there are": (record(headers=varint(2**40) + EMPTY_HEADER * 60_000), 1),
+    "more headers announced than present": (record(headers=varint(2**40) + EMPTY_HEADER * 60_000), 1),
 }
 
 
@@ -496,16 +496,16 @@ def test_legacy_wrapper_of_too_many_messages_is_refused_early():
 # -- bad messages of the old formats -----------------------------------------------------------------------
 
 
-def legacy(magic: int, attributes: int, key: bytes | None, value: bytes | None, *, offset=BASE, behind=b"") -> bytes:
+def legacy(magic: int, attributes: int, key: bytes | None, value: bytes | None, *, offset=BASE, trailing=b"") -> bytes:
     def sized(data: bytes | None) -> bytes:
         return struct.pack(">i", -1) if data is None else struct.pack(">i", len(data)) + data
 
     fields = struct.pack(">bb", magic, attributes) + (struct.pack(">q", TIME) if magic else b"")
-    return resealed(struct.pack(">qiI", offset, 0, 0) + fields + sized(key) + sized(value) + behind)
+    return resealed(struct.pack(">qiI", offset, 0, 0) + fields + sized(key) + sized(value) + trailing)
 
 
 def resealed(data: bytes) -> bytes:
-    """A v0 or v1 entry, its length and CRC made right."""
+    """Return a v0 or v1 entry with the right length and CRC."""
     return data[:8] + struct.pack(">iI", len(data) - 12, zlib.crc32(data[16:])) + data[16:]
 
 
@@ -525,26 +525,26 @@ BAD_LEGACY = {
     "value flipped": flipped(GOLDEN["v1-gzip"], 60),
     "a negative key length": with_key_length(PLAIN, -2),
     "the lowest key length": with_key_length(PLAIN, -(2**31)),
-    "the highest key length": with_key_length(PLAIN, 2**31 - 1),
+    "the largest key length": with_key_length(PLAIN, 2**31 - 1),
     "a key up to the end, no value": with_key_length(PLAIN, 6),
-    "a key up to the end but two": with_key_length(PLAIN, 4),
-    "bytes behind the value": legacy(1, 0, b"k", b"v", behind=b"\0"),
+    "a key up to two bytes before the end": with_key_length(PLAIN, 4),
+    "bytes after the value": legacy(1, 0, b"k", b"v", trailing=b"\0"),
     "compressed without a value": wrapper(None),
     "compressed without a message": wrapper(b""),
-    "compressed without a whole message": wrapper(PLAIN[:-1]),
-    "bytes behind the last inner message": wrapper(PLAIN + PLAIN[:-1]),
+    "compressed with a truncated message": wrapper(PLAIN[:-1]),
+    "bytes after the last inner message": wrapper(PLAIN + PLAIN[:-1]),
     "inner message of another format": wrapper(legacy(0, 0, b"k", b"v", offset=0)),
-    "inner batch of today's format": wrapper(GOLDEN["v2-none"]),
+    "inner batch of format v2": wrapper(GOLDEN["v2-none"]),
     "compressed twice": wrapper(wrapper(PLAIN, offset=0)),
     "inner CRC flipped": wrapper(flipped(PLAIN, 12)),
     "inner key length": wrapper(with_key_length(PLAIN, 100)),
     "more inner messages than offsets": wrapper(PLAIN + legacy(1, 0, b"", b"", offset=9), offset=3),
-    "v0 inner offset behind its wrapper": wrapper(legacy(0, 0, b"", b"", offset=BASE + 1), magic=0),
-    "v0 inner offsets that fall": wrapper(
+    "v0 inner offset beyond its wrapper": wrapper(legacy(0, 0, b"", b"", offset=BASE + 1), magic=0),
+    "decreasing v0 inner offsets": wrapper(
         b"".join(legacy(0, 0, b"", b"", offset=BASE - n) for n in (5, 1, 3, 0)), magic=0
     ),
     "v1 inner offset twice": wrapper(PLAIN + PLAIN, offset=9),
-    "not what the codec wrote": legacy(1, Codec.SNAPPY, None, b"\xff" * 20),
+    "data that the codec cannot read": legacy(1, Codec.SNAPPY, None, b"\xff" * 20),
     "v0 LZ4 without a header": legacy(0, Codec.LZ4, None, b"\x04\x22\x4d\x18"),
 }
 
@@ -557,7 +557,7 @@ def test_bad_legacy_message_is_corrupt(data, into):
 
 
 @pytest.mark.parametrize("codec", [4, 5, 6, 7])
-def test_legacy_message_of_a_codec_it_cannot_have_is_unsupported(codec):
+def test_legacy_message_with_an_invalid_codec_is_unsupported(codec):
     problem_of(lambda: decode(one(legacy(1, codec, None, b"x")), PARTITION), UnsupportedFormatError)
 
 
@@ -579,7 +579,7 @@ def test_random_bytes_decode_or_raise_a_record_error(noise, name):
 
 
 def outcome(into, raw: RawBatch) -> list[Message] | None:
-    """Decode a batch without its CRC check; None if it fails."""
+    """Return the batch's messages, decoded without the CRC check, or None if that fails."""
     try:
         return list(into(raw, PARTITION, check_crc=False, limit=1 << 20))
     except RecordError:
@@ -612,7 +612,7 @@ def python(*arguments: str | Path, pure_aiokafka: bool) -> subprocess.CompletedP
 
 
 @pytest.mark.parametrize("decoder", ["compiled", "pure"])
-def test_decoder_stays_within_hostile_bytes(decoder):
+def test_decoder_never_reads_beyond_hostile_bytes(decoder):
     done = python(HERE / "hostile_batches.py", pure_aiokafka=decoder == "pure")
     assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
     assert done.stdout.startswith(decoder)
@@ -621,7 +621,7 @@ def test_decoder_stays_within_hostile_bytes(decoder):
 
 @pytest.mark.parametrize("decoder", ["compiled", "pure"])
 def test_pure_python_crc_is_right_and_warns(decoder):
-    """Java's batches decode in a process that cannot import it, where aiokafka's takes its place."""
+    """Java's batches decode in a process without google-crc32c's compiled half, where aiokafka's CRC replaces it."""
     program = """if True:
         import sys
         sys.modules["google_crc32c._crc32c"] = None
@@ -636,7 +636,7 @@ def test_pure_python_crc_is_right_and_warns(decoder):
 
 
 def test_decoding_takes_a_few_microseconds_per_message():
-    """A tenth of that is usual; with the pure-Python half of either library in its place it would be more."""
+    """A tenth of the limit is usual. The pure-Python half of either library would exceed the limit."""
     raw = one(build([(TIME + n, None, bytes(200), ()) for n in range(5000)]))
 
     def cpu_seconds() -> float:
@@ -652,12 +652,12 @@ def test_raw_batch_is_immutable():
         one(GOLDEN["v2-none"]).base_offset = 1
 
 
-@given(sizes=st.lists(st.integers(0, 300), min_size=1, max_size=6), behind=st.binary(max_size=60))
-def test_batches_decode_alike_anywhere_in_a_buffer(sizes, behind):
+@given(sizes=st.lists(st.integers(0, 300), min_size=1, max_size=6), trailing=st.binary(max_size=60))
+def test_batches_decode_alike_anywhere_in_a_buffer(sizes, trailing):
     alone = [build([(TIME, None, bytes([size % 256]) * size, HEADERS[: size % 5])]) for size in sizes]
     raws = []
     with suppress(RecordError):
-        raws.extend(split(b"".join(alone) + behind, PARTITION, 0))
+        raws.extend(split(b"".join(alone) + trailing, PARTITION, 0))
     assert [raw.data for raw in raws[: len(alone)]] == alone
     for raw, data in zip(raws, alone, strict=False):
         assert raw.size_bytes == len(data)
@@ -665,7 +665,7 @@ def test_batches_decode_alike_anywhere_in_a_buffer(sizes, behind):
         assert list(decode_columns(raw, PARTITION)) == decode(one(data), PARTITION)
 
 
-def test_batches_share_the_bytes_that_they_are_in():
+def test_batches_share_the_bytes_of_their_log():
     log = GOLDEN["v2-none"] * 3
     assert all(raw.log is log for raw in split(log, PARTITION, 0))
 
@@ -677,7 +677,7 @@ def test_large_batch_is_decoded_a_thousand_records_at_a_time() -> None:
     assert [m for messages in decode_slices(raw, PARTITION) for m in messages] == decode(raw, PARTITION)
 
 
-def test_slices_are_smaller_where_records_are_large() -> None:
+def test_slices_of_large_records_are_smaller() -> None:
     limit = 2**20
     records = [(0, None, bytes(20_000), ())] * 40
     (raw,) = split(build(records, codec=Codec.ZSTD), PARTITION, 0)
@@ -693,7 +693,7 @@ def test_record_with_too_many_headers_is_refused_in_slices() -> None:
         list(decode_slices(raw, PARTITION, limit=2**20))
 
 
-def test_error_within_a_large_batch_is_found_in_its_place() -> None:
+def test_error_within_a_large_batch_fails_its_slices() -> None:
     good = build([(0, None, b"x" * 10, ())] * 2500)
     broken = bytearray(good)
     broken[-20_000:-19_970] = b"\x55" * 30

@@ -29,32 +29,32 @@ RESPONSE = (
     b"\x00"
     b"\x02g"
     b"\x07Stable"
-    b"\x00\x00\x00\x05"  # its epoch, its assignment's
+    b"\x00\x00\x00\x05"  # group epoch, assignment epoch
     b"\x00\x00\x00\x04"
     b"\x08uniform"
     b"\x02"  # one member
     b"\x02m"
     b"\x00"  # no instance id, no rack
     b"\x00"
-    b"\x00\x00\x00\x05"  # its epoch
+    b"\x00\x00\x00\x05"  # member epoch
     b"\x07client"
     b"\x0b/127.0.0.1"
-    b"\x02\x07orders"  # what it subscribes to, no pattern
+    b"\x02\x07orders"  # subscribed topics, no pattern
     b"\x00"
     + ASSIGNMENT
     + b"\x01\x00"  # an empty target
     + b"\x00"  # tagged fields of the member
-    + b"\x80\x00\x00\x00"  # authorized operations that were not asked for
-    + b"\x00\x00"  # tagged fields of the group, of the answer
+    + b"\x80\x00\x00\x00"  # authorized operations that were not requested
+    + b"\x00\x00"  # tagged fields of the group, of the response
 )
 
 
-def test_consumer_group_describe_request_is_kafkas() -> None:
+def test_consumer_group_describe_request_has_kafkas_bytes() -> None:
     message = ConsumerGroupDescribeRequest[0](group_ids=["g"], include_authorized_operations=False)
     assert bytes(message.encode()) == REQUEST
 
 
-def test_consumer_group_describe_response_is_kafkas() -> None:
+def test_consumer_group_describe_response_is_decoded() -> None:
     (group,) = ConsumerGroupDescribeResponse[0].decode(RESPONSE).groups
     assert (group.error_code, group.group_id, group.group_state, group.assignor_name) == (0, "g", "Stable", "uniform")
     assert (group.group_epoch, group.assignment_epoch) == (5, 4)

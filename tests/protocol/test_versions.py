@@ -62,9 +62,9 @@ MESSAGES = {
 @pytest.mark.parametrize(
     ("broker", "chosen"),
     [((0, 99), 17), ((0, 7), 7), ((4, 4), 4), ((17, 20), 17), ((0, 4), 4)],
-    ids=["broker newer", "broker older", "one only", "newest is its oldest", "oldest is its newest"],
+    ids=["broker newer", "broker older", "one only", "our newest, its oldest", "our oldest, its newest"],
 )
-def test_newest_version_both_know_is_chosen(broker, chosen):
+def test_newest_common_version_is_chosen(broker, chosen):
     assert negotiate(Api.FETCH, {Api.FETCH: VersionRange(*broker)}) == chosen
 
 
@@ -74,7 +74,7 @@ def test_no_common_version_names_the_api_and_both_ranges(broker):
         negotiate(Api.FETCH, {Api.FETCH: VersionRange(*broker)})
 
 
-def test_api_the_broker_does_not_serve_is_an_error_naming_it():
+def test_api_that_the_broker_lacks_is_named_in_the_error():
     with pytest.raises(UnsupportedVersionError, match="HEARTBEAT"):
         negotiate(Api.HEARTBEAT, {Api.FETCH: VersionRange(0, 20)})
 
@@ -83,17 +83,17 @@ def test_ranges_of_another_client_may_be_negotiated():
     assert negotiate(Api.FETCH, {Api.FETCH: VersionRange(0, 9)}, {Api.FETCH: VersionRange(2, 3)}) == 3
 
 
-def test_broker_s_table_keeps_apis_we_do_not_know():
+def test_broker_versions_keep_unknown_apis():
     assert broker_versions([(1, 0, 17), (999, 2, 3)]) == {1: VersionRange(0, 17), 999: VersionRange(2, 3)}
 
 
-def test_every_api_of_the_client_has_a_message_of_its_own_key():
+def test_every_client_api_has_a_message_with_its_key():
     assert MESSAGES.keys() == CLIENT_VERSIONS.keys()
     assert {message.API_KEY for message in MESSAGES.values()} == set(CLIENT_VERSIONS)
 
 
 @pytest.mark.parametrize("api", CLIENT_VERSIONS, ids=lambda api: api.name)
-def test_every_version_the_client_speaks_can_be_written(api):
+def test_every_client_version_can_be_encoded(api):
     low, high = CLIENT_VERSIONS[api]
     oldest, newest = MESSAGES[api].valid_versions
     assert oldest <= low <= high <= newest

@@ -11,7 +11,7 @@ from sarameya.protocol.assignors import Subscription, TopicLayout
 from tests.protocol.assignors.kit import counts, mismatches, moved, owners
 
 _MANY = 1_000
-"""More than the number of partitions in any test."""
+"""A number above the number of partitions in any test."""
 
 
 class Cost(NamedTuple):

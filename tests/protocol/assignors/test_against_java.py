@@ -1,4 +1,4 @@
-"""Held against Kafka's own assignors, whose user data and results `golden/AssignorGolden.java` has written down."""
+"""Our assignors against Kafka's own, whose user data and results `golden/AssignorGolden.java` has written down."""
 
 from pathlib import Path
 
@@ -59,7 +59,7 @@ def cases(name):
 @pytest.mark.parametrize(
     ("name", "assigned", "generation", "expected"), [fields for kind, *fields in LINES if kind == "data"]
 )
-def test_user_data_is_byte_for_byte_what_java_writes(name, assigned, generation, expected):
+def test_user_data_equals_javas_bytes(name, assigned, generation, expected):
     if generation == "-1":
         written = ASSIGNORS[name]().subscription_user_data()
     else:
@@ -68,40 +68,40 @@ def test_user_data_is_byte_for_byte_what_java_writes(name, assigned, generation,
 
 
 @pytest.mark.parametrize(("name", "number"), [("range", 120), ("roundrobin", 40)])
-def test_assignment_is_java_s_racks_included(name, number):
+def test_assignment_equals_javas_also_with_racks(name, number):
     read = cases(name)
     assert len(read) == number
     for case in read:
         assert case.assign() == case.result
 
 
-def test_sticky_is_as_even_as_java_s_or_evener():
+def test_sticky_is_at_least_as_even_as_javas():
     for case in cases("sticky"):
         assert spread(case.assign()) <= spread(case.result)
 
 
-def test_sticky_moves_without_racks_what_java_moves():
+def test_sticky_without_racks_moves_no_more_than_java():
     for case in cases("sticky"):
         if not any(topic.racks for topic in case.topics.values()):
-            ours = case.assign()
-            assert (spread(ours), len(moved(case.before, ours))) <= (
+            result = case.assign()
+            assert (spread(result), len(moved(case.before, result))) <= (
                 spread(case.result),
                 len(moved(case.before, case.result)),
             )
 
 
-def test_sticky_matches_racks_better_than_java_taken_together():
-    ours = theirs = 0
+def test_sticky_matches_racks_better_than_java_overall():
+    our_mismatches = java_mismatches = 0
     for case in cases("sticky"):
         result = case.assign()
         if spread(result) == spread(case.result):
-            ours += mismatches(result, case.members, case.topics)
-            theirs += mismatches(case.result, case.members, case.topics)
-    assert ours <= theirs
-    assert theirs > 0, "there was something to compare"
+            our_mismatches += mismatches(result, case.members, case.topics)
+            java_mismatches += mismatches(case.result, case.members, case.topics)
+    assert our_mismatches <= java_mismatches
+    assert java_mismatches > 0, "there was something to compare"
 
 
-def test_cooperative_sticky_withholds_owned_partitions_as_java():
+def test_cooperative_sticky_withholds_owned_partitions_like_java():
     for case in cases("cooperative-sticky"):
         for result in (case.assign(), case.result):
             assert moved(case.before, result) == set()

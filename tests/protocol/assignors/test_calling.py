@@ -1,4 +1,4 @@
-"""Checks of an assignor's results, whoever wrote it."""
+"""Checks of the results of any assignor."""
 
 import time
 
@@ -25,7 +25,7 @@ TOPICS = layouts({"orders": 2, "returns": 1})
 
 
 class Fixed(Assignor):
-    """Gives back what it was made with, or raises it."""
+    """An assignor that returns, or raises, a fixed result."""
 
     name = "fixed"
 
@@ -33,18 +33,18 @@ class Fixed(Assignor):
         self.result = result
 
     def assign(self, members, topics):
-        return self._give()
+        return self._outcome()
 
     def subscription_user_data(self):
-        return self._give()
+        return self._outcome()
 
     def assignment_user_data(self, member_id, assignment):
-        return self._give()
+        return self._outcome()
 
     def on_assignment(self, assignment, user_data, generation):
-        self._give()
+        self._outcome()
 
-    def _give(self):
+    def _outcome(self):
         if isinstance(self.result, Exception):
             raise self.result
         return self.result
@@ -54,10 +54,10 @@ def assign(result, members=MEMBERS, *, is_cooperative=False):
     return calling.assign(Fixed(result), members, TOPICS, is_cooperative=is_cooperative)
 
 
-# -- what is assigned --------------------------------------------------------------------------------
+# -- assignments -------------------------------------------------------------------------------------
 
 
-def test_any_other_assignment_is_given_out_as_it_is():
+def test_valid_assignment_is_returned_unchanged():
     assert assign({"A": {"orders": [1, 0]}, "B": {}}) == {"A": {"orders": (1, 0)}, "B": {}}
 
 
@@ -84,24 +84,24 @@ def test_missing_member_and_empty_topic_are_valid():
         ({"A": {"orders": (0.0,)}}, "reading that raised TypeError"),
     ],
 )
-def test_what_cannot_be_given_out_is_an_error_that_says_which(result, problem):
+def test_invalid_assignment_error_names_the_problem(result, problem):
     with pytest.raises(AssignorError) as caught:
         assign(result)
     assert str(caught.value).startswith("assignor 'fixed': ")
     assert problem in str(caught.value)
 
 
-def test_owned_partition_is_not_assigned_when_members_keep_theirs():
+def test_cooperative_group_does_not_assign_an_owned_partition():
     members = MEMBERS | {"A": Subscription(("orders",), owned_partitions={"orders": (0, 1), "gone": (7,)})}
     taken = {"A": {"orders": (0,)}, "B": {"orders": (1,)}}
     with pytest.raises(AssignorError, match=r"orders-1 to member B while member A owns it.*KIP-429"):
         assign(taken, members, is_cooperative=True)
-    assert assign(taken, members) == taken, "an eager group has given everything up"
+    assert assign(taken, members) == taken, "an eager group has revoked everything"
     withheld = {"A": {"orders": (0,)}, "B": {}}
     assert assign(withheld, members, is_cooperative=True) == withheld
 
 
-def test_of_two_that_say_they_own_it_either_may_keep_it():
+def test_partition_claimed_twice_may_stay_with_either():
     members = {each: Subscription(("orders",), owned_partitions={"orders": (0,)}) for each in "AB"}
     for keeper in "AB":
         assert assign({keeper: {"orders": (0,)}}, members, is_cooperative=True)
@@ -109,28 +109,30 @@ def test_of_two_that_say_they_own_it_either_may_keep_it():
 
 @pytest.mark.parametrize("name", ASSIGNORS)
 @given(data=st.data(), groups=unequal, partitions=partition_counts)
-def test_what_our_own_assign_can_always_be_given_out(name, data, groups, partitions):
+def test_assignments_of_built_in_assignors_are_valid(name, data, groups, partitions):
     members, topics = subscriptions(groups), layouts(partitions)
     if "sticky" in name:
         members = data.draw(claims(name, members, partitions))
-    dealt = calling.assign(ASSIGNORS[name](), members, topics, is_cooperative=name == "cooperative-sticky")
-    assert dealt == ASSIGNORS[name]().assign(members, topics)
+    assigned = calling.assign(ASSIGNORS[name](), members, topics, is_cooperative=name == "cooperative-sticky")
+    assert assigned == ASSIGNORS[name]().assign(members, topics)
 
 
 def test_check_of_2000_members_and_10000_partitions_is_fast():
     topics = layouts({f"topic-{number:03}": 20 for number in range(500)})
     members = alike((f"member-{number:04}" for number in range(2_000)), *topics)
-    dealt = RoundRobinAssignor().assign(members, topics)
-    members = {member: owning("cooperative-sticky", said, dealt[member]) for member, said in members.items()}
-    took = []
-    for _ in range(3):  # one of them may meet the garbage collection of all that the tests before have left
+    assigned = RoundRobinAssignor().assign(members, topics)
+    members = {
+        member: owning("cooperative-sticky", subscription, assigned[member]) for member, subscription in members.items()
+    }
+    seconds = []
+    for _ in range(3):  # one of them may include the garbage collection of earlier tests' objects
         start = time.process_time()
-        calling.assign(Fixed(dealt), members, topics, is_cooperative=True)
-        took.append(time.process_time() - start)
-    assert min(took) < 0.5
+        calling.assign(Fixed(assigned), members, topics, is_cooperative=True)
+        seconds.append(time.process_time() - start)
+    assert min(seconds) < 0.5
 
 
-# -- what it raises ----------------------------------------------------------------------------------
+# -- exceptions --------------------------------------------------------------------------------------
 
 CALLS = {
     "assign()": lambda assignor: calling.assign(assignor, MEMBERS, TOPICS, is_cooperative=False),
@@ -141,7 +143,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_whatever_it_raises_names_it_and_is_the_cause(call):
+def test_exception_of_an_assignor_is_wrapped_with_its_name(call):
     cause = LookupError("no weight")
     with pytest.raises(AssignorError) as caught:
         CALLS[call](Fixed(cause))
@@ -150,13 +152,13 @@ def test_whatever_it_raises_names_it_and_is_the_cause(call):
 
 
 @pytest.mark.parametrize("call", [call for call in CALLS if "user_data" in call])
-def test_user_data_is_bytes_or_nothing(call):
+def test_user_data_is_bytes_or_none(call):
     with pytest.raises(AssignorError, match="returned str, not bytes or None"):
         CALLS[call](Fixed("3"))
     assert [CALLS[call](Fixed(data)) for data in (None, b"", b"3")] == [None, b"", b"3"]
 
 
-# -- what is none ------------------------------------------------------------------------------------
+# -- invalid assignors -------------------------------------------------------------------------------
 
 
 class Nameless(RangeAssignor):
@@ -176,7 +178,7 @@ class Protocolless(RangeAssignor):
 
 
 class OneProtocol(RangeAssignor):
-    """A mistake that is easily made: no set around it."""
+    """A frequent mistake: a protocol without a set around it."""
 
     protocols = RebalanceProtocol.EAGER
 
@@ -208,13 +210,13 @@ class WithoutName(Assignor):
         ([OnlyCooperative(), RangeAssignor()], "must all support one rebalance protocol"),
     ],
 )
-def test_what_is_no_assignor_is_a_config_error(assignors, allowed):
+def test_invalid_assignor_is_a_config_error(assignors, allowed):
     with pytest.raises(ConfigError, match=allowed) as caught:
         calling.usable(assignors)
     assert caught.value.option == "assignors"
 
 
-def test_assignors_that_go_together_are_taken_in_their_order():
+def test_compatible_assignors_keep_their_order():
     assignors = [CooperativeStickyAssignor(), RangeAssignor()]
     assert calling.usable(assignors) == tuple(assignors)
     assert calling.usable(()) == ()

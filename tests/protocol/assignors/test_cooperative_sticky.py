@@ -21,7 +21,7 @@ def test_both_protocols_are_supported():
     assert CooperativeStickyAssignor.protocols == {RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER}
 
 
-def test_what_moves_is_nobody_s_first_and_the_newcomer_s_then():
+def test_moving_partition_is_revoked_before_it_is_assigned():
     topics = layouts({"t": 4})
     members = {"A": member(["t"], {"t": (0, 1, 2, 3)}), "B": Subscription(("t",))}
     first = assign(members, topics)
@@ -29,7 +29,7 @@ def test_what_moves_is_nobody_s_first_and_the_newcomer_s_then():
     assert assign(next_round(NAME, members, first, 2), topics) == {"A": {"t": (0, 1)}, "B": {"t": (2, 3)}}
 
 
-def test_what_a_member_that_left_had_is_given_out_at_once():
+def test_partitions_of_a_departed_member_are_assigned_at_once():
     members = {"A": member(["t"], {"t": (0,)}), "B": member(["t"], {"t": (2,)})}
     assert assign(members, layouts({"t": 4})) == {"A": {"t": (0, 1)}, "B": {"t": (2, 3)}}
 
@@ -56,7 +56,7 @@ def test_partition_claimed_twice_stays_with_the_higher_generation():
 
 
 def test_stale_claim_is_revoked_before_the_partition_moves():
-    # B, who rightly has all, must give two; one of them A claims, wrongly, but may be reading.
+    # B rightly owns all partitions and must revoke two. A wrongly claims one of those, but may still read it.
     members = {"A": member(["t"], {"t": (3,)}, 4), "B": member(["t"], {"t": (0, 1, 2, 3)}, 5)}
     assert assign(members, layouts({"t": 4})) == {"A": {}, "B": {"t": (0, 1)}}
 
@@ -69,7 +69,7 @@ def test_partition_of_a_dropped_topic_waits_for_its_revocation():
     assert assign(next_round(NAME, members, first, 2), topics) == {"A": {"u": (0,)}, "B": {"t": (0, 1)}}
 
 
-def test_what_is_owned_and_does_not_exist_any_more_is_ignored():
+def test_owned_partition_that_no_longer_exists_is_ignored():
     members = {"A": member(["t", "gone"], {"t": (0, 9), "gone": (0,)}), "B": member(["t"], {"t": (1,)})}
     assert assign(members, layouts({"t": 2})) == {"A": {"t": (0,)}, "B": {"t": (1,)}}
 
@@ -122,7 +122,7 @@ def test_generation_comes_from_subscription_or_user_data(newer, older, newer_fir
     assert result[names[0]] == {"t": (0,)}
 
 
-# What librdkafka 2.x members write, user data included, taken from a group of two of them.
+# The bytes that librdkafka 2.x members write, user data included, recorded from a group of two of them.
 LIBRDKAFKA = (
     "0003" + "00000002" + "0006636c69636b73" + "00066f7264657273"
     "00000020" + "00000001" + "00066f7264657273" + "00000003" + "00000001" + "00000002" + "00000003" + "00000002"
@@ -131,10 +131,10 @@ LIBRDKAFKA = (
 )  # fmt: skip
 
 
-def test_librdkafka_s_subscription_is_understood():
-    theirs = decode_subscription(bytes.fromhex(LIBRDKAFKA))
-    assert (theirs.owned_partitions, theirs.generation_id) == ({"orders": (1, 2, 3)}, 2)
-    members = {"rdkafka": theirs, "ours": member(["clicks", "orders"], {}, 2)}
+def test_librdkafkas_subscription_is_decoded():
+    subscription = decode_subscription(bytes.fromhex(LIBRDKAFKA))
+    assert (subscription.owned_partitions, subscription.generation_id) == ({"orders": (1, 2, 3)}, 2)
+    members = {"rdkafka": subscription, "ours": member(["clicks", "orders"], {}, 2)}
     result = assign(members, layouts({"clicks": 2, "orders": 4}))
     assert result == {"rdkafka": {"orders": (1, 2, 3)}, "ours": {"clicks": (0, 1), "orders": (0,)}}
     assert counts(result) == [3, 3]

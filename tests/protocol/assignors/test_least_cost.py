@@ -1,4 +1,4 @@
-"""Random groups with a past, against the best that a slow search finds: less imbalance, mismatches, moves."""
+"""Random groups with an earlier assignment, against the least imbalance, mismatches and moves that exist."""
 
 import random
 from collections import defaultdict
@@ -12,7 +12,7 @@ RACKS = ("a", "b", "c")
 
 
 def random_case(seed, *, equal, racks):
-    """Members as they come for the first time, topics, and who had which partition before (of some nobody)."""
+    """Return members that join for the first time, topics, and the earlier owner of most partitions."""
     dice = random.Random(seed)
     topics = {}
     for topic in TOPICS:
@@ -39,22 +39,22 @@ def random_case(seed, *, equal, racks):
 
 
 def costs(seeds, **kinds):
-    """(what ours costs, the least there is), case by case."""
+    """Yield the cost of our assignment and the least cost, case by case."""
     for seed in seeds:
         members, topics, before = random_case(seed, **kinds)
         result = StickyAssignor().assign(next_round("sticky", members, before), topics)
         yield cost(before, result, members, topics), least_cost(before, members, topics)
 
 
-def test_equal_subscriptions_cost_the_least_there_is():
-    assert all(ours == least for ours, least in costs(range(80), equal=True, racks=False))
+def test_equal_subscriptions_have_the_least_cost():
+    assert all(actual == least for actual, least in costs(range(80), equal=True, racks=False))
 
 
 def test_unequal_subscriptions_are_even_with_few_moves():
     moves = least_moves = 0
-    for ours, least in costs(range(160), equal=False, racks=False):
-        assert ours.imbalance == least.imbalance
-        moves += ours.moves
+    for actual, least in costs(range(160), equal=False, racks=False):
+        assert actual.imbalance == least.imbalance
+        moves += actual.moves
         least_moves += least.moves
     assert least_moves > 150, "there was something to move"
     assert moves <= 1.02 * least_moves
@@ -62,24 +62,24 @@ def test_unequal_subscriptions_are_even_with_few_moves():
 
 def test_equal_subscriptions_in_racks_have_fewest_mismatches():
     moves = least_moves = 0
-    for ours, least in costs(range(120), equal=True, racks=True):
-        assert ours[:2] == least[:2]
-        moves += ours.moves
+    for actual, least in costs(range(120), equal=True, racks=True):
+        assert actual[:2] == least[:2]
+        moves += actual.moves
         least_moves += least.moves
     assert moves <= 1.08 * least_moves
 
 
 def test_unequal_subscriptions_in_racks_are_even():
     mismatches = fewest = 0
-    for ours, least in costs(range(120), equal=False, racks=True):
-        assert ours.imbalance == least.imbalance
-        mismatches += ours.mismatches
+    for actual, least in costs(range(120), equal=False, racks=True):
+        assert actual.imbalance == least.imbalance
+        mismatches += actual.mismatches
         fewest += least.mismatches
     assert fewest > 250, "racks were scarce"
     assert mismatches <= 1.25 * fewest
 
 
-def test_a_third_round_for_racks_is_rare():
+def test_third_round_for_racks_is_rare():
     rounds = []
     for seed in range(240):
         members, topics, before = random_case(seed, equal=False, racks=True)

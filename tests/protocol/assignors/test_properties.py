@@ -40,7 +40,7 @@ every_assignor = pytest.mark.parametrize("assignor", [cls() for cls in ASSIGNORS
 
 
 class OracleCluster:
-    """The cluster metadata that the oracles ask for partitions."""
+    """Cluster metadata from which the oracles read the partitions."""
 
     def __init__(self, partitions):
         self._partitions = partitions
@@ -62,7 +62,7 @@ def plain(rows_by_member):
 
 
 def kafka_python(assignor, members, partitions):
-    # It groups neighbours only: given the static members first, it sorts as Kafka does.
+    # kafka-python groups only neighbours: with the static members first, it sorts as Kafka does.
     listed = sorted(members.items(), key=lambda item: item[1].group_instance_id is None)
     result = assignor.assign(OracleCluster(partitions), [OracleMember(*item) for item in listed])
     return plain({member: assignment.assigned_partitions for member, assignment in result.items()})
@@ -94,14 +94,14 @@ def test_each_wanted_partition_is_assigned_once_to_a_subscriber(assignor, member
 
 @every_assignor
 @given(members=groups, partitions=partition_counts, data=st.data())
-def test_result_does_not_depend_on_the_order_of_anything(assignor, members, partitions, data):
+def test_result_does_not_depend_on_any_order(assignor, members, partitions, data):
     shuffled = {m: members[m] for m in data.draw(st.permutations(list(members)))}
     shuffled_counts = {t: partitions[t] for t in data.draw(st.permutations(list(partitions)))}
     assert assignor.assign(shuffled, layouts(shuffled_counts)) == assignor.assign(members, layouts(partitions))
 
 
 @given(members=groups, partitions=partition_counts)
-def test_range_counts_differ_by_one_and_runs_are_unbroken(members, partitions):
+def test_range_counts_differ_by_one_and_runs_are_contiguous(members, partitions):
     result = RangeAssignor().assign(members, layouts(partitions))
     for topic in partitions:
         runs = [result[m].get(topic, ()) for m, subscription in members.items() if topic in subscription.topics]
@@ -125,16 +125,16 @@ def test_round_robin_counts_differ_by_one_at_most(members, partitions):
 
 @given(members=groups, partitions=partition_counts)
 def test_range_agrees_with_kafka_python(members, partitions):
-    ours = RangeAssignor().assign(members, layouts(partitions))
-    assert ours == kafka_python(KafkaPythonRange, members, partitions)
+    result = RangeAssignor().assign(members, layouts(partitions))
+    assert result == kafka_python(KafkaPythonRange, members, partitions)
 
 
 @given(members=groups, partitions=partition_counts)
 def test_round_robin_agrees_with_kafka_python(members, partitions):
-    # Where subscriptions differ, kafka-python 3.0's own trips over a KeyError.
+    # kafka-python 3.0 raises a KeyError if subscriptions differ.
     members = {member: attrs.evolve(subscription, topics=("t0", "t1", "u")) for member, subscription in members.items()}
-    ours = RoundRobinAssignor().assign(members, layouts(partitions))
-    assert ours == kafka_python(KafkaPythonRoundRobin, members, partitions)
+    result = RoundRobinAssignor().assign(members, layouts(partitions))
+    assert result == kafka_python(KafkaPythonRoundRobin, members, partitions)
 
 
 @given(members=groups, partitions=partition_counts)

@@ -31,7 +31,7 @@ def test_two_topics_of_ten_give_the_first_member_two_more():
     [(3, [(0,), (1,), (2,)]), (2, [(0, 1), (2,)]), (4, [(0,), (1,), (2,), None])],
     ids=["one each", "two and one", "one member idle"],
 )
-def test_three_partitions_among(members, expected):
+def test_three_partitions_are_divided_among_members(members, expected):
     names = [f"C{n}" for n in range(members)]
     result = assign({name: ["T"] for name in names}, {"T": 3})
     assert [result[name].get("T") for name in names] == expected
@@ -47,7 +47,7 @@ def test_two_members_with_two_streams_each_share_five_partitions():
     }
 
 
-def test_java_s_example_of_two_topics_of_three():
+def test_javas_example_of_two_topics_with_three_partitions():
     both = ["t0", "t1"]
     assert assign({"C0": both, "C1": both}, {"t0": 3, "t1": 3}) == {
         "C0": {"t0": (0, 1), "t1": (0, 1)},

@@ -13,8 +13,8 @@ def assign(members, partitions):
 
 def test_ordered_partitions_go_to_the_members_in_turn():
     deck = [TopicPartition("T", number) for number in (5, 3, 0, 8, 2, 1, 4, 7, 6, 9)]
-    dealt = assign_in_turn(deck, dict.fromkeys(("C1", "C2", "C3"), Subscription(("T",))))
-    assert {member: [p.partition for p in partitions] for member, partitions in dealt.items()} == {
+    assigned = assign_in_turn(deck, dict.fromkeys(("C1", "C2", "C3"), Subscription(("T",))))
+    assert {member: [p.partition for p in partitions] for member, partitions in assigned.items()} == {
         "C1": [5, 8, 4, 9],
         "C2": [3, 2, 7],
         "C3": [0, 1, 6],
@@ -23,21 +23,21 @@ def test_ordered_partitions_go_to_the_members_in_turn():
 
 def test_unwanted_partition_is_skipped():
     deck = [TopicPartition("other", 0), TopicPartition("T", 0), TopicPartition("other", 1), TopicPartition("T", 1)]
-    dealt = assign_in_turn(deck, dict.fromkeys(("C1", "C2"), Subscription(("T",))))
-    assert dealt == {"C1": [TopicPartition("T", 0)], "C2": [TopicPartition("T", 1)]}
+    assigned = assign_in_turn(deck, dict.fromkeys(("C1", "C2"), Subscription(("T",))))
+    assert assigned == {"C1": [TopicPartition("T", 0)], "C2": [TopicPartition("T", 1)]}
 
 
-def test_nothing_dealt_to_nobody_ends():
+def test_assignment_without_members_is_empty():
     assert assign_in_turn([TopicPartition("T", 0)], {}) == {}
 
 
-def test_same_members_are_dealt_the_same_again():
+def test_same_members_get_the_same_partitions_again():
     members = {"C1": ["T1", "T2"], "C2": ["T1", "T2"], "C3": ["T2"]}
     partitions = {"T1": 7, "T2": 5}
     assert assign(members, partitions) == assign(dict(reversed(members.items())), dict(reversed(partitions.items())))
 
 
-def test_java_s_example_of_equal_subscriptions():
+def test_javas_example_of_equal_subscriptions():
     both = ["t0", "t1"]
     assert assign({"C0": both, "C1": both}, {"t0": 3, "t1": 3}) == {
         "C0": {"t0": (0, 2), "t1": (1,)},
@@ -67,7 +67,7 @@ def test_static_members_keep_partitions_under_new_ids(ids):
     ]
 
 
-def test_a_static_member_goes_before_a_dynamic_one():
+def test_static_member_comes_before_a_dynamic_one():
     both = ("t1", "t2")
     members = {"a": Subscription(both), "b": Subscription(both, group_instance_id="z")}
     assert RoundRobinAssignor().assign(members, layouts({"t1": 3, "t2": 3}))["b"] == {"t1": (0, 2), "t2": (1,)}

@@ -1,4 +1,4 @@
-"""2,000 members and 10,000 partitions are divided within 2 s of CPU time; mostly it takes about a tenth of that."""
+"""Assignors divide 10,000 partitions among 2,000 members within 2 s of CPU time, mostly within a tenth of that."""
 
 import gc
 import random
@@ -14,7 +14,7 @@ from tests.protocol.assignors.kit import next_round
 
 SECONDS = 2.0
 YARDSTICK = 0.15
-"""Seconds that `slowness` takes on such a core."""
+"""Seconds that the loop in `slowness` takes on a quiet core of 2.4 GHz."""
 MEMBERS = 2_000
 FIVE = {"a": 3_000, "b": 2_500, "c": 2_000, "d": 1_500, "e": 1_000}
 MANY = {f"topic-{number:03}": 1 + 2 * (number % 20) for number in range(500)}
@@ -24,7 +24,7 @@ MANY_RACKS = tuple(f"r{number}" for number in range(1, 11))
 
 @attrs.frozen
 class Kind:
-    """A kind of group: its topics, and what its member of some number subscribes to."""
+    """A kind of group: its topics, and the subscription of the member with a given number."""
 
     counts: dict = attrs.field(hash=False)
     subscribed: Callable = lambda names, number: names
@@ -76,12 +76,12 @@ sticky = pytest.mark.parametrize("name", ["sticky", "cooperative-sticky"])
 
 
 def timed(name, members, topics):
-    """The fastest of three, on a machine as fast as the one on which SECONDS was set: what others do can only add."""
+    """Return the result. Fail if all of three runs take more than SECONDS, scaled by the machine's slowness."""
     for tries_left in (2, 1, 0):
-        result, seconds = dealt(name, members, topics)
+        result, seconds = measured(name, members, topics)
         if seconds < SECONDS or seconds / slowness() < SECONDS:
             break
-        assert tries_left, f"{seconds:.1f} s, where others take {slowness():.1f} times as long as they should"
+        assert tries_left, f"{seconds:.1f} s, while the machine is {slowness():.1f} times slower than a quiet one"
     return result
 
 
@@ -94,11 +94,11 @@ def slowness():
     return max(1.0, (time.process_time() - start) / YARDSTICK)
 
 
-def dealt(name, members, topics):
+def measured(name, members, topics):
     """Return the result and the seconds of CPU time."""
     assignor = ASSIGNORS[name]()
     gc.collect()
-    gc.freeze()  # what other tests have left behind is not looked through again and again meanwhile
+    gc.freeze()  # the collector then skips the objects of other tests
     try:
         start = time.process_time()
         result = assignor.assign(members, topics)
@@ -114,43 +114,43 @@ def first(name, kind):
 
 @every_kind
 @pytest.mark.parametrize("name", ASSIGNORS)
-def test_2000_members_and_10000_partitions_at_first(name, kind):
+def test_first_assignment_of_2000_members_and_10000_partitions(name, kind):
     timed(name, KINDS[kind].members(range(MEMBERS)), KINDS[kind].topics())
 
 
 @every_kind
 @pytest.mark.parametrize("change", CHANGES)
 @sticky
-def test_2000_members_and_10000_partitions_when(name, change, kind):
+def test_2000_members_and_10000_partitions_after_a_change(name, change, kind):
     members = KINDS[kind].members(CHANGES[change])
     timed(name, next_round(name, members, first(name, kind)), KINDS[kind].topics())
 
 
 @sticky
-def test_2000_members_share_what_one_had(name):
-    hoarder = f"member-{MEMBERS:05}"
-    members = KINDS["one topic more each"].members(range(MEMBERS)) | {hoarder: Subscription(tuple(MANY))}
-    before = {hoarder: {topic: tuple(range(count)) for topic, count in MANY.items()}}
+def test_2000_members_share_the_partitions_of_one(name):
+    single_owner = f"member-{MEMBERS:05}"
+    members = KINDS["one topic more each"].members(range(MEMBERS)) | {single_owner: Subscription(tuple(MANY))}
+    before = {single_owner: {topic: tuple(range(count)) for topic, count in MANY.items()}}
     timed(name, next_round(name, members, before), KINDS["one topic more each"].topics())
 
 
 @cache
-def at_random(kind):
+def random_assignment(kind):
     members = KINDS[kind].members(range(MEMBERS))
     takers = {topic: [] for topic in KINDS[kind].counts}
-    for member, said in members.items():
-        for topic in said.topics:
+    for member, subscription in members.items():
+        for topic in subscription.topics:
             takers[topic].append(member)
     dice = random.Random(2)
-    had = {member: {} for member in members}
+    earlier = {member: {} for member in members}
     for topic, count in KINDS[kind].counts.items():
         for number in range(count if takers[topic] else 0):
-            rows = had[dice.choice(takers[topic])]
+            rows = earlier[dice.choice(takers[topic])]
             rows[topic] = (*rows.get(topic, ()), number)
-    return had
+    return earlier
 
 
 @every_kind
 @sticky
 def test_2000_members_after_a_random_assignment(name, kind):
-    timed(name, next_round(name, KINDS[kind].members(range(MEMBERS)), at_random(kind)), KINDS[kind].topics())
+    timed(name, next_round(name, KINDS[kind].members(range(MEMBERS)), random_assignment(kind)), KINDS[kind].topics())

@@ -31,17 +31,17 @@ def assign(members, topics):
     return StickyAssignor().assign(members, topics)
 
 
-def with_what_they_had(members, before, generation=1):
+def rejoining(members, before, generation=1):
     return next_round("sticky", members, before, generation)
 
 
-def test_four_topics_of_two_are_first_dealt_in_turn():
+def test_four_topics_of_two_are_first_assigned_in_turn():
     assert assign(THREE_MEMBERS, FOUR_TOPICS_OF_TWO) == FIRST
 
 
-def test_others_keep_theirs_and_share_those_of_c1():
+def test_other_members_keep_their_partitions_and_share_c1s():
     survivors = {member: THREE_MEMBERS[member] for member in ("C0", "C2")}
-    assert assign(with_what_they_had(survivors, FIRST), FOUR_TOPICS_OF_TWO) == {
+    assert assign(rejoining(survivors, FIRST), FOUR_TOPICS_OF_TWO) == {
         "C0": {"t0": (0,), "t1": (1,), "t2": (0,), "t3": (0,)},
         "C2": {"t0": (1,), "t1": (0,), "t2": (1,), "t3": (1,)},
     }
@@ -54,28 +54,28 @@ def test_javas_example_of_unequal_subscriptions_sticky():
     assert first == {"C0": {"t0": (0,)}, "C1": {"t1": (0, 1)}, "C2": {"t2": (0, 1, 2)}}
 
     del members["C0"]
-    assert assign(with_what_they_had(members, first), topics) == {
+    assert assign(rejoining(members, first), topics) == {
         "C1": {"t0": (0,), "t1": (0, 1)},
         "C2": {"t2": (0, 1, 2)},
     }
 
 
-def test_a_newcomer_gets_a_share_of_every_topic():
+def test_new_member_gets_a_share_of_every_topic():
     topics = layouts({"a": 12, "b": 12})
     members = members_of({"C1": ["a", "b"]})
     alone = assign(members, topics)
     members |= members_of({"C2": ["a", "b"]})
-    two = assign(with_what_they_had(members, alone), topics)
+    two = assign(rejoining(members, alone), topics)
     assert two == {
         "C1": {"a": (0, 1, 2, 3, 4, 5), "b": (0, 1, 2, 3, 4, 5)},
         "C2": {"a": (6, 7, 8, 9, 10, 11), "b": (6, 7, 8, 9, 10, 11)},
     }
     members |= members_of({"C3": ["a", "b"], "C4": ["a", "b"]})
-    four = assign(with_what_they_had(members, two), topics)
+    four = assign(rejoining(members, two), topics)
     assert all(len(numbers) == 3 for rows in four.values() for numbers in rows.values())
 
 
-def test_two_that_claim_one_partition_the_higher_generation_wins():
+def test_partition_claimed_twice_goes_to_the_higher_generation():
     members = alike("AB", "t")
     members = {
         "A": owning("sticky", members["A"], {"t": (0, 1)}, generation=4),
@@ -91,7 +91,7 @@ def test_partition_claimed_twice_in_a_generation_is_lost_by_both():
     assert assign(members, layouts({"t": 3})) == {"A": {"t": (1,)}, "B": {"t": (2,)}, "C": {"t": (0,)}}
 
 
-def test_an_older_claim_is_no_third_when_two_are_equal():
+def test_older_claim_does_not_win_over_two_equal_ones():
     members = alike("ABC", "t")
     for member, generation in (("A", 5), ("B", 3), ("C", 5)):
         members[member] = owning("sticky", members[member], {"t": (0,)}, generation)
@@ -109,7 +109,7 @@ def test_claim_of_a_dropped_topic_yields_to_an_older_one():
     assert result["A"]["t"] == (0,)
 
 
-def test_claims_of_what_does_not_exist_are_ignored():
+def test_claims_of_missing_partitions_are_ignored():
     claims = {"t": (-1, 0, 7), "gone": (0, 1), "": (0,)}
     members = {"A": owning("sticky", Subscription(("t", "gone")), claims), "B": Subscription(("t",))}
     assert assign(members, layouts({"t": 2})) == {"A": {"t": (0,)}, "B": {"t": (1,)}}
@@ -121,20 +121,20 @@ def test_member_without_topics_gets_nothing():
     assert result == {"A": {}, "B": {"t": (0,), "u": (0,)}, "C": {"t": (1,), "u": (1,)}, "D": {}}
 
 
-def test_balance_is_reached_through_a_third_member_s_hands():
-    # A can take nothing of what C has too much of; but B can, and can give A something for it.
+def test_balance_is_reached_through_a_third_member():
+    # A can take none of C's excess partitions. B can, and can give A another one in exchange.
     members = members_of({"A": ["a"], "B": ["a", "b"], "C": ["b"]})
     before = {"B": {"a": (0, 1)}, "C": {"b": (0, 1, 2, 3)}}
-    result = assign(with_what_they_had(members, before), layouts({"a": 2, "b": 4}))
+    result = assign(rejoining(members, before), layouts({"a": 2, "b": 4}))
     assert counts(result) == [2, 2, 2]
     assert len(moved(before, result)) == 4
 
 
 def test_new_partitions_move_before_owned_ones():
-    # Dealt to the least loaded in turn, the new ones leave C1 with too many and C2 with too few.
+    # Assigned to the least loaded member in turn, the new ones leave C1 with too many and C2 with too few.
     members = members_of({"C0": ["t1", "t2"], "C1": ["t0", "t1", "t2"], "C2": ["t0", "t1"]})
     before = {"C0": {"t1": (0,)}}
-    result = assign(with_what_they_had(members, before), layouts({"t0": 2, "t1": 1, "t2": 3}))
+    result = assign(rejoining(members, before), layouts({"t0": 2, "t1": 1, "t2": 3}))
     assert moved(before, result) == set()
     assert counts(result) == [2, 2, 2]
 
@@ -146,11 +146,11 @@ def test_restarted_static_member_keeps_its_place():
         return {member: Subscription(("t",), group_instance_id=f"i{n}") for n, member in enumerate(ids)}
 
     first = assign(group("m1", "m2", "m3"), topics)
-    restarted = assign(with_what_they_had(group("m1", "x9", "m3"), first), topics)
+    restarted = assign(rejoining(group("m1", "x9", "m3"), first), topics)
     assert restarted == {"m1": first["m1"], "x9": first["m2"], "m3": first["m3"]}
 
 
-def test_a_group_without_members_or_topics_is_assigned_nothing():
+def test_group_without_members_or_topics_is_assigned_nothing():
     assert assign({}, layouts({"t": 2})) == {}
     assert assign(members_of({"A": ["t"]}), {}) == {"A": {}}
     assert assign(members_of({"A": ["t"]}), layouts({"t": 0})) == {"A": {}}
@@ -179,32 +179,32 @@ def test_balance_comes_before_racks():
     assert len(result["M1"]["t"]) == len(result["M2"]["t"]) == 2
 
 
-def test_racks_come_before_stickiness_but_what_matches_stays():
+def test_racks_come_before_stickiness_but_matches_stay():
     members = in_rack(M1="a", M2="b")
     topics = {"t": in_racks("a", "b", "a", "b")}
     before = {"M1": {"t": (1, 2)}, "M2": {"t": (0, 3)}}
-    assert assign(with_what_they_had(members, before), topics) == {"M1": {"t": (0, 2)}, "M2": {"t": (1, 3)}}
+    assert assign(rejoining(members, before), topics) == {"M1": {"t": (0, 2)}, "M2": {"t": (1, 3)}}
 
 
-def test_a_match_is_found_through_other_hands():
-    # Partition 0 belongs into rack b, where M2 is content; what M2 gives fits only M3, and what M3 gives fits M1.
+def test_rack_match_is_found_through_other_members():
+    # Partition 0 matches rack b, where M2's partition matches already. M2's fits only M3 besides, and M3's fits M1.
     members = in_rack(M1="a", M2="b", M3="c")
     topics = {"t": in_racks("b", "bc", "ca")}
     before = {"M1": {"t": (0,)}, "M2": {"t": (1,)}, "M3": {"t": (2,)}}
-    result = assign(with_what_they_had(members, before), topics)
+    result = assign(rejoining(members, before), topics)
     assert result == {"M1": {"t": (2,)}, "M2": {"t": (0,)}, "M3": {"t": (1,)}}
 
 
-def test_who_has_one_more_is_chosen_so_that_racks_match():
+def test_member_with_one_more_partition_is_chosen_by_racks():
     topics = {"t": in_racks("c", "b")}
     assert assign(in_rack(M1="a", M2="b", M3="c"), topics) == {"M1": {}, "M2": {"t": (1,)}, "M3": {"t": (0,)}}
 
 
-def test_a_member_that_must_give_gives_what_does_not_match():
+def test_member_with_too_many_gives_a_mismatched_partition():
     members = in_rack(M1="a", M2="c")
     topics = {"t": in_racks("b", "a", "a", "b")}
     before = {"M1": {"t": (0, 1, 2)}, "M2": {"t": (3,)}}
-    assert assign(with_what_they_had(members, before), topics) == {"M1": {"t": (1, 2)}, "M2": {"t": (0, 3)}}
+    assert assign(rejoining(members, before), topics) == {"M1": {"t": (1, 2)}, "M2": {"t": (0, 3)}}
 
 
 def test_missing_racks_match_everything():
@@ -225,14 +225,14 @@ def test_missing_racks_match_everything():
     ],
     ids=["members without racks", "other racks", "replicas everywhere", "racks unknown"],
 )
-def test_where_racks_can_help_nothing_they_change_nothing(racks, replicas):
+def test_racks_that_cannot_help_change_nothing(racks, replicas):
     assert assign(in_rack(**racks), {"t": in_racks(*replicas)}) == {"M1": {"t": (0, 2)}, "M2": {"t": (1, 3)}}
 
 
-# -- what a member says ------------------------------------------------------------------------------
+# -- user data of a member ---------------------------------------------------------------------------
 
 
-def test_user_data_says_what_was_assigned_last_and_when():
+def test_user_data_is_the_last_assignment_and_generation():
     assignor = StickyAssignor()
     assert assignor.subscription_user_data() is None
     assignor.on_assignment({"t": (0, 2)}, b"whatever a leader sent", 7)
@@ -241,7 +241,7 @@ def test_user_data_says_what_was_assigned_last_and_when():
     assert decode_previous_assignment(assignor.subscription_user_data()) == PreviousAssignment({}, 8)
 
 
-def test_user_data_of_kafka_s_first_version_has_no_generation():
+def test_user_data_of_kafkas_first_version_has_no_generation():
     assert decode_previous_assignment(
         encode_previous_assignment(PreviousAssignment({"t": (0, 2)}, 7))[:-4]
     ) == PreviousAssignment({"t": (0, 2)}, -1)
@@ -253,13 +253,13 @@ NO_CLAIMS = [
     ("one byte", b"\0"),
     ("more topics than bytes", b"\x7f\xff\xff\xff"),
     ("topic longer than its bytes", b"\0\0\0\1\0\5ab"),
-    ("no UTF-8", b"\0\0\0\1\0\2\xff\xfe\0\0\0\0"),
+    ("not UTF-8", b"\0\0\0\1\0\2\xff\xfe\0\0\0\0"),
     ("more partitions than bytes", b"\0\0\0\1\0\1t\x7f\xff\xff\xff"),
 ]
 
 
 @pytest.mark.parametrize("data", [data for _, data in NO_CLAIMS], ids=[name for name, _ in NO_CLAIMS])
-def test_user_data_that_is_none_claims_nothing(data):
+def test_invalid_user_data_claims_nothing(data):
     assert decode_previous_assignment(data) == PreviousAssignment()
     members = {"A": Subscription(("t",), user_data=data), "B": Subscription(("t",))}
     assert assign(members, layouts({"t": 2})) == {"A": {"t": (0,)}, "B": {"t": (1,)}}

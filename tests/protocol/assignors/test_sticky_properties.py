@@ -61,23 +61,29 @@ def claims(draw, name, members, partitions):
     """Strategy for previous assignments that members may claim, contradictions included."""
     rows = st.dictionaries(st.sampled_from((*TOPICS, "gone")), st.lists(st.integers(0, 10), unique=True).map(tuple))
     return {
-        member: owning(name, said, draw(rows), draw(st.integers(-1, 3))) if draw(st.booleans()) else said
-        for member, said in members.items()
+        member: owning(name, subscription, draw(rows), draw(st.integers(-1, 3)))
+        if draw(st.booleans())
+        else subscription
+        for member, subscription in members.items()
     }
 
 
 @st.composite
 def with_history(draw, name, groups):
-    """Members and topics of a group that has been another one before: what everybody had is what it settled on then."""
+    """Strategy for members and topics of a changed group, and for the members' assignments before the change."""
     before = subscriptions(draw(groups))
     topics = layouts(draw(partition_counts))
-    had = settled(name, before, topics, rounds=1)
+    earlier = settled(name, before, topics, rounds=1)
     members = subscriptions(draw(groups))
-    return members, layouts(draw(partition_counts)), {member: had[member] for member in members if member in had}
+    return (
+        members,
+        layouts(draw(partition_counts)),
+        {member: earlier[member] for member in members if member in earlier},
+    )
 
 
 def wanted(members, topics):
-    subscribed = {topic for said in members.values() for topic in said.topics}
+    subscribed = {topic for subscription in members.values() for topic in subscription.topics}
     return {(topic, n) for topic, layout in topics.items() if topic in subscribed for n in range(layout.partitions)}
 
 
@@ -89,18 +95,18 @@ def test_any_claims_give_an_even_assignment(name, data, groups, partitions, rack
     result = ASSIGNORS[name]().assign(members, topics)
 
     if name == "cooperative-sticky":
-        # Nobody gets what another has, or may have; and after that all is dealt.
+        # No member gets a partition that another owns, or may own. Later rounds assign everything.
         assert owners(result).keys() <= wanted(members, topics)
         for member, assignment in result.items():
             others = {
                 tp for other in members if other != member for tp in topic_partitions(members[other].owned_partitions)
             }
-            mine = topic_partitions(members[member].owned_partitions)
-            assert set(topic_partitions(assignment)) & others <= set(mine)
+            own = topic_partitions(members[member].owned_partitions)
+            assert set(topic_partitions(assignment)) & others <= set(own)
         result = settled(name, members, topics, rounds=8)
     assert result.keys() == members.keys()
     assert owners(result).keys() == wanted(members, topics)
-    assert all(result[member].keys() <= set(said.topics) for member, said in members.items())
+    assert all(result[member].keys() <= set(subscription.topics) for member, subscription in members.items())
     assert improvable(result, members) == []
 
 
@@ -118,18 +124,18 @@ def test_order_of_the_arguments_does_not_matter(name, data, groups, partitions, 
 
 
 @given(members=equal, partitions=partition_counts)
-def test_equal_subscriptions_are_dealt_evenly(members, partitions):
+def test_equal_subscriptions_are_assigned_evenly(members, partitions):
     loads = counts(StickyAssignor().assign(subscriptions(members), layouts(partitions)))
     assert max(loads) - min(loads) <= 1
 
 
 @given(data=st.data())
-def test_equal_subscriptions_move_no_more_than_balance_asks_for(data):
-    members, topics, had = data.draw(with_history("sticky", equal))
-    result = StickyAssignor().assign(next_round("sticky", members, had), topics)
+def test_equal_subscriptions_move_no_more_than_balance_requires(data):
+    members, topics, earlier = data.draw(with_history("sticky", equal))
+    result = StickyAssignor().assign(next_round("sticky", members, earlier), topics)
 
     exists = wanted(members, topics)
-    kept = {m: {t: ns for t in a if (ns := tuple(n for n in a[t] if (t, n) in exists))} for m, a in had.items()}
+    kept = {m: {t: ns for t in a if (ns := tuple(n for n in a[t] if (t, n) in exists))} for m, a in earlier.items()}
     assert len(moved(kept, result)) == least_moves(kept, members, len(exists))
     assert max(counts(result)) - min(counts(result)) <= 1
 
@@ -138,39 +144,41 @@ def test_equal_subscriptions_move_no_more_than_balance_asks_for(data):
 def test_remaining_equal_subscribers_keep_all(data, groups):
     topics = layouts(data.draw(partition_counts))
     before = StickyAssignor().assign(subscriptions(groups), topics)
-    gone = data.draw(st.sampled_from(sorted(groups)))
-    survivors = subscriptions({member: names for member, names in groups.items() if member != gone})
+    departed = data.draw(st.sampled_from(sorted(groups)))
+    survivors = subscriptions({member: names for member, names in groups.items() if member != departed})
     result = StickyAssignor().assign(next_round("sticky", survivors, before), topics)
     assert all(set(topic_partitions(before[m])) <= set(topic_partitions(result[m])) for m in survivors)
 
 
 @either
 @given(data=st.data(), racks=st.dictionaries(member_ids, rack_ids))
-def test_where_nothing_has_changed_nothing_changes(name, data, racks):
-    members, topics, had = data.draw(with_history(name, unequal))
-    members = {member: attrs.evolve(said, rack_id=racks.get(member, "")) for member, said in members.items()}
+def test_unchanged_group_keeps_its_assignment(name, data, racks):
+    members, topics, earlier = data.draw(with_history(name, unequal))
+    members = {
+        member: attrs.evolve(subscription, rack_id=racks.get(member, "")) for member, subscription in members.items()
+    }
     topics = topics_with_racks(data.draw, {topic: layout.partitions for topic, layout in topics.items()})
-    result = settled(name, next_round(name, members, had), topics, rounds=8)
+    result = settled(name, next_round(name, members, earlier), topics, rounds=8)
     assert ASSIGNORS[name]().assign(next_round(name, members, result), topics) == result
 
 
 @given(data=st.data())
 def test_cooperative_group_settles_in_two_rounds(data):
     name = "cooperative-sticky"
-    members, topics, had = data.draw(with_history(name, unequal))
-    members = next_round(name, members, had)
+    members, topics, earlier = data.draw(with_history(name, unequal))
+    members = next_round(name, members, earlier)
     first = CooperativeStickyAssignor().assign(members, topics)
     second_members = next_round(name, members, first, 2)
     second = CooperativeStickyAssignor().assign(second_members, topics)
-    assert all(lost_by(said, second[member]) == set() for member, said in second_members.items())
+    assert all(lost_by(subscription, second[member]) == set() for member, subscription in second_members.items())
     assert owners(second).keys() == wanted(members, topics)
 
 
 @given(data=st.data())
-def test_cooperative_group_ends_where_the_eager_one_does(data):
-    members, topics, had = data.draw(with_history("cooperative-sticky", unequal))
-    eager = StickyAssignor().assign(next_round("sticky", members, had), topics)
-    cooperative = settled("cooperative-sticky", next_round("cooperative-sticky", members, had), topics, rounds=2)
+def test_cooperative_group_is_as_even_as_an_eager_one(data):
+    members, topics, earlier = data.draw(with_history("cooperative-sticky", unequal))
+    eager = StickyAssignor().assign(next_round("sticky", members, earlier), topics)
+    cooperative = settled("cooperative-sticky", next_round("cooperative-sticky", members, earlier), topics, rounds=2)
     assert sorted(counts(cooperative)) == sorted(counts(eager))
 
 
@@ -178,10 +186,10 @@ def test_cooperative_group_ends_where_the_eager_one_does(data):
 def test_racks_cost_no_balance_and_match_at_least_as_well(data, groups, partitions, racks):
     members = subscriptions(groups, racks)
     topics = topics_with_racks(data.draw, partitions)
-    heeding = StickyAssignor().assign(members, topics)
-    blind = StickyAssignor().assign(members, layouts(partitions))
-    assert sorted(counts(heeding)) == sorted(counts(blind))
-    assert mismatches(heeding, members, topics) <= mismatches(blind, members, topics)
+    with_racks = StickyAssignor().assign(members, topics)
+    without_racks = StickyAssignor().assign(members, layouts(partitions))
+    assert sorted(counts(with_racks)) == sorted(counts(without_racks))
+    assert mismatches(with_racks, members, topics) <= mismatches(without_racks, members, topics)
 
 
 def with_steps(steps):
@@ -201,18 +209,20 @@ def test_balance_is_the_same_for_any_work_on_racks(data, groups, partitions, rac
     topics = topics_with_racks(data.draw, partitions)
     with with_steps(steps):
         result = StickyAssignor().assign(members, topics)
-    blind = StickyAssignor().assign(members, layouts(partitions))
-    assert sorted(counts(result)) == sorted(counts(blind))
+    without_racks = StickyAssignor().assign(members, layouts(partitions))
+    assert sorted(counts(result)) == sorted(counts(without_racks))
     assert owners(result).keys() == wanted(members, topics)
     assert improvable(result, members) == []
 
 
 @given(data=st.data(), racks=st.dictionaries(member_ids, rack_ids))
-def test_too_little_work_for_racks_moves_nothing(data, racks):
-    members, topics, had = data.draw(with_history("sticky", equal))
-    members = {member: attrs.evolve(said, rack_id=racks.get(member, "")) for member, said in members.items()}
+def test_no_work_on_racks_moves_nothing_more(data, racks):
+    members, topics, earlier = data.draw(with_history("sticky", equal))
+    members = {
+        member: attrs.evolve(subscription, rack_id=racks.get(member, "")) for member, subscription in members.items()
+    }
     in_racks = topics_with_racks(data.draw, {topic: layout.partitions for topic, layout in topics.items()})
     with with_steps(0):
-        result = StickyAssignor().assign(next_round("sticky", members, had), in_racks)
-    blind = StickyAssignor().assign(next_round("sticky", members, had), topics)
-    assert len(moved(had, result)) == len(moved(had, blind))
+        result = StickyAssignor().assign(next_round("sticky", members, earlier), in_racks)
+    without_racks = StickyAssignor().assign(next_round("sticky", members, earlier), topics)
+    assert len(moved(earlier, result)) == len(moved(earlier, without_racks))
