@@ -35,12 +35,12 @@ class TestFrames:
     def test_any_cut_of_the_stream_gives_the_same_frames(self, frames: list[bytes], data: st.DataObject) -> None:
         stream = b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
         cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=10)))
-        reader, got = FrameReader(), []
+        reader, received = FrameReader(), []
         for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
             reader.receive(stream[start:end])
             while (frame := reader.next_frame()) is not None:
-                got.append(frame)
-        assert got == frames
+                received.append(frame)
+        assert received == frames
         assert reader.is_empty
 
     @pytest.mark.parametrize("size", [-1, 101, 2**31 - 1])

@@ -29,18 +29,23 @@ BOTH = pytest.mark.parametrize("checks", [MEMBER_FIRST, STATE_FIRST], ids=["memb
 
 # --- the tables ----------------------------------------------------------------------------------------------------
 
-STRANGER, MEMBER, OTHER_GENERATION, FENCED_MEMBER = ("stranger", 3, None), ("m", 3, None), ("m", 2, None), ("m", 3, "i")
+UNKNOWN_MEMBER, MEMBER, OTHER_GENERATION, FENCED_MEMBER = (
+    ("stranger", 3, None),
+    ("m", 3, None),
+    ("m", 2, None),
+    ("m", 3, "i"),
+)
 
 
 @pytest.mark.parametrize(
     ("state", "request_of", "member_first", "state_first"),
     [
         (D, MEMBER, (UNAVAILABLE, False), (UNKNOWN, False)),
-        (D, STRANGER, (UNAVAILABLE, False), (UNKNOWN, False)),
-        (E, STRANGER, (UNKNOWN, False), (REBALANCING, False)),
-        (P, STRANGER, (UNKNOWN, False), (REBALANCING, False)),
-        (C, STRANGER, (UNKNOWN, False), (REBALANCING, False)),
-        (S, STRANGER, (UNKNOWN, False), (UNKNOWN, False)),
+        (D, UNKNOWN_MEMBER, (UNAVAILABLE, False), (UNKNOWN, False)),
+        (E, UNKNOWN_MEMBER, (UNKNOWN, False), (REBALANCING, False)),
+        (P, UNKNOWN_MEMBER, (UNKNOWN, False), (REBALANCING, False)),
+        (C, UNKNOWN_MEMBER, (UNKNOWN, False), (REBALANCING, False)),
+        (S, UNKNOWN_MEMBER, (UNKNOWN, False), (UNKNOWN, False)),
         (P, FENCED_MEMBER, (FENCED, False), (REBALANCING, False)),
         (C, FENCED_MEMBER, (FENCED, False), (REBALANCING, False)),
         (S, FENCED_MEMBER, (FENCED, False), (FENCED, False)),

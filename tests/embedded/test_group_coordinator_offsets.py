@@ -54,8 +54,8 @@ P, C, S = GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE, Group
         (S, "member", +1, ILLEGAL),
         (P, "member", -1, ILLEGAL),
         (C, "member", -1, ILLEGAL),
-        (S, "stranger", 0, UNKNOWN),
-        (C, "stranger", 0, UNKNOWN),
+        (S, "unknown", 0, UNKNOWN),
+        (C, "unknown", 0, UNKNOWN),
         (S, "simple", 0, UNKNOWN),  # no member id and no generation: only an empty group accepts it
         (P, "simple", 0, UNKNOWN),
     ],
@@ -64,9 +64,7 @@ def test_commit_is_fenced_by_member_generation_and_state(
     state: GroupState, committer: str, generation: int, error: ErrorCode
 ) -> None:
     kit, member_id, current = kit_in(state)
-    by, of = {"member": (member_id, current + generation), "stranger": ("ghost", current), "simple": ("", -1)}[
-        committer
-    ]
+    by, of = {"member": (member_id, current + generation), "unknown": ("ghost", current), "simple": ("", -1)}[committer]
     assert kit.commit(by, of) is error
     assert kit.committed() == ({T0: CommittedOffset(5)} if error is OK else {})
     assert len(kit.offsets_log) == (error is OK)

@@ -232,7 +232,7 @@ class TestTime:
 class TestEpochs:
     @pytest.fixture
     def log(self) -> PartitionLog:
-        """Epoch 0: offsets 0, 1. Epoch 2: offset 2. Epoch 5: nothing. Epoch 6: offset 3."""
+        """Offsets 0 and 1 are of epoch 0, 2 of epoch 2, 3 of epoch 6. Epoch 5 has none."""
         log = PartitionLog(T0)
         log.append(batch(b"a", b"b"))
         log.begin_epoch(2)

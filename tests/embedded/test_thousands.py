@@ -107,7 +107,7 @@ def test_heartbeat_cost_does_not_grow_with_the_group() -> None:
 
 
 def test_thousands_of_silent_members_expire_once() -> None:
-    """Each is removed at the end of its session. The group is empty then, and no deadline is left."""
+    """The coordinator removes each member at the end of its session. Then the group is empty and has no deadline."""
     kit, ids = group_of(2_000)
     kit.sleep(45)
     assert kit.answer(heartbeat(ids[0])).error_code == 0

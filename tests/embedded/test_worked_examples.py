@@ -1,7 +1,7 @@
 """Worked examples of the documents on the coordinator, each by name: the broker's half of a rebalance.
 
 Document 002 follows a heartbeat through a coordinator of Kafka 0.9; 000 and 004 follow joins and syncs. The choice of a
-coordinator is tested beside the hash: `protocol/test_offsets_partition.py`.
+coordinator is tested with the hash: `protocol/test_offsets_partition.py`.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def test_join_wanted_by_a_lost_session_is_ignored() -> None:
     driver.stable(generation=5)
     driver.wait(3.0)
     driver.receive(HeartbeatAnswered(driver.get(SendHeartbeat).token, ErrorCode.ILLEGAL_GENERATION))
-    assert driver.receive(JoinWanted("partitions were given up", {"orders": (0,)}, generation=5)) == []
+    assert driver.receive(JoinWanted("partitions were revoked", {"orders": (0,)}, generation=5)) == []
     assert driver.machine.state is State.LOST
     driver.receive(JoinWanted("the session is over"))
     assert driver.get(SendJoin).owned == {}
@@ -100,5 +100,5 @@ def test_join_wanted_by_an_old_generation_is_ignored() -> None:
     driver.stable(generation=6)
     assert driver.receive(JoinWanted("a rebalance that is over", {"orders": (0,)}, generation=5)) == []
     assert driver.machine.state is State.STABLE
-    driver.receive(JoinWanted("partitions were given up", {"orders": (0,)}, generation=6))
+    driver.receive(JoinWanted("partitions were revoked", {"orders": (0,)}, generation=6))
     assert driver.get(SendJoin).owned == {"orders": (0,)}

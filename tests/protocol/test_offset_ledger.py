@@ -180,7 +180,7 @@ def test_next_mark_is_notified_once_and_only_when_it_moves() -> None:
 
 
 class Moved:
-    """Partition P0, read up to `before` and moved to `after`. `reached` is its position since, once messages came."""
+    """Partition P0, read up to `before` and moved to `after`. `reached` is its position since then, or None."""
 
     def __init__(self, marked: int | None, before: int, after: int, *, is_first: bool = False) -> None:
         self.reached: int | None = None
@@ -371,7 +371,7 @@ def test_marks_of_a_tracked_partition_stop_at_the_reset_position() -> None:
 
 
 @pytest.mark.parametrize("switch", range(12))
-def test_mark_of_another_thread_is_not_lost_when_the_cell_is_closed(switch: int) -> None:
+def test_mark_of_another_thread_survives_closing_the_cell(switch: int) -> None:
     """A thread may mark at each call that `marked` makes: the mark counts, or the thread finds the cell closed."""
     ledger = OffsetLedger({P0: at(5)})
     ledger.mark(P0, at(6))

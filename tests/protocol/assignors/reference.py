@@ -1,4 +1,4 @@
-"""The least cost of an assignment, by a slow algorithm that is independent of ours: minimum-cost flow."""
+"""The least cost of an assignment, by a slow algorithm that is independent of our assignors: minimum-cost flow."""
 
 from __future__ import annotations
 

@@ -4,10 +4,10 @@ from sarameya.protocol.assignors.partition_moves import MovablePartitions, bits,
 
 TAKERS = [bits({0, 1}), bits({1, 2})]
 POOL_OF = [0, 0, 0, 1, 1, 1]
-NOBODY = [-1] * 6
+NO_OWNERS = [-1] * 6
 
 
-def holding(*members, anchors=NOBODY):
+def holding(*members, anchors=NO_OWNERS):
     """Return members 0, 1 and 2 with these partitions."""
     movable = MovablePartitions(3, POOL_OF, anchors)
     for member, partitions in enumerate(members):
@@ -19,14 +19,14 @@ def holding(*members, anchors=NOBODY):
 def test_partition_moves_directly_to_a_member_that_may_take_it():
     movable = holding([], [0, 1], [])
     move_partitions(movable, TAKERS, {1: 1}, {0: 1})
-    assert (movable.loads, movable.owners(NOBODY)[:2]) == ([1, 1, 0], [1, 0])
+    assert (movable.loads, movable.owners(NO_OWNERS)[:2]) == ([1, 1, 0], [1, 0])
 
 
 def test_indirect_move_is_used_if_no_direct_one_exists():
     movable = holding([], [0], [3, 4, 5])
     move_partitions(movable, TAKERS, {2: 2}, {0: 1, 1: 0})
     assert movable.loads == [1, 1, 2]
-    assert movable.owners(NOBODY) == [0, -1, -1, 2, 2, 1]
+    assert movable.owners(NO_OWNERS) == [0, -1, -1, 2, 2, 1]
 
 
 def test_moves_are_limited_by_excess_room_and_paths():
@@ -51,9 +51,9 @@ def test_member_with_the_most_partitions_is_relieved_first():
 def test_anchored_partition_moves_last_and_a_kept_one_never():
     movable = holding([], [0, 1, 2], [], anchors=[1, -1, 1, -1, -1, -1])
     move_partitions(movable, TAKERS, {1: 1}, {0: 1})
-    assert movable.owners(NOBODY)[:3] == [1, 0, 1]
+    assert movable.owners(NO_OWNERS)[:3] == [1, 0, 1]
 
-    keeping = MovablePartitions(3, POOL_OF, NOBODY)
+    keeping = MovablePartitions(3, POOL_OF, NO_OWNERS)
     keeping.keep(1)
     move_partitions(keeping, TAKERS, {1: 1}, {0: 1})
     assert keeping.loads == [0, 1, 0]

@@ -187,7 +187,7 @@ def test_racks_come_before_stickiness_but_matches_stay():
 
 
 def test_rack_match_is_found_through_other_members():
-    # Partition 0 matches rack b, where M2's partition matches already. M2's fits only M3 besides, and M3's fits M1.
+    # Partition 0 matches only M2, whose partition matches already. That one also fits M3, whose partition also fits M1.
     members = in_rack(M1="a", M2="b", M3="c")
     topics = {"t": in_racks("b", "bc", "ca")}
     before = {"M1": {"t": (0,)}, "M2": {"t": (1,)}, "M3": {"t": (2,)}}
