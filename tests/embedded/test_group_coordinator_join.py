@@ -121,9 +121,9 @@ def test_join_beyond_the_maximum_size_is_refused() -> None:
 
 @pytest.mark.parametrize("state", [GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE, GroupState.STABLE])
 @pytest.mark.parametrize(
-    "how", ["new", "new, before v4", "with a pending id", "new and static", "static, returning", "member"]
+    "kind_of_join", ["new", "new, before v4", "with a pending id", "new and static", "static, returning", "member"]
 )
-def test_maximum_size_applies_to_every_kind_of_join(how: str, state: GroupState) -> None:
+def test_maximum_size_applies_to_every_kind_of_join(kind_of_join: str, state: GroupState) -> None:
     kit = Kit(config(max_size=2))
     static = kit.join(group_instance_id="i").answer.member_id
     kit.settle([static])
@@ -142,12 +142,12 @@ def test_maximum_size_applies_to_every_kind_of_join(how: str, state: GroupState)
         "new and static": lambda: kit.join(group_instance_id="another"),
         "static, returning": lambda: kit.join(group_instance_id="i"),  # as in Kafka
         "member": lambda: kit.join(other),
-    }[how]()
-    if how == "member":
+    }[kind_of_join]()
+    if kind_of_join == "member":
         assert not reply.is_answered or reply.answer.error is ErrorCode.NONE
     else:
         assert reply.answer == JoinGroupResult(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
-        assert (pending_id in kit.group.pending_members) == (how != "with a pending id")
+        assert (pending_id in kit.group.pending_members) == (kind_of_join != "with a pending id")
 
 
 def test_load_of_an_oversized_group_starts_a_rebalance() -> None:

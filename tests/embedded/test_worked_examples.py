@@ -21,7 +21,7 @@ NONE, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize(
-    ("served", "state", "who", "generation", "answer"),
+    ("served", "state", "sender", "generation", "answer"),
     [
         (ErrorCode.COORDINATOR_NOT_AVAILABLE, "Stable", "member", 2, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NOT_COORDINATOR, "Stable", "member", 2, ErrorCode.NOT_COORDINATOR),
@@ -48,7 +48,7 @@ NONE, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID
     ],
 )
 def test_document_002_heartbeat_checks_in_their_order(
-    served: ErrorCode, state: str, who: str, generation: int, answer: ErrorCode
+    served: ErrorCode, state: str, sender: str, generation: int, answer: ErrorCode
 ) -> None:
     """Each row also meets the conditions of later rows where possible, so that the order decides."""
     refusal = NONE
@@ -65,7 +65,7 @@ def test_document_002_heartbeat_checks_in_their_order(
         else:
             assert kit.state is GroupState(state)
     refusal = served
-    assert kit.heartbeat(member_id if who == "member" else "ghost", generation) is answer
+    assert kit.heartbeat(member_id if sender == "member" else "ghost", generation) is answer
 
 
 def test_document_002_heartbeat_checks_are_not_the_default() -> None:

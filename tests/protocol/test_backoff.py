@@ -10,11 +10,11 @@ from sarameya.protocol.backoff import Attempts, Backoff
 class Fixed(random.Random):
     """Random numbers at a fixed place between the two bounds."""
 
-    def __init__(self, where: float) -> None:
-        self.where = where
+    def __init__(self, fraction: float) -> None:
+        self.fraction = fraction
 
     def uniform(self, a, b):
-        return a + (b - a) * self.where
+        return a + (b - a) * self.fraction
 
 
 MIDDLE = Fixed(0.5)
@@ -25,9 +25,9 @@ def test_delay_doubles_up_to_the_maximum():
     assert [round(backoff.delay(n), 6) for n in range(1, 7)] == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
 
 
-@pytest.mark.parametrize(("where", "delay"), [(0.0, 0.08), (1.0, 0.12)])
-def test_jitter_is_a_fifth_in_both_directions(where, delay):
-    assert Backoff(0.1, 1.0, rng=Fixed(where)).delay(1) == pytest.approx(delay)
+@pytest.mark.parametrize(("fraction", "delay"), [(0.0, 0.08), (1.0, 0.12)])
+def test_jitter_is_a_fifth_in_both_directions(fraction, delay):
+    assert Backoff(0.1, 1.0, rng=Fixed(fraction)).delay(1) == pytest.approx(delay)
 
 
 def test_jitter_never_exceeds_the_maximum():

@@ -449,7 +449,7 @@ def test_decompression_limit_of_a_batch_is_exact(codec):
     assert error.offset == raw.base_offset
 
 
-def zipped(records: bytes, count: int) -> RawBatch:
+def zstd_batch(records: bytes, count: int) -> RawBatch:
     return one(
         sealed((BASE, 0, 5, 2, 0, Codec.ZSTD, count - 1, TIME, TIME, -1, -1, -1, count), compress(Codec.ZSTD, records))
     )
@@ -474,7 +474,7 @@ TOO_MANY = {
 @pytest.mark.parametrize("into", [decode, decode_columns])
 @pytest.mark.parametrize(("records", "count"), TOO_MANY.values(), ids=TOO_MANY)
 def test_batch_of_too_many_records_is_refused_early(records, count, into):
-    raw = zipped(records, count)
+    raw = zstd_batch(records, count)
     limit = len(records)
     assert len(raw.data) < limit / 2
     tracemalloc.start()
