@@ -26,7 +26,7 @@ def _of(page: str, claims: dict[str, str]) -> Claims:
 _WORKED = "tests/docs/test_worked_example_page.py::test_page_has_the_programs_that_are_tested"
 _COMING = "tests/docs/test_coming_from_pages.py::test_"
 _STATUS = "tests/docs/test_status_page.py::test_"
-_WALKED = "tests/integration/test_tutorial.py::test_tutorial_can_be_walked"
+_WALKED = "tests/integration/test_tutorial.py::test_tutorial_works_with_the_built_in_broker"
 
 CLAIMS: Claims = {
     **_of(

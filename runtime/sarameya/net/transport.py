@@ -5,7 +5,7 @@ A rule that is easily broken:
 - A socket wakes its reader about once per megabyte. It never waits for more bytes than the current frame still needs:
   these bytes are certain to arrive, and others may not be. Tests:
   `tests/net/test_transport.py::test_large_response_in_pieces_wakes_its_reader_rarely`,
-  `tests/protocol/test_frames.py::test_what_is_awaited_is_what_the_frame_that_has_begun_lacks`.
+  `tests/protocol/test_frames.py::test_awaited_counts_the_missing_bytes_of_a_frame`.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ Rules that are easily broken:
 
 - If a position moves forward, everything before it is marked as processed, since the log has deleted it. If a position
   moves back, marks of messages delivered earlier stop at the new position. Tests:
-  `tests/protocol/test_offset_ledger.py::test_reset_position_takes_the_mark_along_without_skipping`,
+  `tests/protocol/test_offset_ledger.py::test_reset_moves_the_mark_without_skipping_messages`,
   `tests/protocol/test_offset_ledger.py::test_marks_of_earlier_messages_stop_at_the_new_position`.
 - A commit without a response may have been stored. Test:
   `tests/protocol/test_offset_ledger.py::test_reset_below_an_unanswered_commit_is_dirty`.
@@ -62,7 +62,7 @@ class MarkCell:
     To mark a message: if its offset is at least `next_offset`, store its leader epoch, then its offset + 1. Otherwise
     call `OffsetLedger.mark`. Another thread may do the same: CPython switches threads at calls and backward jumps only,
     and there is none between the comparison and the two stores, nor where the ledger closes the cell
-    (`tests/protocol/test_offset_ledger.py::test_mark_of_another_thread_is_not_lost_when_the_cell_is_closed`).
+    (`tests/protocol/test_offset_ledger.py::test_mark_of_another_thread_survives_closing_the_cell`).
 
     Attributes:
         topic: Name of the topic.

@@ -41,9 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, is_for_many: bool = True) 
     parser.add_argument("--quiet", action="store_true", help="hide progress")
     spark = parser.add_argument_group("Spark, if the table needs it")
     add_spark_arguments(spark)
-    spark.add_argument(
-        "--staging", metavar="PLACE", help="the option `staging` of the table's sink, if it has it"
-    )
+    spark.add_argument("--staging", metavar="PLACE", help="the option `staging` of the table's sink, if it has it")
     add_cluster_arguments(parser)
 
 

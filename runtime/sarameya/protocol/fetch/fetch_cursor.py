@@ -9,7 +9,7 @@ Rules that are easily broken:
 
 - A response is used for a partition only if the partition's position is still the requested position. The response
   must not move a partition that was revoked meanwhile, and then started at another position. Test:
-  `tests/protocol/test_fetch_cursor.py::test_answer_to_another_position_is_out_of_date`.
+  `tests/protocol/test_fetch_cursor.py::test_response_for_another_position_is_ignored`.
 - A position that was looked up, or moved back, has the leader epoch that was reported with it. Without an epoch, a
   truncation below the position would go unnoticed if the log grows beyond the position before the next read. Tests:
   `tests/consumer/test_truncated_logs.py::test_second_truncation_before_reading_loses_nothing`,

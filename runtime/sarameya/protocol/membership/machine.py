@@ -21,7 +21,7 @@ Rules that are easily broken (each has a test):
 - A static member does not leave (KIP-345): a restart within its session timeout moves no partitions.
 - Ignore a member id in a response with an error. A former coordinator returns an id that the new coordinator never
   stored; a static member that used it would fence itself. Test:
-  `tests/protocol/test_membership.py::test_member_id_in_a_refusal_is_not_taken_over`.
+  `tests/protocol/test_membership.py::test_member_id_in_a_refusal_is_not_adopted`.
 - A join reports owned partitions with the last generation that was synced, even if a later generation was joined and
   its sync failed. Test:
   `tests/protocol/test_membership.py::test_join_after_a_failed_sync_keeps_the_owned_generation`.

@@ -11,10 +11,10 @@ of the decoder becomes a RecordError that names topic, partition and offset.
 Rules that are easily broken:
 
 - The record batches of a fetched partition share one buffer (`RawBatch.log`), which stays in memory until the last of
-  them is released. Test: `tests/protocol/test_records.py::test_batches_share_the_bytes_that_they_are_in`.
+  them is released. Test: `tests/protocol/test_records.py::test_batches_share_the_bytes_of_their_log`.
 - The compiled decoder reads varints up to 20 bytes beyond its buffer's end. `_uncompressed` provides these bytes; the
   position at which the decoder stops shows whether it has used them. Test:
-  `tests/protocol/test_records.py::test_decoder_stays_within_hostile_bytes`.
+  `tests/protocol/test_records.py::test_decoder_never_reads_beyond_hostile_bytes`.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ awkward-cpp, numpy and pyarrow (`sarameya[spark]`).
 A rule that is easily broken:
 
 - The walk and `batch_codec` must agree on every batch. Tests:
-  `tests/protocol/test_column_reader.py::test_columns_of_any_batches_are_their_messages`,
-  `tests/protocol/test_column_reader.py::test_errors_of_mutated_batches_are_the_same_one_by_one`.
+  `tests/protocol/test_column_reader.py::test_columns_of_any_batches_equal_their_messages`,
+  `tests/protocol/test_column_reader.py::test_mutated_batches_fail_as_when_decoded_one_by_one`.
 """
 
 from __future__ import annotations
