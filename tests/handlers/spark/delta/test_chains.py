@@ -1,4 +1,4 @@
-"""Chains in made-up histories: which links count, how far back is looked, what a RESTORE does to them."""
+"""Chains in made-up histories: the links that count, the commits that a search reads, the effect of a RESTORE."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def numbers(found: ChainHistory) -> list[int]:
     return [link.number for link in found.links]
 
 
-def looked_at(history: History, since: dict[ChainKey, int]) -> int:
+def commits_read(history: History, since: dict[ChainKey, int]) -> int:
     """Return the number of commits that a search reads."""
     taken = 0
 
@@ -58,9 +58,11 @@ def test_links_start_at_the_requested_number(history: History) -> None:
 
 
 def test_search_reads_no_more_commits_than_needed(history: History) -> None:
-    assert looked_at(history, {KEY: LAST}) == 3  # the newest, the link, and what its writer had seen
-    assert looked_at(history, {KEY: 1}) == len(history.commits)
-    assert looked_at(history, {ChainKey("sink", "orders", 2): LAST}) == len(history.commits)
+    assert (
+        commits_read(history, {KEY: LAST}) == 3
+    )  # the newest commit, the link, and the last commit that its writer has seen
+    assert commits_read(history, {KEY: 1}) == len(history.commits)
+    assert commits_read(history, {ChainKey("sink", "orders", 2): LAST}) == len(history.commits)
 
 
 def test_chain_without_links_is_known_to_be_new(history: History) -> None:

@@ -1,4 +1,4 @@
-"""Tables, stores and Sparks in which chains would not be exact are refused, with the way out."""
+"""Tables, stores and Sparks that cannot keep exact chains are refused with advice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DAY = 24 * 3600.0
 
 
 class FakeSpark:
-    """A session with settings, and one answer to what it is asked in SQL."""
+    """A session with settings, and one answer to all SQL."""
 
     def __init__(self, answer: Any = None, **settings: str) -> None:
         self._answer = answer
@@ -38,11 +38,11 @@ class FakeSpark:
         return SimpleNamespace(collect=lambda: [self._answer])
 
 
-def row(**what: Any) -> Any:
+def row(**fields: Any) -> Any:
     plain = {
         "format": "delta", "location": "file:/data/t", "partitionColumns": [], "tableFeatures": [], "properties": {}
     }  # fmt: skip
-    return SimpleNamespace(**{**plain, **what})
+    return SimpleNamespace(**{**plain, **fields})
 
 
 def spark(**settings: str) -> Any:
@@ -50,21 +50,21 @@ def spark(**settings: str) -> Any:
 
 
 def test_table_detail_is_read_from_delta() -> None:
-    told = row(partitionColumns=["day"], tableFeatures=["appendOnly"], properties={"a": "b"})
-    assert TableDetail.load(FakeSpark(told), "t") == TableDetail(  # type: ignore[arg-type]
+    answer = row(partitionColumns=["day"], tableFeatures=["appendOnly"], properties={"a": "b"})
+    assert TableDetail.load(FakeSpark(answer), "t") == TableDetail(  # type: ignore[arg-type]
         location="file:/data/t", partition_columns=("day",), features=("appendOnly",), properties={"a": "b"}
     )
 
 
 @pytest.mark.parametrize(
-    "said",
+    "text",
     [
         "[DELTA_MISSING_DELTA_TABLE] `/data/t` is not a Delta table.",
         "[TABLE_OR_VIEW_NOT_FOUND] The table or view `t` cannot be found. SQLSTATE: 42P01",
     ],
 )
-def test_missing_table_has_no_detail(said: str) -> None:
-    assert TableDetail.load(FakeSpark(RuntimeError(said)), "t") is None  # type: ignore[arg-type]
+def test_missing_table_has_no_detail(text: str) -> None:
+    assert TableDetail.load(FakeSpark(RuntimeError(text)), "t") is None  # type: ignore[arg-type]
 
 
 def test_spark_without_delta_is_refused_with_advice() -> None:

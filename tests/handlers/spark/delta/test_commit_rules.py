@@ -1,4 +1,4 @@
-"""The tables and rows that are committed without Spark."""
+"""Tables and rows that are committed without Spark."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ OFFSET, TOPIC = StructField("offset", LongType()), StructField("topic", StringTy
 
 
 def columns(*fields: StructField) -> dict[str, Any]:
-    told: dict[str, Any] = StructType(list(fields)).jsonValue()
-    return told
+    schema: dict[str, Any] = StructType(list(fields)).jsonValue()
+    return schema
 
 
 def rules(*fields: StructField, **detail: Any) -> CommitRules | None:
@@ -32,20 +32,20 @@ def rules(*fields: StructField, **detail: Any) -> CommitRules | None:
     return CommitRules.of(TableDetail(**{**plain, **detail}), columns(*(fields or (OFFSET, TOPIC))))
 
 
-def told(**properties: str) -> CommitRules:
+def rules_with(**properties: str) -> CommitRules:
     made = rules(properties={name.replace("_", "."): text for name, text in properties.items()})
     assert made is not None
     return made
 
 
 def test_checkpoint_interval_defaults_to_100() -> None:
-    assert told().checkpoint_interval == 100
-    assert told(delta_checkpointInterval="7", mine="x").checkpoint_interval == 7
+    assert rules_with().checkpoint_interval == 100
+    assert rules_with(delta_checkpointInterval="7", mine="x").checkpoint_interval == 7
 
 
 def test_indexed_columns_default_to_32() -> None:
-    assert told().indexed == 32
-    assert told(delta_dataSkippingNumIndexedCols="-1").indexed == -1
+    assert rules_with().indexed == 32
+    assert rules_with(delta_dataSkippingNumIndexedCols="-1").indexed == -1
 
 
 def inside(field: StructField) -> StructField:
@@ -61,13 +61,13 @@ def inside(field: StructField) -> StructField:
         {"properties": {"delta.checkpointInterval": "2"}},
         {"properties": {"delta.compatibility.symlinkFormatManifest.enabled": "true"}},
     ],
-    ids=["partitions", "feature", "constraint", "checkpoints all the time", "hook"],
+    ids=["partitions", "feature", "constraint", "frequent checkpoints", "hook"],
 )
 def test_table_with_special_rules_is_left_to_spark(detail: dict[str, Any]) -> None:
     assert rules(**detail) is None
 
 
-@pytest.mark.parametrize("at", [lambda field: field, inside], ids=["on top", "inside"])
+@pytest.mark.parametrize("at", [lambda field: field, inside], ids=["top level", "nested"])
 @pytest.mark.parametrize(
     "field",
     [
@@ -90,7 +90,7 @@ NESTED = StructType([StructField("city", StringType())])
 
 
 @pytest.mark.parametrize(
-    ("rows", "are_taken"),
+    ("rows", "are_accepted"),
     [
         ([TOPIC, OFFSET], True),
         ([OFFSET], True),
@@ -101,12 +101,12 @@ NESTED = StructType([StructField("city", StringType())])
     ],
     ids=["another order", "fewer", "without nulls", "more", "another case", "another type"],
 )
-def test_rows_are_accepted_by_names_and_types(rows: list[StructField], are_taken: bool) -> None:
-    assert told().accepts(columns(*rows)) == are_taken
+def test_rows_are_accepted_by_names_and_types(rows: list[StructField], are_accepted: bool) -> None:
+    assert rules_with().accepts(columns(*rows)) == are_accepted
 
 
-@pytest.mark.parametrize(("inner", "are_taken"), [(NESTED, True), (StructType([TOPIC]), False)])
-def test_rows_are_compared_within_structs(inner: DataType, are_taken: bool) -> None:
+@pytest.mark.parametrize(("inner", "are_accepted"), [(NESTED, True), (StructType([TOPIC]), False)])
+def test_rows_are_compared_within_structs(inner: DataType, are_accepted: bool) -> None:
     table = rules(StructField("place", NESTED))
     assert table is not None
-    assert table.accepts(columns(StructField("place", inner))) == are_taken
+    assert table.accepts(columns(StructField("place", inner))) == are_accepted

@@ -21,9 +21,9 @@ from tests.handlers.spark.delta.kit import GAP, KEY, link
 WRITTEN = {"numOutputRows": "7", "numOutputBytes": "512", "numFiles": "1"}
 
 
-def commit(metadata: str | None = None, operation: str = "WRITE", **what: object) -> DeltaCommit:
-    told = {"parameters": {"mode": "Append"}, "metrics": WRITTEN, **what}
-    return DeltaCommit.of(4, stamp="now", operation=operation, metadata=metadata, **told)  # type: ignore[arg-type]
+def commit(metadata: str | None = None, operation: str = "WRITE", **changes: object) -> DeltaCommit:
+    fields = {"parameters": {"mode": "Append"}, "metrics": WRITTEN, **changes}
+    return DeltaCommit.of(4, stamp="now", operation=operation, metadata=metadata, **fields)  # type: ignore[arg-type]
 
 
 @given(st.text(min_size=1), st.text(min_size=1), st.integers(0, 10**6))

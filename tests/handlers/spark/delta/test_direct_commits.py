@@ -76,7 +76,7 @@ def test_taken_link_is_not_attempted(root: Path) -> None:
     assert adopt(root, late) is CommitOutcome.LOST
     assert [one.attempt for one in chain(root).links] == [link(1).attempt]
     assert offsets(root) == list(range(10))
-    assert len([*root.glob("part-*")]) == 1, "nothing is left of it"
+    assert len([*root.glob("part-*")]) == 1, "the losing attempt leaves nothing"
 
 
 def test_txn_version_of_a_later_term_is_higher(root: Path) -> None:
@@ -89,31 +89,31 @@ def test_txn_version_of_a_later_term_is_higher(root: Path) -> None:
 
 def test_one_of_two_simultaneous_attempts_wins(root: Path) -> None:
     adopt(root, staged(root, link(1)))
-    mine, theirs = link(2, attempt="a" * 32), link(2, attempt="b" * 32)
+    own, other = link(2, attempt="a" * 32), link(2, attempt="b" * 32)
     log = log_of(root)
 
     def overtaken() -> None:
         if not any(one.number == 2 for one in chain(root).links):
-            assert adopt(root, staged(root, theirs)) is CommitOutcome.MADE
+            assert adopt(root, staged(root, other)) is CommitOutcome.MADE
 
-    late = staged(root, mine)
-    assert adopt(root, late, read_mark=lambda: read_mark(log, mine), on_ready=overtaken) is CommitOutcome.LOST
-    assert [one.attempt for one in chain(root).links] == [link(1).attempt, theirs.attempt]
+    late = staged(root, own)
+    assert adopt(root, late, read_mark=lambda: read_mark(log, own), on_ready=overtaken) is CommitOutcome.LOST
+    assert [one.attempt for one in chain(root).links] == [link(1).attempt, other.attempt]
     assert offsets(root) == list(range(20))
     assert len([*root.glob("part-*")]) == 2
 
 
-def test_commits_of_others_in_between_do_not_matter(root: Path) -> None:
-    told = []
+def test_link_is_committed_after_commits_of_other_writers(root: Path) -> None:
+    calls = []
 
     def others() -> None:
-        if not told:
+        if not calls:
             for version in (1, 2, 3):
                 commit(root, version, {"txn": {"appId": "x", "version": version}})
-        told.append(True)
+        calls.append(True)
 
     assert adopt(root, staged(root, link(1)), on_ready=others) is CommitOutcome.MADE
-    assert len(told) == 2
+    assert len(calls) == 2
     found = chain(root)
     assert [one.number for one in found.links] == [1]
     assert found.seen == 4
@@ -129,7 +129,7 @@ def test_restore_in_between_stops_the_link(root: Path) -> None:
             (root / commit_file(3)).write_text(json.dumps({"commitInfo": restored}, separators=(",", ":")))
 
     late = link(3)
-    with pytest.raises(AssertionError):  # `read_mark`'s: link 2 is gone
+    with pytest.raises(AssertionError):  # of `read_mark`: link 2 is undone
         adopt(root, staged(root, late), on_ready=restore)
     assert [one.number for one in chain(root).links] == [1]
     assert not (root / commit_file(4)).exists()
@@ -139,28 +139,28 @@ def test_racing_processes_append_each_link_once(root: Path) -> None:
     links = 300
     command = [sys.executable, "-m", "tests.handlers.spark.delta.direct_commit_process", str(root), str(links)]
     racers = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [racer.communicate(timeout=300)[0].splitlines() for racer in racers]
+    outputs = [racer.communicate(timeout=300)[0].splitlines() for racer in racers]
     assert [racer.returncode for racer in racers] == [0, 0]
     found = chain(root).links
     assert [one.number for one in found] == list(range(1, links + 1))
     winners = {one.number: one.attempt for one in found}
     tried = Counter[int]()
-    for number, mine, outcome in (line.split() for lines in said for line in lines):
+    for number, mine, outcome in (line.split() for lines in outputs for line in lines):
         tried[int(number)] += 1
         assert (outcome == "MADE") == (mine == winners[int(number)])
-    shares = [sum(line.endswith("MADE") for line in lines) for lines in said]
+    shares = [sum(line.endswith("MADE") for line in lines) for lines in outputs]
     contested = sum(count > 1 for count in tried.values())
     print(f"{links} links, {contested} of them tried by both, won {shares}")
-    assert contested > 0.05 * links, "or it was no race"
+    assert contested > 0.05 * links, "otherwise there was no race"
     assert min(shares) > 0.02 * links
     assert offsets(root) == list(range(10 * links))
     assert len([*root.glob("part-*")]) == links
 
 
-# -- what is Spark's ------------------------------------------------------------------------------------------------
+# -- commits that are left to Spark -----------------------------------------------------------------------------------
 
 
-class Asked:
+class CountingCommitter:
     """A committer of one table that counts how often the rules are loaded."""
 
     def __init__(self, root: Path, *answers: CommitRules | None) -> None:
@@ -181,31 +181,31 @@ class Asked:
 
 
 def test_table_with_new_rules_is_left_to_spark(root: Path) -> None:
-    asked = Asked(root, plain(), None, plain())
-    assert [asked.land(1), asked.land(2)] == [CommitOutcome.MADE] * 2
-    assert asked.count == 1
+    committer = CountingCommitter(root, plain(), None, plain())
+    assert [committer.land(1), committer.land(2)] == [CommitOutcome.MADE] * 2
+    assert committer.count == 1
     commit(root, 3, {"metaData": {"id": "any", "configuration": {"delta.constraints.few": "offset < 5"}}})
-    assert [asked.land(3), asked.land(3)] == [CommitOutcome.LEFT_TO_SPARK] * 2
-    assert asked.count == 2
-    assert len([*root.glob("part-*")]) == 2, "nothing is left of it"
+    assert [committer.land(3), committer.land(3)] == [CommitOutcome.LEFT_TO_SPARK] * 2
+    assert committer.count == 2
+    assert len([*root.glob("part-*")]) == 2, "the attempt leaves nothing"
     commit(root, 4, {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}})
-    assert asked.land(3) is CommitOutcome.MADE
+    assert committer.land(3) is CommitOutcome.MADE
 
 
 def test_rules_are_reloaded_after_a_log_cleanup(root: Path) -> None:
-    asked, seen = list[int](), iter((1, 4))
+    loads, seen = list[int](), iter((1, 4))
     adopter, one = DirectCommitter(LocalStore(root)), link(1)
 
     def load() -> CommitRules:
-        asked.append(1)
+        loads.append(1)
         return plain()
 
-    for _ in range(2):  # versions 2 and 5; of 3 and 4 there is nothing
+    for _ in range(2):  # versions 2 and 5; the log has no 3 and no 4
         landing = staged(root, attrs.evolve(one, attempt=uuid4().hex))
         mark, rows = CommitMark(landing.link, next(seen), 0), staged_rows(landing)
-        said = adopter.append(landing, rows, read_mark=lambda mark=mark: mark, load_rules=load, on_ready=lambda: None)  # type: ignore[misc]
-        assert said is CommitOutcome.MADE
-    assert len(asked) == 2
+        made = adopter.append(landing, rows, read_mark=lambda mark=mark: mark, load_rules=load, on_ready=lambda: None)  # type: ignore[misc]
+        assert made is CommitOutcome.MADE
+    assert len(loads) == 2
 
 
 def test_checkpoint_commit_is_left_to_spark(root: Path) -> None:
@@ -222,7 +222,7 @@ def test_rows_of_other_columns_are_left_to_spark(root: Path) -> None:
     assert adopt(root, landing, load_rules=lambda: CommitRules(columns=other)) is CommitOutcome.LEFT_TO_SPARK
     assert [*root.glob("part-*")] == []
     gap = Landing(link=link(1, kind=Kind.GAP, reason="gone", rows=0), staged=None)
-    assert adopt(root, gap, load_rules=lambda: CommitRules(columns=other)) is CommitOutcome.MADE, "it has none"
+    assert adopt(root, gap, load_rules=lambda: CommitRules(columns=other)) is CommitOutcome.MADE, "a gap has no rows"
 
 
 def test_file_written_by_spark_is_moved_and_keeps_its_codec(root: Path) -> None:
@@ -232,21 +232,21 @@ def test_file_written_by_spark_is_moved_and_keeps_its_codec(root: Path) -> None:
     written = root / name
     written.parent.mkdir(parents=True)
     landing.staged.path.rename(written)
-    said = DirectCommitter(LocalStore(root)).append(
+    outcome = DirectCommitter(LocalStore(root)).append(
         attrs.evolve(landing, staged=StagedFile(root / "gone")),
         RowFile(name, record_columns(), pq.read_metadata(written), written.stat().st_size),
         read_mark=partial(read_mark, log_of(root), landing.link),
         load_rules=plain,
         on_ready=lambda: None,
     )
-    assert said is CommitOutcome.MADE
+    assert outcome is CommitOutcome.MADE
     assert not written.exists()
     assert [file.name[-18:] for file in root.glob("part-*")] == ["-c000.zstd.parquet"]
     assert offsets(root) == list(range(10))
 
 
 def test_link_unknown_to_the_log_is_left_to_spark(root: Path) -> None:
-    """Transactions outlive the history."""
+    """Delta keeps transactions longer than the history."""
     assert (
         adopt(root, staged(root, link(1)), read_mark=lambda: CommitOutcome.LEFT_TO_SPARK) is CommitOutcome.LEFT_TO_SPARK
     )
@@ -259,16 +259,16 @@ def test_missing_table_is_left_to_spark(root: Path) -> None:
     assert [*(root / "_delta_log").iterdir()] == []
 
 
-# -- what goes wrong --------------------------------------------------------------------------------------------------
+# -- failures ---------------------------------------------------------------------------------------------------------
 
 
 def test_abandoned_link_leaves_no_data_file(root: Path) -> None:
-    def unwanted() -> None:
+    def abandon() -> None:
         raise BrokenChainError("nobody waits")
 
     landing = staged(root, link(1))
     with pytest.raises(BrokenChainError):
-        adopt(root, landing, on_ready=unwanted)
+        adopt(root, landing, on_ready=abandon)
     assert chain(root).links == []
     assert [*root.glob("part-*")] == []
     assert landing.staged is not None

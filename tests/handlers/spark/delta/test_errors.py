@@ -1,4 +1,4 @@
-"""Errors of Delta's, in the words in which they come: py4j's, pyspark's own, Spark Connect's."""
+"""Delta's errors, in the texts of py4j, of pyspark and of Spark Connect."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ BY_CONNECT = (
 CAPTURED = "[DELTA_METADATA_CHANGED] MetadataChangedException: The metadata of the Delta table has been changed by"
 
 
-@pytest.mark.parametrize("said", [BY_PY4J, BY_CONNECT, CAPTURED])
-def test_concurrent_commit_error_is_recognized(said: str) -> None:
-    assert is_overtaken(RuntimeError(said))
-    assert not is_missing(RuntimeError(said))
+@pytest.mark.parametrize("text", [BY_PY4J, BY_CONNECT, CAPTURED])
+def test_concurrent_commit_error_is_recognized(text: str) -> None:
+    assert is_overtaken(RuntimeError(text))
+    assert not is_missing(RuntimeError(text))
 
 
 @pytest.mark.parametrize(
-    "said", ["[DELTA_METADATA_MISMATCH] A metadata mismatch was detected", "no room", "[id] [NAME] [x]", ""]
+    "text", ["[DELTA_METADATA_MISMATCH] A metadata mismatch was detected", "no room", "[id] [NAME] [x]", ""]
 )
-def test_other_errors_are_not_concurrent_commits(said: str) -> None:
-    assert not is_overtaken(RuntimeError(said))
-    assert not is_missing(RuntimeError(said))
+def test_other_errors_are_not_concurrent_commits(text: str) -> None:
+    assert not is_overtaken(RuntimeError(text))
+    assert not is_missing(RuntimeError(text))
 
 
 def test_error_text_lost_with_the_jvm_has_no_condition() -> None:

@@ -1,4 +1,4 @@
-"""The cost of finding where chains end in a Delta table's log does not grow with the log."""
+"""The cost of finding the heads of chains in a Delta table's log does not grow with the log."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ SHORT, LONG = 300, 3000
 
 @pytest.fixture(autouse=True)
 def short_memories(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorten what is kept in memory and read without a summary, so that these logs are long."""
+    """Lower the numbers of commits that are kept in memory and read without a summary, so that these logs are long."""
     monkeypatch.setattr(log_module, "_MAX_CACHED", 200)
     monkeypatch.setattr(summary_module, "_MAX_READ", 200)
 
 
 def table(root: Path, count: int, *, checkpoint: bool = True) -> History:
-    """A log in which one chain has landed once, long ago, and another one in every commit since."""
+    """Write a log in which one chain has landed once, long ago, and another one in each commit since."""
     links = [link(1, OTHER), *(link(number) for number in range(1, count))]
     commits = [DeltaCommit(at, f"stamp {at}", mark=CommitMark(one, at - 1, 0)) for at, one in enumerate(links)]
     history = History(commits[::-1])
@@ -112,9 +112,7 @@ def test_fault_61_delta_search_of_a_quiet_chain_reads_few_files(
     assert numbers(heads(log, OTHER, NEW)) == {OTHER: 2}
 
 
-def test_fault_61_delta_newest_version_is_found_without_a_listing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fault_61_delta_newest_version_needs_no_listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table(tmp_path, SHORT)
     calls = FileCalls(monkeypatch)
 
@@ -142,7 +140,7 @@ def test_summary_is_renewed_as_the_log_grows(tmp_path: Path) -> None:
     log = opened(tmp_path)
     heads(log, KEY)
     file = tmp_path / "_sarameya" / "heads.json"
-    assert not file.exists(), "a young log is read in no time"
+    assert not file.exists(), "a short log is read quickly"
     for number in range(10, RENEWAL_INTERVAL + 20):
         history.landed(number)
         write_log(tmp_path, history.commits[:1])
@@ -150,7 +148,7 @@ def test_summary_is_renewed_as_the_log_grows(tmp_path: Path) -> None:
     assert json.loads(file.read_text())["last"]["version"] >= RENEWAL_INTERVAL - 1
 
 
-def test_summary_alone_does_not_read_a_long_history() -> None:
+def test_search_does_not_read_a_long_history_for_a_summary() -> None:
     history = History(
         [DeltaCommit(at, f"stamp {at}", mark=CommitMark(link(at + 1), at - 1, 0)) for at in range(5000)][::-1]
     )
@@ -163,8 +161,8 @@ def test_summary_alone_does_not_read_a_long_history() -> None:
 def test_summary_of_a_recreated_table_is_ignored(tmp_path: Path) -> None:
     table(tmp_path, SHORT)
     heads(opened(tmp_path), KEY, NEW)
-    anew = [DeltaCommit(at, "", mark=CommitMark(link(at + 1, NEW), at - 1, 0)) for at in range(SHORT)]
-    write_log(tmp_path, anew)
+    recreated = [DeltaCommit(at, "", mark=CommitMark(link(at + 1, NEW), at - 1, 0)) for at in range(SHORT)]
+    write_log(tmp_path, recreated)
     assert numbers(heads(opened(tmp_path), KEY, OTHER, NEW)) == {NEW: SHORT}
 
 
@@ -185,22 +183,22 @@ def test_unwritable_summary_is_ignored(tmp_path: Path) -> None:
 
 
 def test_summary_ends_at_a_unique_commit() -> None:
-    history = table_of_strangers()
+    history = history_without_timestamps()
     summary = chains.summarize(history.commits)
     assert summary is not None
     assert summary.last.version == 1
 
 
-def table_of_strangers() -> History:
+def history_without_timestamps() -> History:
     """Return a history whose newest commits have no timestamp; some writers omit it."""
     history = History()
     history.landed(1)
     history.landed(2)
-    nameless = [DeltaCommit(version, "") for version in (3, 2)]
-    return History([*nameless, *history.commits])
+    untimed = [DeltaCommit(version, "") for version in (3, 2)]
+    return History([*untimed, *history.commits])
 
 
-@pytest.mark.parametrize("back", [5, 220], ids=["behind the summary", "before it"])
+@pytest.mark.parametrize("back", [5, 220], ids=["to after the summary", "to before the summary"])
 def test_summary_equals_the_log_after_a_restore(tmp_path: Path, back: int) -> None:
     history = table(tmp_path, SHORT)
     heads(opened(tmp_path), NEW)
@@ -352,9 +350,9 @@ def test_fault_61_delta_warns_of_a_missing_checkpoint(tmp_path: Path, monkeypatc
 def test_fault_61_delta_warns_of_a_long_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(growth_module, "LONG_LOG", 200)
     table(tmp_path, SHORT)
-    told = growth_of(LocalStore(tmp_path), SHORT - 1, "delta.`/lake/t`")
-    assert "its log keeps 300 commits" in told
-    assert "ALTER TABLE delta.`/lake/t` SET TBLPROPERTIES ('delta.logRetentionDuration'" in told
+    warning = growth_of(LocalStore(tmp_path), SHORT - 1, "delta.`/lake/t`")
+    assert "its log keeps 300 commits" in warning
+    assert "ALTER TABLE delta.`/lake/t` SET TBLPROPERTIES ('delta.logRetentionDuration'" in warning
     for version in range(100):
         (tmp_path / commit_file(version)).unlink()
     calls = FileCalls(monkeypatch)

@@ -56,7 +56,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_leftovers_are_files_without_a_commit(root: Path) -> None:
-    # As Delta tells them to Spark: without the log's escapes, but with those of the directories' own.
+    # As Delta returns them to Spark: without the escapes of the log, but with those of directory names.
     current = [f"file:{root}/part-current.parquet", f"file:{root}/at=2026-11-22 10%3A00%3A00/part-timed-now.parquet"]
     assert names(root, current) == [
         f"_sarameya/staging/{STAGED}",
@@ -79,8 +79,8 @@ def test_file_committed_during_the_search_is_no_leftover(root: Path) -> None:
         "part-current.parquet",
         "part-timed-now.parquet",
     }
-    left = [one.name for one in leftovers(LocalStore(root), current, staging_of(root))]
-    assert str(root / "part-lost.parquet") not in left
+    remaining = [one.name for one in leftovers(LocalStore(root), current, staging_of(root))]
+    assert str(root / "part-lost.parquet") not in remaining
 
 
 def test_uncommitted_write_is_one_leftover(root: Path) -> None:
@@ -95,7 +95,7 @@ def test_uncommitted_write_is_one_leftover(root: Path) -> None:
     assert not written.exists()
     remove(found, LocalStore(root), None)
 
-    written.touch()  # of a probe
+    written.touch()  # as a probe does
     remove(found, LocalStore(root), None)
     assert not written.exists()
 
@@ -120,7 +120,7 @@ def test_leftover_has_its_size_and_age(root: Path) -> None:
         ("a data file that no version of the table names", 4),
     }
     assert all(abs(one.changed - root.stat().st_mtime) < 60 for one in found)
-    # Of ours a sweep makes sure that nobody can take it; of a data file it cannot know whose it is.
+    # A sweep ensures that nobody commits a staged file. It does not know the writer of a data file.
     assert {(one.what, one.others_may_take) for one in found} == {
         ("a staged file", 0.0),
         ("a data file that no version of the table names", 24 * 3600.0),
@@ -147,10 +147,10 @@ def test_only_leftovers_can_be_removed(root: Path, name: str) -> None:
 
 
 def test_unfinished_summary_is_a_leftover(root: Path) -> None:
-    unkept = root / "_sarameya" / ".put-0123"
-    unkept.write_text("{}")
+    unfinished = root / "_sarameya" / ".put-0123"
+    unfinished.write_text("{}")
     (root / "_sarameya" / "heads.json").write_text("{}")
     (found,) = (one for one in leftovers(LocalStore(root), list, staging_of(root)) if "summary" in one.what)
-    assert found.name == str(unkept)
+    assert found.name == str(unfinished)
     remove(found, LocalStore(root), staging_of(root))
-    assert not unkept.exists()
+    assert not unfinished.exists()

@@ -85,8 +85,8 @@ def test_history_ends_where_it_was_cleaned_up() -> None:
 def test_recreated_table_is_read_again(count: int) -> None:
     spark, log = FakeHistorySpark(history(100).commits), DeltaLog("t")
     list(log.commits(spark))
-    anew = [attrs.evolve(commit, mark=None) for commit in history(count).commits]
-    spark.commits = anew
+    recreated = [attrs.evolve(commit, mark=None) for commit in history(count).commits]
+    spark.commits = recreated
     assert marks(list(log.commits(spark))) == [None] * count
 
 

@@ -1,4 +1,4 @@
-"""A `DeltaTable` in an object store, whose requests fail, or succeed without a response. Spark does nothing here."""
+"""A `DeltaTable` in an object store, whose requests fail, or succeed without a response. No Spark runs."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_landing_takes_few_requests_and_lists_nothing(table: AdoptedDelta, bucke
 
 @pytest.mark.parametrize("shape", [Shaping(), WrittenShape()], ids=["plain", "written"])
 @pytest.mark.parametrize("after", [False, True], ids=["not sent", "response lost"])
-def test_failure_of_any_request_loses_and_repeats_nothing(
+def test_failure_of_any_request_keeps_each_row_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool, shape: Shape
 ) -> None:
     for request in range(1, MOST_REQUESTS):
@@ -127,7 +127,7 @@ def test_failure_of_any_request_loses_and_repeats_nothing(
     raise AssertionError("a landing takes fewer requests")
 
 
-def test_commit_of_another_member_is_seen_before_the_next(
+def test_commit_of_another_member_is_seen_before_the_next_link(
     table: AdoptedDelta, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = table_in(bucket, tmp_path, monkeypatch)
@@ -139,7 +139,7 @@ def test_commit_of_another_member_is_seen_before_the_next(
     assert offsets(table) == [*range(30)]
 
 
-def test_commit_that_was_made_and_answered_as_taken_keeps_its_file(
+def test_commit_reported_as_taken_by_itself_keeps_its_file(
     table: AdoptedDelta, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A proxy may send a request twice: the second one fails."""
@@ -152,22 +152,22 @@ def test_commit_that_was_made_and_answered_as_taken_keeps_its_file(
     assert offsets(table) == [*range(20)]
 
 
-def test_commits_that_meet_are_put_again_without_new_rows(
+def test_conflicting_commit_is_put_again_without_new_rows(
     table: AdoptedDelta, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(direct_commits, "_MEETING_SECONDS", (0.0, 0.0))
-    put, met = bucket.put_if_absent, list[str]()
+    put, conflicts = bucket.put_if_absent, list[str]()
 
-    def meet(name: str, *arguments: Any) -> bool:
-        if len(met) < 3:
-            met.append(name)
+    def put_after_conflicts(name: str, *arguments: Any) -> bool:
+        if len(conflicts) < 3:
+            conflicts.append(name)
             raise OSError(errno.EAGAIN, "ConditionalRequestConflict", name)
         return put(name, *arguments)
 
-    with monkeypatch.context() as meeting:
-        meeting.setattr(bucket, "put_if_absent", meet)
+    with monkeypatch.context() as contended:
+        contended.setattr(bucket, "put_if_absent", put_after_conflicts)
         land(table, link(1), WrittenShape())
-    assert met == [commit_file(1)] * 3
+    assert conflicts == [commit_file(1)] * 3
     assert offsets(table) == [*range(10)]
     assert len(data_files(bucket)) == 1
 
@@ -183,7 +183,7 @@ def test_rows_of_a_killed_process_are_leftovers(table: AdoptedDelta, bucket: Buc
     assert list(table.leftovers(NO_SPARK)) == []
 
 
-def test_leftovers_in_a_store_that_only_spark_reaches_need_vacuum(bucket: Bucket, tmp_path: Path) -> None:
+def test_leftovers_in_a_store_only_spark_reaches_need_vacuum(bucket: Bucket, tmp_path: Path) -> None:
     table = DeltaTable(URL, staging=tmp_path)
     table._commit_on_s3(bucket)
     table._require_detail = lambda spark: TableDetail(location="s3a://lake/orders")  # type: ignore[method-assign]
@@ -222,7 +222,7 @@ def test_table_that_only_spark_can_commit_to_is_refused(
 
 
 class SparkWithColumns:
-    """A session that only tells the columns of a table."""
+    """A session that returns only the columns of a table."""
 
     @property
     def read(self) -> Any:
@@ -287,8 +287,8 @@ def test_layout_that_needs_commits_of_spark_is_refused(tmp_path: Path, option: d
 
 
 @pytest.fixture
-def absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No table, and a Spark that has Delta Lake."""
+def missing_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no table, and Spark has Delta Lake."""
     monkeypatch.setattr(table_module, "check_session", lambda spark: None)
     monkeypatch.setattr(TableDetail, "load", lambda spark, table: None)
 
@@ -300,8 +300,8 @@ class Conf:
         self.conf = {f"spark.delta.logStore.{name}.impl": store for name, store in settings.items()}
 
 
-@pytest.mark.usefixtures("absent")
-def test_sink_commits_on_s3_and_spark_gets_the_url_of_its_connector() -> None:
+@pytest.mark.usefixtures("missing_table")
+def test_sink_commits_on_s3_and_spark_gets_its_connectors_url() -> None:
     spark: Any = Conf()
     table = DeltaTable(URL)
     table.open_unstaged(spark)
@@ -311,7 +311,7 @@ def test_sink_commits_on_s3_and_spark_gets_the_url_of_its_connector() -> None:
     assert temporary_staging() in table.staging.directory.parents
 
 
-@pytest.mark.usefixtures("absent")
+@pytest.mark.usefixtures("missing_table")
 def test_spark_commits_with_dynamodb_to_the_url_as_given() -> None:
     spark: Any = Conf(s3="io.delta.storage.S3DynamoDBLogStore")
     table = DeltaTable(URL)

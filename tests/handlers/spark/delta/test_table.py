@@ -1,4 +1,4 @@
-"""A Delta table's landings, up to what Spark is told to write. No Spark runs."""
+"""A Delta table's landings, up to the writes of Spark. No Spark runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NO_SPARK: Any = None
 
 
 class Spark(FakeHistorySpark):
-    """Knows of a table, and its history."""
+    """A session that knows a table and its history."""
 
     def sql(self, text: str) -> Any:
         if not text.startswith("DESCRIBE DETAIL"):
@@ -48,7 +48,7 @@ class FakeWriter:
         self.appended.append(landing.link)
 
 
-class Unwanted(Exception):
+class Abandoned(Exception):
     pass
 
 
@@ -59,48 +59,48 @@ def test_abandoned_link_is_not_appended(tmp_path: Path) -> None:
     table, writer = DeltaTable(tmp_path, staging=tmp_path, single_driver=True), FakeWriter()
     table._writer = writer  # type: ignore[assignment]
     spark: Any = Spark(history.commits)
-    is_wanted, told = True, list[tuple[Phase, int]]()
+    is_wanted, phases = True, list[tuple[Phase, int]]()
 
     def checkpoint(phase: Phase, landings: Sequence[Landing]) -> None:
-        told.append((phase, landings[0].link.number))
+        phases.append((phase, landings[0].link.number))
         if not is_wanted:
-            raise Unwanted
+            raise Abandoned
 
     land = [Landing(link=link(2), staged=None)]
     table.land(spark, land, Shaping(), checkpoint)
     assert [one.number for one in writer.appended] == [2]
-    assert told == [(Phase.READY, 2)]
+    assert phases == [(Phase.READY, 2)]
     is_wanted = False
-    with pytest.raises(Unwanted):
+    with pytest.raises(Abandoned):
         table.land(spark, land, Shaping(), checkpoint)
     assert len(writer.appended) == 1
 
 
-class Sparks(AdoptedDelta):
+class RecordingTable(AdoptedDelta):
     """A table that records the versions committed by Spark."""
 
     def __init__(self, root: Path, rules: CommitRules) -> None:
         super().__init__(root)
-        self._terms_told = rules
+        self._given_rules = rules
         self.by_spark: list[int] = []
 
     def _load_rules(self, spark: Any) -> CommitRules:
-        return self._terms_told
+        return self._given_rules
 
     def _append(self, spark: Any, landing: Landing, shape: Any, ready: Any) -> None:
         known = self._search(spark, {landing.link.key: 1})[landing.link.key]
         mark = CommitMark(landing.link, known.seen, known.term)
-        told = {"timestamp": 1, "operation": "WRITE", "userMetadata": mark.to_json()}
+        info = {"timestamp": 1, "operation": "WRITE", "userMetadata": mark.to_json()}
         version = known.seen + 1
         (self.staging.directory.parents[1] / commit_file(version)).write_text(
-            json.dumps({"commitInfo": told}, separators=(",", ":"))
+            json.dumps({"commitInfo": info}, separators=(",", ":"))
         )
         self.by_spark.append(version)
 
 
 def test_spark_commits_only_the_checkpoint_of_a_flush(tmp_path: Path) -> None:
     """The commits after the checkpoint are direct again."""
-    table = Sparks(tmp_path, CommitRules(columns=record_columns(), checkpoint_interval=5))
+    table = RecordingTable(tmp_path, CommitRules(columns=record_columns(), checkpoint_interval=5))
     table.open(NO_SPARK)
     keys = [ChainKey("sink", "orders", partition) for partition in range(7)]
     landings = [staged(tmp_path, attrs.evolve(link(1), key=key, attempt=uuid4().hex)) for key in keys]
@@ -110,18 +110,18 @@ def test_spark_commits_only_the_checkpoint_of_a_flush(tmp_path: Path) -> None:
 
 
 def test_chain_missing_from_the_log_is_left_to_spark(tmp_path: Path) -> None:
-    table = Sparks(tmp_path, CommitRules(columns=record_columns()))
+    table = RecordingTable(tmp_path, CommitRules(columns=record_columns()))
     table.open(NO_SPARK)
-    ours, other = link(1), attrs.evolve(link(1), key=ChainKey("sink", "orders", 9), attempt=uuid4().hex)
-    for one in (ours, other):
+    first, other = link(1), attrs.evolve(link(1), key=ChainKey("sink", "orders", 9), attempt=uuid4().hex)
+    for one in (first, other):
         table.land(NO_SPARK, [staged(tmp_path, one)], Shaping(), lambda phase, landings: None)
     for version in (0, 1):
         (tmp_path / commit_file(version)).unlink()
-    anew = Sparks(tmp_path, CommitRules(columns=record_columns()))
-    anew._log.read_from(LocalStore(tmp_path))
-    again = staged(tmp_path, attrs.evolve(ours, attempt=uuid4().hex))
-    anew.land(NO_SPARK, [again], Shaping(), lambda phase, landings: None)
-    assert anew.by_spark == [3]
+    reopened = RecordingTable(tmp_path, CommitRules(columns=record_columns()))
+    reopened._log.read_from(LocalStore(tmp_path))
+    again = staged(tmp_path, attrs.evolve(first, attempt=uuid4().hex))
+    reopened.land(NO_SPARK, [again], Shaping(), lambda phase, landings: None)
+    assert reopened.by_spark == [3]
 
 
 def test_leftovers_on_an_object_store_need_vacuum(tmp_path: Path) -> None:
