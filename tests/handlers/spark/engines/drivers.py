@@ -30,7 +30,7 @@ class FakeDriver(Driver):
 
     is_replaceable: bool = True
     dead: str | None = None
-    """The cause of its death; None while it lives."""
+    """The cause of its death; None while it runs."""
     refusal: Exception | None = None
     """The exception that opening a session raises."""
     hangs: bool = False
@@ -45,6 +45,7 @@ class FakeDriver(Driver):
     """The session and the tag of each cancellation."""
     was_cancelled: threading.Semaphore = attrs.field(factory=lambda: threading.Semaphore(0))
     expected: int = 0
+    """Number of calls of `expect_errors`."""
     stops: int = 0
     killed: threading.Event = attrs.field(factory=threading.Event)
     answers: threading.Event = attrs.field(factory=threading.Event)

@@ -1,4 +1,4 @@
-"""Sessions of a SparkContext, which is faked, as its JVM is."""
+"""Sessions of a SparkContext. It and its JVM are faked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sarameya_handlers.spark.errors import SparkGoneError
 
 @attrs.define(eq=False)
 class FakeContext:
-    """A SparkContext; `error` is what any call to its JVM raises."""
+    """A SparkContext. Each call to its JVM raises `error`, if that is set."""
 
     stopped: bool = False
     error: Exception | None = None
@@ -77,20 +77,20 @@ class FakeJavaSession:
 
 @attrs.define(eq=False)
 class FakeJvm:
-    """A Jvm of ours that dies as the test says."""
+    """A JVM that this process has started. It has died, or dies while `death` waits."""
 
     has_died: bool = False
     dies_within: bool = False
-    asked: list[float] = attrs.field(factory=list)
-    told: bool | None = None
+    death_timeouts: list[float] = attrs.field(factory=list)
+    stopped_as_dead: bool | None = None
     killed: bool = False
 
     def death(self, within: float) -> str | None:
-        self.asked.append(within)
+        self.death_timeouts.append(within)
         return "Spark's JVM has died (exit code -9)" if self.has_died or (self.dies_within and within) else None
 
     def stop(self, *, is_dead: bool = False) -> None:
-        self.told = is_dead
+        self.stopped_as_dead = is_dead
 
     def kill(self) -> None:
         self.killed = True
@@ -105,10 +105,10 @@ def test_sessions_are_clones_of_the_base() -> None:
     assert session.sparkContext is base.sparkContext
     assert session._jsparkSession is not base._jsparkSession
     assert session._jsparkSession.partitions == 7
-    assert is_users_spark(session), "no JVM of ours: who has given us the base may be at work with it"
+    assert is_users_spark(session), "the JVM is the user's, who may be using the base session"
 
 
-def test_session_of_our_jvm_is_not_the_users() -> None:
+def test_session_of_an_own_jvm_is_not_the_users() -> None:
     assert not is_users_spark(ClassicDriver(FakeSession.base(), FakeJvm()).open_session())
 
 
@@ -137,7 +137,7 @@ def test_dying_spark_does_not_hide_the_error_of_work() -> None:
 def test_responding_spark_is_alive() -> None:
     jvm = FakeJvm()
     assert ClassicDriver(FakeSession.base(), jvm).death(FakeSession.base()) is None
-    assert jvm.asked == []
+    assert jvm.death_timeouts == []
 
 
 def test_stopped_context_is_dead() -> None:
@@ -154,19 +154,19 @@ def test_context_stopped_through_pyspark_is_dead() -> None:
 
 
 @pytest.mark.parametrize("error", [Py4JNetworkError("gone"), ConnectionRefusedError(111, "Connection refused")])
-def test_our_jvm_gets_time_to_exit_after_a_broken_connection(error: Exception) -> None:
+def test_own_jvm_gets_time_to_exit_after_a_broken_connection(error: Exception) -> None:
     base, jvm = FakeSession.base(), FakeJvm(dies_within=True)
     base.sparkContext.error = error
     assert ClassicDriver(base, jvm).death(base) == "Spark's JVM has died (exit code -9)"
-    assert jvm.asked == [DEATH_TIMEOUT]
+    assert jvm.death_timeouts == [DEATH_TIMEOUT]
 
 
 def test_adopted_jvm_that_does_not_respond_is_dead() -> None:
     base = FakeSession.base()
     base.sparkContext.error = ConnectionRefusedError(111, "Connection refused")
-    told = ClassicDriver(base).death(base)
-    assert told is not None
-    assert told.startswith("Spark's JVM does not answer (ConnectionRefusedError")
+    cause = ClassicDriver(base).death(base)
+    assert cause is not None
+    assert cause.startswith("Spark's JVM does not answer (ConnectionRefusedError")
 
 
 def test_stopped_spark_opens_no_session() -> None:
@@ -185,7 +185,7 @@ def test_known_death_is_not_logged_again_on_stop(found_dead: bool) -> None:
     if found_dead:
         driver.death(base)
     driver.stop()
-    assert jvm.told is found_dead
+    assert jvm.stopped_as_dead is found_dead
 
 
 def test_adopted_spark_is_neither_stopped_nor_killed() -> None:

@@ -1,4 +1,4 @@
-"""Spark Connect's errors, and the closing of sessions. No server runs here: see the integration tests."""
+"""Spark Connect's errors, and the closing of sessions. No server runs here; the integration tests have one."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ REFUSED = grpc_error(
 )
 CLOSED = SparkConnectGrpcException(message="", errorClass="INVALID_HANDLE.SESSION_CLOSED", messageParameters={})
 CHANGED = SparkConnectGrpcException(message="", errorClass="INVALID_HANDLE.SESSION_CHANGED", messageParameters={})
-RAW = grpc_error(
+NOT_FOUND = grpc_error(
     grpc.StatusCode.INTERNAL, "[INVALID_HANDLE.SESSION_NOT_FOUND] The handle x is invalid. SQLSTATE: HY000"
 )
-GONE = SparkConnectException(errorClass="NO_ACTIVE_SESSION", messageParameters={})
-OTHER = PySparkAssertionError("Received incorrect server side session identifier for request.")
+NO_SESSION = SparkConnectException(errorClass="NO_ACTIVE_SESSION", messageParameters={})
+ANOTHER_SERVER = PySparkAssertionError("Received incorrect server side session identifier for request.")
 
 
 @attrs.define(eq=False)
@@ -61,7 +61,7 @@ class FakeClient:
         self.calls.append("release")
 
     def close(self) -> None:
-        assert self._channel.closed, "else it waits for calls that are on their way"
+        assert self._channel.closed, "otherwise it waits for pending calls"
         self.calls.append("close")
 
     def _cleanup_ml_cache(self) -> None:
@@ -70,10 +70,10 @@ class FakeClient:
 
 @attrs.define(eq=False)
 class FakeSession:
-    """A session of a server that knows these errors."""
+    """A session. Setting a property raises `set_error`, and reading one raises `get_error`."""
 
-    setting: Exception | None = None
-    asking: Exception | None = None
+    set_error: Exception | None = None
+    get_error: Exception | None = None
     client: FakeClient = attrs.field(factory=FakeClient)
     settings: dict[str, str] = attrs.field(factory=dict)
 
@@ -82,13 +82,13 @@ class FakeSession:
         return self
 
     def set(self, key: str, value: str) -> None:
-        if self.setting is not None:
-            raise self.setting
+        if self.set_error is not None:
+            raise self.set_error
         self.settings[key] = value
 
     def get(self, key: str) -> str:
-        if self.asking is not None:
-            raise self.asking
+        if self.get_error is not None:
+            raise self.get_error
         return "UTC"
 
     @property
@@ -122,7 +122,7 @@ def test_session_of_a_dead_server_is_closed_locally() -> None:
     session = FakeSession()
     driver = driver_of(session)
     driver.open_session()
-    session.asking = REFUSED
+    session.get_error = REFUSED
     driver.close_session(session)
     assert session.client.calls[1:] == ["close"]
 
@@ -141,13 +141,15 @@ def test_kill_closes_open_channels() -> None:
         (REFUSED, "does not answer (Failed to connect to remote host: Connection refused)"),
         (CLOSED, "has closed our session, which was idle for too long"),
         (CHANGED, "no longer knows our session: it was restarted"),
-        (GONE, "no longer knows our session: it was restarted"),
-        (RAW, "no longer knows our session: it was restarted"),
-        (OTHER, "no longer knows our session: it was restarted"),
+        (NO_SESSION, "no longer knows our session: it was restarted"),
+        (NOT_FOUND, "no longer knows our session: it was restarted"),
+        (ANOTHER_SERVER, "no longer knows our session: it was restarted"),
     ],
 )
-def test_death_is_described_in_words(error: Exception, expected: str) -> None:
-    assert driver_of(FakeSession()).death(FakeSession(asking=error)) == f"Spark Connect's server sc://there {expected}"
+def test_death_of_the_server_is_described_by_its_cause(error: Exception, expected: str) -> None:
+    assert (
+        driver_of(FakeSession()).death(FakeSession(get_error=error)) == f"Spark Connect's server sc://there {expected}"
+    )
 
 
 def test_responding_session_is_alive() -> None:
@@ -156,7 +158,7 @@ def test_responding_session_is_alive() -> None:
 
 @pytest.mark.parametrize("error", [REFUSED, CLOSED, CHANGED])
 def test_server_that_may_return_raises_spark_gone(error: Exception) -> None:
-    session = FakeSession(asking=error)
+    session = FakeSession(get_error=error)
     with pytest.raises(SparkGoneError, match="server sc://there") as raised:
         driver_of(session).open_session()
     assert not raised.value.begun
@@ -175,7 +177,7 @@ def test_server_that_may_return_raises_spark_gone(error: Exception) -> None:
     ],
 )
 def test_refusing_server_is_a_configuration_error(error: Exception, expected: str) -> None:
-    session = FakeSession(setting=error)
+    session = FakeSession(set_error=error)
     with pytest.raises(HandlerError, match=expected):
         driver_of(session, a="1").open_session()
     assert session.client._channel.closed
@@ -188,11 +190,11 @@ def test_real_client_closes_without_a_server() -> None:
     assert "s3cret" not in str(raised.value)
 
 
-def test_collected_session_waits_for_no_lock() -> None:
+def test_garbage_collected_session_waits_for_no_lock() -> None:
     def collect() -> None:
         session = new_session("sc://127.0.0.1:1")
         session.client._channel.close()
-        with Responses._get_or_create_release_thread_pool()._shutdown_lock:  # as in the middle of a request
+        with Responses._get_or_create_release_thread_pool()._shutdown_lock:  # like in the middle of a request
             del session
             gc.collect()
 
@@ -216,7 +218,7 @@ def test_existing_connect_mode_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert os.environ["SPARK_CONNECT_MODE_ENABLED"] == "1"
 
 
-def test_connect_mode_is_not_set_beside_classic_spark(
+def test_connect_mode_is_not_set_while_classic_spark_runs(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", object())

@@ -31,13 +31,16 @@ class FakeProcess:
 
 @attrs.define(eq=False)
 class FakeStart:
-    """Stands for `spark_jvm.start`: has a process, then takes until `go_on` or its process is killed."""
+    """A fake of `spark_jvm.start`. It launches a process, then waits for `may_finish`.
 
-    begun: trio.Event = attrs.field(factory=trio.Event)
-    go_on: threading.Event = attrs.field(factory=threading.Event)
+    If its process is killed meanwhile, it fails, unless `survives_kill` is set.
+    """
+
+    launched: trio.Event = attrs.field(factory=trio.Event)
+    may_finish: threading.Event = attrs.field(factory=threading.Event)
     polls: bool = False
-    """Whether it is still at the part in which it checks."""
-    ends_well: bool = True
+    """True if it calls `check` while it waits."""
+    survives_kill: bool = True
     process: FakeProcess = attrs.field(factory=FakeProcess)
     environment: Mapping[str, str] | None = None
     stops: int = 0
@@ -55,11 +58,11 @@ class FakeStart:
     ) -> FakeStart:
         self.environment = environment
         on_launched(self.process)
-        self._token.run_sync_soon(self.begun.set)
-        while not self.go_on.wait(0.01):
+        self._token.run_sync_soon(self.launched.set)
+        while not self.may_finish.wait(0.01):
             if self.polls:
                 check()
-            if self.process.killed.is_set() and not self.ends_well:
+            if self.process.killed.is_set() and not self.survives_kill:
                 raise HandlerError("Spark does not start")
         return self
 
@@ -67,17 +70,17 @@ class FakeStart:
         self.stops += 1
 
 
-async def begun(fake: FakeStart, monkeypatch: pytest.MonkeyPatch, then: Callable[[trio.Nursery], None]) -> None:
+async def during_start(fake: FakeStart, monkeypatch: pytest.MonkeyPatch, then: Callable[[trio.Nursery], None]) -> None:
     monkeypatch.setattr(spark_jvm, "start", fake)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(driver_start.start_jvm, SparkOptions(), {"TOKEN": "t"})
-        await fake.begun.wait()
+        await fake.launched.wait()
         then(nursery)
 
 
 async def test_started_jvm_gets_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeStart()
-    fake.go_on.set()
+    fake.may_finish.set()
     monkeypatch.setattr(spark_jvm, "start", fake)
     assert await driver_start.start_jvm(SparkOptions(), {"TOKEN": "t"}) is fake
     assert fake.environment == {"TOKEN": "t"}
@@ -86,7 +89,7 @@ async def test_started_jvm_gets_its_environment(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_start_error_is_raised_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = FakeStart(ends_well=False)
+    fake = FakeStart(survives_kill=False)
     fake.process.kill()
     monkeypatch.setattr(spark_jvm, "start", fake)
     with pytest.raises(HandlerError, match="does not start"):
@@ -95,9 +98,9 @@ async def test_start_error_is_raised_unchanged(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("polls", [True, False])
 async def test_cancelled_start_kills_its_jvm(monkeypatch: pytest.MonkeyPatch, polls: bool) -> None:
-    fake = FakeStart(polls=polls, ends_well=False)
+    fake = FakeStart(polls=polls, survives_kill=False)
     with trio.fail_after(10):
-        await begun(fake, monkeypatch, lambda nursery: nursery.cancel_scope.cancel())
+        await during_start(fake, monkeypatch, lambda nursery: nursery.cancel_scope.cancel())
     assert fake.process.killed.is_set()
 
 
@@ -106,10 +109,10 @@ async def test_spark_started_during_a_cancellation_is_stopped(monkeypatch: pytes
 
     def cancel(nursery: trio.Nursery) -> None:
         nursery.cancel_scope.cancel()
-        fake.go_on.set()
+        fake.may_finish.set()
 
     with trio.fail_after(10):
-        await begun(fake, monkeypatch, cancel)
+        await during_start(fake, monkeypatch, cancel)
     assert fake.stops == 1
 
 
@@ -122,7 +125,7 @@ async def test_spark_hanging_in_stop_is_killed(autojump_clock: MockClock, caplog
     assert "has not stopped" in caplog.text
 
 
-async def test_cancelled_stop_runs_to_its_end() -> None:
+async def test_cancelled_stop_is_completed() -> None:
     driver = FakeDriver()
     with trio.CancelScope() as scope:
         scope.cancel()
@@ -132,12 +135,12 @@ async def test_cancelled_stop_runs_to_its_end() -> None:
 
 @attrs.define(eq=False)
 class Silent(FakeDriver):
-    """A server that does not answer until its channels are closed."""
+    """A server that does not respond until its channels are closed."""
 
-    asked: threading.Event = attrs.field(factory=threading.Event)
+    requested: threading.Event = attrs.field(factory=threading.Event)
 
     def open_session(self) -> Any:
-        self.asked.set()
+        self.requested.set()
         self.killed.wait()
         raise SparkGoneError("channel closed", begun=False)
 
@@ -161,6 +164,6 @@ async def test_silent_server_does_not_delay_a_cancellation(silent: Silent) -> No
     with trio.fail_after(10):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(driver_start.start, SparkOptions(master="sc://localhost:1"))
-            await trio.to_thread.run_sync(silent.asked.wait)
+            await trio.to_thread.run_sync(silent.requested.wait)
             nursery.cancel_scope.cancel()
     assert silent.killed.is_set()

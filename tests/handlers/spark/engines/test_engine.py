@@ -26,12 +26,12 @@ def number(session: Any, _: object) -> int:
 
 @attrs.define(eq=False)
 class FakeSparks:
-    """Stands for `driver_start.start` and `driver_start.stop`; keeps what is started."""
+    """A fake of `driver_start.start` and `driver_start.stop`. It records the pools that it starts and stops."""
 
     pools: list[Pool] = attrs.field(factory=list)
     stopped: list[Pool] = attrs.field(factory=list)
     refusal: Exception | None = None
-    """What those raise that are asked for a session."""
+    """The exception that opening a session raises."""
 
     @property
     def drivers(self) -> list[FakeDriver]:
@@ -73,7 +73,7 @@ async def test_engines_of_one_process_share_one_spark(sparks: FakeSparks) -> Non
 
 
 async def test_engines_entered_together_start_one_spark(sparks: FakeSparks) -> None:
-    everyone = trio.Event()
+    all_inside = trio.Event()
     inside = 0
 
     async def use() -> None:
@@ -81,8 +81,8 @@ async def test_engines_entered_together_start_one_spark(sparks: FakeSparks) -> N
         async with SparkEngine(SparkOptions()):
             inside += 1
             if inside == 5:
-                everyone.set()
-            await everyone.wait()
+                all_inside.set()
+            await all_inside.wait()
 
     async with trio.open_nursery() as nursery:
         for _ in range(5):
@@ -164,8 +164,8 @@ async def test_connect_functions_are_active_while_an_engine_is_open(sparks: Fake
 
 
 @attrs.define(eq=False)
-class Somebodys:
-    """A SparkSession that somebody else has started."""
+class UsersSession:
+    """A SparkSession that the user has started."""
 
     sparkContext: object = None
 
@@ -178,7 +178,7 @@ def adopted(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
 
 
 async def test_adopted_engine_closes_only_its_own_sessions(adopted: FakeDriver) -> None:
-    async with AdoptedEngine(Somebodys(), max_jobs=3) as engine:
+    async with AdoptedEngine(UsersSession(), max_jobs=3) as engine:
         assert engine.max_jobs == 3
         assert await engine.run(number, tag="t") == 1
     assert adopted.closed == adopted.sessions
@@ -186,7 +186,7 @@ async def test_adopted_engine_closes_only_its_own_sessions(adopted: FakeDriver) 
 
 
 async def test_dead_adopted_spark_is_not_restarted(adopted: FakeDriver) -> None:
-    async with AdoptedEngine(Somebodys()) as engine:
+    async with AdoptedEngine(UsersSession()) as engine:
         await engine.run(number, tag="t1")
         adopted.dead = "Spark's context has been stopped"
         for _ in range(2):
@@ -208,6 +208,6 @@ def test_engine_is_chosen_by_the_users_value() -> None:
     assert engine_of(SparkOptions(max_jobs=5)).max_jobs == 5
     assert engine_of(None).max_jobs == SparkOptions().max_jobs
     assert isinstance(engine_of("sc://localhost:15002"), SparkEngine)
-    assert isinstance(engine_of(Somebodys()), AdoptedEngine)
+    assert isinstance(engine_of(UsersSession()), AdoptedEngine)
     with pytest.raises(ConfigError, match="sc://host:port"):
         engine_of("sc:/localhost")

@@ -29,7 +29,7 @@ def test_root_logger_drops_only_py4j_records(
 
 @attrs.define
 class DyingContext:
-    """A SparkContext that learns of its JVM's death only when it speaks to it."""
+    """A SparkContext that notices its JVM's death only when it calls the JVM."""
 
     _jsc: object | None = attrs.field(factory=object, alias="_jsc")
     stopped: bool = False
@@ -64,7 +64,7 @@ def gateway_of(program: str) -> Any:
     return FakeGateway(subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE))
 
 
-def test_jvm_dying_during_stop_is_forgotten_and_ended(caplog: pytest.LogCaptureFixture) -> None:
+def test_jvm_is_ended_and_forgotten_if_stop_fails(caplog: pytest.LogCaptureFixture) -> None:
     gateway, session = gateway_of("import sys; sys.stdin.read()"), DyingSession()
     Jvm(session, gateway).stop()
     assert session.sparkContext.stopped

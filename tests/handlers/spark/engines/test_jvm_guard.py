@@ -1,4 +1,4 @@
-"""The guard of a JVM whose parent ends. A shell stands for the JVM; it has its parent's output open."""
+"""The guard of a JVM whose parent ends. A shell takes the place of the JVM, and inherits its parent's output."""
 
 from __future__ import annotations
 
@@ -48,54 +48,54 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @asynccontextmanager
 async def starting(*jvm: str) -> AsyncIterator[trio.Process]:
-    """A process within the block, at which it has said that it is `up`. At the end nothing of it must be left."""
+    """Yield a process that has printed `up`. At the end no process of it may be left."""
     command = [sys.executable, "-c", STARTING, *jvm]
     with trio.fail_after(30):
         process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert process.stdout is not None
-        said = b""
-        while not said.endswith(b"\n") and (more := await process.stdout.receive_some()):
-            said += more  # a print that is not buffered comes in two pieces
-        assert said == b"up\n"
+        output = b""
+        while not output.endswith(b"\n") and (more := await process.stdout.receive_some()):
+            output += more  # an unbuffered print arrives in two pieces
+        assert output == b"up\n"
         yield process
-        assert await process.stdout.receive_some() == b"", "which comes only when the last that has it open is gone"
+        assert await process.stdout.receive_some() == b"", "the output ends once no process has it open"
         await process.wait()
         await process.stdout.aclose()
         assert process.stdin is not None
         await process.stdin.aclose()
 
 
-async def gone(temporary: Path) -> None:
-    """Wait until nothing is left. The guard ends a moment after the JVM."""
+async def wait_until_empty(temporary: Path) -> None:
+    """Wait until the directory is empty. The guard ends a moment after the JVM."""
     with trio.fail_after(30):
         while os.listdir(temporary):
             await trio.sleep(0.02)
 
 
 @pytest.mark.parametrize("jvm", [(UP,), (STUBBORN,), ()], ids=["up", "stubborn", "none-yet"])
-async def test_killed_process_takes_a_starting_jvm_along(temporary: Path, jvm: tuple[str, ...]) -> None:
+async def test_starting_jvm_ends_with_its_killed_parent(temporary: Path, jvm: tuple[str, ...]) -> None:
     async with starting(*jvm) as process:
         assert len(os.listdir(temporary)) == 1
         process.kill()
-    await gone(temporary)
+    await wait_until_empty(temporary)
 
 
 async def test_fault_66_started_jvm_exits_by_itself_before_cleanup(temporary: Path) -> None:
     """The JVM gets no signal, since it may be in the middle of a commit."""
     async with starting(
         "trap 'echo bad' TERM; read -r _; echo up; read -r _; sleep 1; echo ended >&2", "has started"
-    ) as it:
-        it.kill()
-    await gone(temporary)
+    ) as process:
+        process.kill()
+    await wait_until_empty(temporary)
 
 
 async def test_guard_survives_termination_signals(temporary: Path) -> None:
     async with starting(UP) as process:
-        (guard,) = (pid for pid in children("sh", process.pid) if is_guard(pid))  # what is guarded may be one, too
+        (guard,) = (pid for pid in children("sh", process.pid) if is_guard(pid))  # the JVM may be one, too
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             os.kill(guard, number)
         process.kill()
-    await gone(temporary)
+    await wait_until_empty(temporary)
 
 
 def is_guard(shell: int) -> bool:
@@ -105,7 +105,7 @@ def is_guard(shell: int) -> bool:
 def test_new_guard_survives_ctrl_c_of_the_terminal(temporary: Path) -> None:
     """The terminal signals the whole process group, and the new guard is still in it.
 
-    Our process handles SIGINT, as a service does.
+    The process handles SIGINT, as a service does.
     """
     program = """
 import os, signal, threading
@@ -127,7 +127,7 @@ finally:
     assert os.listdir(temporary) == []
 
 
-def test_left_block_removes_the_directory_not_the_process(temporary: Path) -> None:
+def test_end_of_block_removes_the_directory_not_the_process(temporary: Path) -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0) as process:
         with guarded_directory() as guard:
             guard.watch(process)
@@ -158,7 +158,7 @@ def test_killed_guard_raises_an_error(temporary: Path) -> None:
 
 
 def test_loader_warning_of_the_shell_is_no_failure(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
-    monkeypatch.setenv("LD_PRELOAD", "/nonexistent.so")  # the loader complains of it in each program that starts
+    monkeypatch.setenv("LD_PRELOAD", "/nonexistent.so")  # the loader warns about it in each program that starts
     with guarded_directory() as guard:
         assert guard.directory.is_dir()
 
@@ -168,4 +168,4 @@ def test_failed_directory_creation_raises_a_start_error(monkeypatch: pytest.Monk
     match = r"^the directory for Spark's JVM cannot be created: .*No such file or directory"
     with pytest.raises(SparkStartError, match=match):
         with guarded_directory():
-            pytest.fail("there is none")
+            pytest.fail("the directory cannot exist")

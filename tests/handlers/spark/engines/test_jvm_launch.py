@@ -1,4 +1,4 @@
-"""Launching and ending the JVM's process. In place of Spark's own script stands a small one."""
+"""Launching and ending the JVM's process. A small script replaces Spark's own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Script = Callable[[str], None]
 
 @pytest.fixture
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
-    """Makes of shell text what `spark-submit` is, for a while."""
+    """Return a function that replaces `spark-submit` by shell text during a test."""
 
     def install(text: str) -> None:
         submit = tmp_path / "bin" / "spark-submit"
@@ -70,7 +70,7 @@ def test_conf_is_passed_as_arguments_and_secrets_by_environment(script: Script, 
 
 
 @pytest.mark.parametrize(
-    ("locale", "jvms"),
+    ("locale", "expected"),
     [
         ({}, "C.UTF-8"),
         ({"LANG": "de_DE.UTF-8"}, ""),
@@ -81,7 +81,7 @@ def test_conf_is_passed_as_arguments_and_secrets_by_environment(script: Script, 
     ids=str,
 )
 def test_fault_57_jvm_can_name_directories_in_unicode(
-    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locale: dict[str, str], jvms: str
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locale: dict[str, str], expected: str
 ) -> None:
     for name in ("LC_ALL", "LC_CTYPE", "LANG"):
         monkeypatch.delenv(name, raising=False)
@@ -90,7 +90,7 @@ def test_fault_57_jvm_can_name_directories_in_unicode(
     script(f'echo "$LC_ALL" > {tmp_path}/locale; exit 1')
     with pytest.raises(SparkStartError):
         Launched().launch()
-    assert (tmp_path / "locale").read_text().strip() == jvms
+    assert (tmp_path / "locale").read_text().strip() == expected
 
 
 def test_jvm_has_its_own_process_group(script: Script, tmp_path: Path) -> None:
@@ -104,19 +104,19 @@ def test_jvm_has_its_own_process_group(script: Script, tmp_path: Path) -> None:
 def test_abandoned_launch_leaves_no_process(script: Script) -> None:
     script("exec sleep 60")
 
-    class Unwanted(Exception):
+    class Abandoned(Exception):
         pass
 
-    class Fickle(Launched):
+    class AbandoningCaller(Launched):
         def check(self) -> None:
             super().check()
             if self.checks == 3:
-                raise Unwanted
+                raise Abandoned
 
-    fickle = Fickle()
-    with pytest.raises(Unwanted):
-        fickle.launch()
-    assert fickle.process.returncode is not None
+    abandoning = AbandoningCaller()
+    with pytest.raises(Abandoned):
+        abandoning.launch()
+    assert abandoning.process.returncode is not None
 
 
 def test_jvm_killed_during_its_start_is_reported(script: Script) -> None:
@@ -132,24 +132,24 @@ def test_jvm_killed_during_its_start_is_reported(script: Script) -> None:
 
 
 def test_gateway_address_does_not_stay_in_the_environment(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A port and a secret, as pyspark's gateway server writes them: an int, and a text with its length before it.
+    # A port and a secret, as pyspark's gateway server writes them: an int, and a text after its length.
     script(
         'printf "\\000\\000\\037\\100\\000\\000\\000\\003abc" > "$_PYSPARK_DRIVER_CONN_INFO_PATH.part"\n'
         'mv "$_PYSPARK_DRIVER_CONN_INFO_PATH.part" "$_PYSPARK_DRIVER_CONN_INFO_PATH"; exec cat'
     )
-    told: list[tuple[str, str]] = []
+    connections: list[tuple[str, str]] = []
 
     class FakeGateway:
         proc: Any = None
 
     def launch_gateway() -> FakeGateway:
-        told.append((os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]))
+        connections.append((os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]))
         return FakeGateway()
 
     monkeypatch.setattr("pyspark.java_gateway.launch_gateway", launch_gateway)
     launched = Launched()
     gateway = launched.launch()
-    assert told == [("8000", "abc")]
+    assert connections == [("8000", "abc")]
     assert "PYSPARK_GATEWAY_SECRET" not in os.environ
     assert gateway.proc is launched.process
     end_process(gateway.proc)
@@ -158,20 +158,20 @@ def test_gateway_address_does_not_stay_in_the_environment(script: Script, monkey
 
 
 @pytest.mark.parametrize(
-    ("timeout", "said"),
+    ("timeout", "complaint"),
     [
         ("ANSWER_TIMEOUT", "No space left on device"),
         ("FAILED_TIMEOUT", 'Exception in thread "main" java.io.IOException: No space left on device'),
     ],
 )
 def test_fault_64_jvm_that_never_responds_is_killed(
-    script: Script, monkeypatch: pytest.MonkeyPatch, timeout: str, said: str
+    script: Script, monkeypatch: pytest.MonkeyPatch, timeout: str, complaint: str
 ) -> None:
     """A full /tmp does this: the main thread dies, and the gateway's threads keep the JVM alive."""
     monkeypatch.setattr(jvm_launch, timeout, 2.0)
-    script(f"echo '{said}' >&2; exec sleep 60")
+    script(f"echo '{complaint}' >&2; exec sleep 60")
     launched = Launched()
-    with pytest.raises(SparkStartError, match=f"neither answered nor ended and was killed: {said}"):
+    with pytest.raises(SparkStartError, match=f"neither answered nor ended and was killed: {complaint}"):
         launched.launch()
     assert launched.process is not None
     assert launched.process.returncode == -9

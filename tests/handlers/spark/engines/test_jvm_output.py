@@ -1,4 +1,4 @@
-"""Output of the JVM, through a pipe like the real one's."""
+"""Output of the JVM, through a real pipe."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WARN = "26/11/21 04:14:03 WARN NativeCodeLoader: Unable to load native-hadoop li
         ("java.lang.OutOfMemoryError: Java heap space", "INFO", "ERROR"),
     ],
 )
-def test_level_of_a_jvm_line(line: str, before: str, level: str) -> None:
+def test_jvm_line_gets_a_log_level(line: str, before: str, level: str) -> None:
     assert level_of(line, before) == level
 
 
@@ -73,8 +73,8 @@ def test_start_errors_are_returned_without_stacks(
 
 def test_jvm_errors_are_logged_while_spark_logs_are_off(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "sarameya.spark")
-    own = "java.lang.OutOfMemoryError: Java heap space"
+    jvm_error = "java.lang.OutOfMemoryError: Java heap space"
     printed(
-        "OFF", WARN, ERROR, "\tat org.apache.Spark", "Caused by: a cause", own, "\tat java.lang.Thread"
+        "OFF", WARN, ERROR, "\tat org.apache.Spark", "Caused by: a cause", jvm_error, "\tat java.lang.Thread"
     ).last_errors()
-    assert [(record.levelname, record.message) for record in caplog.records] == [("ERROR", own)]
+    assert [(record.levelname, record.message) for record in caplog.records] == [("ERROR", jvm_error)]

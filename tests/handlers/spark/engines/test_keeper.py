@@ -20,13 +20,13 @@ def no_jitter() -> StartBackoff:
     return StartBackoff(jitter=lambda: 1.0)
 
 
-def delays(lives: StartBackoff, times: list[tuple[float, float]]) -> list[float]:
+def delays(backoff: StartBackoff, times: list[tuple[float, float]]) -> list[float]:
     """Return the delay before the next start after each life, given as (start, end)."""
     waited = []
     for began, ended in times:
-        lives.record_start(began)
-        lives.record_end(ended)
-        waited.append(lives.not_before - ended)
+        backoff.record_start(began)
+        backoff.record_end(ended)
+        waited.append(backoff.not_before - ended)
     return waited
 
 
@@ -41,26 +41,26 @@ def test_starts_after_short_lives_back_off_up_to_a_limit() -> None:
 
 
 def test_failed_start_counts_as_a_short_life() -> None:
-    lives = no_jitter()
+    backoff = no_jitter()
     for now in (0.0, 1.0, 2.0):
-        lives.record_end(now)
-    assert lives.not_before == 2.0 + 2 * BACKOFF
+        backoff.record_end(now)
+    assert backoff.not_before == 2.0 + 2 * BACKOFF
 
 
 def test_backoff_is_jittered() -> None:
-    lives = StartBackoff(jitter=lambda: 1.2)
-    lives.record_end(0.0)
-    lives.record_end(0.0)
-    assert lives.not_before == pytest.approx(1.2 * BACKOFF)
+    backoff = StartBackoff(jitter=lambda: 1.2)
+    backoff.record_end(0.0)
+    backoff.record_end(0.0)
+    assert backoff.not_before == pytest.approx(1.2 * BACKOFF)
 
 
 @attrs.define(eq=False)
 class Starts:
-    """Stands for what starts a Spark and stops it: `seconds` each. Raises what is in `failures` first."""
+    """A fake start and stop of Spark, which take `seconds` each. Starts first raise the exceptions in `failures`."""
 
     seconds: float = 5.0
     failures: list[Exception] = attrs.field(factory=list)
-    at: list[float] = attrs.field(factory=list)
+    started: list[float] = attrs.field(factory=list)
     pools: list[Pool] = attrs.field(factory=list)
     stopped: list[Pool] = attrs.field(factory=list)
 
@@ -68,7 +68,7 @@ class Starts:
         return Keeper(self.start, self.stop, no_jitter())
 
     async def start(self) -> Pool:
-        self.at.append(trio.current_time())
+        self.started.append(trio.current_time())
         await trio.sleep(self.seconds)
         if self.failures:
             raise self.failures.pop(0)
@@ -107,17 +107,17 @@ async def test_dead_spark_is_replaced_once_for_all_waiters(autojump_clock: MockC
     starts = Starts()
     keeper = await opened(starts)
     starts.pools[0].died = "gone"
-    had: list[Pool] = []
+    received: list[Pool] = []
 
-    async def need() -> None:
-        had.append(await living(keeper))
+    async def wait() -> None:
+        received.append(await living(keeper))
 
     async with trio.open_nursery() as nursery:
         for _ in range(5):
-            nursery.start_soon(need)
+            nursery.start_soon(wait)
     assert starts.stopped == starts.pools[:1]
     assert len(starts.pools) == 2
-    assert had == [starts.pools[1]] * 5
+    assert received == [starts.pools[1]] * 5
 
 
 async def test_spark_dying_repeatedly_is_restarted_with_backoff(autojump_clock: MockClock) -> None:
@@ -127,7 +127,7 @@ async def test_spark_dying_repeatedly_is_restarted_with_backoff(autojump_clock: 
     for _ in range(5):
         (await living(keeper)).died = "gone"
     await living(keeper)
-    assert [at - began for at in starts.at[1:]] == pytest.approx([0.0, 0.5, 1.5, 3.5, 7.5])
+    assert [at - began for at in starts.started[1:]] == pytest.approx([0.0, 0.5, 1.5, 3.5, 7.5])
 
 
 async def test_failed_restart_is_retried(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
@@ -136,8 +136,8 @@ async def test_failed_restart_is_retried(autojump_clock: MockClock, caplog: pyte
     starts.pools[0].died = "gone"
     starts.failures = [silent(), silent(), HandlerError("no memory"), silent()]
     assert await living(keeper) is starts.pools[1]
-    told = [record.message for record in caplog.records]
-    assert told == [
+    logged = [record.message for record in caplog.records]
+    assert logged == [
         "the server does not answer; retrying",
         "no memory; retrying",
         "the server does not answer; retrying",
@@ -145,7 +145,7 @@ async def test_failed_restart_is_retried(autojump_clock: MockClock, caplog: pyte
     ]
 
 
-async def test_waiter_gives_up_at_its_deadline(
+async def test_waiter_fails_at_its_deadline(
     autojump_clock: MockClock,
 ) -> None:
     starts = Starts(seconds=0.0)
@@ -172,21 +172,21 @@ async def test_cancelled_start_is_repeated_for_another_waiter(autojump_clock: Mo
     starts = Starts()
     keeper = await opened(starts)
     starts.pools[0].died = "gone"
-    had: list[Pool] = []
+    received: list[Pool] = []
 
-    async def need(scope: trio.CancelScope) -> None:
+    async def wait(scope: trio.CancelScope) -> None:
         with scope:
-            had.append(await living(keeper))
+            received.append(await living(keeper))
 
     async with trio.open_nursery() as nursery:
         first, second = trio.CancelScope(), trio.CancelScope()
-        nursery.start_soon(need, first)
+        nursery.start_soon(wait, first)
         await trio.testing.wait_all_tasks_blocked()
-        nursery.start_soon(need, second)
+        nursery.start_soon(wait, second)
         await trio.sleep(starts.seconds + 1.0)
         first.cancel()
-    assert had == [starts.pools[1]]
-    assert len(starts.at) == 3
+    assert received == [starts.pools[1]]
+    assert len(starts.started) == 3
 
 
 async def test_first_start_waits_for_a_silent_server(autojump_clock: MockClock) -> None:
@@ -212,8 +212,8 @@ async def test_silent_server_at_first_start_is_retriable(autojump_clock: MockClo
 
 async def test_close_stops_the_running_spark(autojump_clock: MockClock) -> None:
     starts = Starts()
-    never = starts.keeper()
-    await never.close()
+    unopened = starts.keeper()
+    await unopened.close()
     keeper = await opened(starts)
     await keeper.close()
     assert starts.stopped == starts.pools
@@ -230,4 +230,4 @@ async def test_fault_64_failed_first_start_is_retried_by_the_service(autojump_cl
     starts = Starts(failures=[SparkStartError("the JVM was killed")])
     with pytest.raises(SparkStartError):
         await opened(starts)
-    assert len(starts.at) == 1
+    assert len(starts.started) == 1

@@ -1,4 +1,4 @@
-"""A lease is one process's of a machine, as long as it lives."""
+"""Leases: one process of a machine holds a lease until the process ends."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ fcntl.lockf(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX, 1, 1)
 print("held", flush=True)
 sys.stdin.read()
 """
-"""What a JVM holds whose process has died."""
+"""A program that holds the lock of a JVM whose process has died."""
 
 
 @contextmanager
 def holding(program: str, file: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another process, which holds what the program says; it is to be ended."""
+    """Yield another process, which holds a lock. The caller ends it."""
     command = [sys.executable, "-c", program, str(file)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -46,7 +46,7 @@ def holding(program: str, file: Path) -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
-def test_file_system_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_lock_support_is_named_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_locks(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
@@ -85,7 +85,7 @@ def test_jvm_outliving_its_process_is_awaited(tmp_path: Path, monkeypatch: pytes
     assert len(waited) == 1
 
 
-def test_jvm_that_does_not_exit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jvm_that_does_not_exit_is_named_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "lock"
     monkeypatch.setattr(lease, "ORPHAN_ENDS_WITHIN", 0.0)
     with holding(ORPHAN, file) as orphan:
@@ -104,7 +104,7 @@ def test_passing_disk_error_is_not_a_configuration_error(tmp_path: Path, monkeyp
         take_lease(tmp_path / "lock", "no")
 
 
-def test_unwritable_lease_directory_is_named(tmp_path: Path) -> None:
+def test_unwritable_lease_directory_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(HandlerError, match=r"cannot write .*choose a directory"):
         take_lease(tmp_path / "file" / "lock", "no")

@@ -47,7 +47,7 @@ def number(session: Any, _: object) -> int:
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_cancel_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_module, "CANCEL_TIMEOUT", 0.05)
     monkeypatch.setattr(pool_module, "CANCEL_INTERVAL", 0.01)
 
@@ -103,7 +103,7 @@ async def test_concurrent_work_is_limited_to_max_jobs() -> None:
     assert {work.session.number for work in works} == {1, 2}
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_cancel_timeout")
 async def test_cancellation_is_repeated_until_the_thread_ends() -> None:
     driver = FakeDriver()
     pool, work = Pool(driver, 1), Blocking()
@@ -132,7 +132,7 @@ async def test_cancelled_work_that_ends_promptly_is_awaited() -> None:
         assert work.ended.is_set()
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_cancel_timeout")
 async def test_failed_cancel_request_does_not_hide_the_cancellation() -> None:
     driver = FakeDriver()
     pool, work = Pool(driver, 1), Blocking()
@@ -146,7 +146,7 @@ async def test_failed_cancel_request_does_not_hide_the_cancellation() -> None:
     await trio.to_thread.run_sync(work.ended.wait)
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_cancel_timeout")
 async def test_abandoned_thread_keeps_its_slot_and_session() -> None:
     driver = FakeDriver()
     pool, work = Pool(driver, 1), Blocking()
@@ -196,7 +196,7 @@ async def test_driver_death_is_logged_once(caplog: pytest.LogCaptureFixture) -> 
 @pytest.mark.parametrize("is_replaceable", [True, False])
 @pytest.mark.parametrize("is_wrapped", [True, False])
 async def test_fault_64_driver_with_an_unusable_class_is_replaced(is_replaceable: bool, is_wrapped: bool) -> None:
-    """Snappy's class is an example, once its native library found no room in a full temporary directory."""
+    """An example is Snappy's class, if its native library did not fit into a full temporary directory."""
     pool = Pool(FakeDriver(is_replaceable=is_replaceable), 2)
 
     def fail(*_: object) -> None:
@@ -210,7 +210,7 @@ async def test_fault_64_driver_with_an_unusable_class_is_replaced(is_replaceable
     assert raised.value.passes
     assert isinstance(raised.value, SparkGoneError) is is_replaceable
     assert (pool.died is not None) is is_replaceable
-    assert is_replaceable or str(raised.value).endswith("restart it"), "it is not ours"
+    assert is_replaceable or str(raised.value).endswith("restart it"), "the user must restart it"
 
 
 async def test_work_does_not_start_on_a_dead_driver() -> None:
@@ -273,12 +273,12 @@ async def test_busy_session_of_a_replaced_pool_is_closed_after_work() -> None:
 
 
 @pytest.fixture
-def asks_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def frequent_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_module, "CHECK_INTERVAL", 0.01)
     monkeypatch.setattr(pool_module, "RESPONSE_TIMEOUT", 0.2)
 
 
-@pytest.mark.usefixtures("asks_soon", "impatient")
+@pytest.mark.usefixtures("frequent_checks", "short_cancel_timeout")
 async def test_driver_hanging_under_work_is_killed() -> None:
     driver = FakeDriver()
     pool, work = Pool(driver, 1), Blocking()
@@ -291,7 +291,7 @@ async def test_driver_hanging_under_work_is_killed() -> None:
     work.release.set()
 
 
-@pytest.mark.usefixtures("asks_soon", "impatient")
+@pytest.mark.usefixtures("frequent_checks", "short_cancel_timeout")
 async def test_driver_hanging_in_open_session_is_killed() -> None:
     driver = FakeDriver()
     pool = Pool(driver, 1)
@@ -303,7 +303,7 @@ async def test_driver_hanging_in_open_session_is_killed() -> None:
     hangs.set()
 
 
-@pytest.mark.usefixtures("asks_soon", "impatient")
+@pytest.mark.usefixtures("frequent_checks", "short_cancel_timeout")
 @pytest.mark.parametrize("max_jobs", [1, 2])
 async def test_driver_hanging_under_cancelled_work_is_killed(max_jobs: int) -> None:
     """Abandoned threads hold all slots, so a waiter checks the driver."""
@@ -317,7 +317,7 @@ async def test_driver_hanging_under_cancelled_work_is_killed(max_jobs: int) -> N
             await pool.run(waiting, "t2")
         assert driver.killed.is_set()
         assert pool.died == str(raised.value)
-        assert not raised.value.begun, "another Spark may begin with it"
+        assert not raised.value.begun, "another Spark may run the work"
         assert not waiting.begun.is_set()
     finally:
         driver.answers.set()
@@ -325,7 +325,7 @@ async def test_driver_hanging_under_cancelled_work_is_killed(max_jobs: int) -> N
             work.release.set()
 
 
-@pytest.mark.usefixtures("asks_soon", "impatient")
+@pytest.mark.usefixtures("frequent_checks", "short_cancel_timeout")
 async def test_driver_hanging_in_a_cancelled_open_is_killed() -> None:
     driver = FakeDriver()
     pool, opening, hangs = Pool(driver, 1), threading.Event(), threading.Event()
@@ -347,7 +347,7 @@ async def test_driver_hanging_in_a_cancelled_open_is_killed() -> None:
         hangs.set()
 
 
-@pytest.mark.usefixtures("asks_soon", "impatient")
+@pytest.mark.usefixtures("frequent_checks", "short_cancel_timeout")
 async def test_responding_driver_survives_a_queue_of_waiters() -> None:
     driver = FakeDriver()
     pool, work, waiting = Pool(driver, 1), Blocking(), Blocking()
@@ -361,7 +361,7 @@ async def test_responding_driver_survives_a_queue_of_waiters() -> None:
     assert waiting.begun.is_set()
 
 
-@pytest.mark.usefixtures("asks_soon")
+@pytest.mark.usefixtures("frequent_checks")
 async def test_responding_driver_survives_long_work() -> None:
     driver = FakeDriver()
     pool, work, waiting = Pool(driver, 1), Blocking(), Blocking()

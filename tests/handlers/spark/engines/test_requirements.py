@@ -65,7 +65,7 @@ def test_new_enough_java_is_accepted(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     requirements.require_java()
 
 
-ASKING = """
+CHECK_JAVA = """
 import signal
 from sarameya_handlers.spark.engines.requirements import require_java
 signal.signal(signal.SIGINT, lambda *_: print("heard", flush=True))
@@ -74,15 +74,15 @@ require_java()
 
 
 def test_ctrl_c_does_not_reach_the_java_process(tmp_path: Path) -> None:
-    for name in ("asked", "answer"):
+    for name in ("started", "answer"):
         os.mkfifo(tmp_path / name)
-    home = java_home(tmp_path, f"echo asked > {tmp_path}/asked; head -n 1 {tmp_path}/answer >&2")
-    # Opened both ways, so that none waits for a Java that is not there.
+    home = java_home(tmp_path, f"echo started > {tmp_path}/started; head -n 1 {tmp_path}/answer >&2")
+    # Opened for reading and writing, so that opening does not wait for Java.
     with (
-        (tmp_path / "asked").open("r+b", buffering=0) as asked,
+        (tmp_path / "started").open("r+b", buffering=0) as started,
         (tmp_path / "answer").open("r+b", buffering=0) as answer,
         subprocess.Popen(
-            [sys.executable, "-c", ASKING],
+            [sys.executable, "-c", CHECK_JAVA],
             env={**os.environ, "JAVA_HOME": home},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -92,7 +92,7 @@ def test_ctrl_c_does_not_reach_the_java_process(tmp_path: Path) -> None:
     ):
         assert process.stdout is not None
         try:
-            assert select.select([asked], [], [], 30.0)[0], "Java was not run"
+            assert select.select([started], [], [], 30.0)[0], "Java was not run"
             os.killpg(process.pid, signal.SIGINT)
             assert process.stdout.readline() == "heard\n"
             answer.write(b'openjdk version "17.0.1"\n')

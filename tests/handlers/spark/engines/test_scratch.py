@@ -42,7 +42,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @contextmanager
 def owner() -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    """Another process, and the directory that it owns."""
+    """Yield another process, and the directory that it owns."""
     command = [sys.executable, "-c", OWNING]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -54,7 +54,7 @@ def remove() -> None:
     remove_abandoned(lambda: None)
 
 
-def left(number: int) -> Path:
+def abandoned_directory(number: int) -> Path:
     """Create the directory of a killed process: unlocked, with its content."""
     place = Path(tempfile.gettempdir(), f"sarameya-jvm-{number:016x}")
     (place / "spark-1").mkdir(parents=True)
@@ -65,7 +65,7 @@ def test_fault_66_directory_of_a_killed_process_is_removed(temporary: Path, capl
     caplog.set_level(logging.INFO)
     with owner() as (process, place):
         remove()
-        assert (place / "blockmgr-1" / "0c" / "temp_local_1").exists(), "it lives"
+        assert (place / "blockmgr-1" / "0c" / "temp_local_1").exists(), "its owner still runs"
         process.kill()
         process.wait()
         remove()
@@ -75,7 +75,7 @@ def test_fault_66_directory_of_a_killed_process_is_removed(temporary: Path, capl
 
 def test_fault_66_directories_of_a_hundred_kills_are_removed(temporary: Path) -> None:
     for number in range(100):
-        left(number)
+        abandoned_directory(number)
     remove()
     assert os.listdir(temporary) == []
 
@@ -140,7 +140,7 @@ def test_symbolic_links_are_not_followed(temporary: Path, tmp_path_factory: pyte
     precious = tmp_path_factory.mktemp("precious")
     (precious / "file").write_text("")
     (temporary / f"sarameya-jvm-{1:016x}").symlink_to(precious)
-    (left(2) / "link").symlink_to(precious)
+    (abandoned_directory(2) / "link").symlink_to(precious)
     remove()
     assert os.listdir(precious) == ["file"]
     assert os.listdir(temporary) == [f"sarameya-jvm-{1:016x}"]
@@ -174,14 +174,14 @@ def test_owned_directory_emptied_by_a_cleaner_stays(temporary: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
 def test_directory_of_another_user_stays(temporary: Path) -> None:
-    os.chown(left(1), 12345, 12345)
+    os.chown(abandoned_directory(1), 12345, 12345)
     remove()
     assert len(os.listdir(temporary)) == 1
 
 
 def test_concurrent_removals_both_succeed(temporary: Path) -> None:
     for number in range(50):
-        left(number)
+        abandoned_directory(number)
     program = "from sarameya_handlers.spark.engines.jvm.scratch import *; remove_abandoned(lambda: None)"
     both = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(2)]
     assert [process.wait(60) for process in both] == [0, 0]

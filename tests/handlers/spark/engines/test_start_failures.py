@@ -1,4 +1,4 @@
-"""Why a JVM has not started, by its exit code and by what it said."""
+"""Errors for a JVM that does not start, by its exit code and output."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from sarameya_handlers.spark.errors import SparkStartError
 
 
 @pytest.mark.parametrize(
-    ("code", "complaints"),
+    ("code", "stderr"),
     [
         (-9, ""),
-        (137, "line 73: 12 Killed"),  # of a shell whose child the kernel has killed
+        (137, "line 73: 12 Killed"),  # from a shell whose child the kernel has killed
         (-9, 'Exception in thread "main" java.lang.IllegalArgumentException: half a word'),
         (1, ""),
         (1, "cannot create temp file for here-document: No space left on device"),
@@ -26,14 +26,14 @@ from sarameya_handlers.spark.errors import SparkStartError
         (1, "java.lang.NoClassDefFoundError: Could not initialize class org.xerial.snappy.Snappy"),
     ],
 )
-def test_fault_64_passing_start_failure_is_not_permanent(code: int, complaints: str) -> None:
-    failure = exit_error(code, complaints)
+def test_fault_64_passing_start_failure_is_not_permanent(code: int, stderr: str) -> None:
+    failure = exit_error(code, stderr)
     assert isinstance(failure, SparkStartError)
     assert not failure.permanent
 
 
 @pytest.mark.parametrize(
-    "complaints",
+    "stderr",
     [
         "Invalid maximum heap size: -Xmxlittle\nError: Could not create the Java Virtual Machine.",
         "Unrecognized option: -nonsense",
@@ -48,10 +48,10 @@ def test_fault_64_passing_start_failure_is_not_permanent(code: int, complaints: 
         "org.apache.spark.SparkIllegalArgumentException: [INVALID_DRIVER_MEMORY]",
     ],
 )
-def test_configuration_failure_is_permanent(complaints: str) -> None:
-    failure = exit_error(1, complaints)
+def test_configuration_failure_is_permanent(stderr: str) -> None:
+    failure = exit_error(1, stderr)
     assert isinstance(failure, HandlerError)
-    assert complaints in str(failure)
+    assert stderr in str(failure)
 
 
 def test_killing_signal_is_named() -> None:
