@@ -67,7 +67,7 @@ def test_hadoop_catalog_on_a_default_object_store_is_refused() -> None:
 
 
 @pytest.mark.parametrize("warehouse", ["/data/lake", "file:/data/lake", "file:///data/lake", "lake", "file:./lake"])
-def test_hadoop_catalog_on_local_files_takes_one_driver(warehouse: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hadoop_catalog_on_local_files_needs_a_single_driver(warehouse: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getcwd", lambda: "/data")
     found = catalog(type="hadoop", warehouse=warehouse)
     assert found.takes_one_driver
@@ -85,7 +85,7 @@ def test_hadoop_catalog_on_local_files_takes_one_driver(warehouse: str, monkeypa
         {},
     ],
 )
-def test_catalog_with_atomic_commits_takes_many_drivers(settings: dict[str, str]) -> None:
+def test_catalog_with_atomic_commits_accepts_many_drivers(settings: dict[str, str]) -> None:
     found = catalog(**settings)
     assert not found.takes_one_driver
     assert found.warehouse == ("/data/lake" if settings.get("type") == "jdbc" else None)

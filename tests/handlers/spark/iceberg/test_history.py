@@ -1,4 +1,4 @@
-"""Links out of snapshots: published as they are or as copies, staged only, expired, forged."""
+"""Links from snapshots: published directly or as copies, only staged, expired, forged."""
 
 from __future__ import annotations
 
@@ -136,11 +136,11 @@ def test_newest_link_of_each_requested_chain_is_found() -> None:
 
 
 def test_staged_attempt_is_found_among_others() -> None:
-    table, mine, theirs = FakeMetadata(), link(1), link(1)
-    staged = {one.attempt: table.stage(one) for one in (theirs, mine)}
-    found = table.history().staged(mine)
+    table, own, other = FakeMetadata(), link(1), link(1)
+    staged = {one.attempt: table.stage(one) for one in (other, own)}
+    found = table.history().staged(own)
     assert found is not None
-    assert found.snapshot_id == staged[mine.attempt]
+    assert found.snapshot_id == staged[own.attempt]
     assert table.history().staged(link(1)) is None
 
 

@@ -1,4 +1,4 @@
-"""Marks of chains in a table's properties, and which of them count."""
+"""Marks of chains in a table's properties, and those that they supersede."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sarameya_handlers.spark.iceberg.marks import ChainMark, chain_marks, supers
 from tests.handlers.spark.iceberg.kit import KEY, OTHER, link
 
 
-def put(*marks: ChainMark) -> dict[str, str]:
+def properties(*marks: ChainMark) -> dict[str, str]:
     return {mark.name: mark.value for mark in marks}
 
 
@@ -25,12 +25,12 @@ def test_marks_are_sorted_by_number() -> None:
         ChainMark.begun(KEY, 9, "c"),
     ]
     for order in permutations(marks):
-        assert chain_marks(put(*order)) == {KEY: [marks[0], marks[3], marks[1], marks[2]]}
+        assert chain_marks(properties(*order)) == {KEY: [marks[0], marks[3], marks[1], marks[2]]}
 
 
 def test_rest_mark_holds_the_head() -> None:
     head = link(9, key=OTHER)
-    [[begun, rest]] = chain_marks(put(ChainMark.rest(head), ChainMark.begun(OTHER, 9, "a"))).values()
+    [[begun, rest]] = chain_marks(properties(ChainMark.rest(head), ChainMark.begun(OTHER, 9, "a"))).values()
     assert (begun.head(), rest.head()) == (None, head)
 
 
@@ -48,7 +48,7 @@ def test_foreign_properties_are_not_marks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("put_now", "gone"),
+    ("new", "removed"),
     [
         (ChainMark.begun(KEY, 6, "b"), ["3", "5", "5.rest", "7", "8.rest"]),
         (ChainMark.rest(link(5)), ["3", "5", "7", "8.rest"]),
@@ -56,12 +56,12 @@ def test_foreign_properties_are_not_marks() -> None:
         (ChainMark.begun(KEY, 9, "b"), ["3", "5", "5.rest", "6", "7", "8.rest"]),
     ],
 )
-def test_new_mark_supersedes_all_but_a_foreign_next_link(put_now: ChainMark, gone: list[str]) -> None:
+def test_new_mark_supersedes_all_but_a_foreign_next_link(new: ChainMark, removed: list[str]) -> None:
     """Higher marks belong to links that no longer exist: the chain's end was read from the same table."""
     seen = [ChainMark.begun(KEY, number, "a") for number in (3, 5, 6, 7)] + [ChainMark.rest(link(n)) for n in (5, 8)]
-    there = chain_marks(put(*seen, ChainMark.begun(OTHER, 1, "a")))
+    there = chain_marks(properties(*seen, ChainMark.begun(OTHER, 1, "a")))
     prefix = ChainMark.begun(KEY, 1, "a").name.removesuffix("1")
-    assert sorted(mark.name.removeprefix(prefix) for mark in superseded(there, [put_now])) == sorted(gone)
+    assert sorted(mark.name.removeprefix(prefix) for mark in superseded(there, [new])) == sorted(removed)
 
 
 @pytest.mark.parametrize("name", ["orders-hourly", "password", "access.key", "s3cret-token"])
@@ -69,7 +69,7 @@ def test_mark_holds_no_text_that_spark_redacts(name: str) -> None:
     """The pattern is the default of `spark.redaction.regex` and `spark.sql.redaction.options.regex`."""
     hidden = re.compile(r"(?i)secret|password|token|access[.]?key|url")
     key = ChainKey(name, name, 0)
-    told = Link(key=key, number=1, from_offset=0, to_offset=1, attempt=name, origin=Origin(group=name))
-    assert hidden.search(f"{name}, {told.to_json()}")
-    for mark in (ChainMark.begun(key, 1, "0123456789abcdef"), ChainMark.rest(told)):
+    head_of_key = Link(key=key, number=1, from_offset=0, to_offset=1, attempt=name, origin=Origin(group=name))
+    assert hidden.search(f"{name}, {head_of_key.to_json()}")
+    for mark in (ChainMark.begun(key, 1, "0123456789abcdef"), ChainMark.rest(head_of_key)):
         assert not hidden.search(f"{mark.name} = {mark.value}")

@@ -50,7 +50,7 @@ def test_created_table_has_nullable_columns_and_partitions() -> None:
         (struct(s=struct(x=IntegerType(), y=struct(z=StringType()))), [("`s`.`y`", "struct<`z`: string>")]),
         (struct(l=ArrayType(struct(x=IntegerType(), w=LongType()))), [("`l`.`element`.`w`", "bigint")]),
         (struct(m=MapType(StringType(), struct(v=LongType()))), [("`m`.`value`.`v`", "bigint")]),
-        (struct(a=struct(x=LongType())), []),  # another type, which is not for us to change
+        (struct(a=struct(x=LongType())), []),  # another type, which is not changed
     ],
 )
 def test_missing_columns_and_fields_are_named(rows: StructType, missing: list[tuple[str, str]]) -> None:

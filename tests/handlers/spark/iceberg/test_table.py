@@ -27,7 +27,7 @@ class Conf:
 
 
 class FakeSpark:
-    """A session, and the catalog `ice` as these settings say, in which there is one table."""
+    """A session with the catalog `ice`, which has these settings and one table."""
 
     def __init__(self, **settings: str) -> None:
         there = {"spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog"}

@@ -1,4 +1,4 @@
-"""Looking at a table through a session that tells what an Iceberg table's metadata would."""
+"""Reading a table's state through a fake session, which returns the fake metadata of an Iceberg table."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class _Rows:
 
 @attrs.define
 class FakeSpark:
-    """Answers what a `TableStateReader` asks; `asked` since when, for each time that snapshots were asked for."""
+    """Answers the queries of a `TableStateReader`. `queried` has the start time of each query for snapshots."""
 
     table: FakeMetadata
     properties: dict[str, str] = attrs.field(factory=dict)
-    asked: list[int] = attrs.field(factory=list)
+    queried: list[int] = attrs.field(factory=list)
     refreshed: int = 0
     counted: int = 0
 
@@ -59,7 +59,7 @@ class FakeSpark:
             statement,
         )
         assert match, statement
-        self.asked.append(int(match[1]))
+        self.queried.append(int(match[1]))
         return _Rows([row for row in self.table.rows.values() if row[2] >= int(match[1])])
 
 
@@ -68,74 +68,74 @@ def spark() -> FakeSpark:
     return FakeSpark(FakeMetadata())
 
 
-def look(looker: TableStateReader, spark: FakeSpark, **more: Any) -> TableState:
-    return looker.read(cast("SparkSession", spark), is_cached=False, **more)
+def read_state(reader: TableStateReader, spark: FakeSpark, **more: Any) -> TableState:
+    return reader.read(cast("SparkSession", spark), is_cached=False, **more)
 
 
 def test_unchanged_table_is_read_without_snapshots(spark: FakeSpark) -> None:
-    looker = TableStateReader(NAME)
+    reader = TableStateReader(NAME)
     spark.table.land(link(1))
-    assert look(looker, spark).number(KEY) == 1
-    assert look(looker, spark).number(KEY) == 1
-    assert spark.asked == [0]
+    assert read_state(reader, spark).number(KEY) == 1
+    assert read_state(reader, spark).number(KEY) == 1
+    assert spark.queried == [0]
 
 
 def test_only_new_snapshots_are_read(spark: FakeSpark) -> None:
-    looker = TableStateReader(NAME)
+    reader = TableStateReader(NAME)
     for number in (1, 2):
         spark.table.land(link(number))
         spark.table.now += 3_600_000
-    look(looker, spark)
+    read_state(reader, spark)
     spark.table.land(link(3))
-    assert look(looker, spark).number(KEY) == 3
-    assert spark.asked[0] == 0
-    assert spark.asked[1] > 0
-    assert len(spark.asked) == 2
+    assert read_state(reader, spark).number(KEY) == 3
+    assert spark.queried[0] == 0
+    assert spark.queried[1] > 0
+    assert len(spark.queried) == 2
 
 
 def test_rollback_to_an_unseen_snapshot_reads_all(spark: FakeSpark) -> None:
-    looker, table = TableStateReader(NAME), spark.table
+    reader, table = TableStateReader(NAME), spark.table
     table.land(link(1))
     hidden = table.commit()
     seen = table.rows.pop(hidden)
     table.current = seen[1]
     table.now += 3_600_000
     table.land(link(2))
-    look(looker, spark)
+    read_state(reader, spark)
     table.rows[hidden], table.current = seen, hidden
     table.now += 3_600_000
     table.land(link(7))
-    assert [one.number for one in look(looker, spark).history.links(KEY, 1)] == [1, 7]
-    assert spark.asked == [0, spark.asked[1], 0]
+    assert [one.number for one in read_state(reader, spark).history.links(KEY, 1)] == [1, 7]
+    assert spark.queried == [0, spark.queried[1], 0]
 
 
 def test_staged_snapshot_with_an_old_timestamp_is_found(spark: FakeSpark) -> None:
-    looker, table, mine = TableStateReader(NAME), spark.table, link(2)
+    reader, table, mine = TableStateReader(NAME), spark.table, link(2)
     table.land(link(1))
-    look(looker, spark)
+    read_state(reader, spark)
     table.now -= 3_600_000
     table.stage(mine)
-    assert look(looker, spark, staged=[mine]).history.staged(mine)
+    assert read_state(reader, spark, staged=[mine]).history.staged(mine)
 
 
 def test_staged_snapshot_is_found_while_main_is_unchanged(spark: FakeSpark) -> None:
-    looker, mine = TableStateReader(NAME), link(2)
+    reader, mine = TableStateReader(NAME), link(2)
     spark.table.land(link(1))
-    look(looker, spark)
+    read_state(reader, spark)
     spark.table.stage(mine)
-    assert look(looker, spark).history.staged(mine) is None
-    assert look(looker, spark, staged=[mine]).history.staged(mine)
+    assert read_state(reader, spark).history.staged(mine) is None
+    assert read_state(reader, spark, staged=[mine]).history.staged(mine)
 
 
 def test_expired_snapshots_seen_before_are_remembered(spark: FakeSpark) -> None:
-    looker, table = TableStateReader(NAME), spark.table
+    reader, table = TableStateReader(NAME), spark.table
     first = table.land(link(1))
-    look(looker, spark)
+    read_state(reader, spark)
     table.commit()
     table.expire([first])
-    assert look(looker, spark).number(KEY) == 1
+    assert read_state(reader, spark).number(KEY) == 1
     spark.mark(BEGUN)
-    seen_late = look(TableStateReader(NAME), spark)
+    seen_late = read_state(TableStateReader(NAME), spark)
     with pytest.raises(ForgottenChainError):
         seen_late.number(KEY)
 
@@ -144,7 +144,7 @@ def test_snapshots_expiring_during_a_read_are_an_error(spark: FakeSpark) -> None
     spark.table.land(link(1))
     spark.table.rows.clear()
     with pytest.raises(LandingError, match="have changed while they were read"):
-        look(TableStateReader(NAME), spark)
+        read_state(TableStateReader(NAME), spark)
 
 
 def test_cached_catalog_is_refreshed(spark: FakeSpark) -> None:
@@ -154,7 +154,7 @@ def test_cached_catalog_is_refreshed(spark: FakeSpark) -> None:
 
 def test_chain_without_links_has_no_head(spark: FakeSpark) -> None:
     spark.table.commit()
-    seen = look(TableStateReader(NAME), spark)
+    seen = read_state(TableStateReader(NAME), spark)
     assert seen.heads([KEY]) == {}
     assert seen.number(KEY) == 0
 
@@ -164,7 +164,7 @@ def test_new_chain_starts_after_a_cut_history(spark: FakeSpark) -> None:
     spark.table.commit()
     spark.table.expire([first])
     spark.mark(ChainMark.begun(OTHER, 1, "term"))
-    seen = look(TableStateReader(NAME), spark)
+    seen = read_state(TableStateReader(NAME), spark)
     assert seen.heads([KEY]) == {}
     assert seen.number(KEY) == 0
 
@@ -173,7 +173,7 @@ def test_new_chain_starts_after_a_cut_history(spark: FakeSpark) -> None:
 def test_expired_chain_has_no_provable_head(spark: FakeSpark, is_marked: bool) -> None:
     table, staged = spark.table, None
     if not is_marked:
-        # Its newest link is there, as a copy that has nothing of it.
+        # Of its newest link only a copy is left, which does not contain the link.
         staged = table.stage(link(1))
         table.commit()
         table.pick(staged)
@@ -183,7 +183,7 @@ def test_expired_chain_has_no_provable_head(spark: FakeSpark, is_marked: bool) -
         spark.mark(BEGUN)
     table.expire([staged])
     with pytest.raises(ForgottenChainError, match=r"sink/orders-0: the snapshots .* have expired"):
-        look(TableStateReader(NAME), spark).heads([OTHER, KEY])
+        read_state(TableStateReader(NAME), spark).heads([OTHER, KEY])
 
 
 def test_copied_link_has_a_number_without_its_source(spark: FakeSpark) -> None:
@@ -191,41 +191,41 @@ def test_copied_link_has_a_number_without_its_source(spark: FakeSpark) -> None:
     spark.table.commit()
     spark.table.pick(staged)
     spark.table.expire([staged])
-    assert look(TableStateReader(NAME), spark).number(KEY) == 1
+    assert read_state(TableStateReader(NAME), spark).number(KEY) == 1
 
 
-def test_stated_head_counts_for_an_expired_chain(spark: FakeSpark) -> None:
+def test_stored_head_counts_for_an_expired_chain(spark: FakeSpark) -> None:
     table, head = spark.table, link(5)
     first = table.land(head)
     table.commit()
     table.expire([first])
     spark.mark(BEGUN, ChainMark.rest(head))
-    seen = look(TableStateReader(NAME), spark)
+    seen = read_state(TableStateReader(NAME), spark)
     assert seen.heads([KEY, OTHER]) == {KEY: head}
     assert seen.number(KEY) == 5
 
 
-def test_stated_head_before_a_later_link_is_ignored(spark: FakeSpark) -> None:
-    table, stated, later = spark.table, link(5), link(6)
-    first = table.land(stated)
+def test_stored_head_before_a_later_link_is_ignored(spark: FakeSpark) -> None:
+    table, stored, later = spark.table, link(5), link(6)
+    first = table.land(stored)
     table.land(later)
     table.expire([first])
-    spark.mark(ChainMark.rest(stated))
-    assert look(TableStateReader(NAME), spark).heads([KEY])[KEY].attempt == later.attempt
+    spark.mark(ChainMark.rest(stored))
+    assert read_state(TableStateReader(NAME), spark).heads([KEY])[KEY].attempt == later.attempt
 
 
-def test_stated_head_beside_a_whole_history_is_ignored(spark: FakeSpark) -> None:
-    """The table was written anew: its properties stay."""
+def test_stored_head_is_ignored_if_the_history_is_whole(spark: FakeSpark) -> None:
+    """The table was rewritten, and its properties stay."""
     spark.table.commit()
     spark.mark(ChainMark.rest(link(5)))
-    assert look(TableStateReader(NAME), spark).heads([KEY]) == {}
+    assert read_state(TableStateReader(NAME), spark).heads([KEY]) == {}
 
 
 def test_keys_include_chains_known_by_marks_only(spark: FakeSpark) -> None:
     spark.table.land(link(1))
     spark.mark(BEGUN, ChainMark.rest(link(2, key=OTHER)))
     spark.properties |= {"owner": "me", "sarameya.chain.of-somebody": "x"}
-    assert look(TableStateReader(NAME), spark).keys() == sorted([KEY, OTHER])
+    assert read_state(TableStateReader(NAME), spark).keys() == sorted([KEY, OTHER])
 
 
 def test_older_snapshot_has_its_own_heads(spark: FakeSpark) -> None:
@@ -233,7 +233,7 @@ def test_older_snapshot_has_its_own_heads(spark: FakeSpark) -> None:
     version = spark.table.land(first)
     spark.table.land(second)
     spark.mark(ChainMark.rest(second))
-    seen = look(TableStateReader(NAME), spark)
+    seen = read_state(TableStateReader(NAME), spark)
     assert seen.at(str(version)).heads([KEY])[KEY].attempt == first.attempt
     for unknown in ("12", "yesterday", ""):
         with pytest.raises(HandlerError, match="has no snapshot"):
@@ -248,34 +248,34 @@ def test_mark_of_an_owner_that_slept_is_ignored(spark: FakeSpark) -> None:
     spark.mark(BEGUN, ChainMark.begun(KEY, 6, "next"), ChainMark.rest(link(5)))
     table.expire(landed)
     with pytest.raises(ForgottenChainError):
-        look(TableStateReader(NAME), spark).heads([KEY])
+        read_state(TableStateReader(NAME), spark).heads([KEY])
 
 
 def test_fault_61_iceberg_warns_of_many_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_state, "MANY_SNAPSHOTS", 20)
     monkeypatch.setattr(table_state, "_COUNT_INTERVAL", 5)
-    spark, looker = FakeSpark(FakeMetadata()), TableStateReader(NAME)
-    told = []
+    spark, reader = FakeSpark(FakeMetadata()), TableStateReader(NAME)
+    warnings = []
     for number in range(1, 31):
         spark.table.land(link(number))
-        looker.read(cast(SparkSession, spark), is_cached=False)
+        reader.read(cast(SparkSession, spark), is_cached=False)
         if number == 22:
             for snapshot_id in [*spark.table.rows][:10]:
                 del spark.table.rows[snapshot_id]
-        told.append(looker.growth(cast(SparkSession, spark)))
-    first = [bool(text) for text in told].index(True)
+        warnings.append(reader.growth(cast(SparkSession, spark)))
+    first = [bool(text) for text in warnings].index(True)
     assert first >= 19
-    assert "CALL `ice`.system.expire_snapshots(table => " in told[first]
+    assert "CALL `ice`.system.expire_snapshots(table => " in warnings[first]
     assert spark.counted <= 4
 
 
 def test_iceberg_with_expiring_snapshots_is_not_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_state, "MANY_SNAPSHOTS", 20)
     monkeypatch.setattr(table_state, "_COUNT_INTERVAL", 5)
-    spark, looker = FakeSpark(FakeMetadata()), TableStateReader(NAME)
+    spark, reader = FakeSpark(FakeMetadata()), TableStateReader(NAME)
     for number in range(1, 61):
         spark.table.land(link(number))
         spark.table.expire([*spark.table.rows][:-10])
-        looker.read(cast(SparkSession, spark), is_cached=False)
-        assert looker.growth(cast(SparkSession, spark)) == ""
+        reader.read(cast(SparkSession, spark), is_cached=False)
+        assert reader.growth(cast(SparkSession, spark)) == ""
     assert 1 <= spark.counted <= 10

@@ -26,13 +26,13 @@ ALTER = "ALTER TABLE `ice`.`db`.`orders`"
 
 @attrs.define
 class FakeSpark:
-    """Statements in order; one that has `refuses` in it fails."""
+    """A session that records its statements. A statement that contains `refuses` fails."""
 
-    said: list[str] = attrs.field(factory=list)
+    executed: list[str] = attrs.field(factory=list)
     refuses: str = "\0"
 
     def sql(self, statement: str) -> FakeSpark:
-        self.said.append(statement)
+        self.executed.append(statement)
         if self.refuses in statement:
             raise RuntimeError("Duplicate request to cherry pick wap id")
         return self
@@ -42,12 +42,12 @@ class FakeSpark:
 
     @property
     def picked(self) -> list[int]:
-        return [int(one.rpartition(" ")[2].rstrip(")")) for one in self.said if "cherrypick" in one]
+        return [int(one.rpartition(" ")[2].rstrip(")")) for one in self.executed if "cherrypick" in one]
 
 
 @attrs.define
 class Table:
-    """A table's metadata, and what is said of it."""
+    """The metadata and properties of a table, and a session."""
 
     metadata: FakeMetadata = attrs.field(factory=FakeMetadata)
     properties: dict[str, str] = attrs.field(factory=dict)
@@ -55,9 +55,9 @@ class Table:
 
     def publish(self, *links: Link, plain: bool = True, records: int = 10) -> list[Exception]:
         landings = [Landing(link=one, staged=StagedFile(Path("staged")), records=records) for one in links]
-        look = TableState(self.properties, self.metadata.history())
+        state = TableState(self.properties, self.metadata.history())
         spark: Any = self.spark
-        return publish(spark, NAME, look, landings, {KEY: TERM, OTHER: TERM}, plain=plain)
+        return publish(spark, NAME, state, landings, {KEY: TERM, OTHER: TERM}, plain=plain)
 
     def mark(self, *marks: ChainMark) -> None:
         self.properties |= {mark.name: mark.value for mark in marks}
@@ -74,7 +74,7 @@ def test_next_link_is_published(table: Table) -> None:
     mine = link(2)
     staged = table.metadata.stage(mine)
     assert table.publish(mine) == []
-    assert table.spark.said == [
+    assert table.spark.executed == [
         f"CALL `ice`.system.cherrypick_snapshot(table => '`db`.`orders`', snapshot_id => {staged})"
     ]
 
@@ -83,7 +83,7 @@ def test_chain_starts_are_marked_before_first_links(table: Table) -> None:
     firsts = [link(1), link(1, key=OTHER)]
     staged = [table.metadata.stage(one) for one in firsts]
     assert table.publish(*firsts) == []
-    assert table.spark.said[0] == (
+    assert table.spark.executed[0] == (
         f"{ALTER} SET TBLPROPERTIES "
         f"('{ChainMark.begun(KEY, 1, TERM).name}' = 'begun {TERM}', "
         f"'{ChainMark.begun(OTHER, 1, TERM).name}' = 'begun {TERM}')"
@@ -98,7 +98,7 @@ def test_restarted_chain_is_marked_again(table: Table) -> None:
     table.metadata.stage(mine)
     table.publish(mine)
     begun, rest = ChainMark.begun(KEY, 1, TERM), ChainMark.rest(head)
-    assert table.spark.said[:2] == [
+    assert table.spark.executed[:2] == [
         f"{ALTER} SET TBLPROPERTIES ('{ChainMark.begun(KEY, 2, TERM).name}' = 'begun {TERM}')",
         f"{ALTER} UNSET TBLPROPERTIES IF EXISTS ('{begun.name}', '{rest.name}')",
     ]
@@ -111,15 +111,15 @@ def test_chain_started_by_another_owner_is_marked_again(table: Table) -> None:
     mine = link(2)
     table.metadata.stage(mine)
     table.publish(mine)
-    assert ChainMark.begun(KEY, 2, TERM).name in table.spark.said[0]
+    assert ChainMark.begun(KEY, 2, TERM).name in table.spark.executed[0]
 
 
-def test_taken_link_is_not_published_without_an_error(table: Table) -> None:
+def test_taken_link_is_skipped_without_an_error(table: Table) -> None:
     table.metadata.land(link(1))
     late = link(1)
     table.metadata.stage(late)
     assert table.publish(late) == []
-    assert table.spark.said == []
+    assert table.spark.executed == []
 
 
 def test_link_without_a_predecessor_is_refused(table: Table) -> None:
@@ -129,11 +129,11 @@ def test_link_without_a_predecessor_is_refused(table: Table) -> None:
     (failure,) = table.publish(ahead)
     assert isinstance(failure, LandingError)
     assert "has no link 2, only 1" in str(failure)
-    assert table.spark.said == []
+    assert table.spark.executed == []
 
 
 def test_link_of_a_forgotten_chain_is_refused(table: Table) -> None:
-    """Its number may have been used."""
+    """The link's number may have been used."""
     first = table.metadata.land(link(1))
     table.metadata.commit()
     table.metadata.expire([first])
@@ -142,10 +142,10 @@ def test_link_of_a_forgotten_chain_is_refused(table: Table) -> None:
     table.metadata.stage(again)
     (failure,) = table.publish(again)
     assert isinstance(failure, ForgottenChainError)
-    assert table.spark.said == []
+    assert table.spark.executed == []
 
 
-def test_link_after_a_stated_head_is_published(table: Table) -> None:
+def test_link_after_a_stored_head_is_published(table: Table) -> None:
     head, mine = link(4), link(5)
     first = table.metadata.land(head)
     table.metadata.commit()
