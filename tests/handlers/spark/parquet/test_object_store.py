@@ -127,7 +127,7 @@ def test_attempt_that_loses_leaves_nothing(table: ParquetTable, bucket: Bucket) 
 def failing(
     new_table: Callable[[Bucket], ParquetTable], links: int, after: bool, work: Callable[[ParquetTable], object]
 ) -> Iterator[tuple[int, Bucket, ParquetTable]]:
-    """Do some work on a table of some links, again for each of its requests, which fails.
+    """Do `work` on a new table of `links` links, once for each of its requests. That request fails.
 
     Yield the request's number, the bucket and the table. The last time all requests succeed.
     """
@@ -144,17 +144,17 @@ def failing(
         yield request, bucket, table
         if not is_reached:
             return
-    raise AssertionError("it takes fewer requests")
+    raise AssertionError("the work takes fewer requests")
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["not sent", "response lost"])
-def test_failure_of_any_request_loses_and_repeats_nothing(
+def test_failure_of_any_request_keeps_each_row_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
     """The 16th link also writes the hint for the search of the head."""
     new_table = partial(table_in, staging=tmp_path, monkeypatch=monkeypatch)
     for request, bucket, table in failing(new_table, 15, after, lambda table: land(table, link(16, "b"))):
-        if head(table)[0] == 15:  # the next owner, who publishes what it finds
+        if head(table)[0] == 15:  # done by the next owner, who publishes the links that it finds
             land(table, link(16, "c"))
         land(table, link(17))
         assert offsets(table) == bucket.plain_offsets() == [*range(51)], request
@@ -164,7 +164,7 @@ def test_failure_of_any_request_loses_and_repeats_nothing(
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["not sent", "response lost"])
-def test_compaction_that_fails_at_any_request_loses_and_repeats_nothing(
+def test_compaction_failing_at_any_request_keeps_each_row_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
     new_table = partial(table_in, staging=tmp_path, monkeypatch=monkeypatch)
@@ -180,7 +180,7 @@ def test_compaction_that_fails_at_any_request_loses_and_repeats_nothing(
         assert len(bucket.visible()) == 1
 
 
-def test_files_too_large_to_be_moved_are_not_wanted(bucket: Bucket) -> None:
+def test_compaction_to_files_too_large_to_move_is_refused(bucket: Bucket) -> None:
     with pytest.raises(ConfigError, match="file_size = 5368709120: must be at most 4294967296 bytes"):
         compact(bucket, 5 * 2**30)
 
@@ -218,7 +218,7 @@ def test_put_without_a_response_keeps_its_files(
     assert offsets(table) == bucket.plain_offsets() == [*range(6)]
 
 
-def test_object_that_was_compacted_and_is_put_late_is_not_published(table: ParquetTable, bucket: Bucket) -> None:
+def test_compacted_object_that_is_put_late_is_not_published(table: ParquetTable, bucket: Bucket) -> None:
     """A request without a response may take effect later."""
     land(table, link(1))
     [name] = bucket.visible()
@@ -229,13 +229,13 @@ def test_object_that_was_compacted_and_is_put_late_is_not_published(table: Parqu
     bucket.put_over(f"{directory_of(link(1))}/part-0.parquet", content)
     bucket.put_over(f"{directory_of(link(2))}/part-0.parquet", content)
     DataFiles(bucket).publish_all()
-    assert bucket.plain_offsets() == [*range(6)], "the head's"
+    assert bucket.plain_offsets() == [*range(6)], "the head's object is not published"
     sweep(table)
-    assert bucket.plain_offsets() == offsets(table) == [*range(6)], "and an earlier link's"
+    assert bucket.plain_offsets() == offsets(table) == [*range(6)], "nor is an earlier link's"
     assert bucket.hidden() == []
 
 
-def test_file_that_was_compacted_and_is_copied_late_is_swept(table: ParquetTable, bucket: Bucket) -> None:
+def test_compacted_file_that_is_copied_late_is_swept(table: ParquetTable, bucket: Bucket) -> None:
     land(table, link(1))
     [name] = bucket.visible()
     content = bucket.get(name)
@@ -245,15 +245,15 @@ def test_file_that_was_compacted_and_is_copied_late_is_swept(table: ParquetTable
     bucket.put_over(name, content)
     assert bucket.plain_offsets() == [0, 0, 1, 1, 2, 2, 3, 4, 5]
     assert offsets(table) == [0, 0, 1, 1, 2, 2, 3, 4, 5], "`verify` sees what plain readers see"
-    [back] = [leftover for leftover in table.leftovers(None) if "put back" in leftover.what]  # type: ignore[arg-type]
-    table.remove(None, back)  # type: ignore[arg-type]
+    [copied] = [leftover for leftover in table.leftovers(None) if "put back" in leftover.what]  # type: ignore[arg-type]
+    table.remove(None, copied)  # type: ignore[arg-type]
     assert bucket.plain_offsets() == offsets(table) == [*range(6)]
     visible = Leftover(name=f"{bucket.place}/{bucket.visible()[0]}", size_bytes=1, changed=0.0, what="")
     with pytest.raises(HandlerError, match="is no leftover"):
         table.remove(None, visible)  # type: ignore[arg-type]
 
 
-def test_rest_of_a_landed_attempt_is_swept(table: ParquetTable, bucket: Bucket) -> None:
+def test_late_file_of_a_landed_attempt_is_swept(table: ParquetTable, bucket: Bucket) -> None:
     land(table, link(1))
     land(table, link(2))
     bucket.put_over(f"{directory_of(link(1))}/late.parquet", b"of a task that Spark had given up")
@@ -282,7 +282,7 @@ def test_staging_of_another_user_is_refused(bucket: Bucket, tmp_path: Path, monk
         table.prepare()
 
 
-def test_store_that_gives_names_twice_is_refused(
+def test_store_that_accepts_a_name_twice_is_refused(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put = obstore.put
@@ -333,7 +333,7 @@ def test_unknown_endpoint_is_used_only_if_trusted(
             table.prepare()
 
 
-def test_urls_are_told_to_spark_as_it_writes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_gets_urls_with_its_own_scheme(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "AWS_ACCESS_KEY_ID", "mine")
     monkeypatch.setitem(os.environ, "AWS_SECRET_ACCESS_KEY", "secret")
     store = store_at("s3://lake/raw/orders/", StoreOptions(endpoint="http://127.0.0.1:1", region="eu-west-1"))

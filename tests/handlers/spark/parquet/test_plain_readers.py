@@ -1,4 +1,4 @@
-"""Readers of the plain directory that know nothing of links, while members land in it and while it is compacted."""
+"""Readers of the plain directory that do not know of links, while members land in it and while it is compacted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.handlers.spark.parquet.lander import Lander
 READS = 5
 
 Read = Callable[[Sequence[str]], list[int]]
-"""Reads the offsets of these files, or of the files that a pattern names."""
+"""Function that returns the offsets in files, given by their names or by a pattern."""
 
 
 def by_pyarrow(files: Sequence[str]) -> list[int]:
@@ -47,7 +47,7 @@ PLAIN: dict[str, Callable[[Path], list[int]]] = {
 }
 LISTED: dict[str, Read] = {"pyarrow": by_pyarrow, "duckdb": by_duckdb, "polars": by_polars}
 MOVED = (FileNotFoundError, pa.ArrowException, duckdb.Error, polars.exceptions.PolarsError)
-"""What readers raise of a file that has moved since they listed it."""
+"""Exceptions of readers for a file that has moved since they listed it."""
 
 
 @pytest.fixture(autouse=True)
@@ -61,25 +61,25 @@ def lander(tmp_path: Path) -> Lander:
 
 
 @pytest.mark.parametrize("reader", PLAIN)
-def test_fault_63_plain_readers_see_each_row_once_during_landings(reader: str, lander: Lander) -> None:
+def test_fault_63_plain_readers_see_rows_once_during_landings(reader: str, lander: Lander) -> None:
     with lander.landing():
         for _ in range(READS):
             landed = lander.landed
-            times = Counter(PLAIN[reader](lander.table.path))
-            assert set(times.values()) == {1}
-            assert set(range(landed)) <= set(times)
+            counts = Counter(PLAIN[reader](lander.table.path))
+            assert set(counts.values()) == {1}
+            assert set(range(landed)) <= set(counts)
 
 
 @pytest.mark.parametrize("reader", LISTED)
 def test_fault_63_readers_of_landed_files_see_each_row_once(reader: str, lander: Lander) -> None:
-    """While the directory is compacted, too. A file that has moved since is an error, never a row less."""
+    """The directory is also compacted. A file that has moved is an error, never a missing row."""
     with lander.landing():
         for _ in range(READS):
             lander.compact_soon()
             landed = lander.landed
-            times = read_again_if_moved(LISTED[reader], lander.table.path)
-            assert set(times.values()) == {1}
-            assert set(range(landed)) <= set(times)
+            counts = read_again_if_moved(LISTED[reader], lander.table.path)
+            assert set(counts.values()) == {1}
+            assert set(range(landed)) <= set(counts)
 
 
 def read_again_if_moved(read: Read, root: Path) -> Counter[int]:

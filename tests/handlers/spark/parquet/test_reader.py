@@ -1,4 +1,4 @@
-"""`read_landing` where files move while Spark looks for them. In place of Spark stands what it answers."""
+"""`read_landing` while files move between its listing and Spark's. Spark's reader is faked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Reader:
 
     def __init__(self, *answers: int | Exception) -> None:
         self.read = self
-        self.looks = 0
+        self.listings = 0
         self._answers = list(answers)
 
     def option(self, *_: str) -> Self:
@@ -28,7 +28,7 @@ class Reader:
         return self
 
     def parquet(self, *files: str) -> Any:
-        self.looks += 1
+        self.listings += 1
         answer = self._answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -46,7 +46,7 @@ def landed(tmp_path: Path) -> Path:
 def test_fault_63_files_missed_by_spark_are_listed_again(landed: Path) -> None:
     spark: Any = Reader(1, Exception("[PATH_NOT_FOUND] Path does not exist: x. SQLSTATE: 42K03"), 0)
     assert len(read_landing(spark, landed).inputFiles()) == 2
-    assert spark.looks == 3
+    assert spark.listings == 3
 
 
 def test_fault_63_files_moving_all_the_time_are_an_error(landed: Path) -> None:

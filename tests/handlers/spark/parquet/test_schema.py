@@ -151,18 +151,18 @@ def test_one_of_two_different_first_schemas_is_retried(root: Path, shape: Shapin
         land(table, 1, SIZED, shape=shape)
 
 
-@pytest.mark.parametrize(("mine", "theirs"), [(ROWS, ROWS), (NAMED, NAMED), (ROWS, NAMED)])
-def test_two_compatible_first_schemas_both_land(root: Path, mine: pa.Table, theirs: pa.Table) -> None:
+@pytest.mark.parametrize(("rows", "other_rows"), [(ROWS, ROWS), (NAMED, NAMED), (ROWS, NAMED)])
+def test_two_compatible_first_schemas_both_land(root: Path, rows: pa.Table, other_rows: pa.Table) -> None:
     table, other = opened(root), opened(root)
     land(
         table,
         1,
-        mine,
-        checkpoint=lambda phase, landings: land(other, 1, theirs, key=ChainKey("sarameya", "orders", 4)),
+        rows,
+        checkpoint=lambda phase, landings: land(other, 1, other_rows, key=ChainKey("sarameya", "orders", 4)),
     )
     assert linked(table) == [1]
     assert len(columns(root)) == 1
-    assert len(rows_of(table, "id", "name")) == mine.num_rows + theirs.num_rows
+    assert len(rows_of(table, "id", "name")) == rows.num_rows + other_rows.num_rows
 
 
 def test_one_of_two_schema_changes_is_retried(root: Path) -> None:
@@ -196,22 +196,22 @@ def test_directory_without_schemas_uses_its_files(root: Path) -> None:
 
 def test_spark_metadata_of_a_file_defines_its_schema(root: Path) -> None:
     table = opened(root)
-    told = StructType().add("id", StringType(), False).json()
+    spark_schema = StructType().add("id", StringType(), False).json()
     key = "org.apache.spark.sql.parquet.row.metadata"
-    land(table, 1, ROWS.replace_schema_metadata({key: told}))
+    land(table, 1, ROWS.replace_schema_metadata({key: spark_schema}))
     shutil.rmtree(root / "_sarameya" / "schemas")
     land(table, 2, pa.table({"id": ["a"]}))
     assert columns(root) == ["struct<id:string>"]
 
 
-def test_staged_schema_is_checked_once_a_process(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+def test_staged_schema_is_checked_once_per_table_object(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = []
     newest = Schemas.newest
-    monkeypatch.setattr(Schemas, "newest", lambda self: asked.append(1) or newest(self))
+    monkeypatch.setattr(Schemas, "newest", lambda self: reads.append(1) or newest(self))
     table = opened(root)
     for number in range(1, 5):
         land(table, number, ROWS, shape=PLAIN)
-    assert len(asked) == 1
+    assert len(reads) == 1
     land(opened(root, evolve_schema=True), 5, NAMED)
     land(table, 6, ROWS, shape=PLAIN)
     assert [row["name"] for row in rows_of(table, "name")] == [None] * 8 + ["x"] + [None] * 2
@@ -227,7 +227,7 @@ def test_staged_file_of_another_schema_is_refused(root: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '"string"', '{"type": "array"}'])
-def test_invalid_schema_file_is_named(root: Path, text: str) -> None:
+def test_invalid_schema_file_is_named_in_the_error(root: Path, text: str) -> None:
     table = opened(root)
     Schemas(LocalStore(root)).put(StoredSchema(1, text))
     with pytest.raises(LandingError, match=r"/_sarameya/schemas/0+1\.json is not a Spark schema"):
@@ -238,9 +238,9 @@ def test_unpublished_schema_is_a_leftover(root: Path) -> None:
     table = opened(root)
     land(table, 1, ROWS, shape=PLAIN)
     (root / "_sarameya" / "schemas" / ".put-x").write_bytes(b"12")
-    (left,) = table.leftovers(None)
-    assert (left.size_bytes, left.what) == (2, "a schema that was not put")
-    table.remove(None, left)
+    (leftover,) = table.leftovers(None)
+    assert (leftover.size_bytes, leftover.what) == (2, "a schema that was not put")
+    table.remove(None, leftover)
     assert table.leftovers(None) == []
     assert columns(root) == ["struct<id:bigint>"]
 

@@ -121,13 +121,13 @@ def test_gap_is_a_link_without_files(table: ParquetTable) -> None:
 
 
 def test_abandoned_write_leaves_nothing(table: ParquetTable) -> None:
-    class Unwanted(Exception):
+    class Abandoned(Exception):
         pass
 
     def checkpoint(phase: Phase, landings: Sequence[Landing]) -> None:
-        raise Unwanted
+        raise Abandoned
 
-    with pytest.raises(Unwanted):
+    with pytest.raises(Abandoned):
         land(table, link(), checkpoint=checkpoint)
     assert (visible(table), table.heads(None, [KEY])) == ([], {})
     assert hidden(table) == []
@@ -145,22 +145,22 @@ def test_failed_write_leaves_nothing(table: ParquetTable) -> None:
     assert "a1" not in hidden(table)
 
 
-def test_lost_rows_are_detected_before_the_link(table: ParquetTable) -> None:
+def test_missing_rows_are_detected_before_the_link(table: ParquetTable) -> None:
     landing = attrs.evolve(staged(table, link()), records=4)
     with pytest.raises(LandingError, match=r"link 1 of sarameya/orders-3 \[5, 8\): 3 rows were written of 4 records"):
         table.land(FakeSpark(), [landing], PLAIN, lambda phase, landings: None)
     assert (visible(table), table.heads(None, [KEY])) == ([], {})
 
 
-@pytest.mark.parametrize("ask", ["heads", "links"])
+@pytest.mark.parametrize("method", ["heads", "links"])
 def test_unpublished_link_is_published_by_the_next_reader(
-    table: ParquetTable, ask: str, monkeypatch: pytest.MonkeyPatch
+    table: ParquetTable, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(DataFiles, "publish_link", lambda self, manifest, **_: manifest)
     land(table, link())
     assert visible(table) == []
     monkeypatch.undo()
-    assert table.heads(None, [KEY]) if ask == "heads" else table.links(None, KEY, 1)
+    assert table.heads(None, [KEY]) if method == "heads" else table.links(None, KEY, 1)
     assert visible(table) == [NAME]
     assert hidden(table) == []
 
@@ -216,10 +216,10 @@ def test_directory_creation_error_names_its_cause(tmp_path: Path) -> None:
 def test_unusable_directory_error_names_its_cause(
     table: ParquetTable, monkeypatch: pytest.MonkeyPatch, call: str, code: int
 ) -> None:
-    # The tests may run as root, whom no mode of a directory keeps out.
+    # The tests may run as root, who can write to a directory with any mode.
     monkeypatch.setattr(call, failing(code))
-    told = rf"cannot land in .*/orders: {os.strerror(code)}; choose .* with hard links"
-    with pytest.raises(HandlerError, match=told):
+    expected = rf"cannot land in .*/orders: {os.strerror(code)}; choose .* with hard links"
+    with pytest.raises(HandlerError, match=expected):
         table.open(None)
     assert os.listdir(table.path) == ["_sarameya"]
 
@@ -264,8 +264,8 @@ def test_leftovers_are_files_without_a_link(table: ParquetTable, monkeypatch: py
     orphan = table.path / directory_of(link(attempt="b"))
     orphan.mkdir()
     (orphan / "part-0.parquet").write_bytes(b"1234567")
-    (unput,) = (table.path / "_sarameya" / "links").glob("*/*/*")
-    (unput / ".put-x").write_bytes(b"1")
+    (links_directory,) = (table.path / "_sarameya" / "links").glob("*/*/*")
+    (links_directory / ".put-x").write_bytes(b"1")
     found = table.leftovers(None)
     sizes = {Path(one.name).name: one.size_bytes for one in found}
     assert sizes == {orphan.name: 7, "b.parquet": 5, ".put-x": 1}
@@ -304,7 +304,7 @@ def test_files_of_an_early_version_are_kept(table: ParquetTable) -> None:
     assert early.exists()
 
 
-def test_rest_of_an_unfinished_job_for_several_attempts_is_removed(table: ParquetTable) -> None:
+def test_files_of_an_unfinished_shared_job_are_removed(table: ParquetTable) -> None:
     together = table.path / "_sarameya" / "landing" / "a9-1-0-and-others"
     together.mkdir()
     [leftover] = table.leftovers(None)
@@ -313,10 +313,10 @@ def test_rest_of_an_unfinished_job_for_several_attempts_is_removed(table: Parque
 
 
 @pytest.mark.parametrize("sleeps_before", ["open", "link", "unlink"])
-def test_write_asleep_in_its_put_is_swept_whole_or_not(
+def test_write_asleep_in_its_put_is_swept_wholly_or_not_at_all(
     table: ParquetTable, monkeypatch: pytest.MonkeyPatch, sleeps_before: str
 ) -> None:
-    """The sweep comes before its manifest is written, before it gets its name, or right after that."""
+    """The sweep runs before the manifest is written, before it gets its name, or right after that."""
     land(table, link())
     real = getattr(os, sleeps_before)
     awake = False
@@ -368,7 +368,9 @@ def test_manifest_appearing_late_keeps_its_files(
     assert offsets(table) == [5, 5, 6, 6, 7, 7]
 
 
-def test_unanswered_write_that_lost_is_left_to_the_sweep(table: ParquetTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_without_a_response_that_lost_is_left_to_the_sweep(
+    table: ParquetTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     land(table, link())
     with monkeypatch.context() as silent:
         silent.setattr(os, "link", failing(errno.EIO))
@@ -432,7 +434,7 @@ def test_batches_count_rows_once_after_an_unfinished_compaction(
     with monkeypatch.context() as dying:
         dying.setattr("sarameya_handlers.landing.directory.compaction._finish", lambda *_: None)
         compact(LocalStore(table.path), 10**6)
-    assert len(visible(table)) == 2, "what it has replaced is there yet"
+    assert len(visible(table)) == 2, "the replaced file is still there"
     assert offsets(table) == [5, 5, 6, 6, 7, 7]
     DataFiles(LocalStore(table.path)).publish_all()
     assert offsets(table) == [5, 5, 6, 6, 7, 7]
@@ -465,9 +467,9 @@ def test_files_replaced_by_a_compaction_are_leftovers(table: ParquetTable) -> No
 
 @pytest.mark.parametrize("value", ["a.parquet", "a%2Fb%3Dc%25", "a b", "__HIVE_DEFAULT_PARTITION__", "x" * 250])
 def test_fault_57_partition_of_any_name_is_written_and_read(tmp_path: Path, value: str) -> None:
-    """Spark names the directory; a partition's directory stays one even if its name ends like a file's."""
+    """Spark names the directory. A partition's directory is not taken for a file, even if it is named like one."""
 
-    class InOne(ParquetTable):
+    class OnePartitionTable(ParquetTable):
         def _write(self, spark: Any, landings: Sequence[Landing], shape: Any) -> Any:
             for landing in landings:
                 into = self.store.path(directory_of(landing.link)) / f"v={value}"
@@ -475,12 +477,12 @@ def test_fault_57_partition_of_any_name_is_written_and_read(tmp_path: Path, valu
                 pq.write_table(pq.read_table(landing.staged.path), into / "part-0.parquet")
             return None, {each.link.attempt: settle(self._files, each, Layout()) for each in landings}
 
-    table = InOne(tmp_path / "table")
+    table = OnePartitionTable(tmp_path / "table")
     table.open(None)
     land(table, link())
     land(table, SECOND)
     assert offsets(table) == [5, 5, 6, 6, 7, 7]
-    by_value = ds.partitioning(pa.schema([("v", pa.string())]), flavor="hive")  # of nulls alone no type is inferred
+    by_value = ds.partitioning(pa.schema([("v", pa.string())]), flavor="hive")  # from nulls alone no type is inferred
     read = pq.read_table(table.path, partitioning=by_value)
     assert read["offset"].to_pylist() == [5, 6, 7, 5, 6, 7]
     decoded = None if value.startswith("__") else unquote(value)
