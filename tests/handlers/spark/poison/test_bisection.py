@@ -12,7 +12,7 @@ from sarameya_handlers.spark.poison.bisection import TogetherError, TooManyError
 
 
 class Tries:
-    """A run fails with the names of those in it that fail, or as a whole where it has all of `together`."""
+    """A fake run. It fails with the names of its bad records, and also if it has all records of `together`."""
 
     def __init__(self, bad: Set[int], together: Set[int] = frozenset()) -> None:
         self.bad = bad
@@ -65,7 +65,7 @@ def test_fault_62_search_stops_early_for_a_thousand_failures() -> None:
     tries = Tries(set(range(0, 250_000, 250)))
     with pytest.raises(TooManyTriesError) as caught:
         find_failing(250_000, "all", tries, 1_000, tries=2_000)
-    assert tries.count < 600, "it is sure long before the tries are used up"
+    assert tries.count < 600, "the search stops long before the tries are used up"
     assert caught.value.count > 100
 
     spread = set(range(0, 250_000, 5_000))
@@ -102,7 +102,7 @@ def test_joint_failure_is_reported_with_its_range(count: int, data: st.DataObjec
     assert caught.value.error == "together"
 
 
-def test_joint_failure_beside_a_single_one_is_reported() -> None:
+def test_joint_failure_is_reported_despite_a_single_failure() -> None:
     with pytest.raises(TogetherError):
         find_failing(1_000, "all", Tries({3}, {600, 900}), 10)
 

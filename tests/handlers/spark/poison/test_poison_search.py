@@ -1,4 +1,4 @@
-"""Bad records among good ones, found by a fake Spark, and failures that are no record's fault."""
+"""Bad records that are found among good ones, and failures that no record causes. Spark is faked."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ YEAR_12_000 = 316_516_000_000_000_000
 
 
 def records(count: int, step: int = 1) -> pa.Table:
-    """Offsets FROM, and on; every `step`-th, as of a compacted log."""
+    """Return records from offset FROM in steps of `step`, like those of a compacted log."""
     rows = [
         {
             "key": None if n % 2 else b"k%d" % n,
@@ -54,7 +54,7 @@ def records(count: int, step: int = 1) -> pa.Table:
     return table.set_column(5, kafka_schema().field("timestamp"), stamps)
 
 
-def tried(table: pa.Table) -> PendingLink:
+def pending_link(table: pa.Table) -> PendingLink:
     link = Link(
         key=ChainKey("lake", "orders", 3),
         number=7,
@@ -76,12 +76,12 @@ def unknown(offset: int) -> Exception:
 
 @attrs.define
 class Fake:
-    """A Spark that fails where a `bad` record is, as `raises` says, or otherwise as `anyway` does."""
+    """A fake Spark. Rows fail with what `failure` returns for them, else with `raises` for their first `bad` record."""
 
     staging: Path
     bad: Collection[int] = ()
     raises: Callable[[int], Exception] = malformed
-    anyway: Callable[[pa.Table], Exception | None] = lambda table: None
+    failure: Callable[[pa.Table], Exception | None] = lambda table: None
     shape: Any = attrs.field(factory=Shaping)
     runs: list[int] = attrs.field(factory=list)
     checks: int = 0
@@ -94,7 +94,7 @@ class Fake:
         table = frame.table
         self.runs.append(table.num_rows)
         assert len(list(self.staging.iterdir())) == 1
-        if (raised := self.anyway(table)) is not None:
+        if (raised := self.failure(table)) is not None:
             raise raised
         found = [offset for offset in table["offset"].to_pylist() if offset in self.bad]
         if found:
@@ -104,7 +104,7 @@ class Fake:
         found = find_poison(
             FakeSpark(),  # type: ignore[arg-type]
             self.check,
-            pending=tried(table),
+            pending=pending_link(table),
             staging=Staging(self.staging),
             shape=self.shape,
             tolerance=tolerance,
@@ -116,7 +116,7 @@ class Fake:
         return found
 
 
-# -- found ------------------------------------------------------------------------------------------
+# -- bad records ------------------------------------------------------------------------------------
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15)
@@ -128,7 +128,7 @@ def test_bad_records_are_found_and_others_kept(tmp_path: Path, count: int, step:
     poison = Fake(tmp_path, bad).find(table)
 
     assert list(poison.bad) == sorted(bad)
-    assert all(str(offset) in told for offset, told in poison.bad.items())
+    assert all(str(offset) in reason for offset, reason in poison.bad.items())
     assert poison.kept.equals(table.filter(pc.invert(pc.is_in(table["offset"], pa.array(bad, pa.int64())))))
 
 
@@ -136,7 +136,7 @@ def test_one_bad_record_is_found_in_few_jobs(tmp_path: Path) -> None:
     fake = Fake(tmp_path, {FROM + 77_777})
     assert list(fake.find(records(100_000)).bad) == [FROM + 77_777]
     assert len(fake.runs) < 40
-    assert fake.runs[-1] == 99_999, "what is kept is tried as a whole"
+    assert fake.runs[-1] == 99_999, "the kept records are tried together"
 
 
 def test_batch_without_bad_records_is_kept_whole(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_batch_without_bad_records_is_kept_whole(tmp_path: Path) -> None:
     assert fake.runs == [50]
 
 
-def test_only_record_can_be_the_bad_one(tmp_path: Path) -> None:
+def test_only_record_of_a_batch_can_be_bad(tmp_path: Path) -> None:
     poison = Fake(tmp_path, {FROM}).find(records(1))
     assert list(poison.bad) == [FROM]
     assert poison.kept.num_rows == 0
@@ -156,14 +156,14 @@ def test_only_record_can_be_the_bad_one(tmp_path: Path) -> None:
 
 @attrs.define
 class Surveyor:
-    """A shape that knows some bad records, and fails if it meets them."""
+    """A shape that knows some bad records in advance."""
 
     knows: dict[int, str]
     is_plain: bool = False
-    asked: int = 0
+    calls: int = 0
 
     def unreadable(self, spark: object, landing: Landing) -> list[Any]:
-        self.asked += 1
+        self.calls += 1
         assert landing.records == 100
         return [attrs.make_class("Bad", ["offset", "reason"])(*known) for known in self.knows.items()]
 
@@ -179,49 +179,49 @@ def test_known_bad_records_are_not_searched(tmp_path: Path) -> None:
     assert {**poison.bad, FROM + 9: ""} == {**knows, FROM + 9: ""}
     assert list(poison.bad) == [FROM + 3, FROM + 9, FROM + 50]
     assert fake.runs[0] == 98
-    assert fake.shape.asked == 1
+    assert fake.shape.calls == 1
 
 
 def test_fault_62_thousand_undecodable_records_take_two_passes(tmp_path: Path) -> None:
-    """The first pass names them all, the second tries the rest. The next owner needs the same two."""
+    """The first pass names all bad records, the second tries the rest. The next owner needs the same two passes."""
     bad = {FROM + n: "value: no magic byte" for n in range(0, 250_000, 250)}
 
     class Many(Surveyor):
         def unreadable(self, spark: object, landing: Landing) -> list[Any]:
-            self.asked += 1
+            self.calls += 1
             return [attrs.make_class("Bad", ["offset", "reason"])(*known) for known in self.knows.items()]
 
     table = records(250_000)
     for _ in range(2):
         fake = Fake(tmp_path, bad, shape=Many(bad))
         assert len(fake.find(table).bad) == 1_000
-        assert (fake.shape.asked, fake.runs) == (1, [249_000])
+        assert (fake.shape.calls, fake.runs) == (1, [249_000])
 
 
 @pytest.mark.parametrize("count", [4_000, 4_321, 9_000])
 def test_fault_62_search_continues_after_a_rebalance(tmp_path: Path, count: int) -> None:
-    """The batch is collected anew, and need not end where the last one did."""
+    """The batch is collected again, and may have another end."""
     bad, memory = {FROM + 7, FROM + 2_500, FROM + 3_333}, SearchMemory()
     whole = Fake(tmp_path, bad)
     whole.find(records(count))
 
-    ended = Fake(tmp_path, bad, anyway=lambda table: KeyboardInterrupt() if 0 < table.num_rows < 5 else None)  # type: ignore
+    stopped = Fake(tmp_path, bad, failure=lambda table: KeyboardInterrupt() if 0 < table.num_rows < 5 else None)  # type: ignore
     with pytest.raises(KeyboardInterrupt):
-        ended.find(records(4_000), memory=memory)
-    again = Fake(tmp_path, bad)
-    assert set(again.find(records(count), memory=memory).bad) == bad
-    assert len(again.runs) < len(whole.runs) - 20
+        stopped.find(records(4_000), memory=memory)
+    resumed = Fake(tmp_path, bad)
+    assert set(resumed.find(records(count), memory=memory).bad) == bad
+    assert len(resumed.runs) < len(whole.runs) - 20
 
 
 @pytest.mark.parametrize("bad", [set(), {FROM + 8}, {FROM + 8, FROM + 3_000}])
 def test_search_restarts_when_its_memory_does_not_match(tmp_path: Path, bad: set[int]) -> None:
-    """A topic that was created anew, in which the first record is the same."""
+    """The topic was recreated, and has the same first record."""
     memory = SearchMemory()
     Fake(tmp_path, {FROM + 7, FROM + 2_500}).find(records(4_000), memory=memory)
     assert set(Fake(tmp_path, bad).find(records(4_000), memory=memory).bad) == bad
 
 
-def test_fault_62_transform_failing_a_thousand_stops_in_bounds(tmp_path: Path) -> None:
+def test_fault_62_search_of_a_thousand_failures_is_bounded(tmp_path: Path) -> None:
     fake = Fake(tmp_path, range(FROM, FROM + 20_000, 20))
     with pytest.raises(LandingError, match=r"at least \d+ of 20000 records .* more than 2000 Spark jobs .*try_cast"):
         fake.find(records(20_000))
@@ -235,18 +235,18 @@ def test_all_bad_records_may_be_known_in_advance(tmp_path: Path) -> None:
     assert fake.runs == [99]
 
 
-# -- no record's fault ------------------------------------------------------------------------------
+# -- failures that no record causes -----------------------------------------------------------------
 
 
-def test_statement_error_costs_no_record(tmp_path: Path) -> None:
-    fake = Fake(tmp_path, anyway=lambda table: error("AnalysisException", "[UNRESOLVED_COLUMN] nocol", "42703"))
+def test_statement_error_blames_no_record(tmp_path: Path) -> None:
+    fake = Fake(tmp_path, failure=lambda table: error("AnalysisException", "[UNRESOLVED_COLUMN] nocol", "42703"))
     with pytest.raises(LandingError, match=r"link 7 of lake/orders-3.*no record causes this error.*nocol"):
         fake.find(records(5))
     assert fake.runs == [5]
 
 
-def test_error_on_an_empty_batch_costs_no_record(tmp_path: Path) -> None:
-    fake = Fake(tmp_path, anyway=lambda table: malformed(0))
+def test_error_on_an_empty_batch_blames_no_record(tmp_path: Path) -> None:
+    fake = Fake(tmp_path, failure=lambda table: malformed(0))
     with pytest.raises(LandingError, match="fails without any record") as caught:
         fake.find(records(5))
     assert not caught.value.passes
@@ -254,14 +254,14 @@ def test_error_on_an_empty_batch_costs_no_record(tmp_path: Path) -> None:
 
 
 def test_unexplained_error_on_an_empty_batch_may_pass(tmp_path: Path) -> None:
-    """A store that a transform reads from, and that refuses in words that are not known here."""
-    fake = Fake(tmp_path, anyway=lambda table: unknown(0))
+    """An example is a store that a transform reads, and that refuses with an unknown text."""
+    fake = Fake(tmp_path, failure=lambda table: unknown(0))
     with pytest.raises(LandingError, match="fails without any record") as caught:
         fake.find(records(5))
     assert caught.value.passes
 
 
-def test_raising_transform_costs_no_record(tmp_path: Path) -> None:
+def test_raising_transform_blames_no_record(tmp_path: Path) -> None:
     def transform(frame: Any) -> Any:
         raise KeyError("column")
 
@@ -269,19 +269,19 @@ def test_raising_transform_costs_no_record(tmp_path: Path) -> None:
         Fake(tmp_path, shape=Shaping(transform=transform)).find(records(5))
 
 
-def test_spark_failure_may_pass_and_costs_no_record(tmp_path: Path) -> None:
+def test_spark_failure_may_pass_and_blames_no_record(tmp_path: Path) -> None:
     fake = Fake(tmp_path, {FROM}, raises=lambda _: ConnectionRefusedError(111, "Connection refused"))
     with pytest.raises(LandingError, match="Spark failed during the search for bad records") as caught:
         fake.find(records(20))
     assert caught.value.passes
 
 
-def test_disk_filling_up_during_the_search_costs_no_record(tmp_path: Path) -> None:
+def test_disk_filling_up_during_the_search_blames_no_record(tmp_path: Path) -> None:
     def full(table: pa.Table) -> Exception | None:
         text = "java.io.IOException: No space left on device"
         return error("Py4JJavaError", text, base=Exception) if len(fake.runs) > 4 else None
 
-    fake = Fake(tmp_path, {FROM + 17}, anyway=full)
+    fake = Fake(tmp_path, {FROM + 17}, failure=full)
     with pytest.raises(LandingError, match="No space left on device") as caught:
         fake.find(records(1_000))
     assert caught.value.passes
@@ -319,35 +319,35 @@ def test_tolerance_is_a_share_with_a_minimum(count: int, most: int) -> None:
 
 
 def test_unexplained_joint_failure_may_pass(tmp_path: Path) -> None:
-    fake = Fake(tmp_path, anyway=lambda table: unknown(0) if table.num_rows > 30 else None)
+    fake = Fake(tmp_path, failure=lambda table: unknown(0) if table.num_rows > 30 else None)
     with pytest.raises(LandingError, match=r"records fail together, though none does alone: .*crashed") as caught:
         fake.find(records(100))
-    assert caught.value.passes, "perhaps it is over by now"
+    assert caught.value.passes, "the cause may be over by now"
 
 
 def test_explained_joint_failure_is_permanent(tmp_path: Path) -> None:
-    fake = Fake(tmp_path, anyway=lambda table: malformed(0) if table.num_rows > 30 else None)
+    fake = Fake(tmp_path, failure=lambda table: malformed(0) if table.num_rows > 30 else None)
     with pytest.raises(LandingError, match="records fail together, though none does alone") as caught:
         fake.find(records(100))
     assert not caught.value.passes
 
 
 def test_unexplained_failure_of_all_records_may_pass(tmp_path: Path) -> None:
-    fake = Fake(tmp_path, anyway=lambda table: unknown(0) if table.num_rows else None)
+    fake = Fake(tmp_path, failure=lambda table: unknown(0) if table.num_rows else None)
     with pytest.raises(LandingError, match="records cannot be shaped, and no more than") as caught:
         fake.find(records(100))
     assert caught.value.passes
 
 
-def test_joint_failure_beside_bad_records_is_reported(tmp_path: Path) -> None:
+def test_joint_failure_is_reported_despite_bad_records(tmp_path: Path) -> None:
     def pair(table: pa.Table) -> Exception | None:
         return unknown(0) if {FROM + 2, FROM + 90} <= set(table["offset"].to_pylist()) else None
 
     with pytest.raises(LandingError, match=r"without the 1 records that fail, others do|fail together"):
-        Fake(tmp_path, {FROM + 3}, anyway=pair).find(records(100))
+        Fake(tmp_path, {FROM + 3}, failure=pair).find(records(100))
 
 
-def test_unexplained_failure_must_be_repeated(tmp_path: Path) -> None:
+def test_unexplained_failure_counts_only_if_repeated(tmp_path: Path) -> None:
     assert list(Fake(tmp_path, {FROM + 9}, raises=unknown).find(records(50)).bad) == [FROM + 9]
 
     alone: list[int] = []
@@ -360,47 +360,47 @@ def test_unexplained_failure_must_be_repeated(tmp_path: Path) -> None:
         return None if len(alone) > 1 else unknown(9)
 
     with pytest.raises(LandingError, match="Spark failed for an unknown reason") as caught:
-        Fake(tmp_path, anyway=once).find(records(50))
+        Fake(tmp_path, failure=once).find(records(50))
     assert caught.value.passes
 
 
-def test_unexplained_failure_without_records_is_sparks(tmp_path: Path) -> None:
-    """Spark has broken down in the middle: from then on everything fails, the empty run too."""
+def test_unexplained_failure_without_records_is_blamed_on_spark(tmp_path: Path) -> None:
+    """Spark breaks down during the search. From then on each run fails, also the empty one."""
 
     def down(table: pa.Table) -> Exception | None:
         return unknown(0) if len(fake.runs) == 1 or len(fake.runs) > 3 else None
 
-    fake = Fake(tmp_path, anyway=down)
+    fake = Fake(tmp_path, failure=down)
     with pytest.raises(LandingError, match="Spark failed for an unknown reason") as caught:
         fake.find(records(2))
     assert caught.value.passes
 
 
-def test_search_ends_when_its_caller_leaves(tmp_path: Path) -> None:
-    class Gone(BaseException):
+def test_search_ends_when_its_caller_abandons_it(tmp_path: Path) -> None:
+    class Abandoned(BaseException):
         pass
 
     @attrs.define
-    class Leaving(Fake):
+    class AbandonedFake(Fake):
         def check(self) -> None:
             super().check()
             if self.checks == 6:
-                raise Gone
+                raise Abandoned
 
-    fake = Leaving(tmp_path, {FROM + 9})
-    with pytest.raises(Gone):
+    fake = AbandonedFake(tmp_path, {FROM + 9})
+    with pytest.raises(Abandoned):
         fake.find(records(500))
     assert len(fake.runs) < 6
     assert list(tmp_path.iterdir()) == []
 
 
-# -- what comes of it -------------------------------------------------------------------------------
+# -- dead letters -----------------------------------------------------------------------------------
 
 
 def test_dead_letters_carry_all_fields_of_their_records(tmp_path: Path) -> None:
     table = records(20)
     poison = Fake(tmp_path, {FROM + 2, FROM + 9}).find(table)
-    first, second = dead_letters(tried(table), poison)
+    first, second = dead_letters(pending_link(table), poison)
 
     assert (first.offset, first.key, first.value) == (FROM + 2, b"k2", b"v2")
     assert first.headers == (("n", b"2"),)
@@ -413,11 +413,11 @@ def test_poison_error_names_the_first_record_and_the_count(tmp_path: Path) -> No
     table = records(20)
     one, two = Fake(tmp_path, {FROM + 2}).find(table), Fake(tmp_path, {FROM + 2, FROM + 9, FROM + 4}).find(table)
 
-    told = PoisonError.of(tried(table), one)
-    assert not told.retriable
-    assert not told.passes
-    assert str(told) == (
+    found = PoisonError.of(pending_link(table), one)
+    assert not found.retriable
+    assert not found.passes
+    assert str(found) == (
         "link 7 of lake/orders-3 [1000, 10001000): the record at offset 1002 of orders-3 cannot land: "
         "NumberFormatException: [CAST_INVALID_INPUT] 1002. Set dead_letters to go on without them"
     )
-    assert "cannot land, and 2 more of this batch: " in str(PoisonError.of(tried(table), two))
+    assert "cannot land, and 2 more of this batch: " in str(PoisonError.of(pending_link(table), two))
