@@ -22,7 +22,7 @@ def small() -> Iterator[SmallRegistry]:
         yield registry
 
 
-def test_unknown_and_foreign_schemas_are_problems(small: SmallRegistry) -> None:
+def test_unknown_and_foreign_schemas_are_reported(small: SmallRegistry) -> None:
     avro, other = small.register("s", '"long"'), small.register("j", "{}", "JSON")
     registry = Registry(small.options, sleep=lambda _: None, clock=iter(range(0, 10_000, 5)).__next__)
     prefixes = {header(number): Prefix(number, None) for number in (avro, other, 99)}
@@ -75,8 +75,7 @@ def test_subject_of_another_format_is_refused(small: SmallRegistry) -> None:
         ReaderSchemas(Registry(small.options), "AVRO").schema("s", [])
 
 
-def test_failed_registry_request_is_repeated_next_time(small: SmallRegistry) -> None:
-    """The next batch repeats the request."""
+def test_failed_registry_request_is_repeated_by_the_next_batch(small: SmallRegistry) -> None:
     one = small.register("s", '"int"')
     registry = Registry(small.options, sleep=lambda _: None, clock=iter(range(0, 10_000, 5)).__next__)
     readers = ReaderSchemas(registry, "AVRO")

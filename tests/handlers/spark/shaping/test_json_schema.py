@@ -15,7 +15,7 @@ def schema(text: Any, *references: str) -> Schema:
 
 
 def column(field: Any, **more: Any) -> str:
-    """The type of a property of this schema."""
+    """Return the column type of a property with this schema."""
     made = ddl_of(schema({"type": "object", "properties": {"x": field}, **more}), {})
     assert made.startswith("struct<`x`: ")
     return made.removeprefix("struct<`x`: ")[:-1]

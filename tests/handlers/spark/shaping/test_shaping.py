@@ -48,7 +48,7 @@ def test_default_shaping_leaves_records_unchanged() -> None:
         {"value_format": "avro", "registry": REGISTRY},
     ],
 )
-def test_any_shaping_option_makes_rows(options: dict[str, Any]) -> None:
+def test_shaping_with_any_option_is_not_plain(options: dict[str, Any]) -> None:
     assert not Shaping.from_options(options).is_plain
 
 

@@ -13,7 +13,7 @@ SEVEN = b"\x00\x00\x00\x00\x07"
 
 
 def zigzag(number: int) -> bytes:
-    """A number that is not negative, as a serializer writes it."""
+    """Encode a number that is not negative, as a serializer does."""
     left, written = number << 1, b""
     while True:
         left, byte = left >> 7, left & 0x7F
@@ -95,7 +95,7 @@ def test_incomplete_header_is_reported_by_row(value: bytes, expected: str, with_
 
 
 @pytest.mark.parametrize(
-    ("behind", "expected"),
+    ("rest", "expected"),
     [
         (b"", "it ends within its schema registry header, after 5 bytes"),
         (b"\x04", "it ends within its schema registry header, after 6 bytes"),
@@ -107,8 +107,8 @@ def test_incomplete_header_is_reported_by_row(value: bytes, expected: str, with_
         (b"\xff" * 9, "its header has a message index without end"),
     ],
 )
-def test_broken_message_indexes_are_reported(behind: bytes, expected: str) -> None:
-    assert problems([SEVEN + b"\x00", SEVEN + behind], with_message=True) == [(1, expected)]
+def test_broken_message_indexes_are_reported(rest: bytes, expected: str) -> None:
+    assert problems([SEVEN + b"\x00", SEVEN + rest], with_message=True) == [(1, expected)]
 
 
 def test_all_different_headers_are_reported() -> None:
