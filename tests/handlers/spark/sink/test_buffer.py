@@ -17,7 +17,7 @@ def buffer(position: int = 0, **limits: float) -> PartitionBuffer:
 
 
 def add(target: PartitionBuffer, first: int, count: int, now: float = 0.0, **more: object) -> None:
-    """The next batch, from where the last one ended."""
+    """Add the next batch, from the end of the last one."""
     added = batch(first, count, **{"from_offset": target.read_to, **more})
     target.add(added.to_arrow(), added.from_offset, added.next_offset, now, added.leader_epoch)
 
@@ -53,7 +53,7 @@ def test_age_counts_from_the_oldest_record() -> None:
     assert target.is_due(35.0)
 
 
-def test_age_after_a_cut_counts_from_the_next_arrival() -> None:
+def test_age_after_a_cut_counts_from_the_arrival_of_the_rest() -> None:
     target = buffer()
     add(target, 0, 6, now=5.0)
     add(target, 6, 6, now=20.0)
@@ -83,7 +83,7 @@ def test_take_cuts_a_batch_at_the_row_limit() -> None:
     ]
 
 
-def test_cut_before_a_gap_keeps_the_gap_with_the_first_part() -> None:
+def test_cut_before_a_gap_leaves_the_gap_to_the_second_part() -> None:
     target = buffer(max_rows=2)
     add(target, 0, 2)
     add(target, 7, 2)
@@ -141,7 +141,7 @@ def test_taken_batches_cover_each_record_once_in_order(
 
 
 @pytest.mark.parametrize("rows", [1, COMBINE_AT, COMBINE_AT + 1])
-def test_size_is_that_of_the_tables(rows: int) -> None:
+def test_size_is_zero_after_everything_is_taken(rows: int) -> None:
     target = buffer(max_rows=10**6)
     for n in range(rows):
         add(target, n, 1)
@@ -196,14 +196,14 @@ def test_trim_to_the_taken_offset_changes_nothing() -> None:
     assert (target.rows, target.position) == (2, 10)
 
 
-@pytest.mark.parametrize(("at", "left"), [(0, [3, 4, 8]), (4, [4, 8]), (5, [8]), (9, [])])
-def test_records_since_an_offset_are_counted(at: int, left: list[int]) -> None:
+@pytest.mark.parametrize(("at", "expected"), [(0, [3, 4, 8]), (4, [4, 8]), (5, [8]), (9, [])])
+def test_records_since_an_offset_are_returned(at: int, expected: list[int]) -> None:
     target = buffer(position=3)
     add(target, 3, 2)
     add(target, 8, 1, next_offset=10)
     rest = target.take().since(at)
     assert rest is not None
-    assert (offsets(rest), rest.from_offset, rest.to_offset) == (left, max(at, 3), 10)
+    assert (offsets(rest), rest.from_offset, rest.to_offset) == (expected, max(at, 3), 10)
     assert rest.since(10) is None
 
 
@@ -214,12 +214,12 @@ def test_leader_epoch_is_that_of_the_last_record() -> None:
     assert [target.take().leader_epoch for _ in range(2)] == [5, 5]
 
 
-@pytest.mark.parametrize(("rows", "age", "ripe"), [(4, 0, False), (5, 0, True), (1, 14.9, False), (1, 15, True)])
-def test_buffer_is_ripe_halfway_to_a_limit(rows: int, age: float, ripe: bool) -> None:
+@pytest.mark.parametrize(("rows", "age", "early"), [(4, 0, False), (5, 0, True), (1, 14.9, False), (1, 15, True)])
+def test_buffer_may_flush_early_halfway_to_a_limit(rows: int, age: float, early: bool) -> None:
     target = buffer()
     add(target, 0, rows)
-    assert target.may_flush_early(age) is ripe
+    assert target.may_flush_early(age) is early
 
 
-def test_empty_buffer_is_not_ripe() -> None:
+def test_empty_buffer_does_not_flush_early() -> None:
     assert not buffer().may_flush_early(1e9)

@@ -22,16 +22,16 @@ LINK = Link(key=KEY, number=1, from_offset=0, to_offset=3, attempt="a1", origin=
 RECORDS = batch(0, 3).to_arrow()
 
 
-def nobody(phase: Phase, landings: Sequence[Landing]) -> None: ...
+def ignore_phase(phase: Phase, landings: Sequence[Landing]) -> None: ...
 
 
-def landing(
+def run_flush(
     table: FakeTable, *, transform: Any = None, spark: Any = None, check: Any = lambda: None, **more: Any
 ) -> None:
     options = {
         "pending": [PendingLink(LINK, RECORDS)],
         "shape": Shaping(transform=transform),
-        "on_phase": nobody,
+        "on_phase": ignore_phase,
         **more,
     }
     flush(spark or FakeSpark(), check, table=table, **options)
@@ -39,35 +39,37 @@ def landing(
 
 async def test_flush_appends_its_records_and_removes_staged_files(tmp_path: Path) -> None:
     table = FakeTable(tmp_path)
-    landing(table)
+    run_flush(table)
     assert table.offsets == [[0, 1, 2]]
     assert os.listdir(tmp_path) == []
 
 
 async def test_phases_are_reported_in_order(tmp_path: Path) -> None:
-    told: list[tuple[Phase, list[str]]] = []
-    landing(FakeTable(tmp_path), on_phase=lambda phase, landings: told.append((phase, [str(one) for one in landings])))
+    phases: list[tuple[Phase, list[str]]] = []
+    run_flush(
+        FakeTable(tmp_path), on_phase=lambda phase, landings: phases.append((phase, [str(one) for one in landings]))
+    )
     names = [str(LINK)]
-    assert told == [(Phase.STAGED, names), (Phase.WRITTEN, names), (Phase.LINKED, names)]
+    assert phases == [(Phase.STAGED, names), (Phase.WRITTEN, names), (Phase.LINKED, names)]
 
 
 async def test_link_without_records_stages_nothing(tmp_path: Path) -> None:
     table = FakeTable(tmp_path)
-    landing(table, pending=[PendingLink(LINK, None)])
+    run_flush(table, pending=[PendingLink(LINK, None)])
     assert [one.staged for one in table.landings] == [None]
     assert table.offsets == [[]]
 
 
-def test_unwanted_flush_is_not_appended(tmp_path: Path) -> None:
-    class Unwanted(Exception):
+def test_abandoned_flush_is_not_appended(tmp_path: Path) -> None:
+    class Abandoned(Exception):
         pass
 
     def check() -> None:
-        raise Unwanted
+        raise Abandoned
 
     table = FakeTable(tmp_path)
-    with pytest.raises(Unwanted):
-        landing(table, check=check)
+    with pytest.raises(Abandoned):
+        run_flush(table, check=check)
     assert table.landings == []
     assert list(tmp_path.iterdir()) == []
 
@@ -75,7 +77,7 @@ def test_unwanted_flush_is_not_appended(tmp_path: Path) -> None:
 def test_staged_file_hidden_from_spark_stops_the_append(tmp_path: Path) -> None:
     table = FakeTable(tmp_path)
     with pytest.raises(LandingError, match="Spark does not see the staged file"):
-        landing(table, spark=FakeSpark(sees_files=False))
+        run_flush(table, spark=FakeSpark(sees_files=False))
     assert table.chains == {}
 
 
@@ -83,36 +85,36 @@ def test_staged_file_hidden_from_spark_stops_the_append(tmp_path: Path) -> None:
 def test_transform_without_a_frame_stops_the_append(tmp_path: Path, made: object, expected: str) -> None:
     table = FakeTable(tmp_path)
     with pytest.raises(LandingError, match=f"transform must return a DataFrame, not {expected}"):
-        landing(table, transform=lambda _: made)
+        run_flush(table, transform=lambda _: made)
     assert table.chains == {}
     assert list(tmp_path.iterdir()) == []
 
 
 async def test_frame_of_the_transform_is_appended(tmp_path: Path) -> None:
     table = FakeTable(tmp_path)
-    landing(table, transform=lambda frame: FakeFrame(frame.table.slice(2)))
+    run_flush(table, transform=lambda frame: FakeFrame(frame.table.slice(2)))
     assert table.offsets == [[2]]
 
 
-@pytest.mark.parametrize(("adopts", "packed"), [(True, "SNAPPY"), (False, "UNCOMPRESSED")])
-async def test_staged_file_is_compressed_only_if_adopted(tmp_path: Path, adopts: bool, packed: str) -> None:
+@pytest.mark.parametrize(("adopts", "codec"), [(True, "SNAPPY"), (False, "UNCOMPRESSED")])
+async def test_staged_file_is_compressed_only_if_adopted(tmp_path: Path, adopts: bool, codec: str) -> None:
     class Table(FakeTable):
         def adopts(self, shape: Shape) -> bool:
             return adopts
 
     compressions = []
 
-    def look(phase: Phase, landings: Sequence[Landing]) -> None:
+    def record_compression(phase: Phase, landings: Sequence[Landing]) -> None:
         if phase is Phase.STAGED and (staged := landings[0].staged):
             compressions.append(pq.read_metadata(staged.path).row_group(0).column(0).compression)
 
-    landing(Table(tmp_path), on_phase=look)
-    assert compressions == [packed]
+    run_flush(Table(tmp_path), on_phase=record_compression)
+    assert compressions == [codec]
 
 
 async def test_links_of_each_chain_are_read_from_a_number(tmp_path: Path) -> None:
     table = FakeTable(tmp_path)
-    landing(table)
+    run_flush(table)
     other = ChainKey("sarameya", "orders", 1)
     find = partial(read_links, FakeSpark(), lambda: None, table=table)
     links = find(since={KEY: 1, other: 1})
@@ -131,7 +133,7 @@ def test_opening_removes_only_staged_files_older_than_a_day(tmp_path: Path) -> N
 
 
 def test_fault_61_opening_keeps_the_summary_of_a_delta_log(tmp_path: Path) -> None:
-    """The summary is in the staging directory if a Delta table has one of its own."""
+    """A Delta table with a staging directory of its own keeps the summary there."""
     for name in ("heads.json", ".put-0123"):
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (0, 0))

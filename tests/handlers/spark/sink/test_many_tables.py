@@ -1,4 +1,4 @@
-"""A sink whose topics land in tables of their own, under virtual time, with Spark faked."""
+"""A sink with a table for each topic, in virtual time. Spark is faked."""
 
 from __future__ import annotations
 
@@ -107,10 +107,10 @@ async def test_each_topic_lands_in_its_own_table(lake: Lake, autojump_clock: Moc
             claim.end()
     assert [lake.tables[topic].offsets for topic in TOPICS] == [[[*range(10)]]] * 2
     assert [key.topic for topic in TOPICS for key in lake.tables[topic].chains] == [*TOPICS]
-    assert engine.most_running == 1, "the tables share the slots for flushes"
+    assert engine.most_running == 1, "the tables share the slots of the engine"
 
 
-async def test_table_that_does_not_open_holds_back_its_partitions_only(lake: Lake, autojump_clock: MockClock) -> None:
+async def test_table_that_does_not_open_blocks_only_its_partitions(lake: Lake, autojump_clock: MockClock) -> None:
     session, (orders, payments) = FakeSession(), [FakeClaim(topic=topic) for topic in TOPICS]
     lake.tables["orders"].error = HandlerError("no permission")
     async with sink_to(lake) as sink, trio.open_nursery() as nursery:
@@ -127,7 +127,7 @@ async def test_table_that_does_not_open_holds_back_its_partitions_only(lake: Lak
     assert session.marks == [("payments", 0, 10), ("orders", 0, 10)]
 
 
-async def test_partition_continues_in_place_at_its_commit(lake: Lake, autojump_clock: MockClock) -> None:
+async def test_partition_continues_at_its_commit_once_the_table_opens(lake: Lake, autojump_clock: MockClock) -> None:
     session, claim, table = FakeSession(), FakeClaim(10), lake.tables["orders"]
     table.append(link("orders", 10), [*range(10)])
     note = CommitNote.of(link("orders", 10)).to_metadata()
@@ -150,7 +150,7 @@ async def test_chain_beyond_the_commit_is_not_repeated_after_the_wait(lake: Lake
     table.error = HandlerError("no permission")
     async with sink_to(lake) as sink, trio.open_nursery() as nursery:
         await sink.partitions_assigned(session, [claim.topic_partition])
-        assert await sink.start_offset(claim.topic_partition, None) is None, "it is looked up, and committed"
+        assert await sink.start_offset(claim.topic_partition, None) is None, "the group's own start offset is used"
         nursery.start_soon(sink.consume_claim, session, claim)
         claim.send(batch(0, 10))
         await trio.sleep(60)
@@ -159,24 +159,24 @@ async def test_chain_beyond_the_commit_is_not_repeated_after_the_wait(lake: Lake
         assert len(session.ends) == 1
         assert session.resets == session.marks == [("orders", 0, 10)], "the next start finds the end of the chain"
         claim.end()
-        again = FakeClaim()
-        nursery.start_soon(consume_in, sink, session, again)
+        next_claim = FakeClaim()
+        nursery.start_soon(consume_in, sink, session, next_claim)
         await trio.sleep(1)
-        again.end()
-    assert again.initial_offset == 10
+        next_claim.end()
+    assert next_claim.initial_offset == 10
     assert table.offsets == [[*range(10)]]
 
 
 @pytest.mark.parametrize("has_chain", [False, True])
 async def test_records_that_arrive_during_the_wait_land(lake: Lake, autojump_clock: MockClock, has_chain: bool) -> None:
-    """Also if the group starts at the newest record, and if the chain ends before it."""
+    """The group starts at the newest record, and the chain may end before it."""
     table = lake.tables["orders"]
     async with memory_cluster({"orders": 1}) as cluster, trio.open_nursery() as nursery:
         cluster.produce_many("orders", 0, [(None, b"before")] * 5)
         if has_chain:
-            facts = await topic_facts(cluster)
+            ids = await topic_ids(cluster)
             before = link("orders", 3)
-            origin = attrs.evolve(before.origin, group="billing", topic_id=facts[0], cluster_id=facts[1])
+            origin = attrs.evolve(before.origin, group="billing", topic_id=ids[0], cluster_id=ids[1])
             table.append(attrs.evolve(before, origin=origin), [*range(3)])
         table.error = HandlerError("no permission")
         async with sink_to(lake) as sink, member_of(cluster, offset_initial="newest") as group:
@@ -192,7 +192,7 @@ async def test_records_that_arrive_during_the_wait_land(lake: Lake, autojump_clo
     assert table.offsets == expected
 
 
-async def topic_facts(cluster: EmbeddedCluster) -> tuple[str, str]:
+async def topic_ids(cluster: EmbeddedCluster) -> tuple[str, str]:
     """Return the id of the topic `orders`, and that of the cluster."""
     async with GroupAdmin(cluster.bootstrap_servers, Config(), lambda event: None, cluster.transport) as admin:
         metadata = await admin.metadata(["orders"])
@@ -203,7 +203,9 @@ async def topic_facts(cluster: EmbeddedCluster) -> tuple[str, str]:
 @pytest.mark.parametrize(
     "error", [LandingError("columns are missing"), OSError("disk full"), HandlerError("no permission")]
 )
-async def test_failed_landing_waits_for_its_remedy(lake: Lake, autojump_clock: MockClock, error: Exception) -> None:
+async def test_failed_landing_is_retried_until_its_cause_is_fixed(
+    lake: Lake, autojump_clock: MockClock, error: Exception
+) -> None:
     session, claims = FakeSession(), [FakeClaim(topic=topic) for topic in TOPICS]
     orders, payments = claims
     async with sink_to(lake, retry_for=10.0) as sink, trio.open_nursery() as nursery:
@@ -241,7 +243,7 @@ async def test_restored_table_is_read_again(lake: Lake, autojump_clock: MockCloc
 
 
 async def test_lost_records_end_the_session(lake: Lake, autojump_clock: MockClock) -> None:
-    """The log has changed, not the table. The next start says whether the records are really gone."""
+    """The log has changed, not the table. The next start checks whether the records are really lost."""
     session, claim = FakeSession(), FakeClaim()
     async with sink_to(lake) as sink:
         await start(sink, session, [claim])
@@ -252,8 +254,8 @@ async def test_lost_records_end_the_session(lake: Lake, autojump_clock: MockCloc
     assert claim.held == 0
 
 
-async def test_chain_of_another_group_holds_its_partition_back(lake: Lake, autojump_clock: MockClock) -> None:
-    """The session does not end: a start would find the same."""
+async def test_chain_of_another_group_blocks_its_partition(lake: Lake, autojump_clock: MockClock) -> None:
+    """The session does not end, since the next start would find the same chain."""
     session, claim, table = FakeSession(), FakeClaim(), lake.tables["orders"]
     table.unreadable = [BrokenChainError("link 2 is missing")] * 3
     async with sink_to(lake) as sink, trio.open_nursery() as nursery:
@@ -289,7 +291,7 @@ async def test_topic_without_a_table_waits(lake: Lake, autojump_clock: MockClock
 
 
 class SilentEngine(FakeEngine):
-    """Does not respond while one of these tables is opened."""
+    """An engine that hangs while one of these tables is opened."""
 
     def __init__(self, *silent: str, max_jobs: int = 2) -> None:
         super().__init__(max_jobs=max_jobs)
@@ -304,7 +306,7 @@ class SilentEngine(FakeEngine):
         return await super().run(work, tag=tag)
 
 
-async def test_silent_store_delays_the_first_start_of_others_for_a_while(lake: Lake, autojump_clock: MockClock) -> None:
+async def test_silent_store_delays_other_tables_only_at_first_start(lake: Lake, autojump_clock: MockClock) -> None:
     session, claims = FakeSession(), [FakeClaim(topic=topic) for topic in TOPICS]
     engine = SilentEngine("orders", max_jobs=3)
     async with sink_to(lake, engine) as sink, trio.open_nursery() as nursery:
@@ -324,8 +326,8 @@ async def test_silent_store_delays_the_first_start_of_others_for_a_while(lake: L
     assert trio.current_time() - ended < 1, "the end of a claim ends its wait"
 
 
-async def test_table_opens_beside_silent_ones(tmp_path: Path, autojump_clock: MockClock) -> None:
-    """A silent table keeps the slot that tables are opened in, and flushes have another one."""
+async def test_table_lands_while_another_one_hangs_in_open(tmp_path: Path, autojump_clock: MockClock) -> None:
+    """The silent table holds the slot that opens tables. Flushes use another slot."""
     session, claims = FakeSession(), [FakeClaim(topic=topic) for topic in ("a", "b")]
     tables = {topic: NamedTable(tmp_path, topic) for topic in ("a", "b")}
     async with sink_to(tables.__getitem__, SilentEngine("b")) as sink, trio.open_nursery() as nursery:
@@ -341,7 +343,7 @@ async def test_table_opens_beside_silent_ones(tmp_path: Path, autojump_clock: Mo
 async def test_failed_tables_leave_a_slot_to_the_others(tmp_path: Path, autojump_clock: MockClock) -> None:
     """Two tables whose store does not respond, two slots: the third table lands nevertheless."""
 
-    class Hangs(FakeEngine):
+    class HangingEngine(FakeEngine):
         async def run(self, work: Callable[[Any, Any], Any], *, tag: str) -> Any:
             pending = getattr(work, "keywords", {}).get("pending", [])
             if pending and pending[0].link.key.topic in hanging:
@@ -352,7 +354,7 @@ async def test_failed_tables_leave_a_slot_to_the_others(tmp_path: Path, autojump
     hanging = {"a", "b"}
     session, claims = FakeSession(), [FakeClaim(topic=topic) for topic in "abc"]
     tables = {topic: NamedTable(tmp_path, topic) for topic in "abc"}
-    async with sink_to(tables.__getitem__, Hangs(), max_rows=1) as sink, trio.open_nursery() as nursery:
+    async with sink_to(tables.__getitem__, HangingEngine(), max_rows=1) as sink, trio.open_nursery() as nursery:
         await start(sink, session, claims)
         for claim in claims:
             nursery.start_soon(sink.consume_claim, session, claim)
@@ -376,7 +378,7 @@ async def test_failed_tables_leave_a_slot_to_the_others(tmp_path: Path, autojump
         (str, "the table of orders is 'orders', which is no table"),
     ],
 )
-async def test_function_that_returns_no_table_holds_back_its_topic(
+async def test_function_that_returns_no_table_blocks_its_topic(
     table_of: Callable[[str], Any], problem: str, autojump_clock: MockClock
 ) -> None:
     session, claim = FakeSession(), FakeClaim()
@@ -409,7 +411,7 @@ def test_table_must_be_a_table_or_a_function() -> None:
 
 
 async def test_topics_of_one_table_start_together(tmp_path: Path, autojump_clock: MockClock) -> None:
-    """The topic that comes second does not take the opening by the first one for one that hangs."""
+    """The first topic opens the table. The second topic does not take this for a hang."""
     table = NamedTable(tmp_path, "all")
     session, claims = FakeSession(), [FakeClaim(topic=topic) for topic in TOPICS]
     async with sink_to(lambda topic: table) as sink, trio.open_nursery() as nursery:
@@ -421,7 +423,7 @@ async def test_topics_of_one_table_start_together(tmp_path: Path, autojump_clock
             claim.end()
 
 
-async def test_heads_of_each_table_rest_in_it(lake: Lake, autojump_clock: MockClock) -> None:
+async def test_heads_of_revoked_partitions_are_stored_in_their_table(lake: Lake, autojump_clock: MockClock) -> None:
     session, claims = FakeSession(), [FakeClaim(topic=topic) for topic in TOPICS]
     async with sink_to(lake) as sink, trio.open_nursery() as nursery:
         await start(sink, session, claims)

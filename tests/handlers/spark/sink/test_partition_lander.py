@@ -1,4 +1,4 @@
-"""Partitions beside others, in trouble, and at their end, under virtual time, with Spark faked."""
+"""Partitions next to others, after errors, and at their end, in virtual time. Spark is faked."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def sink_to(table: FakeTable, **options: Any) -> SparkSink:
 
 
 @pytest.mark.parametrize("each", [5.0, 29.0, 31.0])
-async def test_idle_head_is_restated_beside_a_busy_neighbour(
+async def test_idle_head_is_restated_despite_a_busy_neighbour(
     tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, each: float
 ) -> None:
-    """Every shared job asks all partitions for a batch, so a busy neighbour might keep the head from being restated."""
+    """Each shared job takes a batch of all partitions, so a busy neighbour might prevent the restatement."""
     monkeypatch.setattr(
         "sarameya_handlers.spark.sink.partition_lander.wall_clock", lambda: int(trio.current_time() * 1000)
     )
@@ -47,7 +47,7 @@ async def test_idle_head_is_restated_beside_a_busy_neighbour(
         idle.end()
         busy.end()
     restated = [link for link in table.chains[IDLE] if link.kind is Kind.RESTATED]
-    # Looked at each max_age only, it is stated anew by 130 s at the latest.
+    # The head is checked only once per max_age, so it is restated after 130 s at the latest.
     assert len(restated) >= int(30 * each / 130)
 
 
@@ -59,16 +59,16 @@ async def test_claim_with_a_full_buffer_ends_soon(tmp_path: Path, autojump_clock
         claims.start_soon(consume_in, sink, session, claim)
         claim.send(*(batch(first, 10) for first in range(0, 30, 10)))
         await trio.sleep(100)
-        assert not claim.is_read, "there is no room"
+        assert not claim.is_read, "the buffer is full"
         while claim.waiting:
-            claim.batches().receive_nowait()  # what was fetched and not read is dropped, as by a revocation
+            claim.batches().receive_nowait()  # unread fetches are dropped, as a revocation does
         claim.end()
         ended = trio.current_time()
     assert trio.current_time() - ended < 3
     assert session.marks == []
 
 
-async def test_lost_membership_during_a_first_gap_is_no_failure(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_membership_lost_during_a_gap_at_start_is_no_failure(tmp_path: Path, autojump_clock: MockClock) -> None:
     table = FakeTable(tmp_path)
     table.append(first_link(), list(range(10)))
     claim, session = FakeClaim(), FakeSession(log=(50, 100))
@@ -90,12 +90,12 @@ async def test_lost_membership_stops_the_retries(tmp_path: Path, autojump_clock:
         claims.start_soon(consume_in, sink, session, claim)
         claim.send(batch(0, 10))
         await trio.sleep(0.2)
-        tried = len(table.landings)
-        assert tried == 1
+        attempts = len(table.landings)
+        assert attempts == 1
         table.error = None
         session.is_lost = True
         claim.end()
-    assert len(table.landings) == tried
+    assert len(table.landings) == attempts
     assert table.chains == {}
 
 
@@ -111,13 +111,13 @@ async def test_flush_state_and_events_are_reported(tmp_path: Path, autojump_cloc
         assert doing is not None
         assert (doing.activity, doing.attempt, claim.report.landed) == (Activity.RETRYING, 2, -1)
         assert "disk full" in doing.reason
-        of = {"partition": TopicPartition("orders", 0), "from_offset": 0, "to_offset": 10}
-        assert session.events == [LandingStarted(**of), LandingFailed(**of, cause="OSError: disk full")]
+        fields = {"partition": TopicPartition("orders", 0), "from_offset": 0, "to_offset": 10}
+        assert session.events == [LandingStarted(**fields), LandingFailed(**fields, cause="OSError: disk full")]
         table.error = None
         await trio.sleep(3)
         assert claim.report.doing_now is None
         assert claim.report.landed == 10
-        assert session.events[2] == LandingStarted(**of)
+        assert session.events[2] == LandingStarted(**fields)
         (landed,) = session.events[3:]
         assert isinstance(landed, Landed)
         (link,) = table.chains[IDLE]
@@ -127,8 +127,8 @@ async def test_flush_state_and_events_are_reported(tmp_path: Path, autojump_cloc
         claim.end()
 
 
-class Told(FakeTable):
-    """Sets `read_back` just before the waiter of a flush continues."""
+class SignallingTable(FakeTable):
+    """A table that sets `read_back` just before the waiter of a flush continues."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -140,7 +140,7 @@ class Told(FakeTable):
 
 
 async def test_collect_and_flush_errors_are_both_raised(tmp_path: Path, autojump_clock: MockClock) -> None:
-    table = Told(tmp_path)
+    table = SignallingTable(tmp_path)
 
     class Failing(FakeClaim):
         async def batches(self) -> AsyncIterator[MessageBatch]:  # type: ignore[override]
@@ -163,13 +163,13 @@ async def test_partition_lost_during_a_cancellation_is_no_failure(
 ) -> None:
     """The order of the tasks is random, so the test repeats."""
 
-    async def cancel(table: Told, session: FakeSession, scope: trio.CancelScope) -> None:
+    async def cancel(table: SignallingTable, session: FakeSession, scope: trio.CancelScope) -> None:
         await table.read_back.wait()
         session.is_lost = True
         scope.cancel()
 
     for _ in range(20):
-        table, claim, session = Told(tmp_path), FakeClaim(), FakeSession()
+        table, claim, session = SignallingTable(tmp_path), FakeClaim(), FakeSession()
         async with sink_to(table) as sink, trio.open_nursery() as nursery:
             table.error = OSError("disk full")
             claim.send(batch(0, 10))
@@ -189,11 +189,11 @@ AT_FAULT = ChainKey("sarameya", "orders", 2)
 
 
 class FailingTable(FakeTable):
-    """Fails whatever is landed together with partition 2, before anything of it has landed."""
+    """A table that fails each job with a batch of partition 2, before anything of the job lands."""
 
     failure: Exception | None = None
     is_broken = False
-    """Whether its chain cannot be looked up."""
+    """True if the chain of partition 2 cannot be read."""
 
     def land(self, spark: Any, landings: Sequence[Landing], shape: Shape, checkpoint: Checkpoint) -> None:
         if self.failure is not None and any(landing.link.key == AT_FAULT for landing in landings):
@@ -236,8 +236,8 @@ async def test_fault_56_neighbours_of_a_failing_partition_land_alone(
         assert [number for number, at in doing.items() if at is not None] == [2]
         assert doing[2] is not None
         assert str(table.failure) in doing[2].reason
-        assert min(table.jobs) < -1, "all have failed together first"
-        assert max(table.jobs) > 1, "and what is not at fault lands together again"
+        assert min(table.jobs) < -1, "first all fail together"
+        assert max(table.jobs) > 1, "then the partitions that are not at fault land together again"
         table.failure = None
         await trio.sleep(60)
         assert ("orders", 2, 50) in session.marks
@@ -246,8 +246,8 @@ async def test_fault_56_neighbours_of_a_failing_partition_land_alone(
     assert [len(chain) for chain in table.chains.values()].count(5) == 5
 
 
-async def test_spark_outage_is_blamed_on_no_partition(tmp_path: Path, autojump_clock: MockClock) -> None:
-    """All wait for it, and land together."""
+async def test_spark_outage_blames_no_partition(tmp_path: Path, autojump_clock: MockClock) -> None:
+    """All partitions wait for Spark, and land together."""
     table, session = FailingTable(tmp_path, landings_per_job=8), FakeSession()
     table.failure = SparkGoneError("it does not answer", begun=False)
     claims = [FakeClaim(partition=number) for number in range(3)]

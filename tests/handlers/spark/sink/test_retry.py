@@ -9,7 +9,7 @@ from sarameya_handlers.spark.sink.retry import Retry
 
 
 @pytest.mark.parametrize(("error", "permanent"), [(SparkJarsError("no such method"), True), (ValueError("odd"), False)])
-async def test_permanent_error_says_whether_a_person_must_act(error: Exception, permanent: bool) -> None:
+async def test_error_is_permanent_only_if_a_person_must_act(error: Exception, permanent: bool) -> None:
     with pytest.raises(LandingError, match="link 7: ") as raised:
         await Retry().wait("link 7", error)
     assert raised.value.permanent is permanent

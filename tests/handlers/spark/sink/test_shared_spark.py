@@ -22,7 +22,7 @@ from sarameya_handlers.spark.sink.shared_spark import open_shared
 
 @attrs.define(eq=False)
 class FakeJvm:
-    """A JVM with Spark in it, which is asked whether it lives."""
+    """A JVM with Spark. The supervisor checks whether it still runs."""
 
     options: SparkOptions
     environment: dict[str, str]
@@ -96,8 +96,8 @@ async def inline(function: Any, *args: Any, **_: object) -> Any:
 
 
 def open_session(driver: ClassicDriver) -> Any:
-    if told := driver.death(driver.base):
-        raise SparkGoneError(told, begun=False)
+    if cause := driver.death(driver.base):
+        raise SparkGoneError(cause, begun=False)
     return driver.base
 
 
@@ -137,9 +137,9 @@ HADOOP = {**LAKE, "spark.sql.catalog.lake.type": "hadoop", "spark.sql.catalog.la
         {"table": "delta:./orders", "single_driver": True},
         {"table": "delta:s3a://lake/orders", "single_driver": True},
     ],
-    ids=["delta", "delta on a cluster", "iceberg's files", "said so", "said so of a store"],
+    ids=["delta", "delta on a cluster", "iceberg in files", "single_driver", "single_driver on a store"],
 )
-async def test_spark_is_shared_if_the_table_takes_one_driver(jvms: FakeJvms, options: dict[str, Any]) -> None:
+async def test_spark_is_shared_if_the_table_accepts_one_driver_only(jvms: FakeJvms, options: dict[str, Any]) -> None:
     async with open_shared(options) as changes:
         assert spark_options(changes["spark"]).is_connect
     spark = {**options.get("spark", {}), "share": False}
@@ -162,7 +162,7 @@ async def test_spark_is_shared_if_the_table_takes_one_driver(jvms: FakeJvms, opt
         {"table": "iceberg:lake.shop.orders", "spark": {"conf": {**LAKE, "spark.sql.catalog.lake.type": "rest"}}},
     ],
 )
-async def test_otherwise_each_worker_has_its_own_spark(jvms: FakeJvms, options: dict[str, Any]) -> None:
+async def test_worker_has_its_own_spark_if_none_must_be_shared(jvms: FakeJvms, options: dict[str, Any]) -> None:
     async with open_shared(options) as changes:
         assert changes == {}
     assert jvms.all == []
@@ -198,7 +198,7 @@ async def test_dead_server_is_restarted_with_its_port_and_token(jvms: FakeJvms, 
 async def test_fault_64_server_with_an_unusable_class_is_replaced(
     jvms: FakeJvms, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its clients meet the class, and cannot replace it."""
+    """Clients get the error of the class, but cannot replace the server."""
     async with open_shared(SHARED):
         jvms.all[0].is_broken = True
         await trio.sleep(5 * shared_spark.CHECK_INTERVAL)

@@ -59,7 +59,7 @@ def ranges(table: FakeTable) -> list[tuple[int, int]]:
     return [(landing.link.from_offset, landing.link.to_offset) for landing in table.landings]
 
 
-async def test_row_limit_flushes_exactly_that_many(table: FakeTable) -> None:
+async def test_row_limit_flushes_exactly_that_many_rows(table: FakeTable) -> None:
     session = FakeSession()
     await consume(sink_to(table), session, claim_of([batch(0, 4), batch(4, 4), batch(8, 4)]))
     assert table.offsets == [list(range(10)), [10, 11]]
@@ -86,18 +86,20 @@ async def test_byte_limit_triggers_a_flush(table: FakeTable) -> None:
     assert [len(offsets) for offsets in table.offsets] == [2, 2, 1]
 
 
-@pytest.mark.parametrize(("stored", "then"), [(100, [20, 20]), (500, [4] * 10)], ids=["packed well", "packed badly"])
-async def test_size_of_written_files_sets_the_batch_size(tmp_path: Path, stored: int, then: list[int]) -> None:
-    """Files are to have 2,000 bytes, and each record takes `stored` of it."""
+@pytest.mark.parametrize(
+    ("stored", "expected"), [(100, [20, 20]), (500, [4] * 10)], ids=["packed well", "packed badly"]
+)
+async def test_size_of_written_files_sets_the_batch_size(tmp_path: Path, stored: int, expected: list[int]) -> None:
+    """Files should have 2,000 bytes, and each record takes `stored` bytes."""
     table = SizedTable(tmp_path, stored)
     record = batch(0, 1).to_arrow().nbytes
     sink = sink_to(table, max_rows=10**6, max_bytes=10 * record, file_bytes=2000)
     await consume(sink, FakeSession(), claim_of([batch(n, 1) for n in range(50)]))
-    assert [len(offsets) for offsets in table.offsets] == [10, *then]
+    assert [len(offsets) for offsets in table.offsets] == [10, *expected]
 
 
 class SizedTable(FakeTable):
-    """Knows how large its files are: so many bytes a record."""
+    """A table whose files have `record_bytes` bytes for each record."""
 
     def __init__(self, directory: Path, record_bytes: int) -> None:
         super().__init__(directory)
@@ -271,7 +273,9 @@ async def test_remainder_does_not_join_its_own_partitions_flush(
     claim.end()
 
 
-async def test_ripe_batch_joins_a_due_flush(tmp_path: Path, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+async def test_half_full_batch_joins_a_due_flush(
+    tmp_path: Path, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
     table = FakeTable(tmp_path, landings_per_job=10)
     claims = [FakeClaim(partition=partition) for partition in range(3)]
     async with sink_to(table) as sink:
@@ -310,12 +314,12 @@ async def test_failure_beyond_the_retry_limit_is_raised(
     table: FakeTable, tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     session = FakeSession()
-    told = r"^link 1 of sarameya/orders-0 \[0, 10\) did not land, after \d+ s of trying: OSError: disk full$"
+    expected = r"^link 1 of sarameya/orders-0 \[0, 10\) did not land, after \d+ s of trying: OSError: disk full$"
     claim = FakeClaim()
     claim.send(batch(0, 10))
     async with sink_to(table, retry_for=60.0) as sink:
         table.error = OSError("disk full")
-        with pytest.raises(LandingError, match=told):
+        with pytest.raises(LandingError, match=expected):
             await consume_in(sink, session, claim)
     assert 30 < trio.current_time() <= 60
     assert session.marks == []
@@ -419,7 +423,7 @@ async def test_cancelled_flush_marks_nothing_and_cancels_its_job(
         assert engine.running == 0
     assert session.marks == []
     [attempt] = engine.cancelled
-    assert told_at(caplog) == [
+    assert cancellation_logs(caplog) == [
         (
             "WARNING",
             f"link 1 of sarameya/orders-0 [0, 10), attempt {attempt}, was cancelled while Spark landed it, and may "
@@ -435,10 +439,10 @@ async def test_cancelled_flush_that_hangs_is_logged_and_abandoned(
         with trio.move_on_after(10):
             await consume_in(sink, FakeSession(), claim_of([batch(0, 10)]))
         assert trio.current_time() == 12
-    [(level, told)] = told_at(caplog)
+    [(level, text)] = cancellation_logs(caplog)
     assert level == "WARNING"
-    assert "[0, 10), attempt " in told
-    assert "may land or not" in told
+    assert "[0, 10), attempt " in text
+    assert "may land or not" in text
 
 
 @pytest.mark.parametrize("has_landed", [True, False])
@@ -457,8 +461,8 @@ async def test_flush_cancelled_after_its_end_logs_the_outcome(
         with trio.CancelScope() as scope:
             await consume_in(sink, FakeSession(), claim_of([batch(0, 10)]))
     attempt, outcome = table.landings[0].link.attempt, "has landed" if has_landed else "has not landed"
-    told = f"link 1 of sarameya/orders-0 [0, 10), attempt {attempt}, was cancelled: it {outcome}"
-    assert told_at(caplog) == [("INFO", told)]
+    expected = f"link 1 of sarameya/orders-0 [0, 10), attempt {attempt}, was cancelled: it {outcome}"
+    assert cancellation_logs(caplog) == [("INFO", expected)]
 
 
 async def test_flush_cancelled_before_its_start_logs_nothing(
@@ -472,7 +476,7 @@ async def test_flush_cancelled_before_its_start_logs_nothing(
             with trio.move_on_after(10):
                 await consume_in(sink, FakeSession(), ended_claim(1))
     assert [key.partition for key in table.chains] == [0]
-    assert told_at(caplog) == []
+    assert cancellation_logs(caplog) == []
 
 
 async def test_flush_cancelled_at_its_start_does_not_run(
@@ -482,12 +486,12 @@ async def test_flush_cancelled_at_its_start_does_not_run(
 
     class Table(FakeTable):
         scope: trio.CancelScope
-        asked = 0
+        reads = 0
 
         @property
         def landings_per_job(self) -> int:
-            self.asked += 1
-            if self.asked == 3:  # what waits is taken then
+            self.reads += 1
+            if self.reads == 3:  # at this read the waiting flush is taken
                 self.scope.cancel()
             return 1
 
@@ -502,18 +506,18 @@ async def test_flush_cancelled_at_its_start_does_not_run(
                 await consume_in(sink, FakeSession(), claim_of([batch(0, 10)]))
             await trio.sleep(10)
         assert table.landings == []
-    assert len(told_at(caplog)) == times
+    assert len(cancellation_logs(caplog)) == times
 
 
 class StubbornEngine(FakeEngine):
-    """Ignores cancellation."""
+    """An engine that ignores cancellation."""
 
     async def run(self, work: Any, *, tag: str) -> Any:
         with trio.CancelScope(shield=True):
             return await super().run(work, tag=tag)
 
 
-def told_at(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+def cancellation_logs(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     """Return the log records of cancelled flushes, with their levels."""
     return [(record.levelname, record.message) for record in caplog.records if "cancelled" in record.message]
 
@@ -557,7 +561,7 @@ async def test_claim_without_time_for_a_flush_leaves_its_records(
 async def test_claims_ending_together_flush_as_time_allows(
     tmp_path: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, jobs: int, shared: int, landed: int
 ) -> None:
-    """A landing takes ten seconds, and there are more than twenty-five left, less than thirty-seven."""
+    """A landing takes 10 seconds. More than 25 seconds are left, and less than 37."""
     caplog.set_level(logging.INFO, "sarameya.spark")
     table, session = FakeTable(tmp_path, landings_per_job=shared), FakeSession()
     claims = [FakeClaim(partition=partition) for partition in range(7)]
@@ -575,7 +579,7 @@ async def test_claims_ending_together_flush_as_time_allows(
             claim.end()
     assert not nursery.cancel_scope.cancelled_caught
     assert len(table.offsets) == 7 + landed
-    assert told_at(caplog) == [], "nothing was begun that had no time to end"
+    assert cancellation_logs(caplog) == [], "no flush starts that has no time to end"
     assert caplog.text.count("4 rows are left to the next owner: a flush usually takes 1") == 7 - landed
     if shared == 1:
         assert "10.0 s, and waits for as long as 2 of them, 27.0 s are left" in caplog.text
@@ -786,7 +790,7 @@ async def test_idle_head_is_restated_before_the_table_forgets_it(
     claim.end()
 
 
-async def test_heads_of_revoked_partitions_are_stated(table: FakeTable) -> None:
+async def test_heads_of_revoked_partitions_are_stored(table: FakeTable) -> None:
     session = FakeSession()
     async with sink_to(table) as sink:
         await consume_in(sink, session, claim_of([batch(0, 10)]))
@@ -797,7 +801,7 @@ async def test_heads_of_revoked_partitions_are_stated(table: FakeTable) -> None:
         assert len(table.resting) == 1
 
 
-async def test_heads_of_lost_partitions_are_not_stated(table: FakeTable) -> None:
+async def test_heads_of_lost_partitions_are_not_stored(table: FakeTable) -> None:
     session = FakeSession()
     async with sink_to(table) as sink:
         await consume_in(sink, session, claim_of([batch(0, 10)]))
@@ -806,37 +810,37 @@ async def test_heads_of_lost_partitions_are_not_stated(table: FakeTable) -> None
     assert table.resting == []
 
 
-async def test_revocation_without_stated_heads_runs_no_spark(table: FakeTable) -> None:
+async def test_revocation_runs_no_spark_if_the_table_stores_no_heads(table: FakeTable) -> None:
     table.states_heads = False
-    session, engine = FakeSession(), RestlessEngine()
+    session, engine = FakeSession(), StuckRestEngine()
     async with sink_to(table, engine) as sink:
         await consume_in(sink, session, claim_of([batch(0, 10)]))
         await sink.partitions_revoked(session, [ORDERS])
     assert (engine.rests, table.resting) == (0, [])
 
 
-@pytest.mark.parametrize(("left", "taken"), [(60.0, 5.0), (4.0, 2.0)])
+@pytest.mark.parametrize(("timeout", "taken"), [(60.0, 5.0), (4.0, 2.0)])
 async def test_revocation_does_not_wait_for_a_slow_spark(
-    table: FakeTable, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, left: float, taken: float
+    table: FakeTable, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, timeout: float, taken: float
 ) -> None:
     caplog.set_level(logging.INFO, "sarameya.spark")
-    session, engine = FakeSession(), RestlessEngine()
+    session, engine = FakeSession(), StuckRestEngine()
     async with sink_to(table, engine) as sink:
         await consume_in(sink, session, claim_of([batch(0, 10)]))
         began = trio.current_time()
-        with trio.fail_after(left):
+        with trio.fail_after(timeout):
             await sink.partitions_revoked(session, [ORDERS])
         assert trio.current_time() - began == taken
-    assert trio.current_time() - began == taken + engine.unwinds, "what has begun is cancelled"
+    assert trio.current_time() - began == taken + engine.cancel_seconds, "the storing that has started is cancelled"
     assert (engine.rests, table.resting) == (1, [])
-    (told,) = (record for record in caplog.records if "not stored the heads of its chains in time" in record.message)
-    assert told.levelno == logging.INFO
+    (logged,) = (record for record in caplog.records if "not stored the heads of its chains in time" in record.message)
+    assert logged.levelno == logging.INFO
 
 
 @pytest.mark.parametrize(
     ("error", "level"), [(SparkGoneError("gone"), logging.INFO), (PermissionError("no ALTER"), logging.WARNING)]
 )
-async def test_failure_to_state_heads_is_logged(
+async def test_failure_to_store_heads_is_logged(
     table: FakeTable, caplog: pytest.LogCaptureFixture, error: Exception, level: int
 ) -> None:
     caplog.set_level(logging.INFO, "sarameya.spark")
@@ -845,8 +849,8 @@ async def test_failure_to_state_heads_is_logged(
     async with sink_to(table) as sink:
         await consume_in(sink, session, claim_of([batch(0, 10)]))
         await sink.partitions_revoked(session, [ORDERS])
-    (told,) = (record for record in caplog.records if "has not stored the heads of its chains: " in record.message)
-    assert told.levelno == level
+    (logged,) = (record for record in caplog.records if "has not stored the heads of its chains: " in record.message)
+    assert logged.levelno == level
 
 
 @pytest.mark.parametrize("table", [ParquetTable, DeltaTable, IcebergTable, ForeachBatch])
@@ -854,10 +858,10 @@ def test_tables_that_store_heads_declare_it(table: type[Table]) -> None:
     assert table.states_heads is (table.rest is not Table.rest)
 
 
-class RestlessEngine(FakeEngine):
-    """Never completes the storing of heads, and takes a while to be cancelled."""
+class StuckRestEngine(FakeEngine):
+    """An engine that never completes the storing of heads, and takes a while to be cancelled."""
 
-    rests, unwinds = 0, 3.0
+    rests, cancel_seconds = 0, 3.0
 
     async def run(self, work: Callable[[Any, Any], Any], *, tag: str) -> Any:
         if tag.startswith("rest-"):
@@ -866,7 +870,7 @@ class RestlessEngine(FakeEngine):
                 await trio.sleep_forever()
             finally:
                 with trio.CancelScope(shield=True):
-                    await trio.sleep(self.unwinds)
+                    await trio.sleep(self.cancel_seconds)
         return await super().run(work, tag=tag)
 
 
@@ -879,15 +883,15 @@ async def test_failed_head_lookup_is_retried(
         await consume_in(sink, FakeSession(), claim_of([batch(10, 5)]), CommittedOffset(0))
     assert trio.current_time() == 0.5 + 1 + 2
     assert table.offsets == [list(range(10)), list(range(10, 15))]
-    told = "fake:table: the heads of its chains cannot be read, the next try is in 0.5 s: the server is gone"
-    assert told in caplog.text
+    expected = "fake:table: the heads of its chains cannot be read, the next try is in 0.5 s: the server is gone"
+    assert expected in caplog.text
 
 
 async def test_head_lookup_beyond_the_retry_limit_ends_the_session(table: FakeTable, autojump_clock: MockClock) -> None:
-    told = r"^fake:table: the heads of its chains cannot be read, after \d+ s of trying: OSError: 503 Slow Down$"
+    expected = r"^fake:table: the heads of its chains cannot be read, after \d+ s of trying: OSError: 503 Slow Down$"
     table.unknown_heads = [OSError("503 Slow Down")] * 100
     async with sink_to(table, retry_for=60.0) as sink:
-        with pytest.raises(LandingError, match=told):
+        with pytest.raises(LandingError, match=expected):
             await sink.partitions_assigned(FakeSession(), [ORDERS])
     assert 30 < trio.current_time() <= 60
 
@@ -912,7 +916,7 @@ async def test_spark_error_at_assignment_is_one_line(table: FakeTable) -> None:
 
 
 class Decoding(Shaping):
-    """Fails for records whose value is "bad", as Spark would; and says of no record what is wrong with it."""
+    """A shape that fails for records with the value "bad", as Spark would. It names none of them in advance."""
 
     def frame(self, spark: Any, landing: Landing) -> Any:
         frame = super().frame(spark, landing)
@@ -978,7 +982,7 @@ async def test_poison_becomes_dead_letters_and_the_rest_lands(table: FakeTable, 
 
 
 class Requiring(FakeTable):
-    """Refuses rows whose value is "bad", as a constraint does, and says which in what it evaluates."""
+    """A table that refuses rows with the value "bad", like a constraint, also when it only evaluates them."""
 
     def land(self, spark: Any, landings: Sequence[Landing], shape: Any, checkpoint: Any) -> None:
         for landing in landings:
@@ -1068,8 +1072,8 @@ async def test_lasting_failure_of_the_poison_search_ends_the_session(tmp_path: P
 
     claim = FakeClaim()
     claim.send(poisoned_batch(0, 3))
-    told = r"\[0, 10\) did not land, after \d+ s of trying: ConnectError: the registry does not answer"
-    with pytest.raises(LandingError, match=told):
+    expected = r"\[0, 10\) did not land, after \d+ s of trying: ConnectError: the registry does not answer"
+    with pytest.raises(LandingError, match=expected):
         await consume(sink_to(Troubled(tmp_path), retry_for=60.0), FakeSession(), claim)
     assert 30 < trio.current_time() <= 60
 
@@ -1158,14 +1162,14 @@ async def test_neighbours_of_a_poisoned_partition_land(tmp_path: Path, autojump_
 async def test_fault_53_first_link_of_another_origin_marks_nothing(
     table: FakeTable, differs: dict[str, str], error: type[Exception]
 ) -> None:
-    """Another group has begun the chain meanwhile, or a zombie of the same group behind where it was reset to."""
+    """Another group has started the chain meanwhile, or a zombie of the same group, which is ahead of its reset."""
 
-    def begin_first(landings: Sequence[Landing]) -> None:
+    def start_chain_first(landings: Sequence[Landing]) -> None:
         (landing,) = landings
         origin = attrs.evolve(landing.link.origin, begin=5, **differs)
         table.append(attrs.evolve(landing.link, attempt="b" * 32, origin=origin, from_offset=5, to_offset=20), [])
 
-    table.before = begin_first
+    table.before = start_chain_first
     session = FakeSession()
     with pytest.raises(error):
         await consume(sink_to(table), session, claim_of([batch(0, 10)]))
@@ -1176,13 +1180,13 @@ async def test_fault_53_first_link_of_another_origin_marks_nothing(
 async def test_zombie_that_lost_the_first_link_stops_quietly(table: FakeTable) -> None:
     session = FakeSession()
 
-    def begin_first(landings: Sequence[Landing]) -> None:
+    def start_chain_first(landings: Sequence[Landing]) -> None:
         session.is_lost = True
         (landing,) = landings
         origin = attrs.evolve(landing.link.origin, begin=5)
         table.append(attrs.evolve(landing.link, attempt="b" * 32, origin=origin, from_offset=5, to_offset=20), [])
 
-    table.before = begin_first
+    table.before = start_chain_first
     await consume(sink_to(table), session, claim_of([batch(0, 10)]))
     assert session.marks == []
 
@@ -1210,7 +1214,7 @@ async def test_requests_to_the_store_are_reported(table: FakeTable, monkeypatch:
 
 
 class Filtering(Shaping):
-    """A shape of a user's, which drops records without a transform."""
+    """A user's shape, which drops records without a transform."""
 
     @property
     def is_plain(self) -> bool:
