@@ -91,7 +91,7 @@ def test_rows_fit_only_the_columns_of_their_table(rows: dict[str, Any], fits: bo
     assert holds(TABLE, rows) is fits
 
 
-def test_merged_columns_append_new_ones_to_the_tables() -> None:
+def test_merge_appends_new_columns_to_those_of_the_table() -> None:
     rows = columns(
         New=StringType(), ID=IntegerType(), at=ArrayType(struct(z=LongType(), X=IntegerType())), m=StringType()
     )

@@ -1,4 +1,7 @@
-"""The probe of what Spark can read. Spark is faked, files are real; a cluster is in the integration tests."""
+"""Probes of the files that Spark can read and write. Spark is faked, and files are real.
+
+The integration tests use a cluster.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ class FakeContext:
 
 @attrs.define(eq=False)
 class FakeSpark:
-    """Reads the files of which it can see every `sees_each`th."""
+    """A fake session that sees only every `sees_each`-th file."""
 
     sparkContext: FakeContext | None
     sees_each: int = 1

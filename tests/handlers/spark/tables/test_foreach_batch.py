@@ -1,4 +1,4 @@
-"""Landing by a callback, with a ledger and without one. Spark is faked, and the ledger a dictionary."""
+"""Landing by a callback, with and without a ledger. Spark is faked, and the ledger is a dictionary."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TakenError(Exception):
 
 @attrs.define
 class FakeLedger:
-    """Links by chain and number, as a table with that primary key has them."""
+    """Links by chain and number, like a table with that primary key."""
 
     rows: dict[tuple[ChainKey, int], Link] = attrs.field(factory=dict)
     is_down: bool = False
@@ -55,13 +55,15 @@ class FakeLedger:
         return {key: links[-1] for key in keys if (links := self.links(key, 1))}
 
     def links(self, key: ChainKey, since: int) -> list[Link]:
-        return [link for (of, number), link in sorted(self.rows.items()) if of == key and number >= since]
+        return [link for (chain, number), link in sorted(self.rows.items()) if chain == key and number >= since]
 
 
 @attrs.define
 class Target:
-    """A callback that keeps each batch's id and offsets in `landed`. It raises `fails` once, after its work; with
-    `rolled_back` the work is undone."""
+    """A callback that keeps each batch's id and offsets in `landed`.
+
+    It calls `meanwhile` once before its work, and raises `fails` once after it; with `rolled_back` the work is undone.
+    """
 
     ledger: FakeLedger | None = None
     landed: list[tuple[str, list[int]]] = attrs.field(factory=list)
@@ -126,7 +128,7 @@ async def test_next_owner_starts_after_the_ledgers_last_link(ledger: FakeLedger,
     assert target.landed == [("sarameya/orders-0/2", [7, 8])]
 
 
-async def test_lost_reply_is_found_in_the_ledger(ledger: FakeLedger, tmp_path: Path) -> None:
+async def test_batch_with_a_lost_reply_is_found_in_the_ledger(ledger: FakeLedger, tmp_path: Path) -> None:
     target, session = Target(ledger, fails=ConnectionError("reset")), FakeSession()
     await consume(sink_to(target, tmp_path), session, claim_of([batch(0, 4)]))
     assert target.landed == [("sarameya/orders-0/1", [0, 1, 2, 3])]
@@ -141,15 +143,15 @@ async def test_failed_callback_is_retried_with_the_same_id(
     assert target.landed == [("sarameya/orders-0/1", [0, 1, 2, 3])]
 
 
-async def test_number_taken_by_another_owner_is_lost(ledger: FakeLedger, tmp_path: Path) -> None:
-    target = Target(ledger, meanwhile=lambda mine: ledger.record(link(1, 0, 6)))
+async def test_batch_whose_number_is_taken_lands_only_its_rest(ledger: FakeLedger, tmp_path: Path) -> None:
+    target = Target(ledger, meanwhile=lambda own: ledger.record(link(1, 0, 6)))
     session = FakeSession()
     await consume(sink_to(target, tmp_path), session, claim_of([batch(0, 8)]))
     assert target.landed == [("sarameya/orders-0/2", [6, 7])]
     assert session.marks == [("orders", 0, 6), ("orders", 0, 8)]
 
 
-async def test_taken_number_does_not_call_the_callback(ledger: FakeLedger, tmp_path: Path) -> None:
+async def test_callback_is_not_called_for_a_taken_number(ledger: FakeLedger, tmp_path: Path) -> None:
     target = Target(ledger)
     async with sink_to(target, tmp_path) as sink:
         await sink.partitions_assigned(FakeSession(), [ORDERS])
@@ -165,19 +167,19 @@ def test_revoked_partition_calls_neither_callback_nor_ledger(
 ) -> None:
     """The partition may be revoked while the ledger is read."""
 
-    class Unwanted(Exception):
+    class Abandoned(Exception):
         pass
 
     def checkpoint(phase: Phase, landings: Sequence[Landing]) -> None:
         assert [one.link.number for one in landings] == [1]
-        raise Unwanted(phase)
+        raise Abandoned(phase)
 
     target = Target(ledger)
     table = ForeachBatch(target.foreach_batch, staging=tmp_path, ledger=ledger)  # type: ignore[arg-type]
     staged = tmp_path / "staged.parquet"
     pq.write_table(batch(0, 10).to_arrow(), staged)
     landing = Landing(link=link(1, 0, 10), staged=StagedFile(staged) if brings_rows else None, records=10)
-    with pytest.raises(Unwanted, match="ready"):
+    with pytest.raises(Abandoned, match="ready"):
         table.land(FakeSpark(), [landing], Shaping(), checkpoint)  # type: ignore[arg-type]
     assert (target.calls, ledger.rows) == (0, {})
 
@@ -215,7 +217,7 @@ def test_staging_directory_error_names_its_cause(
         ForeachBatch(print, staging=tmp_path).open(FakeSpark())
 
 
-async def test_fault_64_unreachable_ledger_fails_the_start_for_now(ledger: FakeLedger, tmp_path: Path) -> None:
+async def test_fault_64_start_with_unreachable_ledger_may_be_retried(ledger: FakeLedger, tmp_path: Path) -> None:
     ledger.is_down = True
     with pytest.raises(LandingError, match="the ledger cannot be read: no route to the database") as caught:
         async with sink_to(Target(ledger), tmp_path):
@@ -274,22 +276,22 @@ async def test_without_a_ledger_uncommitted_batch_keeps_its_id(tmp_path: Path) -
         await consume_in(sink, session, claim_of([batch(0, 10)]))
         committed = CommittedOffset(10, session.metadata[ORDERS])
         await consume_in(sink, session, claim_of([batch(10, 3)]), committed)
-        # It died before that commit; the next owner's batch ends elsewhere.
+        # The owner died before that commit. The next owner's batch has another end.
         await consume_in(sink, FakeSession(), claim_of([batch(10, 5)]), committed)
     assert target.landed[1:] == [("sarameya/orders-0/2", [10, 11, 12]), ("sarameya/orders-0/2", [10, 11, 12, 13, 14])]
 
 
-async def test_without_a_ledger_foreign_commit_beats_our_memory(tmp_path: Path) -> None:
+async def test_without_a_ledger_commit_of_another_owner_is_followed(tmp_path: Path) -> None:
     target = Target()
-    theirs = CommitNote("sarameya", 7, uuid4().hex)
+    foreign = CommitNote("sarameya", 7, uuid4().hex)
     async with sink_to(target, tmp_path) as sink:
         await consume_in(sink, FakeSession(), claim_of([batch(0, 10)]))
-        await consume_in(sink, FakeSession(), claim_of([batch(90, 1)]), CommittedOffset(90, theirs.to_metadata()))
+        await consume_in(sink, FakeSession(), claim_of([batch(90, 1)]), CommittedOffset(90, foreign.to_metadata()))
     assert target.landed[1:] == [("sarameya/orders-0/8", [90])]
 
 
-async def test_without_a_ledger_group_reset_clears_our_memory(tmp_path: Path, autojump_clock: MockClock) -> None:
-    """Otherwise an earlier link of our own would count as another owner's, and its records would be skipped."""
+async def test_without_a_ledger_group_reset_clears_the_memory(tmp_path: Path, autojump_clock: MockClock) -> None:
+    """Otherwise the sink would take its own earlier link for another owner's, and skip the records."""
     target, session = Target(), FakeSession()
     async with sink_to(target, tmp_path) as sink:
         await consume_in(sink, FakeSession(), claim_of([batch(0, 10)]))
@@ -342,7 +344,7 @@ def test_batch_id_is_the_same_for_every_attempt() -> None:
 def test_audit_finds_only_staged_files(tmp_path: Path, ledger: FakeLedger) -> None:
     spark: Any = FakeSpark()
     table = ForeachBatch(Target().foreach_batch, staging=tmp_path, ledger=ledger)  # type: ignore[arg-type]
-    for ask in (table.read, table.keys, lambda of: table.heads_at(of, "1")):
+    for operation in (table.read, table.keys, lambda session: table.heads_at(session, "1")):
         with pytest.raises(HandlerError, match="foreach_batch"):
             ask(spark)
     (tmp_path / f"{'a' * 32}.parquet").write_bytes(b"123")

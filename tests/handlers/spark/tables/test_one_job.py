@@ -40,13 +40,13 @@ class Frame:
 
 
 def test_attempt_without_rows_among_others_has_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written: dict[str, Any] = {
+    replacements: dict[str, Any] = {
         "_writer": lambda frame, partition_by: frame,
         "functions_for": lambda frame: SimpleNamespace(lit=str),
         "is_local": lambda spark: True,
         "temporary_settings": lambda spark, settings: nullcontext(),
     }
-    for name, value in written.items():
+    for name, value in replacements.items():
         monkeypatch.setattr(one_job, name, value)
     store = LocalStore(tmp_path)
     write_each(None, store, ["a1", "a2"], [Frame(), Frame()])  # type: ignore[arg-type, list-item]

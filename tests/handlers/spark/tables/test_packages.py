@@ -45,7 +45,7 @@ def test_advice_covers_command_line_and_app_file() -> None:
     assert "\n  --conf spark.jars.packages=io.delta:delta-spark_4.1_2.13:4.3.0\n" in text
 
 
-def test_spark_without_a_known_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_version_without_a_known_iceberg_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark.__version__", "4.9.1")
     text = problem(iceberg("lake"), spark())
     assert text.startswith("Iceberg has no version that is known to work with Spark 4.9: install PySpark 4.1 (pip inst")

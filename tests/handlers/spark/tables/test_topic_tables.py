@@ -29,7 +29,7 @@ def tables_of(**options: object) -> TopicTables:
         ("parquet:{topic}", "shop.orders-eu", f"parquet:{Path('shop.orders-eu').absolute()}"),
     ],
 )
-def test_topic_is_put_into_the_pattern(pattern: str, topic: str, name: str) -> None:
+def test_table_name_is_the_pattern_with_the_topic(pattern: str, topic: str, name: str) -> None:
     assert tables_of(table=pattern)(topic).name == name
 
 
@@ -43,7 +43,7 @@ def test_topic_without_a_table_is_refused() -> None:
         tables_of(tables={"orders": "delta:/gold/orders"})("payments")
 
 
-def test_topics_do_not_share_a_table_by_accident() -> None:
+def test_topics_with_the_same_table_name_are_refused() -> None:
     tables = tables_of(table="iceberg:lake.raw.{topic}")
     tables("shop-orders")
     with pytest.raises(HandlerError, match="shop-orders and shop_orders would both land in iceberg:"):
@@ -51,12 +51,12 @@ def test_topics_do_not_share_a_table_by_accident() -> None:
     assert tables("shop-orders").name == "iceberg:lake.raw.shop_orders"
 
 
-def test_several_topics_may_be_given_one_table() -> None:
+def test_several_topics_may_share_one_named_table() -> None:
     tables = tables_of(tables=dict.fromkeys(["a", "b"], "delta:/gold/all"))
     assert tables("a") is tables("b")
     assert tables("a").name == "delta:/gold/all"
 
 
-def test_examples_have_each_format() -> None:
+def test_examples_include_each_table_format() -> None:
     tables = tables_of(table="iceberg:lake.raw.{topic}", tables={"a": "delta:/gold/a"})
     assert [table.name for table in tables.examples()] == ["delta:/gold/a", "iceberg:lake.raw.topic"]
