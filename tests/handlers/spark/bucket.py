@@ -1,4 +1,4 @@
-"""An object store in memory, whose requests are counted, and can fail."""
+"""An object store in memory. It counts its requests, and one of them can fail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sarameya_handlers.landing.stores.usage import Operation
 
 
 class Bucket(ObjectStore):
-    """Objects in memory. One request can fail."""
+    """Objects in memory. Request `fails_at` fails: before it takes effect or, with `fails_after`, after that."""
 
     def __init__(self, client: MemoryStore | None = None) -> None:
         super().__init__("memory://lake/orders", client or MemoryStore())

@@ -89,7 +89,7 @@ class FakeFrame:
 
 
 class FakeSpark:
-    """A local SparkSession that can read one Parquet file. Without `sees_files` it finds no file, as a remote one."""
+    """A local SparkSession that can read one Parquet file. Without `sees_files` it finds none, like a remote Spark."""
 
     sparkContext = SimpleNamespace(master="local[1]")
 
@@ -175,7 +175,7 @@ class FakeTable(Table):
         self.resting_error: Exception | None = None
         """Raised by `rest`."""
         self.late_error: Exception | None = None
-        """Raised once by `land` after its work: the landing succeeds, but its answer is lost."""
+        """Raised once by `land` after its work: the landing succeeds, but its response is lost."""
         self.unreadable: list[Exception] = []
         """Raised by the next calls of `links`, the last exception first."""
         self.unknown_heads: list[Exception] = []

@@ -1,4 +1,4 @@
-"""Errors as Spark 4.1 words them, classic and Connect: whose fault they are, and what they say in a line."""
+"""Errors of Spark 4.1, classic and Connect: their source, whether they may pass, and their text in one line."""
 
 from __future__ import annotations
 
@@ -45,30 +45,31 @@ INVARIANT = (
 
 S3A = (
     "{kind}: getFileStatus on s3a://lake/orders/_delta_log: "
-    "software.amazon.awssdk.services.s3.model.S3Exception: {said} (Service: S3, Status Code: {status}, Request ID: "
-    "4442587FB7D0A2F9, Extended Request ID: x):{code}: {said}"
+    "software.amazon.awssdk.services.s3.model.S3Exception: {message} (Service: S3, Status Code: {status}, Request ID: "
+    "4442587FB7D0A2F9, Extended Request ID: x):{code}: {message}"
 )
 S3A_3_3 = (
     "{kind}: getFileStatus on s3a://lake/orders/_delta_log: "
-    "com.amazonaws.services.s3.model.AmazonS3Exception: {said} (Service: Amazon S3; Status Code: {status}; Error Code: "
-    "{code}; Request ID: 4442587FB7D0A2F9; S3 Extended Request ID: x; Proxy: null), S3 Extended Request ID: x:{code}"
+    "com.amazonaws.services.s3.model.AmazonS3Exception: {message} (Service: Amazon S3; Status Code: {status}; "
+    "Error Code: {code}; Request ID: 4442587FB7D0A2F9; S3 Extended Request ID: x; Proxy: null), "
+    "S3 Extended Request ID: x:{code}"
 )
-"""What Hadoop 3.4 and 3.3 make of S3's answers."""
+"""Texts of S3 errors in Hadoop 3.4 and 3.3."""
 SLOW_DOWN = {
     "kind": "org.apache.hadoop.fs.s3a.AWSServiceThrottledException",
-    "said": "Please reduce your request rate.",
+    "message": "Please reduce your request rate.",
     "status": 503,
     "code": "SlowDown",
 }
 EXPIRED = {
     "kind": "org.apache.hadoop.fs.s3a.AWSBadRequestException",
-    "said": "The provided token has expired.",
+    "message": "The provided token has expired.",
     "status": 400,
     "code": "ExpiredToken",
 }
 DENIED = {
     "kind": "java.nio.file.AccessDeniedException: s3a://lake/orders/_delta_log",
-    "said": "Access Denied",
+    "message": "Access Denied",
     "status": 403,
     "code": "AccessDenied",
 }
@@ -97,7 +98,7 @@ JAVA = type("Py4JError", (Exception,), {})
 
 
 @pytest.mark.parametrize(
-    ("raised", "whose"),
+    ("raised", "source"),
     [
         (error("NumberFormatException", state="22018", base=PySparkException), ErrorSource.RECORD),
         (type("NumberFormatException", (IllegalArgumentException,), {})("x", None), ErrorSource.RECORD),
@@ -170,19 +171,19 @@ JAVA = type("Py4JError", (Exception,), {})
     ],
     ids=lambda value: value.name if isinstance(value, ErrorSource) else f"{type(value).__name__} {value}"[:60],
 )
-def test_source_of_an_error(raised: Exception, whose: ErrorSource) -> None:
-    assert source_of(raised) is whose
+def test_error_source_is_recognized(raised: Exception, source: ErrorSource) -> None:
+    assert source_of(raised) is source
 
 
 @pytest.mark.parametrize("version", [S3A, S3A_3_3], ids=["Hadoop 3.4", "Hadoop 3.3"])
 @pytest.mark.parametrize("answer", [SLOW_DOWN, DENIED, EXPIRED], ids=["SlowDown", "AccessDenied", "ExpiredToken"])
 @pytest.mark.parametrize("where", ["driver", "task", "write"])
-def test_object_store_error_may_pass_and_costs_no_record(version: str, answer: dict[str, object], where: str) -> None:
-    said = version.format(**answer)
+def test_object_store_error_may_pass_and_blames_no_record(version: str, answer: dict[str, object], where: str) -> None:
+    message = version.format(**answer)
     text = {
-        "driver": f"An error occurred while calling o86.save.\n: {said}\n\tat org.apache.hadoop.fs.s3a.S3AUtils.x\n",
-        "task": STAGE.format(said),
-        "write": WRITING.format(said),
+        "driver": f"An error occurred while calling o86.save.\n: {message}\n\tat org.apache.hadoop.fs.s3a.S3AUtils.x\n",
+        "task": STAGE.format(message),
+        "write": WRITING.format(message),
     }[where]
     raised = error("Py4JJavaError", text, base=JAVA)
     assert passes(raised)
@@ -199,7 +200,7 @@ def test_object_store_error_may_pass_and_costs_no_record(version: str, answer: d
         (ConnectError("no broker could be reached"), True),
         (LandingError("transform must return a DataFrame, not None"), False),
     ],
-    ids=["a record", "a statement", "a record that speaks of a store", "nobody knows", "a network", "in words"],
+    ids=["record", "statement", "record that quotes a store's error", "unknown", "network", "error of the sink"],
 )
 def test_passing_error_is_recognized(raised: Exception, may_pass: bool) -> None:
     assert passes(raised) is may_pass
@@ -213,7 +214,7 @@ def test_wrapped_error_has_the_source_of_its_cause() -> None:
     assert source_of(wrapped) is ErrorSource.STATEMENT
 
 
-def test_error_text_lost_with_the_jvm_is_sparks() -> None:
+def test_error_text_lost_with_the_jvm_is_blamed_on_spark() -> None:
     class Py4JJavaError(Exception):
         def __str__(self) -> str:
             raise ConnectionRefusedError
@@ -224,12 +225,12 @@ def test_error_text_lost_with_the_jvm_is_sparks() -> None:
     assert source_of(Py4JJavaError()) is ErrorSource.SPARK
 
 
-def test_python_worker_error_is_the_exception_raised_there() -> None:
+def test_python_worker_error_names_the_exception_raised_there() -> None:
     raised = error("PythonException", WORKER.format("ValueError: could not convert string to float: 'x'"))
     assert cause_of(raised) == "PythonException: ValueError: could not convert string to float: 'x'"
 
 
-def test_nested_python_worker_error_is_the_outer_one() -> None:
+def test_nested_python_worker_error_names_the_outer_one() -> None:
     during = (
         "KeyError: 'a'\n\nDuring handling of the above exception, another exception occurred:\n\n"
         'Traceback (most recent call last):\n  File "b.py", line 1, in b\nTypeError: no'
@@ -272,8 +273,8 @@ def test_linkage_error_is_permanent_and_names_the_jars(raised: Exception) -> Non
         ValueError("java.util.NoSuchElementException"),
     ],
 )
-def test_record_quoting_a_linkage_error_is_not_one(raised: Exception) -> None:
-    """Log lines in a topic contain stacks, and a full disk has no room for a native library."""
+def test_other_error_is_no_linkage_error(raised: Exception) -> None:
+    """Records may contain the stacks of logs, and a native library may not fit on a full disk."""
     assert jars_error(raised) is None
 
 

@@ -1,4 +1,4 @@
-"""`sarameya land` as it is called, up to where Spark would start."""
+"""The command `sarameya land`, up to the start of Spark."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ def test_app_file_equals_its_command_line(capsys: pytest.CaptureFixture[str], tm
 
 
 def test_default_start_offset_is_oldest(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    what = [*WHERE, "--topics-pattern", "orders-.*", "--to", "parquet:x"]
-    assert 'offset_initial = "oldest"' in printed(capsys, *what)
-    assert 'offset_initial = "newest"' in printed(capsys, *what, "-o", "offset_initial=newest")
+    command = [*WHERE, "--topics-pattern", "orders-.*", "--to", "parquet:x"]
+    assert 'offset_initial = "oldest"' in printed(capsys, *command)
+    assert 'offset_initial = "newest"' in printed(capsys, *command, "-o", "offset_initial=newest")
     properties = tmp_path / "client.properties"
     properties.write_text("auto.offset.reset = latest\n")
-    assert "offset_initial" not in printed(capsys, *what, "--properties", str(properties))
+    assert "offset_initial" not in printed(capsys, *command, "--properties", str(properties))
 
 
 def test_until_end_shortens_max_age(capsys: pytest.CaptureFixture[str]) -> None:
-    what = [*WHERE, "--topic", "orders", "--to", "parquet:x"]
-    assert "max_age" not in printed(capsys, *what)
-    assert "max_age = 5.0" in printed(capsys, *what, "--until-end")
-    assert "max_age = 60" in printed(capsys, *what, "--until-end", "--set", "max_age=60")
+    command = [*WHERE, "--topic", "orders", "--to", "parquet:x"]
+    assert "max_age" not in printed(capsys, *command)
+    assert "max_age = 5.0" in printed(capsys, *command, "--until-end")
+    assert "max_age = 60" in printed(capsys, *command, "--until-end", "--set", "max_age=60")
 
 
 @pytest.mark.parametrize(
@@ -107,18 +107,18 @@ def test_until_end_shortens_max_age(capsys: pytest.CaptureFixture[str]) -> None:
 def test_usage_error_is_one_line_with_advice(
     argv: list[str], lines: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for also in [], ["--print-app"]:
-        assert main(["land", *argv, *also]) == 2
+    for extra in [], ["--print-app"]:
+        assert main(["land", *argv, *extra]) == 2
         out, err = capsys.readouterr()
         assert (out, err.splitlines()) == ("", [f"sarameya: error: {line}" for line in lines])
 
 
 def test_default_log_format_is_text(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    what = [*WHERE, "--topic", "orders", "--to", "parquet:x"]
-    assert 'log_format = "text"' in printed(capsys, *what)
+    command = [*WHERE, "--topic", "orders", "--to", "parquet:x"]
+    assert 'log_format = "text"' in printed(capsys, *command)
     monkeypatch.setenv("SARAMEYA_SERVICE_LOG_FORMAT", "json")
-    assert 'log_format = "json"' in printed(capsys, *what)
-    assert 'log_format = "auto"' in printed(capsys, *what, "--log-format", "auto")
+    assert 'log_format = "json"' in printed(capsys, *command)
+    assert 'log_format = "auto"' in printed(capsys, *command, "--log-format", "auto")
 
 
 @pytest.mark.parametrize(("argv", "quiet"), [(["--quiet"], True), ([], False)])
@@ -135,7 +135,7 @@ def test_usage_error_is_json_if_configured(
     variable: str, argv: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SARAMEYA_SERVICE_LOG_FORMAT", variable)
-    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # as they are in a process of its own
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # as in a new process
     monkeypatch.setattr(logging, "captureWarnings", lambda capture: None)
     assert main(["land", *WHERE, "--topic", "orders", "--to", "x", "--set", "max_rows=no", *argv]) == 2
     line = json.loads(capsys.readouterr().err)

@@ -92,8 +92,8 @@ def test_transform_import_error_names_its_cause(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigError) as raised:
         SparkSink.from_options({"path": "x", "transform": "broken_transform:values"})
-    told = str(raised.value)
-    assert told.startswith(f"transform = 'broken_transform:values': cannot import 'broken_transform': {cause}")
+    error = str(raised.value)
+    assert error.startswith(f"transform = 'broken_transform:values': cannot import 'broken_transform': {cause}")
 
 
 def test_every_option_is_accepted(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_user_properties_override_defaults() -> None:
     assert properties["spark.driver.host"] == "127.0.0.1"
 
 
-def test_long_plans_are_for_the_spark_ui_only() -> None:
+def test_long_plans_are_built_only_for_the_spark_ui() -> None:
     assert SparkOptions().properties["spark.sql.ui.explainMode"] == "simple"
     assert "spark.sql.ui.explainMode" not in SparkOptions(conf={"spark.ui.enabled": True}).properties
 
@@ -193,13 +193,13 @@ def test_token_is_not_printed() -> None:
     assert "s3cret" not in str(raised.value)
 
 
-def test_stated_defaults_change_nothing() -> None:
-    stated = SparkSink.option_defaults()
-    assert sink_arguments({"path": "x", **stated})["spark"] == sink_arguments({"path": "x"})["spark"]
-    said, unsaid = (SparkSink.from_options({"path": "x", **given}) for given in (stated, {}))
-    assert (said._name, said._settings.limits, said._settings.retry_for) == (
-        unsaid._name,
-        unsaid._settings.limits,
-        unsaid._settings.retry_for,
+def test_explicit_defaults_change_nothing() -> None:
+    defaults = SparkSink.option_defaults()
+    assert sink_arguments({"path": "x", **defaults})["spark"] == sink_arguments({"path": "x"})["spark"]
+    explicit, implicit = (SparkSink.from_options({"path": "x", **options}) for options in (defaults, {}))
+    assert (explicit._name, explicit._settings.limits, explicit._settings.retry_for) == (
+        implicit._name,
+        implicit._settings.limits,
+        implicit._settings.retry_for,
     )
     assert PrintHandler.from_options(PrintHandler.option_defaults())

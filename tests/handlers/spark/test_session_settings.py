@@ -1,4 +1,4 @@
-"""Settings of Spark under which rows would be lost or changed: refused in options, mended in sessions."""
+"""Spark settings that would lose or change rows: options refuse them, and sessions correct them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sarameya_handlers.spark.session_settings import corrections
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "way_out"),
+    ("key", "value", "advice"),
     [
         ("spark.sql.ansi.enabled", False, "use try_cast"),
         ("spark.sql.files.ignoreCorruptFiles", "true", "in the session that reads other files"),
@@ -18,8 +18,8 @@ from sarameya_handlers.spark.session_settings import corrections
         ("spark.sql.parquet.datetimeRebaseModeInRead", "LEGACY", "convert old dates in the transform"),
     ],
 )
-def test_fault_54_option_that_would_lose_rows_is_refused(key: str, value: str | bool, way_out: str) -> None:
-    with pytest.raises(ConfigError, match=rf"conf\.{key} = .*rows could be lost or changed: .*{way_out}"):
+def test_fault_54_option_that_would_lose_rows_is_refused(key: str, value: str | bool, advice: str) -> None:
+    with pytest.raises(ConfigError, match=rf"conf\.{key} = .*rows could be lost or changed: .*{advice}"):
         SparkOptions(conf={key: value})
 
 
@@ -40,8 +40,8 @@ def test_lossless_setting_is_accepted(key: str, value: str | bool) -> None:
 
 def test_session_keeps_safe_settings_and_gets_missing_ones() -> None:
     found = {"spark.sql.ansi.enabled": "false", "spark.sql.parquet.outputTimestampType": "INT96", "spark.other": "x"}
-    made = corrections(found)
-    assert made["spark.sql.ansi.enabled"] == "true"
-    assert made["spark.sql.files.ignoreMissingFiles"] == "false"
-    assert made.keys().isdisjoint({"spark.sql.parquet.outputTimestampType", "spark.other"})
-    assert corrections(found | made) == {}
+    changes = corrections(found)
+    assert changes["spark.sql.ansi.enabled"] == "true"
+    assert changes["spark.sql.files.ignoreMissingFiles"] == "false"
+    assert changes.keys().isdisjoint({"spark.sql.parquet.outputTimestampType", "spark.other"})
+    assert corrections(found | changes) == {}
