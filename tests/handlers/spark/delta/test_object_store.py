@@ -85,7 +85,7 @@ def test_links_are_commits_that_name_their_files(table: AdoptedDelta, bucket: Bu
         land(table, link(number), shape)
     assert head(table) == 4
     assert offsets(table) == [*range(40)]
-    assert data_files(bucket) == sorted(table.files()), "none is moved, and none is left"
+    assert data_files(bucket) == sorted(table.files()), "no file is moved, and none is left over"
     assert list(table.leftovers(NO_SPARK)) == []
 
 
@@ -95,7 +95,7 @@ def test_landing_takes_few_requests_and_lists_nothing(table: AdoptedDelta, bucke
         table.links(NO_SPARK, KEY, number)
     bucket.requests = 0
     land(table, link(3))
-    assert bucket.requests == 7, "twice the newest commit, and the next one, which is absent; data, its size, commit"
+    assert bucket.requests == 7, "twice the newest commit and the next one, which is absent; data, its size, commit"
     assert len(table.links(NO_SPARK, KEY, 3)) == 1
     assert bucket.requests == 10
 

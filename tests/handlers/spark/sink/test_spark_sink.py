@@ -1124,7 +1124,7 @@ async def test_revoked_partition_retries_dead_letters_quickly(table: FakeTable, 
     assert session.marks == [("orders", 0, 10)]
 
 
-async def land_four_of_which_one_is_poisoned(table: FakeTable, session: FakeSession, dead: FakeDeadLetters) -> None:
+async def land_four_partitions_one_poisoned(table: FakeTable, session: FakeSession, dead: FakeDeadLetters) -> None:
     """Land four partitions, one of them with a bad record, which becomes a dead letter."""
     async with sink_to(table, shape=Decoding(), dead_letters=dead) as sink:
         async with trio.open_nursery() as claims:
@@ -1140,7 +1140,7 @@ async def test_neighbours_of_poison_wait_for_an_unknown_outcome(
     """The Spark job names the partition at fault, but the table cannot say whether the flush landed."""
     table, session, dead = FakeTable(tmp_path, landings_per_job=4), FakeSession(), FakeDeadLetters()
     table.unreadable = [TimeoutError("no answer")]
-    await land_four_of_which_one_is_poisoned(table, session, dead)
+    await land_four_partitions_one_poisoned(table, session, dead)
     assert sorted(session.marks) == [("orders", partition, 10) for partition in range(4)]
     waits = [record for record in caplog.records if "its outcome is unknown" in record.message]
     assert len(waits) == 4
@@ -1149,7 +1149,7 @@ async def test_neighbours_of_poison_wait_for_an_unknown_outcome(
 
 async def test_neighbours_of_a_poisoned_partition_land(tmp_path: Path, autojump_clock: MockClock) -> None:
     table, session, dead = FakeTable(tmp_path, landings_per_job=4), FakeSession(), FakeDeadLetters()
-    await land_four_of_which_one_is_poisoned(table, session, dead)
+    await land_four_partitions_one_poisoned(table, session, dead)
     assert table.jobs[0] == 4
     assert sorted(session.marks) == [("orders", partition, 10) for partition in range(4)]
 
