@@ -346,7 +346,7 @@ def test_audit_finds_only_staged_files(tmp_path: Path, ledger: FakeLedger) -> No
     table = ForeachBatch(Target().foreach_batch, staging=tmp_path, ledger=ledger)  # type: ignore[arg-type]
     for operation in (table.read, table.keys, lambda session: table.heads_at(session, "1")):
         with pytest.raises(HandlerError, match="foreach_batch"):
-            ask(spark)
+            operation(spark)
     (tmp_path / f"{'a' * 32}.parquet").write_bytes(b"123")
     (tmp_path / "another.parquet").touch()
     (leftover,) = table.leftovers(spark)

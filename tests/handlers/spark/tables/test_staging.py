@@ -1,4 +1,4 @@
-"""Staged files of a Spark on this machine, and of one on other machines. Spark is faked, files and objects are real."""
+"""Staged files for a Spark on this machine, and on other machines. Spark is faked, files and objects are real."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sarameya_handlers.spark.tables.staging import Staging
 
 ROWS = pa.table({"number": [1, 2]})
 ATTEMPT = "a" * 32
-LEFT = f"{ATTEMPT}.parquet"
+FILE = f"{ATTEMPT}.parquet"
 FOLDER = "orders/_sarameya/staging"
 
 
@@ -73,10 +73,10 @@ def test_cluster_reads_staged_files_in_the_store(staging: Staging, store: Object
     staging.open(Cluster())  # type: ignore[arg-type]
     assert str(staging) == f"memory://lake/{FOLDER}"
     with staging.stage(ATTEMPT, ROWS) as staged:
-        assert in_store(store) == [], "Spark may not need it"
-        assert staged.spark_url() == staged.spark_url() == f"memory://lake/{FOLDER}/{LEFT}"
-        assert in_store(store) == [f"{FOLDER}/{LEFT}"]
-        assert store.get(f"{FOLDER}/{LEFT}") == staged.path.read_bytes()
+        assert in_store(store) == [], "the file is put into the store only if Spark needs it"
+        assert staged.spark_url() == staged.spark_url() == f"memory://lake/{FOLDER}/{FILE}"
+        assert in_store(store) == [f"{FOLDER}/{FILE}"]
+        assert store.get(f"{FOLDER}/{FILE}") == staged.path.read_bytes()
     assert in_store(store) == list(tmp_path.iterdir()) == []
 
 
@@ -100,7 +100,7 @@ def test_cluster_without_store_needs_a_mount(tmp_path: Path) -> None:
         Staging(tmp_path).open(Cluster())  # type: ignore[arg-type]
 
 
-def test_file_that_became_the_tables_is_not_missed(staging: Staging, tmp_path: Path) -> None:
+def test_staged_file_moved_into_the_table_is_not_missed(staging: Staging, tmp_path: Path) -> None:
     with staging.stage(ATTEMPT, ROWS, is_final=True) as staged:
         staged.path.rename(tmp_path.parent / "part-0.parquet")
 
@@ -131,14 +131,14 @@ def test_store_that_fails_to_remove_does_not_fail_the_flush(
     with staging.stage(ATTEMPT, ROWS) as staged:
         staged.spark_url()
         monkeypatch.setattr(store, "remove", refuse)
-    assert f"cannot remove memory://lake/{FOLDER}/{LEFT}, which a start in a day removes" in caplog.text
-    assert [leftover.name for leftover in staging.leftovers()] == [f"memory://lake/{FOLDER}/{LEFT}"]
+    assert f"cannot remove memory://lake/{FOLDER}/{FILE}, which a start in a day removes" in caplog.text
+    assert [leftover.name for leftover in staging.leftovers()] == [f"memory://lake/{FOLDER}/{FILE}"]
 
 
 def test_old_files_of_killed_members_are_removed(staging: Staging, store: ObjectStore, tmp_path: Path) -> None:
     staging.open(Cluster())  # type: ignore[arg-type]
-    store.put_over(f"{FOLDER}/{LEFT}", b"1")
-    (tmp_path / LEFT).write_bytes(b"1")
+    store.put_over(f"{FOLDER}/{FILE}", b"1")
+    (tmp_path / FILE).write_bytes(b"1")
     (tmp_path / "heads.json").write_bytes(b"{}")
     staging.remove_old(before=0.0)
     assert len(in_store(store)) == 1
@@ -147,20 +147,20 @@ def test_old_files_of_killed_members_are_removed(staging: Staging, store: Object
     assert [path.name for path in tmp_path.iterdir()] == ["heads.json"]
 
 
-def test_leftovers_are_removed_where_they_are(staging: Staging, store: ObjectStore, tmp_path: Path) -> None:
-    store.put_over(f"{FOLDER}/{LEFT}", b"12")
-    (tmp_path / LEFT).write_bytes(b"1")
+def test_leftovers_are_removed_locally_and_in_the_store(staging: Staging, store: ObjectStore, tmp_path: Path) -> None:
+    store.put_over(f"{FOLDER}/{FILE}", b"12")
+    (tmp_path / FILE).write_bytes(b"1")
     found = list(staging.leftovers())
     assert [(leftover.name, leftover.size_bytes) for leftover in found] == [
-        (str(tmp_path / LEFT), 1),
-        (f"memory://lake/{FOLDER}/{LEFT}", 2),
+        (str(tmp_path / FILE), 1),
+        (f"memory://lake/{FOLDER}/{FILE}", 2),
     ]
     other = attrs.evolve(found[1], name="memory://lake/orders/part-0.parquet")
     assert [staging.remove(leftover) for leftover in (*found, other)] == [True, True, False]
     assert list(staging.leftovers()) == []
 
 
-def test_url_stages_below_it_with_a_copy_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_staging_url_also_has_a_local_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "temporary_staging", lambda: tmp_path)
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
     staging = Staging.at("s3://lake/staging/", "db.orders")
@@ -169,14 +169,14 @@ def test_url_stages_below_it_with_a_copy_here(tmp_path: Path, monkeypatch: pytes
     assert str(staging) == "s3://lake/staging/db.orders"
 
 
-def test_staging_of_a_local_directory_is_its_own(tmp_path: Path) -> None:
+def test_staging_in_a_local_directory_stays_there(tmp_path: Path) -> None:
     assert Staging.at(tmp_path, "orders").directory == tmp_path / "orders"
     assert Staging.at(tmp_path.as_uri()).directory == tmp_path
     assert str(ParquetTable(tmp_path).staging) == f"{tmp_path}/_sarameya/staging"
 
 
 def connect(host: str, master: str) -> Any:
-    """Return a session as a class of Spark Connect is recognized: by its module."""
+    """Return a session of Spark Connect, which is recognized by the module of its class."""
 
     class Session:
         client = type("Client", (), {"host": host})
