@@ -1,6 +1,6 @@
-"""A program on asyncio that is interrupted by Ctrl-C. Prints what happens, a line each.
+"""Asyncio program that a test interrupts as by Ctrl-C. Prints a line for each step.
 
-Its argument says what the handler does with the first message: `wait` for ever, or `block` the event loop.
+Its last argument is the behaviour of the handler at the first message: `wait`, or `block` the event loop.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Handler(ConsumerGroupHandler):
             session.mark_message(message)
             print("message", flush=True)
             if sys.argv[2] == "block":
-                time.sleep(600)  # noqa: ASYNC251 - that is what is tested
+                time.sleep(600)  # noqa: ASYNC251 - blocks the loop on purpose
             await asyncio.sleep(600)
 
     async def cleanup(self, session: Session) -> None:
@@ -38,7 +38,7 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    # A shell that runs the tests in the background has them ignore the signal.
+    # Programs that a shell runs in the background ignore SIGINT.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         asyncio.run(main(), debug=True)

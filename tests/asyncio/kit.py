@@ -1,4 +1,4 @@
-"""Helpers of asyncio's tests: an embedded cluster in a thread of its own, reached over TCP in real time."""
+"""Helpers of the asyncio tests: an embedded cluster in a thread of its own, reached over TCP in real time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sarameya.model import TopicPartition
 
 T = TypeVar("T")
 PATIENCE = 60.0
-"""Seconds after which a test fails that waits for something. No test waits as long on a machine that works."""
+"""Seconds until a test that still waits fails. On a working machine no test waits that long."""
 QUICK = Config(
     offset_initial="oldest",
     session_timeout=6.0,
@@ -94,7 +94,7 @@ def run(main: Callable[[], Coroutine[Any, Any, T]], caplog: pytest.LogCaptureFix
         assert left == set(), "tasks are left"
         return found
 
-    with _no_complaints():
+    with _no_warnings():
         found = asyncio.run(checked(), debug=True)
         gc.collect()
     left = {thread for thread in threading.enumerate() if not thread.name.startswith("Trio thread")} - before
@@ -102,7 +102,7 @@ def run(main: Callable[[], Coroutine[Any, Any, T]], caplog: pytest.LogCaptureFix
     return found
 
 
-class _Complaints(logging.Handler):
+class _Warnings(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.texts: list[str] = []
@@ -111,11 +111,11 @@ class _Complaints(logging.Handler):
         self.texts.append(self.format(record))
 
 
-class _no_complaints:
+class _no_warnings:
     """Fail if asyncio logs a warning or an error."""
 
     def __enter__(self) -> None:
-        self._found = _Complaints()
+        self._found = _Warnings()
         logging.getLogger("asyncio").addHandler(self._found)
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:

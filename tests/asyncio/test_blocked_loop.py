@@ -1,4 +1,4 @@
-"""A handler that blocks asyncio's loop for several session timeouts keeps its membership. In real time."""
+"""A handler that blocks asyncio's loop for several session timeouts keeps its membership. Runs in real time."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_handler_that_blocks_the_loop_keeps_its_membership(
     assert [event for event in events if isinstance(event, MembershipChanged) and event.after == "LOST"] == []
 
 
-def test_rebalance_does_not_wait_for_a_blocked_loop_beyond_its_deadline() -> None:
+def test_rebalance_with_blocked_loop_ends_at_its_deadline() -> None:
     """The loop is blocked until another member has the partition."""
     events: list[Event] = []
     config = attrs.evolve(QUICK, rebalance_timeout=4.0, rebalance_margin=3.0, claim_grace=0.3)
@@ -138,4 +138,4 @@ def test_rebalance_does_not_wait_for_a_blocked_loop_beyond_its_deadline() -> Non
     run(main)
     (stuck,) = (event for event in events if isinstance(event, TaskStuck))
     assert stuck.what == "claim of orders-0"
-    assert "assert taken_over.wait(PATIENCE)" in stuck.stack, "what blocks the loop"
+    assert "assert taken_over.wait(PATIENCE)" in stuck.stack, "the stack does not show the blocking line"

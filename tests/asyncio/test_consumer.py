@@ -62,7 +62,7 @@ def test_reset_offset_moves_the_commit_back() -> None:
     run(main)
 
 
-def test_claim_ends_with_its_block_or_before() -> None:
+def test_claim_stops_with_its_block_or_earlier() -> None:
     async def main() -> None:
         async with cluster_of({"orders": 2}) as cluster:
             async with Consumer(cluster.bootstrap_servers, QUICK) as consumer:
@@ -91,7 +91,7 @@ def test_claim_ends_with_its_block_or_before() -> None:
     run(main)
 
 
-def test_start_that_is_cancelled_leaves_the_partition_free() -> None:
+def test_cancelled_start_leaves_the_partition_free() -> None:
     async def main() -> None:
         async with cluster_of({"orders": 1}) as cluster:
             async with Consumer(cluster.bootstrap_servers, QUICK) as consumer:

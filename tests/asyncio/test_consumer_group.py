@@ -1,4 +1,4 @@
-"""Groups of asyncio programs: messages, marks, commits, pauses, rebalances and failures."""
+"""Consumer groups in asyncio programs: messages, marks, commits, pauses, rebalances and failures."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def test_exception_of_any_other_method_is_raised(name: str) -> None:
     run(main)
 
 
-def test_start_offset_decides() -> None:
+def test_start_offset_of_the_handler_is_used() -> None:
     class Starts(Reads):
         async def start_offset(self, partition: TopicPartition, committed: CommittedOffset | None) -> int | None:
             assert (partition, committed) == (P0, None)
@@ -263,7 +263,7 @@ def test_start_offset_decides() -> None:
     run(main)
 
 
-def test_paused_claim_returns_nothing_until_it_is_resumed() -> None:
+def test_paused_claim_returns_nothing_until_resumed() -> None:
     class Pauses(Reads):
         def __init__(self, group: ConsumerGroup) -> None:
             super().__init__()
@@ -295,7 +295,7 @@ def test_paused_claim_returns_nothing_until_it_is_resumed() -> None:
     run(main)
 
 
-def test_partitions_move_to_another_member_without_a_gap_or_a_repetition() -> None:
+def test_moved_partitions_have_no_gap_and_no_repetition() -> None:
     count = 3000
 
     async def main() -> None:
@@ -306,7 +306,7 @@ def test_partitions_move_to_another_member_without_a_gap_or_a_repetition() -> No
             async with group_of(cluster) as group, group_of(cluster) as other:
                 consuming = asyncio.create_task(group.consume(["orders"], first))
                 await eventually(lambda: len(first.values) > count)
-                more = asyncio.create_task(other.consume(["orders"], second))
+                other_consuming = asyncio.create_task(other.consume(["orders"], second))
                 await eventually(lambda: len(first.values) + len(second.values) == 2 * count)
                 await eventually(lambda: "revoked" in first.calls and "assigned" in second.calls)
                 await cluster.produce("orders", 0, b"last")
@@ -314,7 +314,7 @@ def test_partitions_move_to_another_member_without_a_gap_or_a_repetition() -> No
                 await eventually(lambda: first.values[-1] == b"last" and second.values[-1:] == [b"last"])
                 await group.close()
                 await other.close()
-                await asyncio.gather(consuming, more)
+                await asyncio.gather(consuming, other_consuming)
             assert len(first.values) + len(second.values) == 2 * count + 2
             assert [await cluster.committed("billing", partition=n) for n in range(2)] == [count + 1, count + 1]
 
@@ -360,7 +360,7 @@ def test_events_are_observed_in_the_thread_of_the_member() -> None:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="asyncio.eager_task_factory is new in 3.12")
-def test_tasks_may_start_at_once() -> None:
+def test_eager_tasks_are_supported() -> None:
     async def main() -> None:
         asyncio.get_running_loop().set_task_factory(getattr(asyncio, "eager_task_factory"))  # noqa: B009 - for 3.11
         async with cluster_of({"orders": 1}) as cluster:
@@ -372,12 +372,12 @@ def test_tasks_may_start_at_once() -> None:
     run(main)
 
 
-def test_events_and_figures_are_those_of_trio() -> None:
+def test_events_and_meters_are_those_of_trio() -> None:
     @attrs.frozen
     class Shipped(Event):
         offset: int
 
-    class Tells(Reads):
+    class ReportsEvents(Reads):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             assert not claim.is_paused
             async for message in claim:
@@ -392,7 +392,7 @@ def test_events_and_figures_are_those_of_trio() -> None:
             await cluster.produce("orders", 0, b"a")
             events: list[Event] = []
             async with group_of(cluster, observers=[events.append]) as group:
-                handler = Tells()
+                handler = ReportsEvents()
                 consuming = asyncio.create_task(group.consume(["orders"], handler))
                 await eventually(lambda: bool(handler.values))
                 await group.close()
@@ -441,7 +441,7 @@ def test_misuse_is_refused() -> None:
     run(main)
 
 
-def test_classes_for_the_other_event_loop_say_where_theirs_are() -> None:
+def test_class_on_the_other_event_loop_names_the_right_import() -> None:
     async def opens(block: AbstractAsyncContextManager[object]) -> None:
         async with block:
             pass

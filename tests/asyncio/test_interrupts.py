@@ -1,4 +1,4 @@
-"""Ctrl-C in a program on asyncio: the member leaves in order, and the program ends."""
+"""Ctrl-C in a program on asyncio: the member leaves the group, and the program ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
         ("block", 2, ["message", "cleanup", "CancelledError", "interrupted"]),
     ],
 )
-def test_interrupt_ends_the_program_in_order(handler: str, interrupts: int, expected: list[str]) -> None:
+def test_interrupted_program_leaves_the_group_and_ends(handler: str, interrupts: int, expected: list[str]) -> None:
     async def main() -> None:
         async with cluster_of({"orders": 1}) as cluster:
             await cluster.produce("orders", 0, b"a")
@@ -40,9 +40,9 @@ def test_interrupt_ends_the_program_in_order(handler: str, interrupts: int, expe
             for _ in range(interrupts):
                 process.send_signal(signal.SIGINT)
                 await asyncio.sleep(0.2)  # two signals at the same instant are one
-            rest, complaints = await process.communicate()
+            rest, errors = await process.communicate()
             assert [line.decode().strip() for line in lines] + rest.decode().split() == expected
-            assert complaints.decode() == ""
+            assert errors.decode() == ""
             assert process.returncode == 0
             assert await cluster.committed("billing") == 1
             assert await cluster.members("billing") == 0

@@ -1,4 +1,4 @@
-"""Marks of asyncio's thread: most of them call nothing in trio's thread."""
+"""Marks in asyncio's thread. Most of them need no call into trio's thread."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class TrioMarks(Marks):
         return ValueError(f"{partition} is not claimed")
 
 
-class Thread:
-    """A portal that runs what is posted when the test says so."""
+class ManualPortal:
+    """A portal that runs posted functions when the test calls `run`."""
 
     def __init__(self) -> None:
         self.posted: list[Callable[[], object]] = []
@@ -39,7 +39,7 @@ class Thread:
 
 
 class AsyncioMarks(PostedMarks):
-    def __init__(self, marks: Marks, thread: Thread) -> None:
+    def __init__(self, marks: Marks, thread: ManualPortal) -> None:
         super().__init__(marks)
         self.thread = thread
 
@@ -52,12 +52,12 @@ def message(partition: TopicPartition, offset: int) -> Message:
     return Message(*partition, offset, 0, TimestampType.CREATE_TIME, None, b"")
 
 
-def marks_of(ledger: OffsetLedger) -> tuple[AsyncioMarks, Thread]:
-    thread = Thread()
+def marks_of(ledger: OffsetLedger) -> tuple[AsyncioMarks, ManualPortal]:
+    thread = ManualPortal()
     return AsyncioMarks(TrioMarks(ledger), thread), thread
 
 
-def test_partition_has_one_call_for_each_commit() -> None:
+def test_partition_needs_one_call_per_commit() -> None:
     ledger = OffsetLedger({P0: None, P1: None})
     marks, thread = marks_of(ledger)
     for begin in (0, 100):
@@ -70,7 +70,7 @@ def test_partition_has_one_call_for_each_commit() -> None:
         assert ledger.dirty() == {P0: CommittedOffset(begin + 100), P1: CommittedOffset(begin + 100)}
 
 
-def test_marks_that_wait_are_made_in_their_order() -> None:
+def test_posted_marks_are_made_in_their_order() -> None:
     ledger = OffsetLedger({P0: None})
     marks, thread = marks_of(ledger)
     for offset in range(3):
@@ -83,7 +83,7 @@ def test_marks_that_wait_are_made_in_their_order() -> None:
     assert ledger.marked(P0) == CommittedOffset(5, "another")
 
 
-def test_mark_of_a_partition_that_is_not_claimed_is_refused_at_once() -> None:
+def test_mark_of_unclaimed_partition_is_refused_at_once() -> None:
     ledger = OffsetLedger({P0: None})
     marks, thread = marks_of(ledger)
     marks.mark_message(message(P0, 0))
@@ -105,7 +105,7 @@ def test_mark_of_a_partition_that_is_not_claimed_is_refused_at_once() -> None:
     assert ledger.dirty() == {P0: CommittedOffset(2)}
 
 
-def test_messages_that_finish_in_any_order_are_marked_one_by_one() -> None:
+def test_messages_finished_out_of_order_are_marked_one_by_one() -> None:
     ledger = OffsetLedger({P0: CommittedOffset(0)})
     marks, thread = marks_of(ledger)
     tracker = ledger.track(P0, "", 0, lambda offset: None)

@@ -21,7 +21,7 @@ Condition = Callable[[], bool | Awaitable[bool]]
 
 
 class Handles(MessageHandler):
-    """Handles each message for an instant, and fails as `failures` says."""
+    """Yields once for each message. `failures` has the number of failures to raise by offset."""
 
     def __init__(self) -> None:
         self.handled: dict[int, list[int]] = defaultdict(list)
@@ -107,7 +107,7 @@ def test_keys_are_handled_in_order() -> None:
     run(main)
 
 
-def test_message_that_fails_within_a_run_is_tried_again_in_its_place() -> None:
+def test_failed_message_is_retried_in_its_place() -> None:
     async def main() -> None:
         async with cluster_of({"orders": 1}) as cluster:
             await cluster.produce("orders", 0, *[b"x"] * 100)
@@ -140,7 +140,7 @@ def test_failure_ends_the_session_and_names_its_message() -> None:
     run(main)
 
 
-def test_failed_messages_take_the_way_through_retry_topics_to_dead_letters() -> None:
+def test_failed_messages_go_through_retry_topics_to_dead_letters() -> None:
     async def main() -> None:
         async with cluster_of({"orders": 1, "letters": 1}) as cluster:
             await cluster.produce("orders", 0, b"a", b"b", b"c")
@@ -164,7 +164,7 @@ def test_failed_messages_take_the_way_through_retry_topics_to_dead_letters() -> 
     run(main)
 
 
-def test_function_keeps_dead_letters_on_the_event_loop() -> None:
+def test_dead_letter_function_runs_on_the_event_loop() -> None:
     kept: list[tuple[int, int]] = []
 
     async def keep(failed: FailedMessage) -> None:
@@ -234,17 +234,17 @@ def test_plain_function_may_return_a_coroutine() -> None:
 
 
 class Wrapped(MessageHandler):
-    """A plain function that returns a coroutine, which waits."""
+    """Handler with a plain function that returns a waiting coroutine."""
 
     def __init__(self) -> None:
-        self.begun: list[int] = []
+        self.started: list[int] = []
         self.cancelled: list[int] = []
 
     def handle(self, message: Message):  # type: ignore[no-untyped-def]
         return self._wait(message.offset)
 
     async def _wait(self, offset: int) -> None:
-        self.begun.append(offset)
+        self.started.append(offset)
         try:
             await asyncio.sleep(5)
         except asyncio.CancelledError:
@@ -252,14 +252,14 @@ class Wrapped(MessageHandler):
             raise
 
 
-def test_end_of_a_claim_cancels_a_coroutine_of_a_plain_function() -> None:
+def test_stopped_claim_cancels_coroutine_of_plain_function() -> None:
     async def main() -> None:
         async with cluster_of({"orders": 1}) as cluster:
             await cluster.produce("orders", 0, b"a")
             handler = Wrapped()
             async with group_of(cluster, config=attrs.evolve(QUICK, claim_grace=0.1)) as group:
                 consuming = asyncio.create_task(group.consume(["orders"], handler))
-                await eventually(lambda: handler.begun == [0])
+                await eventually(lambda: handler.started == [0])
                 await asyncio.wait_for(group.close(), 30)
                 await consuming
             assert handler.cancelled == [0]
@@ -267,7 +267,7 @@ def test_end_of_a_claim_cancels_a_coroutine_of_a_plain_function() -> None:
     run(main)
 
 
-def test_time_limit_cancels_a_coroutine_of_a_plain_function() -> None:
+def test_time_limit_cancels_coroutine_of_plain_function() -> None:
     async def main() -> None:
         async with cluster_of({"orders": 1}) as cluster:
             await cluster.produce("orders", 0, b"a")
@@ -281,7 +281,7 @@ def test_time_limit_cancels_a_coroutine_of_a_plain_function() -> None:
     run(main)
 
 
-def test_call_that_takes_too_long_fails() -> None:
+def test_call_that_exceeds_its_time_limit_fails() -> None:
     class Slow(Handles):
         max_handler_time = 0.1
 
@@ -303,7 +303,7 @@ def test_call_that_takes_too_long_fails() -> None:
     run(main)
 
 
-def test_time_out_of_the_handlers_own_is_no_time_limit() -> None:
+def test_timeout_raised_by_the_handler_stays_as_it_is() -> None:
     class OwnLimit(Handles):
         max_handler_time = 30
 
@@ -323,17 +323,17 @@ def test_time_out_of_the_handlers_own_is_no_time_limit() -> None:
     run(main)
 
 
-def test_messages_of_a_revoked_partition_are_not_begun() -> None:
-    """The first message of a run blocks; meanwhile another member joins."""
+def test_messages_of_a_revoked_partition_are_not_started() -> None:
+    """The first message waits while the member closes."""
 
     class Gated(Handles):
         def __init__(self) -> None:
             super().__init__()
             self.gate = asyncio.Event()
-            self.begun = 0
+            self.started = 0
 
         async def handle(self, message: Message) -> None:
-            self.begun += 1
+            self.started += 1
             await self.gate.wait()
             await super().handle(message)
 
@@ -343,7 +343,7 @@ def test_messages_of_a_revoked_partition_are_not_begun() -> None:
             first = Gated()
             async with group_of(cluster, "g") as group:
                 consuming = asyncio.create_task(group.consume(["orders"], first))
-                await eventually(lambda: first.begun == 1)
+                await eventually(lambda: first.started == 1)
                 group.close_nowait()
                 await eventually(lambda: _is_stopping(group))
                 first.gate.set()

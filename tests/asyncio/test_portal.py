@@ -34,7 +34,7 @@ async def portal_of(runtime: Any = None) -> AsyncIterator[Portal]:
         await portal.close()
 
 
-def test_mailbox_wakes_once_for_all_that_is_put_meanwhile() -> None:
+def test_mailbox_wakes_once_for_several_functions() -> None:
     woken: list[Callable[[], None]] = []
     mailbox, ran = Mailbox(woken.append), list[int]()
     for number in range(3):
@@ -117,7 +117,7 @@ def test_cancellation_waits_for_the_other_side() -> None:
     run(main)
 
 
-def test_call_back_that_ends_in_spite_of_its_cancellation_returns() -> None:
+def test_callback_that_ignores_cancellation_returns() -> None:
     async def stubborn() -> str:
         try:
             await asyncio.sleep(1e6)
@@ -138,7 +138,7 @@ def test_call_back_that_ends_in_spite_of_its_cancellation_returns() -> None:
     run(main)
 
 
-def test_call_back_fails_if_the_loop_starts_no_task() -> None:
+def test_callback_fails_if_the_loop_starts_no_task() -> None:
     def refuse(*args: object, **options: object) -> asyncio.Task[None]:
         raise OSError("no more tasks")
 
@@ -174,7 +174,7 @@ def test_exception_of_a_posted_function_goes_to_the_loops_handler() -> None:
     run(main)
 
 
-def test_object_that_fails_ends_all_calls_and_is_reported_at_the_end() -> None:
+def test_failed_object_ends_all_calls_and_close_raises_its_error() -> None:
     fails = trio.Event()
 
     @asynccontextmanager
@@ -205,8 +205,8 @@ def test_object_that_fails_ends_all_calls_and_is_reported_at_the_end() -> None:
     run(main)
 
 
-def test_call_that_returns_while_its_object_fails_raises_the_failure() -> None:
-    """The end of the group's block makes `consume()` return in order: that must not look like `close()`."""
+def test_call_that_returns_while_its_object_fails_raises() -> None:
+    """When the group's block ends, `consume()` returns normally; the caller must not mistake it for `close()`."""
     fails, ends, returned = trio.Event(), trio.Event(), trio.Event()
 
     @asynccontextmanager
@@ -258,8 +258,8 @@ def test_calls_end_even_if_trio_itself_fails() -> None:
     run(main)
 
 
-def test_group_of_cancellations_is_no_result() -> None:
-    """The end of a nursery with several tasks that are cancelled."""
+def test_group_of_cancellations_is_not_a_result() -> None:
+    """A nursery with several cancelled tasks raises such a group."""
 
     async def sleep_twice() -> None:
         async with trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""Cancellations, the end of blocks, and the end of the event loop."""
+"""Cancelled tasks, blocks that end, and event loops that end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.asyncio.kit import QUICK, Cluster, cluster_of, eventually, group_of, 
 
 
 class Waits(ConsumerGroupHandler):
-    """Marks each message, waits for ever after the first, and notes how it ends."""
+    """Marks a message, waits until it is cancelled, and logs its calls."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -34,7 +34,7 @@ class Waits(ConsumerGroupHandler):
         self.seen.append("cleanup")
 
 
-def test_cancelling_consume_ends_the_session_in_order() -> None:
+def test_cancelled_consume_ends_the_session_in_order() -> None:
     async def main() -> None:
         async with cluster_of({"orders": 1}) as cluster:
             await cluster.produce("orders", 0, b"a")
@@ -102,7 +102,7 @@ def test_end_of_the_block_ends_consume() -> None:
     run(main)
 
 
-def test_exception_of_the_block_comes_out_as_it_is() -> None:
+def test_exception_of_the_block_is_raised_unchanged() -> None:
     async def main() -> None:
         async with cluster_of({"orders": 1}) as cluster:
             with pytest.raises(KeyError):
@@ -113,7 +113,7 @@ def test_exception_of_the_block_comes_out_as_it_is() -> None:
 
 
 def test_cancelled_task_of_a_handler_cancels_consume() -> None:
-    """As all tasks are when `asyncio.run` ends."""
+    """`asyncio.run` cancels all tasks in the same way when it ends."""
 
     class Named(Waits):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
@@ -137,7 +137,7 @@ def test_cancelled_task_of_a_handler_cancels_consume() -> None:
     run(main)
 
 
-def test_handler_that_raises_cancelled_error_by_itself_has_failed() -> None:
+def test_handler_that_raises_cancelled_error_itself_has_failed() -> None:
     class Confused(Waits):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             future = asyncio.get_running_loop().create_future()
@@ -159,16 +159,16 @@ def test_handler_that_raises_cancelled_error_by_itself_has_failed() -> None:
     run(main)
 
 
-def test_messages_that_are_handled_are_cancelled_with_consume() -> None:
+def test_running_handle_calls_are_cancelled_with_consume() -> None:
     class Handles(MessageHandler):
         ordering = "none"
 
         def __init__(self) -> None:
-            self.begun: list[int] = []
+            self.started: list[int] = []
             self.cancelled: list[int] = []
 
         async def handle(self, message: Message) -> None:
-            self.begun.append(message.offset)
+            self.started.append(message.offset)
             if message.offset == 1:
                 return
             try:
@@ -183,18 +183,18 @@ def test_messages_that_are_handled_are_cancelled_with_consume() -> None:
             handler = Handles()
             async with group_of(cluster) as group:
                 consuming = asyncio.create_task(group.consume(["orders"], handler))
-                await eventually(lambda: len(handler.begun) == 3)
+                await eventually(lambda: len(handler.started) == 3)
                 consuming.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await consuming
             assert sorted(handler.cancelled) == [0, 2]
-            assert await cluster.committed("billing") == 0, "the metadata says that 1 is finished"
+            assert await cluster.committed("billing") == 0, "the commit's metadata has offset 1 as finished"
 
     run(main)
 
 
-def test_end_of_asyncio_run_ends_a_group_in_order() -> None:
-    """A group in a task that nobody awaits: `asyncio.run` cancels all tasks, those of the handler too."""
+def test_end_of_asyncio_run_ends_the_group_in_order() -> None:
+    """`asyncio.run` cancels all tasks, those of the handler too, while no task awaits the group's task."""
     handler = Waits()
 
     async def broken(cluster_ready: asyncio.Future[str]) -> None:
@@ -223,8 +223,8 @@ def test_end_of_asyncio_run_ends_a_group_in_order() -> None:
     assert handler.seen == ["message", "cancelled", "cleanup"]
 
 
-def test_member_leaves_once_it_meets_a_closed_loop() -> None:
-    """A program that closes its loop inside the block of a group. Nobody can close the group any more."""
+def test_member_leaves_once_it_finds_the_loop_closed() -> None:
+    """The program closes its loop inside the block of a group, so that it can no longer close the group."""
 
     class Reads(Waits):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
@@ -311,12 +311,12 @@ def test_failing_start_is_raised_and_leaves_no_thread() -> None:
 
 
 class Own(BaseException):
-    """As that of `pytest.fail`."""
+    """A base exception, like the one of `pytest.fail`."""
 
 
 @pytest.mark.parametrize("error", [Own("mine"), SystemExit(7), KeyboardInterrupt()])
 @pytest.mark.parametrize("kind", ["claim", "setup", "message", "thread"])
-def test_base_exception_of_a_handler_ends_the_program_with_it(kind: str, error: BaseException) -> None:
+def test_base_exception_of_a_handler_ends_the_program(kind: str, error: BaseException) -> None:
     class Claims(ConsumerGroupHandler):
         async def setup(self, session: Session) -> None:
             if kind == "setup":
@@ -362,7 +362,7 @@ def test_cancelled_error_that_a_thread_raises_is_a_failure() -> None:
     run(main)
 
 
-def test_failure_that_ends_the_member_is_the_cause_of_all_other_errors() -> None:
+def test_failure_of_the_member_is_the_cause_of_other_errors() -> None:
     async def fail() -> None:
         raise ZeroDivisionError("the real failure")
 
@@ -389,7 +389,7 @@ def test_failure_that_ends_the_member_is_the_cause_of_all_other_errors() -> None
     run(main)
 
 
-def test_block_is_left_on_its_own_loop_and_not_by_its_handlers() -> None:
+def test_block_cannot_be_left_by_another_loop_or_a_handler() -> None:
     class Leaves(Waits):
         def __init__(self, group: ConsumerGroup) -> None:
             super().__init__()
@@ -414,7 +414,7 @@ def test_block_is_left_on_its_own_loop_and_not_by_its_handlers() -> None:
     run(main)
 
 
-def test_object_is_entered_once() -> None:
+def test_object_cannot_be_entered_twice() -> None:
     async def main() -> None:
         group = ConsumerGroup(["localhost:1"], "billing")
         async with group:

@@ -1,4 +1,4 @@
-"""Stacks of asyncio's tasks, as events of overdue and stuck handlers have them."""
+"""Stacks of asyncio tasks, for the events about overdue and stuck handlers."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def test_stack_of_the_running_task_begins_with_its_coroutine() -> None:
         async def blocks() -> list[str]:
             found: list[str] = []
 
-            def look(task: asyncio.Task[object] | None) -> None:
+            def collect(task: asyncio.Task[object] | None) -> None:
                 found.extend(frame.name for frame in stack_of(task, loop_thread))
 
-            watcher = threading.Thread(target=look, args=(asyncio.current_task(),))
+            watcher = threading.Thread(target=collect, args=(asyncio.current_task(),))
             watcher.start()
             watcher.join()
             return found
@@ -57,6 +57,8 @@ def test_stack_of_the_running_task_begins_with_its_coroutine() -> None:
         names = await asyncio.create_task(blocks())
         assert names[0] == "blocks"
         everything = [frame.name for frame in stack_of(None, loop_thread)]
-        assert "test_stack_of_the_running_task_begins_with_its_coroutine" in everything, "a task that has not started"
+        assert "test_stack_of_the_running_task_begins_with_its_coroutine" in everything, (
+            "the stack of the loop's thread, for a task that has not started"
+        )
 
     run(main)

@@ -1,4 +1,4 @@
-"""A program whose event loop is uvloop's."""
+"""Programs on uvloop's event loop."""
 
 from __future__ import annotations
 
