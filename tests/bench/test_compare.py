@@ -1,4 +1,4 @@
-"""Two commits side by side: order of the rounds, ratios, command lines."""
+"""Comparison of two commits: order of the rounds, ratios, command lines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def document(rate: float | None) -> Document:
     return Document("consume", "about", Machine.here(), 1.0, [Table("small", COLUMNS, rows)])
 
 
-def test_commits_take_turns_and_the_order_alternates() -> None:
+def test_commits_run_in_alternating_order() -> None:
     runs: list[tuple[str, str]] = []
 
     def run(commit: str, bench: str) -> Document:
@@ -40,7 +40,7 @@ def test_commits_take_turns_and_the_order_alternates() -> None:
     assert runs == [(commit, bench) for bench in ("consume", "latency") for commit in order]
 
 
-def test_ratio_is_that_of_the_second_commit_to_the_first_round_by_round() -> None:
+def test_ratio_is_second_commit_to_first_in_each_round() -> None:
     documents = {"A": [document(10.0), document(20.0)], "B": [document(20.0), document(20.0)]}
     [table] = compared(documents, ("A", "B"))
 
@@ -61,7 +61,7 @@ def test_commit_with_a_failed_round_has_no_ratio() -> None:
 
 
 @pytest.mark.parametrize("name", command.BENCHES)
-def test_each_bench_takes_the_command_line_of_a_round(name: str) -> None:
+def test_each_bench_accepts_the_command_line_of_a_round(name: str) -> None:
     modules = command.load_benches()
     arguments = arguments_of(name, modules[name], quick=True)
 
@@ -70,7 +70,7 @@ def test_each_bench_takes_the_command_line_of_a_round(name: str) -> None:
     assert all(contender.startswith("sarameya") for contender in getattr(options, "contenders", []))
 
 
-def test_bench_without_contenders_is_run_as_it_is() -> None:
+def test_bench_without_contenders_has_no_such_option() -> None:
     module = ModuleType("plain")
     module.add_options = lambda parser: None  # type: ignore[attr-defined]
     assert arguments_of("plain", module, quick=False) == ["plain", "--repeats", "1"]
@@ -82,7 +82,7 @@ def test_unknown_commit_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-def test_product_of_a_commit_is_the_one_that_runs(tmp_path: Path) -> None:
+def test_product_of_the_commit_runs(tmp_path: Path) -> None:
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
     take_out(head.stdout.strip(), tmp_path)
     with pytest.raises(CommitError, match="consume ended with 2 without a result"):

@@ -1,4 +1,4 @@
-"""`python -m bench`: which benches are run, with which options."""
+"""Benchmarks that `python -m bench` runs, and their options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import bench.__main__ as command
 
 
 class Bench(ModuleType):
-    """Notes the options that it is run with."""
+    """Records the options of each run."""
 
     def __init__(self, name: str, code: int) -> None:
         super().__init__(name, f"{name} measures.\n\nMore.")
@@ -37,7 +37,7 @@ def benches(monkeypatch: pytest.MonkeyPatch) -> dict[str, Bench]:
     return made
 
 
-def test_bench_named_is_run_with_its_own_options(benches: dict[str, Bench]) -> None:
+def test_named_bench_is_run_with_its_own_options(benches: dict[str, Bench]) -> None:
     assert command.main(["waits-long", "--waits", "3"]) == 0
 
     assert [run.waits for run in benches["waits-long"].runs] == [3]
@@ -51,7 +51,7 @@ def test_without_a_name_all_benches_run_despite_failures(benches: dict[str, Benc
     assert [run.waits for run in benches["waits-long"].runs] == [7]
 
 
-def test_results_are_asked_of_each_bench_as_a_document_of_its_own(benches: dict[str, Bench], tmp_path: Path) -> None:
+def test_each_bench_writes_its_own_document_of_results(benches: dict[str, Bench], tmp_path: Path) -> None:
     results = tmp_path / "made" / "results"
     command.main(["--results", str(results)])
 
@@ -62,7 +62,7 @@ def test_results_are_asked_of_each_bench_as_a_document_of_its_own(benches: dict[
     assert results.is_dir()
 
 
-def test_document_that_is_named_stands_where_it_is_named(benches: dict[str, Bench], tmp_path: Path) -> None:
+def test_option_json_overrides_the_directory_of_results(benches: dict[str, Bench], tmp_path: Path) -> None:
     command.main(["--results", str(tmp_path), "reads", "--json", "mine.json"])
 
     assert benches["reads"].runs[0].json == Path("mine.json")
@@ -74,7 +74,7 @@ def test_unknown_bench_and_option_of_another_are_refused(benches: dict[str, Benc
         command.main(arguments)
 
 
-def test_every_bench_says_what_it_measures_and_has_options() -> None:
+def test_every_bench_has_a_description_and_options() -> None:
     parser = command.argument_parser(command.load_benches())
 
     assert [parser.parse_args([name]).bench for name in command.BENCHES] == list(command.BENCHES)

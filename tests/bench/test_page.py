@@ -1,4 +1,4 @@
-"""The page about the benches: that it is what their documents say."""
+"""Page of benchmark results, rendered from their documents."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.bench.common.kit import document, result, table
 BLOCKS = "\n".join(f"# {name}\n<!-- generated: {name} -->\nold\n<!-- end -->\nprose\n" for name in BENCHES)
 
 
-def test_page_says_what_the_documents_say() -> None:
+def test_page_equals_its_documents() -> None:
     page = PAGE.read_text(encoding="utf-8")
 
     rendered = render_page(page, stored_documents())
-    assert rendered == page, f"{PAGE.name} is not as its documents are; run: python -m bench.page"
+    assert rendered == page, f"{PAGE.name} differs from its documents; run: python -m bench.page"
 
 
-def test_block_is_written_from_its_document_and_prose_stays() -> None:
+def test_block_is_rendered_and_prose_is_kept() -> None:
     made = attrs.evolve(document(table(result("ours", 1e6, is_ours=True))), bench=BENCHES[0])
     page = render_page(BLOCKS, {BENCHES[0]: made})
 

@@ -1,4 +1,4 @@
-"""A series as a chart of text."""
+"""Text charts of a series."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.common.tables import Series
 from tests.bench.common.kit import document, result, table
 
 
-def test_chart_has_the_most_of_each_column_and_what_happened() -> None:
+def test_chart_shows_highest_values_and_events() -> None:
     series = Series("lag, s", [0, 1, 2, 3, 4, 5, 6, 7, 8], [0, 1, 2, 1, 20, 3, 10, 0, 0], [(2, "one joins"), (3, "x")])
 
     assert list(chart(series, width=4, height=4)) == [
@@ -26,7 +26,7 @@ def test_chart_has_the_most_of_each_column_and_what_happened() -> None:
     ]
 
 
-def test_marks_that_have_room_stand_side_by_side() -> None:
+def test_event_labels_share_a_line_if_they_fit() -> None:
     series = Series("lag, s", [0, 100], [1, 1], [(80, "c"), (0, "a"), (5, "b")])
 
     assert list(chart(series, width=50, height=1))[-2:] == [
@@ -35,7 +35,7 @@ def test_marks_that_have_room_stand_side_by_side() -> None:
     ]
 
 
-def test_chart_of_nothing_is_empty() -> None:
+def test_chart_of_empty_series_is_empty() -> None:
     assert list(chart(Series("lag, s", [], []), width=3, height=2)) == [
         "lag, s; a column is 0 s and shows its highest value",
         "     0.0 |",
@@ -44,7 +44,7 @@ def test_chart_of_nothing_is_empty() -> None:
     ]
 
 
-def test_terminal_and_page_draw_the_series_of_a_table() -> None:
+def test_terminal_and_page_contain_the_chart_of_a_series() -> None:
     drawn = attrs.evolve(table(result("ours", 1.0)), series=[Series("lag, s", [0, 1], [1, 2])])
     lines = list(chart(drawn.series[0]))
 

@@ -1,4 +1,4 @@
-"""Documents for programs."""
+"""JSON documents of benchmark results."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ DOCUMENT = document(
 )
 
 
-def test_document_comes_through_json() -> None:
+def test_document_survives_a_json_round_trip() -> None:
     assert to_json(of_json(to_json(DOCUMENT))) == to_json(DOCUMENT)
 
 
 def test_json_has_every_contender_ratio_and_goal() -> None:
-    told = json.loads(to_json(DOCUMENT))
-    [one] = told["tables"]
+    found = json.loads(to_json(DOCUMENT))
+    [one] = found["tables"]
 
-    assert told["versions"] == {"ours": "1.2.3", "theirs": "1.2.3", "failed": "1.2.3"}
+    assert found["versions"] == {"ours": "1.2.3", "theirs": "1.2.3", "failed": "1.2.3"}
     assert one["rows"][0]["figures"]["rate"] == {"median": 3_000.0, "least": 2_000.0, "most": 4_000.0}
     assert (one["rows"][2]["figures"], one["rows"][2]["failures"]) == ({}, ["exited with 1"])
     assert one["ratios"][0]["spread"] == {"median": 3.0, "least": 2.0, "most": 4.0}
@@ -37,7 +37,7 @@ def test_json_has_every_contender_ratio_and_goal() -> None:
     assert one["checks"][0]["reached"] is False
 
 
-def test_directory_is_read_whole(tmp_path: Path) -> None:
+def test_all_documents_of_a_directory_are_read(tmp_path: Path) -> None:
     (tmp_path / "consume.json").write_text(to_json(DOCUMENT))
     (tmp_path / "notes.txt").write_text("no document")
 

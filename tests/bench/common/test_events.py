@@ -1,4 +1,4 @@
-"""Events in JSON, and what a table has of them."""
+"""Sample events in JSON, and the table of their columns."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import pytest
 from bench.common.events import SCHEMA, event, event_table
 
 
-def test_event_is_json_of_its_size_with_all_columns() -> None:
+def test_event_is_json_of_requested_size_with_all_columns() -> None:
     generator = random.Random(1)
     for number in range(300):
-        told = json.loads(value := event(generator, number, 200))
+        decoded = json.loads(value := event(generator, number, 200))
 
         assert len(value) == 200
-        assert list(told) == SCHEMA.names
-        assert told["sequence"] == number
+        assert list(decoded) == SCHEMA.names
+        assert decoded["sequence"] == number
 
 
-def test_event_that_has_no_room_is_refused() -> None:
+def test_event_with_too_small_a_size_is_refused() -> None:
     with pytest.raises(ValueError, match="bytes, not 50"):
         event(random.Random(1), 0, 50)
 
 
-def test_columns_are_those_of_the_events_in_their_order() -> None:
+def test_table_has_the_fields_of_the_events_in_order() -> None:
     values = [event(random.Random(seed), seed, 200) for seed in range(3)]
     table = event_table(values)
 

@@ -1,4 +1,4 @@
-"""Tables of the benches as text."""
+"""Printed tables, exit codes and documents of the benchmarks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_tables_and_versions_are_printed(capsys: pytest.CaptureFixture[str]) -> 
     assert [line.split() for line in printed.splitlines() if line.startswith("ours ")][-1] == ["ours", "1.2.3"]
 
 
-def test_failure_in_any_table_makes_the_code_1() -> None:
+def test_failure_in_any_table_returns_exit_code_1() -> None:
     assert present("consume", "one broker", [GOOD, BAD, GOOD], None) == 1
 
 
@@ -35,7 +35,7 @@ def test_document_has_all_tables(tmp_path: Path) -> None:
     assert len(of_json((tmp_path / "figures.json").read_text()).tables) == 2
 
 
-def test_document_has_what_came_before_a_failure(tmp_path: Path) -> None:
+def test_document_has_the_tables_before_a_failure(tmp_path: Path) -> None:
     def broken() -> Iterator[Table]:
         yield GOOD
         raise RuntimeError("no broker any more")

@@ -1,4 +1,4 @@
-"""Resources of a process, measured on this one."""
+"""Resources of processes, measured on the test's own process and its children."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import pytest
 from bench.common.processes import Usage, cores, peak_rss_bytes, rss_bytes, rss_bytes_of, tree, usage
 
 
-def test_cpu_time_is_the_process_own() -> None:
+def test_cpu_time_is_that_of_the_process() -> None:
     before = time.process_time()
-    told = usage(os.getpid()).cpu_seconds
+    measured = usage(os.getpid()).cpu_seconds
     after = time.process_time()
 
-    assert before <= told <= after
+    assert before <= measured <= after
 
 
-def test_resident_memory_grows_by_what_is_written_to() -> None:
-    with mmap.mmap(-1, 30_000_000) as fresh:  # no memory that this process has had before, and let go
+def test_resident_memory_grows_by_written_bytes() -> None:
+    with mmap.mmap(-1, 30_000_000) as fresh:  # memory that this process has not used and freed before
         before = rss_bytes()
         fresh.write(bytes(30_000_000))
 
@@ -30,7 +30,7 @@ def test_resident_memory_grows_by_what_is_written_to() -> None:
         assert usage(os.getpid()).rss_bytes <= peak_rss_bytes()
 
 
-def test_process_that_is_gone_raises() -> None:
+def test_ended_process_raises() -> None:
     pid = os.fork()
     if pid == 0:
         os._exit(0)
@@ -40,11 +40,11 @@ def test_process_that_is_gone_raises() -> None:
         usage(pid)
 
 
-def test_cores_are_cpu_seconds_a_second() -> None:
+def test_cores_are_cpu_seconds_per_second() -> None:
     assert cores(Usage(10.0, 1.0, 0), Usage(14.0, 7.0, 0)) == 1.5
 
 
-def test_tree_is_a_process_and_all_that_come_of_it() -> None:
+def test_tree_has_a_process_and_its_descendants() -> None:
     child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'print(0, flush=True); input()'])"
     with subprocess.Popen([sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -57,7 +57,7 @@ def test_tree_is_a_process_and_all_that_come_of_it() -> None:
         assert rss_bytes_of(found) > rss_bytes(process.pid)
 
 
-def test_memory_of_processes_that_are_gone_is_none() -> None:
+def test_memory_of_ended_processes_is_zero() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         process.wait()
 

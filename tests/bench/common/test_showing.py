@@ -1,4 +1,4 @@
-"""Tables as text: for a terminal, and for a page."""
+"""Tables as text, for a terminal and for a Markdown page."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ OURS = result("ours", 1_234_500.0, 2_000_000.0, 2_000_000.0, is_ours=True)
 THEIRS = result("theirs", 1e6, 1e6, 1e6)
 
 
-def squeezed(made: Table) -> list[str]:
+def lines_of(made: Table) -> list[str]:
     return [" ".join(line.split()) for line in table_lines(made)]
 
 
 def test_terminal_has_medians_spreads_notes_load_and_ratios() -> None:
-    assert squeezed(table(OURS, THEIRS, goal=Goal(2.2))) == [
+    assert lines_of(table(OURS, THEIRS, goal=Goal(2.2))) == [
         "200 B 1000 messages/s seconds",
         "ours 2,000 (1,234, 2,000) 0.50 (0.50, 0.81)",
         "theirs 1,000 1.00",
@@ -27,37 +27,37 @@ def test_terminal_has_medians_spreads_notes_load_and_ratios() -> None:
     ]
 
 
-def test_terminal_columns_end_at_the_same_place() -> None:
+def test_terminal_columns_are_aligned() -> None:
     header, ours, theirs, *_ = table_lines(table(OURS, THEIRS))
 
     assert len(header) == len(ours) == len(theirs)
 
 
-def test_failure_is_told_once_with_how_often() -> None:
+def test_repeated_failure_is_shown_once_with_its_count() -> None:
     failed = result("theirs", 1.0, failures=("exited with 1", "exited with 1"))
 
-    assert "theirs FAILED in 2 of 3: exited with 1" in squeezed(table(OURS, failed))
+    assert "theirs FAILED in 2 of 3: exited with 1" in lines_of(table(OURS, failed))
 
 
-def test_goal_just_missed_does_not_read_as_one_reached() -> None:
+def test_narrowly_missed_goal_shows_more_digits() -> None:
     made = table(result("ours", 696.0, is_ours=True), result("theirs", 1_000.0), goal=Goal(0.7))
 
-    assert squeezed(made)[-1] == "ours / theirs 0.696, ≥ 0.7 missed"
+    assert lines_of(made)[-1] == "ours / theirs 0.696, ≥ 0.7 missed"
 
 
-def test_ratio_of_hundreds_has_no_point() -> None:
-    assert squeezed(table(result("ours", 123_456.0, is_ours=True), result("theirs", 1_000.0)))[-1].endswith(" 123")
+def test_ratio_above_100_has_no_decimals() -> None:
+    assert lines_of(table(result("ours", 123_456.0, is_ours=True), result("theirs", 1_000.0)))[-1].endswith(" 123")
 
 
-def test_check_is_told_in_its_columns_unit() -> None:
-    assert squeezed(table(OURS, bound=Goal(0.6, at_most=True)))[-1] == "ours: seconds 0.50, goal ≤ 0.60 reached"
+def test_check_is_shown_in_the_unit_of_its_column() -> None:
+    assert lines_of(table(OURS, bound=Goal(0.6, at_most=True)))[-1] == "ours: seconds 0.50, goal ≤ 0.60 reached"
 
 
-def test_column_shows_what_it_scales() -> None:
+def test_column_scales_and_rounds_its_numbers() -> None:
     assert Column("bytes", "MB", scale=1e-6, digits=1).show(12_345_678_900) == "12,345.7"
 
 
-def test_page_has_the_same_as_markdown() -> None:
+def test_page_has_the_same_in_markdown() -> None:
     assert list(section(document(table(OURS, THEIRS, goal=Goal(2.2), bound=Goal(0.6, at_most=True))))) == [
         "One broker, 3 round(s); medians (least, most). 2026-01-31 12:00, 2 processors, 24 GiB, Linux 6, Python 3.11.7,"
         " commit abc1234.",
@@ -80,7 +80,7 @@ def test_page_has_the_same_as_markdown() -> None:
     ]
 
 
-def test_page_keeps_a_bar_in_a_cell() -> None:
+def test_page_escapes_a_bar_in_a_cell() -> None:
     failed = result("theirs", failures=("partitions 0 1 | 2 3",))
 
     assert r"| theirs | FAILED in 1 of 1: partitions 0 1 \| 2 3 |" in list(section(document(table(failed))))

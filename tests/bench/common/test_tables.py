@@ -1,4 +1,4 @@
-"""Rows, ratios, goals."""
+"""Rows, ratios, goals and checks of tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OURS = result("ours", 2_000.0, 4_000.0, is_ours=True)
 THEIRS = result("theirs", 1_000.0, 1_000.0)
 
 
-def test_ratios_are_of_ours_to_each_peer() -> None:
+def test_each_of_ours_has_a_ratio_to_each_peer() -> None:
     other = result("other", 1.0, 1.0)
     also_ours = result("also ours", 1.0, 1.0, is_ours=True)
 
@@ -24,7 +24,7 @@ def test_ratios_are_of_ours_to_each_peer() -> None:
     ]
 
 
-def test_ratio_of_two_of_ours_is_made_where_that_is_a_goal() -> None:
+def test_two_of_ours_have_a_ratio_if_it_is_a_goal() -> None:
     also_ours = result("also ours", 1_000.0, 1_000.0, is_ours=True)
     [ratio] = ratios([OURS, also_ours], "rate", {("ours", "also ours"): Goal(1.2)})
 
@@ -40,7 +40,7 @@ def test_goal_is_at_least_or_at_most_its_bound(goal: Goal, reached: bool) -> Non
     assert ratio.reached is reached
 
 
-def test_contender_that_failed_has_no_ratio_and_is_not_dropped() -> None:
+def test_failed_contender_has_a_row_without_a_ratio() -> None:
     made = table(OURS, result("theirs", 1.0, 1.0, failures=("exited with 1",)))
 
     assert made.ratios == []
@@ -48,7 +48,7 @@ def test_contender_that_failed_has_no_ratio_and_is_not_dropped() -> None:
     assert made.has_failures
 
 
-def test_peer_with_a_figure_of_zero_has_no_ratio() -> None:
+def test_peer_with_a_zero_figure_has_no_ratio() -> None:
     idle = result("theirs", 1.0)
     idle.add({"rate": 0.0, "seconds": 1.0})
     made = table(OURS, idle)
@@ -57,7 +57,7 @@ def test_peer_with_a_figure_of_zero_has_no_ratio() -> None:
     assert not made.has_failures
 
 
-def test_check_is_of_the_median() -> None:
+def test_check_uses_the_median() -> None:
     ours = result("ours", 1e6, 5e5, 1e6, is_ours=True)
 
     assert [(check.number, check.reached) for check in table(ours, bound=Goal(1.5, at_most=True)).checks] == [
@@ -65,20 +65,20 @@ def test_check_is_of_the_median() -> None:
     ]
 
 
-def test_check_of_a_row_that_failed_is_none() -> None:
+def test_failed_row_has_no_check() -> None:
     ours = result("ours", 1e6, failures=("exited with 1",), is_ours=True)
 
     assert table(ours, bound=Goal(1.5)).checks == []
 
 
-def test_document_has_failed_where_one_row_has() -> None:
+def test_document_has_failures_if_one_row_has() -> None:
     good, bad = table(OURS), table(result("theirs", failures=("exited with 1",)))
 
     assert not document(good).has_failures
     assert document(good, bad).has_failures
 
 
-def test_versions_are_of_those_that_told_one() -> None:
+def test_versions_omit_contenders_without_one() -> None:
     silent = result("silent", failures=("exited with 1",))
     silent.version = ""
 

@@ -1,4 +1,4 @@
-"""The memory of a program, watched."""
+"""Peak memory of a program and its children."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ HOLDS = f"import time; held = bytearray(b'1') * {HELD}; time.sleep(2); del held;
 STARTS = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {HOLDS!r}], check=True)"
 
 
-async def test_peak_is_of_the_whole_tree_and_stays() -> None:
+async def test_peak_includes_children_and_remains() -> None:
     async with open_program([sys.executable, "-c", STARTS], bytes) as program, watching(program.pid) as peak:
-        await program.until(lambda: bool(program.lines), "that it holds no more")
+        await program.until(lambda: bool(program.lines), "the release of its memory")
         await trio.sleep(0.3)
 
     assert peak.rss_bytes >= HELD

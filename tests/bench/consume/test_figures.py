@@ -1,4 +1,4 @@
-"""Results of runs: the ones that count, figures, goals."""
+"""Faults of runs, figures, tables and goals of the consume benchmark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.consume.figures import COLUMNS, CPU, GOALS, GOALS_ELSEWHERE, RATE, ad
 from tests.bench.consume.kit import COMBINATION, outcome, result
 
 
-def test_run_that_read_all_there_is_has_no_fault() -> None:
+def test_run_that_read_everything_has_no_fault() -> None:
     assert fault(outcome(), COMBINATION) is None
 
 
@@ -25,15 +25,15 @@ def test_run_that_read_all_there_is_has_no_fault() -> None:
         ({"seconds": 0.0}, "took 0 s"),
     ],
 )
-def test_run_that_read_something_else_is_at_fault(changes: dict[str, float], reason: str) -> None:
+def test_run_that_read_something_else_has_a_fault(changes: dict[str, float], reason: str) -> None:
     assert fault(outcome(**changes), COMBINATION) == reason
 
 
-def test_bytes_that_are_told_less_exactly_may_be_off_by_that() -> None:
+def test_inexact_bytes_may_differ_by_their_precision() -> None:
     assert fault(outcome(bytes=211_896, bytes_within=104), COMBINATION) is None
 
 
-def test_result_with_one_run_at_fault_does_not_count() -> None:
+def test_result_with_one_faulty_run_does_not_count() -> None:
     sarama = result("sarama", 1.0)
     add(sarama, outcome(messages=1), COMBINATION)
 
@@ -41,7 +41,7 @@ def test_result_with_one_run_at_fault_does_not_count() -> None:
     assert sarama.failures == ["read 1 messages of 1000"]
 
 
-def test_result_with_a_run_that_told_nothing_does_not_count() -> None:
+def test_result_with_a_run_without_outcome_does_not_count() -> None:
     sarama = result("sarama")
     add(sarama, "exited with 1: no broker", COMBINATION)
 
@@ -49,7 +49,7 @@ def test_result_with_a_run_that_told_nothing_does_not_count() -> None:
     assert sarama.failures == ["exited with 1: no broker"]
 
 
-def test_processor_time_is_that_of_one_message_while_reading() -> None:
+def test_cpu_time_is_per_message_while_reading() -> None:
     assert result("sarama", 0.5).numbers(CPU) == [0.0005]
 
 
@@ -72,7 +72,7 @@ def test_table_has_a_row_for_each_contender_with_its_version() -> None:
     assert made.notes == ["210 bytes a message in the log"]
 
 
-def test_ratio_above_one_says_that_ours_is_faster() -> None:
+def test_ratio_above_one_means_that_ours_is_faster() -> None:
     results = [result("sarameya-marked", 1.0, 2.0, 1.0), result("sarama", 2.0, 2.0, 4.0)]
     [ratio] = table(COMBINATION, 1, results, 0.0).ratios
 
@@ -80,14 +80,14 @@ def test_ratio_above_one_says_that_ours_is_faster() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "reached"), [(1.34, False), (1.33, True)])
-def test_goal_is_reached_from_its_ratio_on(seconds: float, reached: bool) -> None:
+def test_goal_is_reached_at_its_ratio(seconds: float, reached: bool) -> None:
     [ratio] = table(COMBINATION, 1, [result("sarameya-marked", seconds), result("sarama", 1.0)], 0.0).ratios
 
     assert ratio.goal is not None
     assert (ratio.goal.bound, ratio.reached) == (0.75, reached)
 
 
-def test_other_combinations_have_a_goal_of_their_own() -> None:
+def test_other_combinations_have_their_own_goal() -> None:
     compressed = attrs.evolve(COMBINATION, codec="lz4")
     [ratio] = table(compressed, 1, [result("sarameya-marked", 1.42), result("sarama", 1.0)], 0.0).ratios
 
@@ -95,5 +95,5 @@ def test_other_combinations_have_a_goal_of_their_own() -> None:
     assert (ratio.goal.bound, ratio.reached) == (0.7, True)
 
 
-def test_goals_name_contenders_that_there_are() -> None:
+def test_goals_name_existing_contenders() -> None:
     assert {name for pair in (*GOALS, *GOALS_ELSEWHERE) for name in pair} <= {one.name for one in CONTENDERS}

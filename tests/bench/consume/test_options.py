@@ -1,4 +1,4 @@
-"""Options of the command line."""
+"""Command-line options of the consume benchmark."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def plan(*arguments: str) -> Plan:
     return Plan.of(parser.parse_args(arguments))
 
 
-def test_default_starts_with_all_contenders_at_small_values() -> None:
+def test_default_starts_with_small_values_and_all_contenders() -> None:
     default = plan()
 
     assert str(default.combinations[0]) == "200 B, none, random"
@@ -32,16 +32,16 @@ def test_default_has_each_size_and_codec_with_fitting_values() -> None:
 
 
 def test_requested_values_are_combined_with_codecs() -> None:
-    asked = plan("--values", "random", "compressible", "--codecs", "none", "zstd", "--sizes", "200")
+    requested = plan("--values", "random", "compressible", "--codecs", "none", "zstd", "--sizes", "200")
 
-    assert [str(combination) for combination in asked.combinations] == [
+    assert [str(combination) for combination in requested.combinations] == [
         "200 B, none, random",
         "200 B, zstd, random",
         "200 B, zstd, compressible",
     ]
 
 
-def test_quick_is_one_short_round_of_the_first_combination() -> None:
+def test_quick_runs_one_short_round_of_the_first_combination() -> None:
     quick = plan("--quick", "--codecs", "lz4", "zstd")
 
     assert [str(combination) for combination in quick.combinations] == ["200 B, lz4, compressible"]
@@ -49,27 +49,27 @@ def test_quick_is_one_short_round_of_the_first_combination() -> None:
     assert quick.repeats == 1
 
 
-def test_quick_with_a_number_of_rounds_has_as_many() -> None:
+def test_quick_keeps_a_given_number_of_rounds() -> None:
     assert plan("--quick", "--repeats", "2").repeats == 2
 
 
-def test_named_contenders_are_in_order_at_every_combination() -> None:
+def test_named_contenders_run_in_order_at_every_combination() -> None:
     named = plan("--contenders", "sarama", "sarameya-marked")
 
     assert [contender.name for contender in named.contenders] == ["sarameya-marked", "sarama"]
     assert named.everyone
 
 
-def test_all_is_for_everyone_at_everything() -> None:
+def test_all_runs_every_contender_at_every_combination() -> None:
     assert plan("--all").everyone
 
 
-def test_messages_asked_for_are_in_each_topic() -> None:
+def test_requested_messages_are_in_each_topic() -> None:
     assert {combination.messages for combination in plan("--messages", "5").combinations} == {5}
 
 
 @pytest.mark.parametrize("arguments", [("--messages", "0"), ("--contenders", "nobody"), ("--sizes", "-1")])
-def test_what_cannot_be_is_refused(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_arguments_are_refused(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         plan(*arguments)
     assert arguments[0] in capsys.readouterr().err

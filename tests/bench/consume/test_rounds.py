@@ -1,4 +1,4 @@
-"""Contenders after the first combination."""
+"""Contenders of the combinations after the first."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bench.consume.rounds import some
 from tests.bench.consume.kit import result
 
 
-def test_later_combinations_have_three_contenders() -> None:
+def test_later_combinations_have_ours_sarama_and_fastest_peer() -> None:
     results = [
         result("sarameya-marked", 1.0),
         result("sarameya-arrow", 1.0),

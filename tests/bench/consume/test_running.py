@@ -1,4 +1,4 @@
-"""A contender's program, as the bench runs it."""
+"""Programs of contenders, run as the benchmark runs them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def run(code: str, seconds: float = 60.0) -> Outcome | str:
     return run_program([sys.executable, "-c", code], seconds)
 
 
-def test_program_that_tells_its_outcome_is_taken_at_its_word() -> None:
+def test_printed_outcome_of_a_program_is_returned() -> None:
     assert run(f"print({outcome().to_json()!r})") == outcome()
 
 
-def test_program_that_fails_tells_its_last_line() -> None:
+def test_failed_program_is_reported_with_its_last_line() -> None:
     assert run("import sys; sys.exit('no\\nbroker')") == "exited with 1: broker"
 
 
@@ -29,11 +29,11 @@ def test_program_that_fails_after_its_outcome_has_failed() -> None:
     assert run(f"print({outcome().to_json()!r}); raise SystemExit(3)") == "exited with 3: no message"
 
 
-def test_program_that_tells_something_else_has_failed() -> None:
+def test_program_that_prints_something_else_has_failed() -> None:
     assert run("print('done')") == "printed no outcome but 'done\\n': no message"
 
 
-def test_program_that_does_not_end_is_killed_with_its_children() -> None:
+def test_program_that_runs_too_long_is_killed_with_its_children() -> None:
     # Standard output stays open, and the run would last, for as long as the grandchild lives.
     code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(600)'])"
 

@@ -1,4 +1,4 @@
-"""The tables that the bench builds are what the sink takes for tables of its own."""
+"""Tables built by the benchmark are valid tables for the sink."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sarameya_handlers.spark.parquet.table import ParquetTable
 NO_SPARK: Any = None
 
 
-def test_parquet_chain_has_its_length_and_takes_the_next_link(tmp_path: Path) -> None:
+def test_parquet_chain_has_its_length_and_accepts_a_link(tmp_path: Path) -> None:
     parquet.build(tmp_path, 40)
     table = ParquetTable(tmp_path)
     table.open(NO_SPARK)
@@ -30,7 +30,7 @@ def test_parquet_chain_has_its_length_and_takes_the_next_link(tmp_path: Path) ->
 
 
 class FakeSpark:
-    """Makes the table, as Spark would."""
+    """Creates the table, as Spark would."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -50,7 +50,7 @@ class FakeSpark:
 
 @pytest.mark.parametrize("length", [40, 1200])
 @pytest.mark.parametrize("log", delta.Log)
-def test_delta_log_has_the_chains_and_their_transactions(tmp_path: Path, log: delta.Log, length: int) -> None:
+def test_delta_log_has_chains_and_their_transactions(tmp_path: Path, log: delta.Log, length: int) -> None:
     root = tmp_path / "table"
     spark: Any = FakeSpark(root)
     delta.build(spark, root, length, log)

@@ -1,4 +1,4 @@
-"""Lengths that are compared, and with which goal."""
+"""Ratios between chain lengths, and their goals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def result(length: str, seconds: float) -> Result:
 
 
 @pytest.mark.parametrize(("seconds", "reached"), [(0.2, True), (0.4, False)])
-def test_longest_chain_is_held_against_the_shortest(seconds: float, reached: bool) -> None:
+def test_longest_chain_is_compared_with_the_shortest(seconds: float, reached: bool) -> None:
     made = table("parquet", "links", [result("10", 0.1), result("100", 9.0), result("1,000", seconds)], load=0.0)
     assert [(one.ours, one.theirs, one.key, one.reached) for one in made.ratios] == [
         ("1,000", "10", START, reached),
@@ -23,7 +23,7 @@ def test_longest_chain_is_held_against_the_shortest(seconds: float, reached: boo
     ]
 
 
-def test_length_that_failed_is_compared_with_nothing() -> None:
+def test_failed_length_has_no_ratio() -> None:
     failed = Result("1,000", is_ours=True)
     failed.add("out of memory")
     made = table("parquet", "links", [result("10", 0.1), failed], load=0.0)

@@ -1,4 +1,4 @@
-"""Figures of handlers that wait, and what makes a run count."""
+"""Figures of waiting handlers, and faults that disqualify a run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def handled(sequences: list[int]) -> Line:
 
 
 def in_order_of(lanes: list[int]) -> list[int]:
-    """Return all messages, lane after lane."""
+    """Return the sequences of all messages, lane by lane."""
     return sorted(range(TASK.messages), key=lambda sequence: (lanes[sequence], sequence))
 
 
@@ -67,7 +67,7 @@ def test_run_with_a_missing_message_does_not_count() -> None:
     )
 
 
-def test_rates_follow_from_the_messages_at_once() -> None:
+def test_rates_follow_from_the_concurrent_messages() -> None:
     assert [(case.possible, case.steady) for case in CASES] == [(400, 240), (5_000, 3_000), (5_000, 3_000)]
 
 
@@ -96,7 +96,7 @@ def measured(name: str, *microseconds: float) -> Result:
     return Result(name, is_ours=True, runs=[{CPU: each / 1e6} for each in microseconds])
 
 
-def test_overhead_is_the_difference_round_by_round() -> None:
+def test_overhead_is_the_difference_per_round() -> None:
     found = tracker_table(measured(CLAIM, 1, 2), measured(CONCURRENTLY, 3, 7), measured(TRACKER, 1, 1), 134, 0.0)
 
     [row] = [row for row in found.rows if row.name == OVERHEAD]

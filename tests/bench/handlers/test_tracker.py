@@ -1,4 +1,4 @@
-"""The loop that measures the completion tracker."""
+"""Loop that measures the completion tracker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traffic through a proxy, and its counts."""
+"""Counted traffic through a proxy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def answer(stream: trio.SocketStream) -> None:
         await stream.send_all(b"an answer")
 
 
-async def test_bytes_pass_both_ways_and_are_counted() -> None:
+async def test_bytes_pass_in_both_directions_and_are_counted() -> None:
     port, target = free_ports(2)
     proxy = Proxy(port, target)
     with trio.fail_after(10):
@@ -35,7 +35,7 @@ async def test_bytes_pass_both_ways_and_are_counted() -> None:
     assert proxy.traffic == Traffic(requests=1, fetches=1, bytes_sent=len(REQUEST), bytes_received=9)
 
 
-async def test_end_of_either_side_is_the_end_of_the_other() -> None:
+async def test_closed_side_closes_the_other() -> None:
     port, target = free_ports(2)
     with trio.fail_after(10):
         async with trio.open_nursery() as nursery:

@@ -16,20 +16,20 @@ def result(name: str, *seconds: float, stages: dict[str, float] | None = None) -
     return Result(name, name == OURS, runs=runs)
 
 
-def test_rate_is_of_the_rows_in_the_table() -> None:
-    told = figures(Outcome(seconds=2.0, cpu_seconds=3.5), rows=400, files=3, peak_rss_bytes=1_000_000)
+def test_rate_counts_the_rows_of_the_table() -> None:
+    found = figures(Outcome(seconds=2.0, cpu_seconds=3.5), rows=400, files=3, peak_rss_bytes=1_000_000)
 
-    assert [told[column.key] for column in COLUMNS] == [200.0, 2.0, 3.5, 1_000_000, 3]
+    assert [found[column.key] for column in COLUMNS] == [200.0, 2.0, 3.5, 1_000_000, 3]
 
 
 @pytest.mark.parametrize(("seconds", "reached"), [(1.0, True), (1.1, False)])
-def test_goal_is_so_many_times_the_rate_of_sparks_source(seconds: float, reached: bool) -> None:
+def test_goal_is_a_multiple_of_the_rate_of_sparks_source(seconds: float, reached: bool) -> None:
     [ratio] = table("local[2]", [result(OURS, seconds), result(SPARK, 1.25)], [], 0.0).ratios
 
     assert (ratio.ours, ratio.theirs, ratio.reached) == (OURS, SPARK, reached)
 
 
-def test_landing_that_failed_has_no_ratio() -> None:
+def test_failed_landing_has_no_ratio() -> None:
     failed = Result(SPARK, failures=["partition 0 has nothing"])
     shown = table("local[2]", [result(OURS, 1.0), failed], [], 0.0)
 
@@ -37,7 +37,7 @@ def test_landing_that_failed_has_no_ratio() -> None:
     assert not shown.ratios
 
 
-def test_table_says_where_the_seconds_of_each_went() -> None:
+def test_table_has_a_note_on_the_seconds_of_each_stage() -> None:
     failed = Result(SPARK, failures=["partition 0 has nothing"])
     shown = table("local[2]", [result(OURS, 1.0, 3.0, 2.0, stages={"staging": 0.25}), failed], ["a"], 0.0)
 
@@ -47,23 +47,23 @@ def test_table_says_where_the_seconds_of_each_went() -> None:
 @pytest.mark.parametrize(
     ("spans", "seconds"),
     [([], 0.0), ([(1, 3)], 2.0), ([(5, 6), (1, 3), (2, 4)], 4.0), ([(1, 9), (2, 3), (4, 5)], 8.0)],
-    ids=["none", "one", "some at once", "some within another"],
+    ids=["none", "one", "overlapping", "nested"],
 )
-def test_time_covered_counts_once(spans: list[tuple[float, float]], seconds: float) -> None:
+def test_overlapping_spans_count_once(spans: list[tuple[float, float]], seconds: float) -> None:
     assert covered(spans) == seconds
 
 
-def test_cases_have_names_of_their_own() -> None:
+def test_names_and_titles_of_cases_are_unique() -> None:
     assert len({case.name for case in CASES}) == len({case.title for case in CASES}) == 6
 
 
-def test_goals_are_of_contenders_that_there_are() -> None:
+def test_goals_name_existing_contenders() -> None:
     names = {contender.name for contender in CONTENDERS}
 
     assert {name for pair in GOALS for name in pair} <= names
 
 
-def test_task_and_outcome_are_told_as_they_are() -> None:
+def test_task_and_outcome_survive_a_json_round_trip() -> None:
     task = Task(
         "localhost:1",
         "g",
@@ -85,8 +85,10 @@ def test_task_and_outcome_are_told_as_they_are() -> None:
     assert Outcome.of_json(outcome.to_json().encode()) == outcome
 
 
-def test_requests_to_a_store_are_told_by_operation() -> None:
+def test_table_has_a_note_on_store_requests_by_operation() -> None:
     result = Result("sarameya", True, "1")
     result.add(figures(Outcome(1.0, 1.0, {}, 1), 10, 1, 5, {"PutObject": 4, "GetObject": 2}))
     result.add(figures(Outcome(1.0, 1.0, {}, 1), 10, 1, 5, {"PutObject": 6, "HeadObject": 1}))
-    assert "sarameya, 5 requests: PutObject 5" in table("t", [result], [], 0.0).notes, "those of both runs"
+    assert "sarameya, 5 requests: PutObject 5" in table("t", [result], [], 0.0).notes, (
+        "the median of two runs, of an operation in both"
+    )

@@ -1,4 +1,4 @@
-"""Content of a landed table, and the checks on it."""
+"""Checks on the content of a landed table."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from bench.land.landed import Expected, batches, fault, files
 ENDS = (3, 2)
 VALUES = (b"a", b"b", b"c", b"d")
 EXPECTED = Expected(ENDS, pa.table({"value": pa.array(VALUES, pa.binary())}))
-"""Of five messages: a (0, 0), b (1, 0), c (0, 1), d (1, 1), and a again (0, 2)."""
+"""Five messages by partition and offset: a (0, 0), b (1, 0), c (0, 1), d (1, 1), and a again (0, 2)."""
 WHOLE = [(0, 0, b"a"), (1, 0, b"b"), (0, 1, b"c"), (1, 1, b"d"), (0, 2, b"a")]
 
 
-def rows(*told: tuple[int, int, bytes]) -> pa.RecordBatch:
-    partitions, offsets, values = zip(*told, strict=True)
+def rows(*content: tuple[int, int, bytes]) -> pa.RecordBatch:
+    partitions, offsets, values = zip(*content, strict=True)
     return pa.record_batch(
         {
             "partition": pa.array(partitions, pa.int32()),
@@ -31,9 +31,9 @@ def rows(*told: tuple[int, int, bytes]) -> pa.RecordBatch:
     )
 
 
-def write(file: Path, *told: tuple[int, int, bytes]) -> None:
+def write(file: Path, *content: tuple[int, int, bytes]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_batches([rows(*told)]), file)
+    pq.write_table(pa.Table.from_batches([rows(*content)]), file)
 
 
 def commit(table: Path, version: int, *actions: dict[str, dict[str, str]]) -> None:
@@ -42,7 +42,7 @@ def commit(table: Path, version: int, *actions: dict[str, dict[str, str]]) -> No
     log.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
 
 
-def test_parquet_table_is_read_with_all_its_files_but_hidden_ones(tmp_path: Path) -> None:
+def test_parquet_table_is_read_without_hidden_files(tmp_path: Path) -> None:
     write(tmp_path / "part-0.parquet", *WHOLE[:2])
     write(tmp_path / "part-1.parquet", *WHOLE[2:])
     write(tmp_path / "_sarameya" / "staging" / "part-3.parquet", WHOLE[0])
@@ -53,7 +53,7 @@ def test_parquet_table_is_read_with_all_its_files_but_hidden_ones(tmp_path: Path
     assert fault(batches(found, ["value"]), EXPECTED) is None
 
 
-def test_delta_table_is_read_with_the_files_that_its_log_leaves(tmp_path: Path) -> None:
+def test_delta_table_is_read_with_the_files_of_its_log(tmp_path: Path) -> None:
     write(tmp_path / "part 0.parquet", *WHOLE[:2])
     write(tmp_path / "part-1.parquet", *WHOLE[2:])
     write(tmp_path / "part-2.parquet", *WHOLE)
@@ -68,14 +68,14 @@ def test_delta_table_is_read_with_the_files_that_its_log_leaves(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kind", [PARQUET, DELTA])
-def test_table_that_nothing_has_landed_in_lacks_everything(kind: str, tmp_path: Path) -> None:
+def test_empty_table_lacks_every_message(kind: str, tmp_path: Path) -> None:
     assert fault(batches(files(kind, tmp_path / "none"), ["value"]), EXPECTED) == (
         "partition 0 lacks 3 of 3 messages, and has 0 more than once, offset 0 first"
     )
 
 
 @pytest.mark.parametrize(
-    ("told", "wrong"),
+    ("content", "wrong"),
     [
         (WHOLE[:4], "partition 0 lacks 1 of 3 messages, and has 0 more than once, offset 2 first"),
         ([*WHOLE, WHOLE[3]], "partition 1 lacks 0 of 2 messages, and has 1 more than once, offset 1 first"),
@@ -86,7 +86,16 @@ def test_table_that_nothing_has_landed_in_lacks_everything(kind: str, tmp_path: 
         ([*WHOLE, (0, -1, b"b")], "there is a row of partition 0, offset -1"),
         ([*WHOLE[:4], (0, 2, b"c")], "partition 0, offset 2 has other values: [{'value': b'c'}]"),
     ],
-    ids=["missing", "twice", "one for another", "beyond", "no such", "below all", "below", "other value"],
+    ids=[
+        "missing",
+        "twice",
+        "repeated instead of another",
+        "after the end",
+        "no such partition",
+        "negative partition",
+        "negative offset",
+        "other value",
+    ],
 )
-def test_table_with_anything_but_the_topic_is_at_fault(told: Sequence[tuple[int, int, bytes]], wrong: str) -> None:
-    assert fault([rows(*told[:3]), rows(*told[3:])], EXPECTED) == wrong
+def test_table_that_differs_from_the_topic_has_a_fault(content: Sequence[tuple[int, int, bytes]], wrong: str) -> None:
+    assert fault([rows(*content[:3]), rows(*content[3:])], EXPECTED) == wrong

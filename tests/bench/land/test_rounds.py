@@ -1,4 +1,4 @@
-"""A landing program, as the bench runs it."""
+"""Landing programs, run as the benchmark runs them."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ async def test_program_reports_its_outcome_and_its_memory_is_measured() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "message"),
     [
         ("import sys; sys.exit('no\\nbroker')", "ended with 1: broker"),
         (f"print({OUTCOME.to_json()!r}, flush=True); raise SystemExit(3)", "ended with 3: no message"),
         ("import time; time.sleep(600)", "did not report its outcome within 0.5 s: no message"),
     ],
-    ids=["no outcome", "failed after it", "too slow"],
+    ids=["no outcome", "failed after its outcome", "too slow"],
 )
-async def test_program_that_does_not_end_well_has_failed(code: str, told: str) -> None:
+async def test_program_that_fails_or_times_out_raises(code: str, message: str) -> None:
     with pytest.raises(ExceptionGroup) as raised:
         await run(code, seconds=0.5 if "sleep" in code else 60.0)
 
-    assert [str(error) for error in leaves(raised.value)] == [told]
+    assert [str(error) for error in leaves(raised.value)] == [message]

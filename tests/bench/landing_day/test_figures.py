@@ -1,4 +1,4 @@
-"""Figures of a landing day."""
+"""Figures of the landing-day benchmark."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from bench.landing_day.figures import (
 )
 
 STEADY = Production([Sent(100.0, 0), Sent(110.0, 100), Sent(120.0, 200)], partitions=2)
-"""Ten messages a second; each partition has five."""
+"""Ten messages a second, five of them in each partition."""
 
 
-def test_production_says_what_was_there_when() -> None:
+def test_production_has_counts_and_offsets_by_time() -> None:
     assert [STEADY.messages(at) for at in (90, 100, 105, 120, 130)] == [0, 0, 50, 200, 200]
     assert [STEADY.offset(partition, 105.15) for partition in (0, 1)] == [26, 25]
 
@@ -32,11 +32,11 @@ def test_production_says_what_was_there_when() -> None:
 @pytest.mark.parametrize(
     ("partition", "offset", "at"), [(0, 0, 100.0), (1, 0, 100.1), (0, 50, 110.0), (1, 99, 119.9), (0, 100, 120.0)]
 )
-def test_production_says_when_a_record_was_sent(partition: int, offset: int, at: float) -> None:
+def test_production_has_the_time_of_each_record(partition: int, offset: int, at: float) -> None:
     assert STEADY.time(partition, offset) == pytest.approx(at)
 
 
-def test_producer_that_was_held_up_is_believed() -> None:
+def test_stalled_producer_has_its_actual_times() -> None:
     held_up = Production([Sent(0.0, 0), Sent(1.0, 10), Sent(5.0, 10), Sent(6.0, 20)], partitions=1)
 
     assert held_up.messages(4.0) == 10
@@ -44,12 +44,12 @@ def test_producer_that_was_held_up_is_believed() -> None:
     assert held_up.time(0, 10) == pytest.approx(5.0)
 
 
-def test_producer_without_a_word_is_refused() -> None:
+def test_production_without_reports_is_refused() -> None:
     with pytest.raises(ValueError, match="nothing"):
         Production([], 1)
 
 
-def test_lag_is_of_the_partition_that_is_furthest_behind() -> None:
+def test_lag_sums_records_and_has_the_longest_delay() -> None:
     [lag] = lags([Observation(110.0, landed=(40, 10), committed=(20, 10))], STEADY)
 
     assert lag.rows == 10 + 40
@@ -57,7 +57,7 @@ def test_lag_is_of_the_partition_that_is_furthest_behind() -> None:
     assert lag.seconds == pytest.approx(7.9)
 
 
-def test_nothing_lags_where_all_has_landed() -> None:
+def test_lag_is_zero_once_everything_has_landed() -> None:
     assert lags([Observation(110.0, (50, 50), (50, 50)), Observation(130.0, (100, 100), (100, 100))], STEADY) == [
         Lag(110.0, 0.0, 0, 0),
         Lag(130.0, 0.0, 0, 0),
@@ -68,9 +68,9 @@ def lag(at: float, seconds: float) -> Lag:
     return Lag(at, seconds, int(10 * seconds), int(20 * seconds))
 
 
-def test_times_after_changes_are_told_apart_up_to_the_next_one() -> None:
-    told = [lag(0, 1), lag(100, 2), lag(110, 9), lag(120, 5), lag(120 + AFTER, 3)]
-    shown = lag_table("day", told, [Change(100, "joins"), Change(120, "is killed")], ["proved"], 1.5)
+def test_lags_are_grouped_by_the_change_before_them() -> None:
+    found = [lag(0, 1), lag(100, 2), lag(110, 9), lag(120, 5), lag(120 + AFTER, 3)]
+    shown = lag_table("day", found, [Change(100, "joins"), Change(120, "is killed")], ["proved"], 1.5)
 
     assert {row.name: row.figures[SECONDS] for row in shown.rows} == {
         "the whole time": Spread(3, 1, 9),
@@ -82,24 +82,24 @@ def test_times_after_changes_are_told_apart_up_to_the_next_one() -> None:
     assert shown.rows[0].figures[COMMITTED] == Spread(60, 20, 180)
 
 
-def test_series_begins_with_the_first_look() -> None:
+def test_series_starts_at_the_first_observation() -> None:
     [line] = lag_table("day", [lag(100, 1), lag(101, 2)], [Change(100.5, "joins")], [], 0.0).series
 
     assert (line.times, line.values, line.marks) == ([0, 1], [1, 2], [(0.5, "joins")])
 
 
-def test_change_after_which_nothing_was_seen_has_no_row() -> None:
+def test_change_without_later_observation_has_no_row() -> None:
     shown = lag_table("day", [lag(0, 1)], [Change(5, "joins")], [], 0.0)
 
     assert [row.name for row in shown.rows] == ["the whole time", "without changes"]
 
 
-def test_files_are_told_by_how_they_spread() -> None:
+def test_file_table_has_the_percentiles_of_sizes() -> None:
     shown = file_table("files", [1_000_000 * size for size in range(101)], rows=202, load=0.0)
     [row] = shown.rows
 
-    told = {column.title: column.show(row.figures[column.key].median) for column in shown.columns}
-    assert told == {
+    figures = {column.title: column.show(row.figures[column.key].median) for column in shown.columns}
+    assert figures == {
         "files": "101",
         "least, MB": "0.00",
         "5 %": "5.00",

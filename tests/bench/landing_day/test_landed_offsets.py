@@ -1,4 +1,4 @@
-"""Progress of a table, observed from outside."""
+"""Landed offsets, read from a table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def link(partition: int, number: int, to_offset: int) -> Link:
 
 
 def land(kind: str, place: Path, *links: Link) -> None:
-    """A commit each, beside such as are nobody's."""
+    """Commit each link. A Delta table also has commits without a link."""
     for one in links:
         if kind == "parquet":
             Manifests(LocalStore(place)).put(Manifest(one))
@@ -40,7 +40,7 @@ def land(kind: str, place: Path, *links: Link) -> None:
 
 
 @pytest.mark.parametrize("kind", ["parquet", "delta"])
-def test_table_is_asked_how_far_each_partition_has_come(kind: str, tmp_path: Path) -> None:
+def test_landed_offsets_are_read_from_the_table(kind: str, tmp_path: Path) -> None:
     landed = landed_offsets(kind, tmp_path / "table", "t", partitions=3)
 
     assert list(landed()) == [0, 0, 0]

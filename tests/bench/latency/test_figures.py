@@ -1,4 +1,4 @@
-"""Percentiles, and what makes a run count."""
+"""Percentiles of latency, and faults that disqualify a run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_run_with_each_message_once_has_no_fault() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told", "reason"),
+    ("line", "sending", "reason"),
     [
         (done(0, 1, 3), sent(4), "1 of 4 messages did not come, 0 came more than once"),
         (done(0, 1, 2, 3, 3), sent(4), "0 of 4 messages did not come, 1 came more than once"),
@@ -33,8 +33,8 @@ def test_run_with_each_message_once_has_no_fault() -> None:
         (done(0, 1, 2, 3), sent(4, seconds=0.005), "4 messages took 0.01 s to be sent"),
     ],
 )
-def test_run_that_lost_repeated_or_delayed_something_is_at_fault(line: Line, told: Sent, reason: str) -> None:
-    assert fault(line, told, 4, 1_000) == reason
+def test_run_that_lost_repeated_or_delayed_messages_has_a_fault(line: Line, sending: Sent, reason: str) -> None:
+    assert fault(line, sending, 4, 1_000) == reason
 
 
 def test_run_without_a_rate_may_take_any_time() -> None:
@@ -46,20 +46,20 @@ def test_quantile_is_one_of_the_numbers(part: float, number: int) -> None:
     assert quantile(list(range(100, 0, -1)), part) == number
 
 
-def test_quantile_of_nothing_raises() -> None:
+def test_quantile_of_no_numbers_raises() -> None:
     with pytest.raises(ValueError, match="no numbers"):
         quantile([], 0.5)
 
 
-def test_first_messages_are_not_counted() -> None:
-    told = figures(done(3, 2, 1, 0), Sent(0, 1.0, (9_000_000, 9_000_000, 1_000_000, 3_000_000)), 2)
+def test_warm_up_messages_are_not_counted() -> None:
+    found = figures(done(3, 2, 1, 0), Sent(0, 1.0, (9_000_000, 9_000_000, 1_000_000, 3_000_000)), 2)
 
-    assert (told["p50"], told["most"]) == (0.003, 0.004)
-    assert (told["acknowledged_p50"], told["acknowledged_p99"]) == (0.001, 0.003)
-    assert {*told, CPU} == {column.key for column in COLUMNS}
+    assert (found["p50"], found["most"]) == (0.003, 0.004)
+    assert (found["acknowledged_p50"], found["acknowledged_p99"]) == (0.001, 0.003)
+    assert {*found, CPU} == {column.key for column in COLUMNS}
 
 
-def test_defaults_compare_with_defaults_and_tuned_with_tuned() -> None:
+def test_defaults_and_tuned_contenders_are_compared_separately() -> None:
     run = {**figures(done(0), sent(1), 0), CPU: 0.1}
     results = [Result(one.name, one.is_ours, runs=[run]) for one in CONTENDERS]
     ratios = table(results, 0.0).ratios
@@ -72,5 +72,5 @@ def test_defaults_compare_with_defaults_and_tuned_with_tuned() -> None:
     }
 
 
-def test_goals_name_contenders_that_there_are() -> None:
+def test_goals_name_existing_contenders() -> None:
     assert {name for pair in GOALS for name in pair} <= {one.name for one in CONTENDERS}

@@ -1,4 +1,4 @@
-"""The pool on top of aiokafka: order of the messages, and offsets to commit."""
+"""Order of messages and offsets to commit in the pool on top of aiokafka."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ PARTITIONS = [TopicPartition("t", number) for number in range(2)]
 
 
 class Done(Exception):
-    """All messages are handled."""
+    """Raised once all messages are handled."""
 
 
 class Run:
-    """A pool, with this object as its consumer and its reporter."""
+    """A pool that uses this object as its consumer and its reporter."""
 
     def __init__(self, ordering: str) -> None:
         self.task = MemberTask("", "t", "g", len(PARTITIONS), ordering=ordering, concurrency=4)
@@ -44,7 +44,7 @@ class Run:
         return {}
 
     def handle(self, partition: int, value: bytes) -> None:
-        # Nothing before the offset to commit is unfinished; the message is finished after this call.
+        # The offset to commit is the first unfinished one; the message is finished after this call.
         handled = self.handled[partition]
         unfinished = [offset for offset in range(len(KEYS)) if offset not in handled]
         assert self.pool.offsets()[PARTITIONS[partition]] == unfinished[0]

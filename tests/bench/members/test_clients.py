@@ -1,4 +1,4 @@
-"""Contenders, and the command of each."""
+"""Contenders and their commands."""
 
 from __future__ import annotations
 

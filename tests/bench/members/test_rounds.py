@@ -1,4 +1,4 @@
-"""Members one after another."""
+"""Rounds in which contenders run one after another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OURS, THEIRS = Contender("ours", "sarameya"), Contender("theirs", "sarama")
 RATE = Column("rate", "messages/s")
 
 
-def test_contenders_run_in_turn_round_by_round() -> None:
+def test_contenders_run_in_turn_in_each_round() -> None:
     order: list[tuple[str, int]] = []
 
     async def run(contender: Contender, number: int) -> MemberOutcome:
@@ -24,7 +24,7 @@ def test_contenders_run_in_turn_round_by_round() -> None:
     assert not theirs.is_ours
 
 
-def test_one_that_fails_has_its_reason_and_the_others_go_on() -> None:
+def test_failed_contender_has_its_reason_and_others_continue() -> None:
     async def run(contender: Contender, number: int) -> MemberOutcome:
         if contender is OURS and number == 1:
             raise ExceptionGroup("nursery", [MemberError("ended with 1")])
@@ -35,7 +35,7 @@ def test_one_that_fails_has_its_reason_and_the_others_go_on() -> None:
     assert theirs.counts
 
 
-def test_one_whose_process_is_gone_has_failed() -> None:
+def test_contender_whose_process_has_ended_has_failed() -> None:
     async def run(contender: Contender, number: int) -> MemberOutcome:
         raise ProcessLookupError("No such process")
 
@@ -43,7 +43,7 @@ def test_one_whose_process_is_gone_has_failed() -> None:
     assert ours.failures == ["No such process"]
 
 
-def test_several_times_of_one_run_are_as_many_figures() -> None:
+def test_run_may_return_several_measurements() -> None:
     async def run(contender: Contender, number: int) -> MemberOutcome:
         return MemberOutcome([{"rate": 1.0}, {"rate": 2.0}], "1.2.3")
 

@@ -1,4 +1,4 @@
-"""A member's program, as a bench holds it."""
+"""Member programs, run as a benchmark runs them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ pytestmark = pytest.mark.integration
 
 PRELUDE = """
 import json, signal, sys, time
-def say(event, **told):
-    print(json.dumps({"event": event, "at": 0.0, **told}), flush=True)
+def report(event, **fields):
+    print(json.dumps({"event": event, "at": 0.0, **fields}), flush=True)
 """
 MANY = 50_000
-"""Messages whose numbers are longer than what a pipe holds."""
+"""Messages; the list of their sequences is longer than the buffer of a pipe."""
 IN_ORDER = """
-signal.signal(signal.SIGTERM, lambda *_: (say("done", others=5), sys.exit(0)))
-say("loaded", rss_bytes=1)
-say("assigned", partitions=2)
-say("assigned", partitions=4)
+signal.signal(signal.SIGTERM, lambda *_: (report("done", others=5), sys.exit(0)))
+report("loaded", rss_bytes=1)
+report("assigned", partitions=2)
+report("assigned", partitions=4)
 while True: time.sleep(60)
 """
 
@@ -35,7 +35,7 @@ def command(code: str) -> list[str]:
 
 
 async def failure_of(code: str, seconds: float = 60.0) -> str:
-    """Why a member that is to tell `done` by itself does not."""
+    """Return the error of a member that does not report `done` as expected."""
     with pytest.RaisesGroup(pytest.RaisesExc(MemberError)) as caught:
         async with open_member(command(code)) as member:
             await member.until(lambda: bool(member.reports("done")), "done", seconds)
@@ -43,7 +43,7 @@ async def failure_of(code: str, seconds: float = 60.0) -> str:
     return str(raised)
 
 
-async def test_member_tells_what_it_has_and_at_its_end_what_it_did() -> None:
+async def test_member_reports_its_assignment_and_its_result() -> None:
     async with open_member(command(IN_ORDER)) as member:
         await member.assigned(4)
         done = await member.end()
@@ -70,28 +70,28 @@ while True: time.sleep(60)
     assert done.sequences == tuple(range(MANY))
 
 
-async def test_member_that_is_left_is_killed() -> None:
+async def test_member_is_killed_at_the_end_of_its_block() -> None:
     async with open_member(command(IN_ORDER)) as member:
         await member.assigned(4)
 
     assert member.process.returncode == -9
 
 
-async def test_member_ending_by_itself_fails_with_its_output() -> None:
+async def test_member_that_ends_early_fails_with_its_output() -> None:
     assert await failure_of("sys.exit('no\\nbroker')") == "ended with 1: broker"
 
 
-async def test_member_that_tells_nothing_has_failed() -> None:
+async def test_member_that_reports_nothing_has_failed() -> None:
     assert await failure_of("time.sleep(60)", seconds=0.3) == "did not report done within 0.3 s: no message"
 
 
-async def test_member_that_tells_something_else_has_failed() -> None:
+async def test_member_that_prints_something_else_has_failed() -> None:
     reason = await failure_of("print('Traceback'); time.sleep(60)")
 
     assert reason.startswith("printed b'Traceback', which is not a report")
 
 
-async def test_line_is_read_whole_however_it_comes() -> None:
+async def test_line_that_arrives_in_parts_is_read_as_one() -> None:
     code = 'sys.stdout.write(\'{"event": \'); sys.stdout.flush(); time.sleep(0.2); print(\'"done", "at": 1.0}\')'
     async with open_member(command(code)) as member:
         await member.until(lambda: bool(member.reports("done")), "done")
@@ -101,7 +101,7 @@ async def test_line_is_read_whole_however_it_comes() -> None:
 
 
 @pytest.mark.parametrize(("code", "reason"), [("0", None), ("3", "ended with 3: no message")])
-async def test_program_stops_in_order_or_says_so(code: str, reason: str | None) -> None:
+async def test_program_that_stops_with_an_error_raises(code: str, reason: str | None) -> None:
     body = f"signal.signal(signal.SIGTERM, lambda *_: sys.exit({code}))\nsay('ready')\nwhile True: time.sleep(60)"
     failures: list[str] = []
     try:

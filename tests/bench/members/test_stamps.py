@@ -1,4 +1,4 @@
-"""Stamps in values."""
+"""Stamps in message values: a sequence number and the time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.members.stamps import lateness_and_sequence, stamped
 
 
 @pytest.mark.parametrize("size", [16, 200])
-def test_stamp_tells_its_number_and_how_long_ago_it_was_made(size: int) -> None:
+def test_stamp_has_its_sequence_and_its_age(size: int) -> None:
     before = time.monotonic_ns()
     value = stamped(7, size)
     late, sequence = lateness_and_sequence(value)

@@ -1,4 +1,4 @@
-"""The handler of the workers."""
+"""Handler of the workers' benchmark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sarameya import Config, ConsumerGroup
 from sarameya.testing import memory_cluster, run_inline
 
 
-async def test_partitions_are_held_back_until_the_gate_is_open(
+async def test_partitions_are_not_read_until_the_gate_opens(
     autojump_clock: MockClock, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gate = tmp_path / "gate"

@@ -1,4 +1,4 @@
-"""Our landing program's sink: it ends where its topic ended, and then the group."""
+"""Sink of Sarameya's landing program. It stops at the given ends of the partitions, and then closes the group."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _counts(monkeypatch: pytest.MonkeyPatch) -> None:
     count_fakes(monkeypatch)
 
 
-async def test_group_ends_once_all_partitions_are_committed(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_group_closes_once_all_partitions_are_committed(autojump_clock: MockClock, tmp_path: Path) -> None:
     clock = StageClock()
     table = timed(FakeTable, clock)(tmp_path)
     ends = (5, 0, 2)
@@ -36,7 +36,7 @@ async def test_group_ends_once_all_partitions_are_committed(autojump_clock: Mock
             ConsumerGroup(servers, "g", config, transport=transport, run_sync=run_inline) as group,
             BoundedSink(table, ends, group, spark=TimedEngine(FakeEngine(1.0), clock)) as sink,
         ):
-            with trio.fail_after(20):  # nothing has come of age by then
+            with trio.fail_after(20):  # before the age limit flushes a batch
                 await group.consume(["t"], sink)
         committed = {(at.partition, offset.offset) for at, offset in cluster.committed("g").items()}
 
@@ -49,7 +49,7 @@ async def test_group_ends_once_all_partitions_are_committed(autojump_clock: Mock
     assert all(seconds > 0 for seconds in clock.stages().values())
 
 
-async def test_claim_continues_after_a_cancelled_step(autojump_clock: MockClock) -> None:
+async def test_bounded_claim_continues_after_a_cancelled_read(autojump_clock: MockClock) -> None:
     claim = FakeClaim()
     batches = UpTo(cast(Any, claim), 8).batches()
     with trio.move_on_after(1) as waited:

@@ -6,7 +6,7 @@ from bench.land.programs.stages import FLUSH, LAND, OTHER, READ_BACK, StageClock
 
 
 class Time:
-    """A clock that stands still but for `passes`."""
+    """A clock that only `passes` moves."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -18,7 +18,7 @@ class Time:
         self.now += seconds
 
 
-def test_seconds_are_told_by_what_they_were_for() -> None:
+def test_seconds_are_summed_by_stage() -> None:
     time = Time()
     clock = StageClock(time)
     with clock.running(OTHER):
