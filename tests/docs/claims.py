@@ -1,12 +1,12 @@
-"""The test of each code block on a page, in the order of the page. `test_every_block.py` checks that none is missing.
+"""Tests of the code blocks on each page, in the order of the page. `test_every_block.py` checks that none is missing.
 
-Blocks that consist of command lines only are not listed here: the program of each line parses it.
+Blocks with command lines only are not listed: a test has the program of each line parse it.
 """
 
 from __future__ import annotations
 
 Claims = dict[tuple[str, str], tuple[str, ...]]
-"""(page, language) -> the test of each block in this language."""
+"""Tests of the blocks, by page and language."""
 
 
 def _of(page: str, claims: dict[str, str]) -> Claims:
@@ -26,7 +26,7 @@ def _of(page: str, claims: dict[str, str]) -> Claims:
 _WORKED = "tests/docs/test_worked_example_page.py::test_page_has_the_programs_that_are_tested"
 _COMING = "tests/docs/test_coming_from_pages.py::test_"
 _STATUS = "tests/docs/test_status_page.py::test_"
-_WALKED = "tests/integration/test_tutorial.py::test_tutorial_works_with_the_built_in_broker"
+_TUTORIAL = "tests/integration/test_tutorial.py::test_tutorial_works_with_the_built_in_broker"
 
 CLAIMS: Claims = {
     **_of(
@@ -55,7 +55,7 @@ CLAIMS: Claims = {
     ),
     **_of("audit", {"": "examples_equal_the_output " * 2, "python": "program_runs"}),
     **_of("backpressure", {"python": "slow_partition_is_backpressured_alone " * 2}),
-    ("docs/benchmarks", ""): ("tests/bench/test_page.py::test_page_says_what_the_documents_say",),
+    ("docs/benchmarks", ""): ("tests/bench/test_page.py::test_page_equals_its_documents",),
     **{
         (f"docs/coming-from-{client}", "python"): (f"{_COMING}program_reads_all_and_commits",)
         for client in ("sarama", "kafka-python", "aiokafka", "confluent-kafka")
@@ -160,8 +160,8 @@ CLAIMS: Claims = {
     ),
     ("docs/tables", "python"): ("tests/integration/test_lake_example.py::test_three_topics_become_tables",),
     **_of("testing", {"ini": "page_is_a_passing_test_suite", "python": "page_is_a_passing_test_suite " * 7}),
-    ("docs/tutorial", "console"): (_WALKED,) * 13,
-    ("docs/tutorial", "python"): (_WALKED,) * 3,
+    ("docs/tutorial", "console"): (_TUTORIAL,) * 13,
+    ("docs/tutorial", "python"): (_TUTORIAL,) * 3,
     ("docs/tutorial", "sh"): ("tests/docs/test_every_block.py::test_extras_to_install_exist",),
-    ("docs/tutorial", "toml"): (_WALKED,) * 2,
+    ("docs/tutorial", "toml"): (_TUTORIAL,) * 2,
 }

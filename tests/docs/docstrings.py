@@ -1,4 +1,4 @@
-"""The examples in docstrings: indented paragraphs, which the reference shows as code (`docs/conf.py`)."""
+"""Examples in docstrings: indented paragraphs, which the reference shows as code (`docs/conf.py`)."""
 
 from __future__ import annotations
 

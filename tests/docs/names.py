@@ -1,4 +1,4 @@
-"""The tables of names on the pages docs/coming-from-*.md."""
+"""Tables of names on the pages docs/coming-from-*.md."""
 
 from __future__ import annotations
 

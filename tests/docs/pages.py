@@ -1,4 +1,4 @@
-"""The pages of docs/, the README and other pages for users, and their code blocks.
+"""Pages of docs/, the README and other pages for users, and their code blocks.
 
 The parser is the one that renders the pages (`docs/conf.py`), so every block that readers see as code is found: fenced
 or indented, with attributes after the language, within a list.
@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 INDENTED = "indented"
-"""The language of an indented block, which has no fence that could name one."""
+"""Language of indented blocks, which have no fence with a language."""
 
 _MARKDOWN = MarkdownIt("commonmark").enable("table")
 
@@ -23,7 +23,7 @@ PAGES = {
     for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md")
     for path in sorted(ROOT.glob(pattern))
 }
-"""The texts of all pages, by name: `README`, `docs/fetching`, `docs/reference/claims` ..."""
+"""Texts of all pages, by name: `README`, `docs/fetching`, `docs/reference/claims` ..."""
 
 
 @attrs.frozen
@@ -33,7 +33,7 @@ class Block:
     page: str
     line: int
     language: str
-    """The language of the fence; "" if it names none."""
+    """Language of the fence, or ""."""
     text: str
 
     def __str__(self) -> str:

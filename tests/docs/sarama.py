@@ -42,7 +42,7 @@ def statement(name: str) -> str:
 
 
 def unknown(names: list[str]) -> str:
-    """Return the compiler's complaints about names that do not exist."""
+    """Return the compiler's errors about names that do not exist."""
     lines = ["package main", 'import "github.com/IBM/sarama"', "func main() {", *map(statement, names), "}"]
     with tempfile.TemporaryDirectory() as directory:
         for file in ("go.mod", "go.sum"):

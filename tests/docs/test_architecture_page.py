@@ -23,7 +23,7 @@ METHODS = {
 }
 
 LIMIT = 20_000
-"""Bytes. The page is read as a whole by whoever starts here; rules belong to their modules."""
+"""Size limit in bytes. New developers read the whole page; rules belong in their modules."""
 
 
 def test_page_is_short() -> None:
@@ -31,27 +31,27 @@ def test_page_is_short() -> None:
 
 
 def test_modules_exist_at_their_paths() -> None:
-    rooms: dict[int, Path] = {}  # by how far they are indented
-    told = 0
+    folders: dict[int, Path] = {}  # by indentation
+    count = 0
     for line in WHERE.splitlines():
         indent = len(line) - len(line.lstrip())
-        rooms = {depth: room for depth, room in rooms.items() if depth < indent or not indent}
-        room = rooms[max(rooms)] if indent else ROOT
+        folders = {depth: folder for depth, folder in folders.items() if depth < indent or not indent}
+        folder = folders[max(folders)] if indent else ROOT
         if found := re.match(r" *([\w/]+/)[ ,]", line):
-            rooms[indent] = room / found[1]
-            assert rooms[indent].is_dir(), rooms[indent]
-            room = room if indent else rooms[indent].parent
-        # A name of several words is a module's, and one in front of its description, too.
+            folders[indent] = folder / found[1]
+            assert folders[indent].is_dir(), folders[indent]
+            folder = folder if indent else folders[indent].parent
+        # A name of several words is a module, and so is a name in front of its description.
         names = set(re.findall(r"(?<![\w`./])[a-z]+(?:_[a-z]+)+(?![\w./`])", line))
         if found := re.match(r" {4,8}([a-z_]+/?(?:, [a-z_]+/?)*)(?:  |$)", line):
             names |= {name.removesuffix("/") for name in found[1].split(", ")}
         for name in names:
-            below = {path.stem for path in room.rglob("*.py")} | {
-                path.name for path in room.rglob("*") if path.is_dir()
+            below = {path.stem for path in folder.rglob("*.py")} | {
+                path.name for path in folder.rglob("*") if path.is_dir()
             }
-            assert name in below, f"{name} in {room}"
-            told += 1
-    assert told > 40
+            assert name in below, f"{name} in {folder}"
+            count += 1
+    assert count > 40
 
 
 def test_layers_equal_the_import_rules() -> None:
@@ -75,20 +75,20 @@ def test_layers_equal_the_import_rules() -> None:
 
 
 def test_names_in_drawings_exist() -> None:
-    told = 0
+    count = 0
     for drawing in DRAWINGS:
         for path in re.findall(r"[\w/]+\.py\b", drawing):
             assert any(module.as_posix().endswith(f"/{path}") for module in MODULES), path
         for owner, name in re.findall(r"\b([A-Z]\w+)\.(\w+)", drawing):
             assert (owner, name) in METHODS, f"{owner}.{name}"
-            told += 1
+            count += 1
         for name in re.findall(r"\b(?:[A-Z][a-z]+){2,}\b", drawing):
             assert re.search(rf"\b{name}\b", SOURCE), name
-    assert told > 6
+    assert count > 6
 
 
 def test_names_in_sentences_and_tables_exist() -> None:
-    """The table of owners named three classes that were gone, before this test looked at it."""
+    """Before this test existed, the table of owners named three deleted classes."""
     checked = 0
     for name in inline(PAGE):
         if re.fullmatch(r"(?:[A-Z][a-z]+)+", name) or re.fullmatch(r"[A-Z][A-Za-z]+\.[A-Z]+", name):
@@ -104,7 +104,7 @@ def test_names_in_sentences_and_tables_exist() -> None:
 
 
 def test_tests_named_in_docstrings_exist() -> None:
-    """A rule in a module's docstring names the test that keeps it."""
+    """A rule in a module's docstring names its test."""
     named = 0
     for module in MODULES:
         text = module.read_text(encoding="utf-8")

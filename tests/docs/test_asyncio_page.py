@@ -1,4 +1,4 @@
-"""Programs of docs/asyncio.md run unchanged, and its tables fit the code."""
+"""Programs of docs/asyncio.md run unchanged, and its tables match the code."""
 
 from __future__ import annotations
 
@@ -141,19 +141,19 @@ def test_consumer_reads_the_first_value(shown: dict[str, Any]) -> None:
     run(main)
 
 
-def test_table_names_the_methods_that_are_coroutines_only_here() -> None:
+def test_table_lists_methods_that_are_coroutines_only_here() -> None:
     row = next(line for line in PAGE.splitlines() if line.startswith("| `subscribe`"))
-    told = {name.rpartition(".")[2] for name in re.findall(r"`([\w.]+)`", row.split("|")[1])}
+    listed = {name.rpartition(".")[2] for name in re.findall(r"`([\w.]+)`", row.split("|")[1])}
     found = set()
     for name in ("ConsumerGroup", "Consumer", "Session", "Claim", "Producer"):
         ours, trios = getattr(sarameya.asyncio, name), getattr(sarameya, name)
         for method, _ in inspect.getmembers(ours, inspect.iscoroutinefunction):
             if method[0] != "_" and not inspect.iscoroutinefunction(getattr(trios, method)):
                 found.add(method)
-    assert told == found
+    assert listed == found
 
 
-def test_table_names_what_is_only_on_trio() -> None:
+def test_table_lists_features_that_exist_only_on_trio() -> None:
     row = next(line for line in PAGE.splitlines() if line.startswith("| `StreamHandler`"))
     for name in re.findall(r"`([\w.]+)`", row.split("|")[1]):
         owner, _, method = name.partition(".")

@@ -93,8 +93,8 @@ def test_every_finding_is_listed_with_its_severity() -> None:
     assert rows == [(str(code), str(severity)) for code, severity in SEVERITY.items()]
 
 
-def named(section: str) -> set[str]:
-    """Every field that a table of the page names."""
+def listed_fields(section: str) -> set[str]:
+    """Return the fields in the tables of a section."""
     _, _, text = PAGE.partition(f"\n`{section}`:\n")
     rows = re.match(r"\n(?:\|.*\n)+", text)
     assert rows is not None
@@ -120,7 +120,7 @@ def test_every_document_field_is_listed() -> None:
     facts = Facts(
         table="x", forgets=False, chains=chains, cluster=facts.cluster, leftovers=(left,), now=0.0, counts=facts.counts
     )
-    assert fields(report_document(facts, judge(facts))) == named("verify")
+    assert fields(report_document(facts, judge(facts))) == listed_fields("verify")
     sweep = sweep_document(
         Sweep(
             table="x",
@@ -131,8 +131,8 @@ def test_every_document_field_is_listed() -> None:
             plan=plan_sweep([left], 0.0, 1.0),
         )
     )
-    assert fields(sweep) - {"name", "size_bytes", "changed", "others_may_take"} == named("sweep")
-    assert fields(rewind_document("x", "y", moves(), executed=False)) == named("rewind")
+    assert fields(sweep) - {"name", "size_bytes", "changed", "others_may_take"} == listed_fields("sweep")
+    assert fields(rewind_document("x", "y", moves(), executed=False)) == listed_fields("rewind")
 
 
 def test_program_runs(tmp_path: Path) -> None:

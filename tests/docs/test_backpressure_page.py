@@ -42,7 +42,7 @@ async def test_slow_partition_is_backpressured_alone(autojump_clock: MockClock, 
             nursery.start_soon(group.consume, ["orders"], slow)
             await eventually(lambda: slow.seen[1] == 20)
             assert slow.seen[0] <= 1
-            fill(cluster, 20, 0)  # what waits while the handler has the first twenty
+            fill(cluster, 20, 0)  # these wait while the handler has the first twenty
             await eventually(lambda: watch.now == {0})
             assert shown["backpressured"](group) == [0]
             before = trio.current_time()

@@ -1,4 +1,4 @@
-"""The documentation is built as `make docs` builds it: strictly, of all that is public, to be read without internet."""
+"""Documentation built as by `make docs`: without warnings, with every public name, readable without internet."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tools.api import MODULES
 
 ROOT = Path(__file__).parents[2]
 STRICT = ["--builder", "html", "--conf-dir", "docs", "--nitpicky", "--fail-on-warning", "--keep-going", "--quiet"]
-# A page that is not read again would not be complained of again.
+# Sphinx repeats the warnings only of pages that it reads again.
 STRICT += ["--fresh-env", "--write-all"]
 
 pytestmark = pytest.mark.integration
@@ -37,7 +37,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def entries(pages: Path) -> Iterator[str]:
-    """The names of all that has a place of its own: `objects.inv`, whose four first lines are text."""
+    """Yield the names of all documented Python objects, from `objects.inv`. Its first four lines are text."""
     packed = (pages / "objects.inv").read_bytes().split(b"\n", 4)[4]
     for line in zlib.decompress(packed).decode().splitlines():
         name, kind, _ = line.split(" ", 2)
@@ -53,7 +53,7 @@ def test_every_public_name_is_on_a_page(pages: Path) -> None:
     modules = [import_module(module) for module in MODULES]
     public = {f"{module.__name__}.{name}": getattr(module, name) for module in modules for name in module.__all__}
     shown = set(entries(pages))
-    # One that is exported twice has its place under one of the two names.
+    # An object that is exported twice is documented under one of its names.
     shown_objects = {id(value) for name, value in public.items() if name in shown}
     assert {name for name, value in public.items() if name not in shown and id(value) not in shown_objects} == set()
 
@@ -86,7 +86,7 @@ class Class:
 
 @pytest.fixture
 def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Documentation of two pages, under the same rules."""
+    """Return the root of a documentation of two pages, with the same settings."""
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "undocumented.py").write_text(UNDOCUMENTED)
     shutil.copytree(ROOT / "docs" / "_static", tmp_path / "docs" / "_static")
@@ -103,7 +103,7 @@ def test_valid_links_do_not_fail_the_build(copy: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "complaint"),
+    ("page", "warning"),
     [
         ("[elsewhere](docs/nowhere.md)", "cross-reference target not found: 'docs/nowhere.md'"),
         ("[elsewhere](docs/index.md#nothing)", "'nothing'"),
@@ -115,11 +115,11 @@ def test_valid_links_do_not_fail_the_build(copy: Path) -> None:
         ("```{eval-rst}\n:py:class:`sarameya.Gone`\n```", "reference target not found: sarameya.Gone"),
     ],
 )
-def test_broken_link_or_missing_docstring_fails_the_build(copy: Path, page: str, complaint: str) -> None:
+def test_broken_link_or_missing_docstring_fails_the_build(copy: Path, page: str, warning: str) -> None:
     (copy / "README.md").write_text(f"# Read me\n\n{page}\n")
     done = build(copy, copy / "build")
     assert done.returncode != 0
-    assert complaint in done.stderr
+    assert warning in done.stderr
 
 
 def test_second_build_repeats_the_warnings(copy: Path) -> None:

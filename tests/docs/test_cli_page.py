@@ -1,4 +1,4 @@
-"""docs/cli.md is what the parsers say, and tells of every command."""
+"""docs/cli.md equals the text generated from the parsers, and has every command."""
 
 from __future__ import annotations
 

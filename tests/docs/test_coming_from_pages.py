@@ -1,4 +1,4 @@
-"""docs/coming-from-*.md: the names in their tables are real, ours and theirs, and the programs run."""
+"""Names in the tables of docs/coming-from-*.md exist, in Sarameya and in the other client, and the programs run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ COMMANDS = {*BUILT_IN, *(entry.name for entry in entry_points(group="sarameya.co
 ABSENT = object()
 
 
-def is_ours(name: str) -> bool:
+def is_sarameya_name(name: str) -> bool:
     if name.startswith("sarameya "):
         return name.split()[1] in COMMANDS
     if name in OPTIONS or name in SINK:
@@ -55,20 +55,20 @@ def is_ours(name: str) -> bool:
     return hasattr(found, member) or in_constructor or member in getattr(found, "__struct_fields__", ())
 
 
-def is_kafka_python_s(name: str) -> bool:
+def is_kafka_python_name(name: str) -> bool:
     import kafka
     from kafka.consumer.group import KafkaConsumer
 
     return resolves(name, [kafka]) or name in KafkaConsumer.DEFAULT_CONFIG
 
 
-def is_aiokafka_s(name: str) -> bool:
+def is_aiokafka_name(name: str) -> bool:
     import aiokafka
 
     return resolves(name, [aiokafka]) or name in inspect.signature(aiokafka.AIOKafkaConsumer).parameters
 
 
-def is_confluent_s(name: str) -> bool:
+def is_confluent_name(name: str) -> bool:
     import confluent_kafka
     import confluent_kafka.admin
 
@@ -81,17 +81,17 @@ def is_confluent_s(name: str) -> bool:
     return True
 
 
-SPARKS_OPTIONS = {"subscribe", "subscribePattern", "assign", "startingOffsets", "startingTimestamp", "failOnDataLoss"}
-SPARKS_OPTIONS |= {"groupIdPrefix", "maxOffsetsPerTrigger", "minPartitions", "includeHeaders", "checkpointLocation"}
-"""What has no name in Python: the source's options, as Spark 4.1's own guide to Kafka lists them."""
+SPARK_OPTIONS = {"subscribe", "subscribePattern", "assign", "startingOffsets", "startingTimestamp", "failOnDataLoss"}
+SPARK_OPTIONS |= {"groupIdPrefix", "maxOffsetsPerTrigger", "minPartitions", "includeHeaders", "checkpointLocation"}
+"""Options of Spark's Kafka source, which Python cannot look up, from Spark 4.1's guide to Kafka."""
 
 
-def is_spark_s(name: str) -> bool:
+def is_spark_name(name: str) -> bool:
     import pyspark.sql.avro.functions
     import pyspark.sql.functions
     import pyspark.sql.streaming
 
-    if name in SPARKS_OPTIONS or name.startswith("kafka."):
+    if name in SPARK_OPTIONS or name.startswith("kafka."):
         return True
     if name == "processingTime":
         return name in inspect.signature(pyspark.sql.streaming.DataStreamWriter.trigger).parameters
@@ -107,35 +107,35 @@ def resolves(name: str, modules: list[Any]) -> bool:
     return found is not ABSENT
 
 
-SARAMAS = set(sarama.NAMES.read_text(encoding="ascii").splitlines()[1:])
+SARAMA = set(sarama.NAMES.read_text(encoding="ascii").splitlines()[1:])
 
 
-def is_sarama_s(name: str) -> bool:
-    """Its compiler has been asked: `python -m tests.docs.sarama`."""
-    return name in SARAMAS
+def is_sarama_name(name: str) -> bool:
+    """Return whether Go's compiler has found the name (`python -m tests.docs.sarama`)."""
+    return name in SARAMA
 
 
-CONNECTS = {"connector.class", "name", "topics", "topics.regex", "tasks.max", "key.converter", "value.converter"}
-CONNECTS |= {"transforms", "errors.tolerance", "errors.retry.timeout", "offset.flush.interval.ms"}
-CONNECTS |= {"errors.deadletterqueue.topic.name", "errors.deadletterqueue.context.headers.enable"}
-CONNECTS |= {"consumer.override.auto.offset.reset", "consumer.override.isolation.level"}
-CONNECTS |= {f"SinkTask.{method}" for method in ("put", "open", "close", "preCommit")}
-CONNECTS |= {f"SinkTaskContext.{method}" for method in ("offset", "pause", "resume", "timeout")}
+CONNECT = {"connector.class", "name", "topics", "topics.regex", "tasks.max", "key.converter", "value.converter"}
+CONNECT |= {"transforms", "errors.tolerance", "errors.retry.timeout", "offset.flush.interval.ms"}
+CONNECT |= {"errors.deadletterqueue.topic.name", "errors.deadletterqueue.context.headers.enable"}
+CONNECT |= {"consumer.override.auto.offset.reset", "consumer.override.isolation.level"}
+CONNECT |= {f"SinkTask.{method}" for method in ("put", "open", "close", "preCommit")}
+CONNECT |= {f"SinkTaskContext.{method}" for method in ("offset", "pause", "resume", "timeout")}
 """Properties and methods of Kafka Connect 4.1 (connect-runtime and connect-api), looked up in its jars."""
 
 
-def is_kafka_connect_s(name: str) -> bool:
-    return name in CONNECTS
+def is_kafka_connect_name(name: str) -> bool:
+    return name in CONNECT
 
 
-FASTSTREAMS = {"AckPolicy", "FastStream", "KafkaBroker", "KafkaMessage", "TestKafkaBroker", "NackMessage", "Depends"}
-FASTSTREAMS |= {"ExceptionMiddleware", "BaseMiddleware", "KafkaPrometheusMiddleware", "KafkaTelemetryMiddleware"}
-FASTSTREAMS |= {"Context", "Header", "FastStream.run", "FastStream.on_startup", "FastStream.on_shutdown"}
-FASTSTREAMS |= {f"KafkaBroker.{method}" for method in ("subscriber", "publisher", "publish", "request")}
-FASTSTREAMS |= {f"AckPolicy.{name}" for name in ("ACK_FIRST", "ACK", "REJECT_ON_ERROR", "NACK_ON_ERROR", "MANUAL")}
-FASTSTREAMS |= {"KafkaMessage.ack", "KafkaMessage.nack", "group_id", "group_instance_id", "ack_policy", "max_workers"}
-FASTSTREAMS |= {"batch", "max_records", "batch_timeout_ms", "pattern", "partitions", "decoder", "value_deserializer"}
-FASTSTREAMS |= {"auto_offset_reset", "max_poll_interval_ms", "listener"}
+FASTSTREAM = {"AckPolicy", "FastStream", "KafkaBroker", "KafkaMessage", "TestKafkaBroker", "NackMessage", "Depends"}
+FASTSTREAM |= {"ExceptionMiddleware", "BaseMiddleware", "KafkaPrometheusMiddleware", "KafkaTelemetryMiddleware"}
+FASTSTREAM |= {"Context", "Header", "FastStream.run", "FastStream.on_startup", "FastStream.on_shutdown"}
+FASTSTREAM |= {f"KafkaBroker.{method}" for method in ("subscriber", "publisher", "publish", "request")}
+FASTSTREAM |= {f"AckPolicy.{name}" for name in ("ACK_FIRST", "ACK", "REJECT_ON_ERROR", "NACK_ON_ERROR", "MANUAL")}
+FASTSTREAM |= {"KafkaMessage.ack", "KafkaMessage.nack", "group_id", "group_instance_id", "ack_policy", "max_workers"}
+FASTSTREAM |= {"batch", "max_records", "batch_timeout_ms", "pattern", "partitions", "decoder", "value_deserializer"}
+FASTSTREAM |= {"auto_offset_reset", "max_poll_interval_ms", "listener"}
 """Names of FastStream 0.7.8 with its `kafka` extra, looked up in the installed package."""
 
 PARALLEL = {
@@ -164,30 +164,30 @@ PARALLEL |= {"messageBufferSize", "shutdownTimeout", "drainTimeout", "meterRegis
 PARALLEL |= {"thresholdForTimeSpendInQueueWarning"}
 """Names of Parallel Consumer 0.5.3.3, looked up in its source."""
 
-SPRINGS = {"KafkaListener", "RetryableTopic", "BackOff", "DltHandler", "DefaultErrorHandler", "ConsumerSeekAware"}
-SPRINGS |= {f"KafkaListener.{name}" for name in ("topics", "groupId", "concurrency")}
-SPRINGS |= {f"RetryableTopic.{name}" for name in ("attempts", "backOff", "include", "autoCreateTopics")}
-SPRINGS |= {"RetryableTopic.retryTopicSuffix", "RetryableTopic.dltTopicSuffix", "KafkaTemplate", "EmbeddedKafka"}
-SPRINGS |= {f"BackOff.{name}" for name in ("delay", "multiplier", "maxDelay")}
-SPRINGS |= {"ConcurrentMessageListenerContainer", "FixedBackOff", "ExponentialBackOffWithMaxRetries"}
-SPRINGS |= {"DefaultErrorHandler.addNotRetryableExceptions", "DeadLetterPublishingRecoverer", "RecordInterceptor"}
-SPRINGS |= {"CommonContainerStoppingErrorHandler", "JacksonJsonDeserializer", "ErrorHandlingDeserializer"}
-SPRINGS |= {"KafkaHeaders.DLT_ORIGINAL_TOPIC", "KafkaHeaders.DLT_EXCEPTION_MESSAGE", "ConsumerAwareRebalanceListener"}
-SPRINGS |= {"Acknowledgment.acknowledge", "ContainerProperties.asyncAcks", "ContainerProperties.shutdownTimeout"}
-SPRINGS |= {"AckMode.RECORD", "AckMode.BATCH", "MessageListenerContainer.pause", "RecordFilterStrategy"}
-SPRINGS |= {"MessageListenerContainer.pausePartition", "BatchListenerFailedException", "ReplyingKafkaTemplate"}
+SPRING = {"KafkaListener", "RetryableTopic", "BackOff", "DltHandler", "DefaultErrorHandler", "ConsumerSeekAware"}
+SPRING |= {f"KafkaListener.{name}" for name in ("topics", "groupId", "concurrency")}
+SPRING |= {f"RetryableTopic.{name}" for name in ("attempts", "backOff", "include", "autoCreateTopics")}
+SPRING |= {"RetryableTopic.retryTopicSuffix", "RetryableTopic.dltTopicSuffix", "KafkaTemplate", "EmbeddedKafka"}
+SPRING |= {f"BackOff.{name}" for name in ("delay", "multiplier", "maxDelay")}
+SPRING |= {"ConcurrentMessageListenerContainer", "FixedBackOff", "ExponentialBackOffWithMaxRetries"}
+SPRING |= {"DefaultErrorHandler.addNotRetryableExceptions", "DeadLetterPublishingRecoverer", "RecordInterceptor"}
+SPRING |= {"CommonContainerStoppingErrorHandler", "JacksonJsonDeserializer", "ErrorHandlingDeserializer"}
+SPRING |= {"KafkaHeaders.DLT_ORIGINAL_TOPIC", "KafkaHeaders.DLT_EXCEPTION_MESSAGE", "ConsumerAwareRebalanceListener"}
+SPRING |= {"Acknowledgment.acknowledge", "ContainerProperties.asyncAcks", "ContainerProperties.shutdownTimeout"}
+SPRING |= {"AckMode.RECORD", "AckMode.BATCH", "MessageListenerContainer.pause", "RecordFilterStrategy"}
+SPRING |= {"MessageListenerContainer.pausePartition", "BatchListenerFailedException", "ReplyingKafkaTemplate"}
 """Names of Spring for Apache Kafka 4.1.1 (and Spring's FixedBackOff), looked up in its source."""
 
-THEIRS = {
-    "sarama": is_sarama_s,
-    "kafka-python": is_kafka_python_s,
-    "aiokafka": is_aiokafka_s,
-    "confluent-kafka": is_confluent_s,
-    "spark": is_spark_s,
-    "kafka-connect": is_kafka_connect_s,
-    "faststream": FASTSTREAMS.__contains__,
+CHECKERS = {
+    "sarama": is_sarama_name,
+    "kafka-python": is_kafka_python_name,
+    "aiokafka": is_aiokafka_name,
+    "confluent-kafka": is_confluent_name,
+    "spark": is_spark_name,
+    "kafka-connect": is_kafka_connect_name,
+    "faststream": FASTSTREAM.__contains__,
     "parallel-consumer": PARALLEL.__contains__,
-    "spring-kafka": SPRINGS.__contains__,
+    "spring-kafka": SPRING.__contains__,
 }
 VERSIONS = {"faststream": "0.7.8", "parallel-consumer": "0.5.3.3", "spring-kafka": "4.1.1"}
 VERSIONS |= {name: version(name) for name in ("aiokafka", "confluent-kafka")}
@@ -199,22 +199,22 @@ def test_every_page_has_a_checker() -> None:
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_our_names_are_real(source: str) -> None:
+def test_names_of_sarameya_exist(source: str) -> None:
     names = {name for _, ours, _ in rows(page(f"coming-from-{source}")) for name in ours}
     assert len(names) > 15
-    assert {name for name in names if not is_ours(name)} == set()
+    assert {name for name in names if not is_sarameya_name(name)} == set()
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_names_in_the_differences_are_real(source: str) -> None:
+def test_names_in_the_differences_exist(source: str) -> None:
     names = {name for _, _, differs in rows(page(f"coming-from-{source}")) for name in differs}
     named = {name for name in names if re.fullmatch(r"sarameya \w+|[A-Za-z]\w*[._A-Z][\w.]*|[A-Z]\w+", name)}
     assert len(named) >= 3
-    assert {name for name in named if not is_ours(name) and not THEIRS[source](name)} == set()
+    assert {name for name in named if not is_sarameya_name(name) and not CHECKERS[source](name)} == set()
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_every_row_has_one_of_our_names(source: str) -> None:
+def test_every_row_has_a_name_of_sarameya(source: str) -> None:
     assert [theirs for theirs, ours, _ in rows(page(f"coming-from-{source}")) if theirs and not ours] == []
 
 
@@ -222,25 +222,25 @@ def test_sarama_names_match_the_benchmarked_version() -> None:
     assert sarama.NAMES.read_text().splitlines()[0] == f"# {sarama.version()}", "run: python -m tests.docs.sarama"
 
 
-@pytest.mark.parametrize("source", THEIRS)
-def test_their_names_are_real(source: str) -> None:
+@pytest.mark.parametrize("source", CHECKERS)
+def test_names_of_the_other_client_exist(source: str) -> None:
     names = {name for theirs, _, _ in rows(page(f"coming-from-{source}")) for name in theirs} - {"group_id"}
     assert len(names) > 15
-    assert {name for name in names if not THEIRS[source](name)} == set()
+    assert {name for name in names if not CHECKERS[source](name)} == set()
 
 
 @pytest.mark.parametrize("source", VERSIONS)
-def test_page_states_the_version_of_their_names(source: str) -> None:
+def test_page_states_the_version_of_the_other_client(source: str) -> None:
     assert re.search(rf" {re.escape(VERSIONS[source])}\b(?!\.\d)", page(f"coming-from-{source}"))
 
 
 @pytest.mark.parametrize("source", FRAMEWORKS)
-def test_names_of_what_is_not_there_are_real(source: str) -> None:
+def test_names_in_the_table_of_missing_features_exist(source: str) -> None:
     [table] = re.findall(r"^\| [^|]+ \| instead \|\n\|-.*\n((?:\|.*\n)+)", page(f"coming-from-{source}"), re.MULTILINE)
     for line in table.splitlines():
         theirs, ours = (re.findall("`([^`]+)`", cell) for cell in line.strip("|").split("|"))
-        assert [name for name in theirs if not THEIRS[source](name.partition("=")[0])] == []
-        assert [name for name in ours if not is_ours(name) and name != "handle"] == []
+        assert [name for name in theirs if not CHECKERS[source](name.partition("=")[0])] == []
+        assert [name for name in ours if not is_sarameya_name(name) and name != "handle"] == []
 
 
 def test_program_of_faststream_has_its_names() -> None:
@@ -248,7 +248,7 @@ def test_program_of_faststream_has_its_names() -> None:
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     names = {alias.name for node in imports if "faststream" in str(node.module) for alias in node.names}
     names |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg}
-    assert {"KafkaBroker", "group_id", "ack_policy"} <= names <= FASTSTREAMS
+    assert {"KafkaBroker", "group_id", "ack_policy"} <= names <= FASTSTREAM
 
 
 def test_program_of_spring_kafka_has_its_names() -> None:
@@ -256,7 +256,7 @@ def test_program_of_spring_kafka_has_its_names() -> None:
     annotations = re.findall(r"@(\w+)", program)
     attributes = re.findall(r"@(\w+)\(|(\w+) = ", program)
     assert set(annotations) == {"RetryableTopic", "BackOff", "KafkaListener", "DltHandler"}
-    assert {name for _, name in attributes if name} <= {name.rpartition(".")[2] for name in SPRINGS}
+    assert {name for _, name in attributes if name} <= {name.rpartition(".")[2] for name in SPRING}
 
 
 def test_program_of_parallel_consumer_has_its_names() -> None:
@@ -267,14 +267,14 @@ def test_program_of_parallel_consumer_has_its_names() -> None:
 
 
 @pytest.mark.parametrize("name", ["ConsumerGroup.nothing", "Nothing", "nothing", "sarameya nothing", "Claim.seek"])
-def test_unknown_name_of_ours_is_noticed(name: str) -> None:
-    assert not is_ours(name)
+def test_unknown_name_of_sarameya_is_detected(name: str) -> None:
+    assert not is_sarameya_name(name)
 
 
-@pytest.mark.parametrize("source", THEIRS)
-def test_unknown_name_of_theirs_is_noticed(source: str) -> None:
-    assert not THEIRS[source]("no.such.option")
-    assert not THEIRS[source]("Consumer.nothing")
+@pytest.mark.parametrize("source", CHECKERS)
+def test_unknown_name_of_another_client_is_detected(source: str) -> None:
+    assert not CHECKERS[source]("no.such.option")
+    assert not CHECKERS[source]("Consumer.nothing")
 
 
 def run_main(

@@ -1,4 +1,4 @@
-"""docs/configuration.md is what the code says, and tells of everything there is."""
+"""docs/configuration.md equals the generated text, and has every option and every name of Kafka."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.docs.pages import blocks, page
 
 ROOT = Path(__file__).parents[2]
 PAGE = page("configuration")
-KAFKAS = (ROOT / "tests" / "config" / "golden" / "kafka_names.txt").read_text(encoding="ascii")
+KAFKA_NAMES = (ROOT / "tests" / "config" / "golden" / "kafka_names.txt").read_text(encoding="ascii")
 
 
 def test_page_equals_the_generated_text() -> None:
@@ -29,7 +29,7 @@ def test_every_option_has_a_row(kind: type) -> None:
 
 
 def test_every_kafka_name_has_a_row() -> None:
-    names = {line.split("\t")[0] for line in KAFKAS.splitlines()} - {"bootstrap.servers", "group.id"}
+    names = {line.split("\t")[0] for line in KAFKA_NAMES.splitlines()} - {"bootstrap.servers", "group.id"}
     assert {name for name in names if f"`{name}`" not in PAGE} == set()
 
 

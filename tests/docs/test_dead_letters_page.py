@@ -1,4 +1,4 @@
-"""Output in docs/dead-letters.md equals that of `sarameya letters`, with the arguments on the page."""
+"""Output in docs/dead-letters.md equals that of `sarameya letters` with the arguments on the page."""
 
 from __future__ import annotations
 

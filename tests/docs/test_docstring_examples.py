@@ -1,4 +1,4 @@
-"""The examples in public docstrings are run as they stand there; what stands for anything in them is the test's."""
+"""Examples in public docstrings run unchanged. The tests replace only their placeholders."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ RUN = {
     "sarameya_handlers.SparkSink": 1,
     "sarameya_handlers.with_event_date": 1,
 }
-"""How many each docstring has. For each of these there is a test below."""
+"""Number of examples by docstring. Each of these docstrings has a test below."""
 
 
 class Order(msgspec.Struct):
@@ -77,11 +77,11 @@ def test_indented_paragraphs_are_examples() -> None:
         "x = [\n\n    1]\n",
         "y = 2\n",
     ]
-    assert paragraphs("    x = 1\n") == []  # a first line is a summary
+    assert paragraphs("    x = 1\n") == []  # the first line is the summary
 
 
-def written_out(text: str, names: dict[str, Any], *, end: str = "") -> Callable[[], Awaitable[Any]]:
-    """The text as the body of a function without arguments; `end` is one more line, indented as it needs to be."""
+def compiled(text: str, names: dict[str, Any], *, end: str = "") -> Callable[[], Awaitable[Any]]:
+    """Return a function whose body is the text. `end` is one more line, with the indentation of its block."""
     exec(f"async def example():\n{indent(text + end, '    ')}", names)
     example: Callable[[], Awaitable[Any]] = names["example"]
     return example
@@ -114,13 +114,13 @@ async def test_consumer_reads(autojump_clock: MockClock) -> None:
         fill(cluster, 3)
         with trio.CancelScope() as scope:
 
-            def told(message: Message) -> None:
+            def receive(message: Message) -> None:
                 messages.append(message)
                 if len(messages) == 3:
                     scope.cancel()
 
-            names = {"Consumer": lambda _: Watched(cluster), "told": told}
-            await written_out(text.replace("...", "told(message)"), names)()
+            names = {"Consumer": lambda _: Watched(cluster), "receive": receive}
+            await compiled(text.replace("...", "receive(message)"), names)()
     assert [message.offset for message in messages] == [0, 1, 2]
 
 
@@ -172,7 +172,7 @@ async def test_producer_sends(autojump_clock: MockClock) -> None:
         def producer(_: list[str]) -> Producer:
             return Producer(cluster.bootstrap_servers, transport=cluster.transport, wall_clock=virtual_wall_clock)
 
-        place = written_out(text, {"Producer": producer}, end="    return partition, offset\n")
+        place = compiled(text, {"Producer": producer}, end="    return partition, offset\n")
         partition, offset = await place()
         record = log(cluster, partition)[offset]
         assert (record.key, record.value) == (b"key", b"value")
@@ -196,14 +196,14 @@ def test_examples_for_asyncio_read_handle_and_send() -> None:
             names["ConsumerGroup"] = lambda _, group: ours.ConsumerGroup(servers, group, config)
             names["Consumer"] = lambda _: ours.Consumer(servers)
             [sends] = EXAMPLES["sarameya.asyncio.Producer"]
-            assert await written_out(sends, names, end="    return partition, offset\n")() == (0, 0)
+            assert await compiled(sends, names, end="    return partition, offset\n")() == (0, 0)
             [reads] = EXAMPLES["sarameya.asyncio.Consumer"]
-            assert (await written_out(reads.replace("...", "return message"), names)()).key == b"key"
+            assert (await compiled(reads.replace("...", "return message"), names)()).key == b"key"
             await cluster.produce("orders", 0, b"2", key=b"key")
             exec(EXAMPLES["sarameya.asyncio.MessageHandler"][0], names)
             names["client"] = Client()
             with pytest.raises(ExceptionGroup):
-                await written_out(EXAMPLES["sarameya.asyncio.ConsumerGroup"][0], names)()
+                await compiled(EXAMPLES["sarameya.asyncio.ConsumerGroup"][0], names)()
 
     run(main)
     assert posted == [b"value", b"2"]
@@ -218,31 +218,31 @@ def test_topic_policy_is_the_same_in_python_and_toml() -> None:
 
 
 async def test_group_in_memory_survives_faults(autojump_clock: MockClock) -> None:
-    test, faults, look = EXAMPLES["sarameya.testing"]
+    test, faults, check = EXAMPLES["sarameya.testing"]
     names = {**vars(sarameya.testing), "ConsumerGroup": ConsumerGroup}
     clusters: list[EmbeddedCluster] = []
 
-    async def lives(cluster: EmbeddedCluster, group: ConsumerGroup) -> None:
+    async def use_cluster(cluster: EmbeddedCluster, group: ConsumerGroup) -> None:
         names["cluster"] = cluster
         clusters.append(cluster)
         async with deadline() as nursery:
             recorder = Recorder()
             nursery.start_soon(group.consume, ["orders"], recorder)
             await eventually(lambda: len(recorder.sessions) == 1)
-            exec(look, names)
+            exec(check, names)
             exec(faults, names)
             assert len(cluster.faults) == 2
             cluster.produce("orders", 0, b"more")
-            await eventually(lambda: len(cluster.faults) == 1)  # the commits are made, in spite of it
+            await eventually(lambda: len(cluster.faults) == 1)  # the commit succeeds in spite of the fault
             await group.close()
 
-    names["lives"] = lives
-    exec(test.replace("...", "await lives(cluster, group)"), names)
+    names["use_cluster"] = use_cluster
+    exec(test.replace("...", "await use_cluster(cluster, group)"), names)
     await names["test_orders_are_handled"](autojump_clock)
     assert [sum(one.offset for one in cluster.committed("g").values()) for cluster in clusters] == [2]
 
 
-async def test_handler_is_fed(autojump_clock: MockClock) -> None:
+async def test_handler_runs_with_a_feed(autojump_clock: MockClock) -> None:
     class Orders(ConsumerGroupHandler):
         total = 0
 
@@ -261,7 +261,7 @@ async def test_embedded_cluster_is_reachable_by_tcp() -> None:
     [text] = EXAMPLES["sarameya.embedded"]
     read: list[bytes | None] = []
 
-    async def look(cluster: EmbeddedCluster) -> None:
+    async def check(cluster: EmbeddedCluster) -> None:
         with trio.fail_after(60):
             async with sarameya.Consumer(cluster.bootstrap_servers) as consumer:
                 async with consumer.consume_partition("orders", 0, "oldest") as claim:
@@ -269,22 +269,22 @@ async def test_embedded_cluster_is_reachable_by_tcp() -> None:
                         read.append(message.value)
                         return
 
-    await written_out(text.replace("...", "await look(cluster)"), {"EmbeddedCluster": EmbeddedCluster, "look": look})()
+    await compiled(text.replace("...", "await check(cluster)"), {"EmbeddedCluster": EmbeddedCluster, "check": check})()
     assert read == [b"value"]
 
 
 class Rows:
-    """A frame that remembers what was asked of it."""
+    """A DataFrame that records the calls of its methods."""
 
     def __init__(self) -> None:
-        self.asked: list[Any] = []
+        self.calls: list[Any] = []
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        def ask(*arguments: Any) -> Any:
-            self.asked.append((name, *arguments))
+        def record(*arguments: Any) -> Any:
+            self.calls.append((name, *arguments))
             return [("tea", 2)] if name == "collect" else self
 
-        return ask
+        return record
 
 
 def test_callback_writes_rows_and_link_in_one_transaction() -> None:
@@ -308,7 +308,7 @@ def test_callback_writes_rows_and_link_in_one_transaction() -> None:
     assert ForeachBatch(names["foreach_batch"], staging="staging")
     frame = Rows()
     names["foreach_batch"](frame, "sarameya/orders-0/1", "link")
-    assert frame.asked == [("groupBy", "item"), ("count",), ("collect",)]
+    assert frame.calls == [("groupBy", "item"), ("count",), ("collect",)]
     written = [("add up", "transaction", [("tea", 2)]), ("record", "transaction", "link")]
     assert done == ["begin", *written, "commit"]
 
@@ -327,7 +327,7 @@ async def test_sink_is_used_in_a_group() -> None:
 
     group = Group()
     [text] = EXAMPLES["sarameya_handlers.SparkSink"]
-    await written_out(text, {"SparkSink": Unstarted, "group": group, "parse": lambda frame: frame})()
+    await compiled(text, {"SparkSink": Unstarted, "group": group, "parse": lambda frame: frame})()
     topics, sink = group.consumed
     assert topics == ["orders"]
     assert isinstance(sink, SparkSink)
@@ -339,7 +339,7 @@ def test_transform_adds_a_day_column() -> None:
     exec(text, names)
     frame = Rows()
     assert names["shaped"](frame) is frame
-    [(call, everything, day)] = frame.asked
+    [(call, everything, day)] = frame.calls
     assert (call, everything) == ("selectExpr", "*")
     assert "'2020-01-01'" in day
     assert "'2039-12-31'" in day

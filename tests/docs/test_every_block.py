@@ -1,4 +1,4 @@
-"""Every code block of a page has a test, and every command line a parser that accepts it."""
+"""Every code block on a page has a test, and a parser accepts every command line."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.service.cli.test_help import parsers
 COMMANDS = "tests/docs/test_every_block.py::test_command_is_accepted_by_its_parser"
 
 SHELL = re.compile(r"(?:\$ )?((?:sarameya|make|python3?) +(?!\w+: ).*)")
-OF_THE_TUTORIAL = {"produce.py", "read.py"}
+TUTORIAL_PROGRAMS = {"produce.py", "read.py"}
 LEAVES = [parser.prog for parser in parsers() if parser._subparsers is None]
 
 
-def claimants(blocks: list[Block], claims: Claims) -> Iterator[tuple[Block, list[str]]]:
-    """Each block, and the tests that say that they have it."""
+def blocks_with_tests(blocks: list[Block], claims: Claims) -> Iterator[tuple[Block, list[str]]]:
+    """Yield each block with the tests that claim it."""
     numbers = {key: count() for key in {(block.page, block.language) for block in blocks}}
     for block in blocks:
         if block.language != "console" and commands_of(block) and all(map(SHELL.fullmatch, block.text.splitlines())):
@@ -40,15 +40,15 @@ def claimants(blocks: list[Block], claims: Claims) -> Iterator[tuple[Block, list
 
 
 def unclaimed(name: str, text: str, claims: Claims) -> list[str]:
-    return [str(block) for block, tests in claimants(code(text, name), claims) if len(tests) != 1]
+    return [str(block) for block, tests in blocks_with_tests(code(text, name), claims) if len(tests) != 1]
 
 
 def commands_of(block: Block) -> list[str]:
-    """The lines that a reader may type: indented, in a block for a shell, or behind a `$`."""
+    """Return the command lines of a block: indented, in a block for a shell, or after a `$`."""
     if block.language not in (INDENTED, "sh", "console", ""):
         return []
     lines = [found[1] for line in block.text.splitlines() if (found := SHELL.fullmatch(line))]
-    # Two spaces part the columns of a table, in what a command prints.
+    # A line with `sarameya` and `orders` is a row of a printed table: a sink and its topic.
     return [re.split(r"  #| > ", line)[0].strip() for line in lines if not re.match(r"sarameya +orders ", line)]
 
 
@@ -65,12 +65,14 @@ def test_every_block_is_claimed_by_one_test(name: str) -> None:
 
 
 def test_every_claim_has_a_block() -> None:
-    there: Counter[tuple[str, str]] = Counter()
+    existing: Counter[tuple[str, str]] = Counter()
     for name, text in PAGES.items():
-        there.update(
-            (name, block.language) for block, tests in claimants(code(text, name), CLAIMS) if COMMANDS not in tests
+        existing.update(
+            (name, block.language)
+            for block, tests in blocks_with_tests(code(text, name), CLAIMS)
+            if COMMANDS not in tests
         )
-    assert {key: len(tests) for key, tests in CLAIMS.items()} == there
+    assert {key: len(tests) for key, tests in CLAIMS.items()} == existing
 
 
 OTHER_FENCES = {
@@ -85,11 +87,11 @@ OTHER_FENCES = {
 
 
 @pytest.mark.parametrize("text", OTHER_FENCES.values(), ids=OTHER_FENCES)
-def test_unclaimed_block_of_any_form_is_noticed(text: str) -> None:
+def test_unclaimed_block_of_any_form_is_detected(text: str) -> None:
     assert len(unclaimed("page", text, {})) == 1
 
 
-def test_second_block_needs_a_claim_of_its_own() -> None:
+def test_second_block_needs_its_own_claim() -> None:
     two = "```python\nx = 1\n```\n\n```python\ny = 1\n```\n"
     assert unclaimed("page", two, {("page", "python"): ("one",)}) == ["page:5 (python)"]
     assert unclaimed("page", two, {("page", "python"): ("one", "two")}) == []
@@ -109,7 +111,7 @@ def definitions(file: str) -> dict[str, ast.stmt]:
 
 
 def words(file: str, test: str) -> set[str]:
-    """The strings that stand in a test, its fixtures and whatever else of its module it uses."""
+    """Return the strings in a test, its fixtures, and all else in its module that it uses."""
     known, seen, found = definitions(file), set[str](), set[str]()
     waiting = [test]
     while waiting:
@@ -124,14 +126,14 @@ def words(file: str, test: str) -> set[str]:
     return found
 
 
-TAKEN = sorted({(page, language, test) for (page, language), tests in CLAIMS.items() for test in tests})
+CLAIMED = sorted({(page, language, test) for (page, language), tests in CLAIMS.items() for test in tests})
 
 
-@pytest.mark.parametrize(("page", "language", "test"), TAKEN)
+@pytest.mark.parametrize(("page", "language", "test"), CLAIMED)
 def test_claimed_tests_exist_and_read_their_page(page: str, language: str, test: str) -> None:
     file, _, name = test.partition("::")
     assert name in definitions(file)
-    if file.startswith("tests/docs/") and test != EXTRAS:  # others have the page's whole text
+    if file.startswith("tests/docs/") and test != EXTRAS:  # other tests read the whole page
         short = page.removeprefix("docs/")
         found = words(file, name)
         assert language in found
@@ -148,7 +150,7 @@ def test_commands_are_found() -> None:
 
 
 def check(command: str) -> None:
-    """Raise whatever the program says that is called, where it does not take this."""
+    """Raise the error of the called program if it refuses the arguments."""
     program, *rest = shlex.split(command.partition(" > ")[0])
     if program == "make":
         assert re.search(rf"^{rest[0]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
@@ -160,7 +162,7 @@ def check(command: str) -> None:
     elif rest[0] == "-m":
         assert importlib.util.find_spec(rest[1]) is not None
     else:
-        assert rest[0] in OF_THE_TUTORIAL
+        assert rest[0] in TUTORIAL_PROGRAMS
 
 
 @pytest.mark.parametrize(("name", "command"), sorted(set(commands())))
@@ -177,13 +179,13 @@ def test_command_is_accepted_by_its_parser(name: str, command: str) -> None:
         "python -m bench latency --no-such-option",
     ],
 )
-def test_invalid_command_is_noticed(command: str) -> None:
+def test_invalid_command_is_detected(command: str) -> None:
     with pytest.raises(SystemExit):
         check(command)
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_command_in_a_sentence_is_found(name: str) -> None:
+def test_command_in_a_sentence_is_valid(name: str) -> None:
     for command in inline(PAGES[name]):
         if command.startswith(("make ", "python -m ")):
             check(command)
@@ -193,10 +195,10 @@ def test_command_in_a_sentence_is_found(name: str) -> None:
 
 def test_extras_to_install_exist() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    asked = {
+    named = {
         extra
         for text in PAGES.values()
         for found in re.findall(r"pip install '[^'\[]+\[([\w,]+)\]'", text)
         for extra in found.split(",")
     }
-    assert {"spark", "testing"} <= asked <= set(extras)
+    assert {"spark", "testing"} <= named <= set(extras)

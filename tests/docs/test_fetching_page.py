@@ -1,4 +1,4 @@
-"""Programs of docs/fetching.md run unchanged, and its tables are right."""
+"""Programs of docs/fetching.md run unchanged, and its tables match the code."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ async def test_handler_reads_and_marks_every_message(
 def test_defaults_equal_the_options() -> None:
     rows = re.findall(r"^\| `([a-z_]+)` \| ([^|]+) \|", PAGE, re.MULTILINE)
     config = Config()
-    told = {}
+    documented = {}
     for name, default in rows:
         if number := re.fullmatch(r"([\d.]+) ?(\w*)", default.strip()):
-            told[name] = float(number[1]) * UNITS[number[2]]
+            documented[name] = float(number[1]) * UNITS[number[2]]
         else:
-            told[name] = {"true": True, "none": ""}.get(default.strip(), default.strip().strip('`"'))
-    assert told == {name: getattr(config, name) for name in told}
-    assert set(told) >= {field.name for field in attrs.fields(Config) if field.name.startswith("fetch_")}
+            documented[name] = {"true": True, "none": ""}.get(default.strip(), default.strip().strip('`"'))
+    assert documented == {name: getattr(config, name) for name in documented}
+    assert set(documented) >= {field.name for field in attrs.fields(Config) if field.name.startswith("fetch_")}
 
 
 def test_named_errors_and_events_exist() -> None:

@@ -47,6 +47,6 @@ async def test_reset_equals_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
         return operations.ResetPlan(group(state="Empty"), moves)
 
     monkeypatch.setattr(operations, "plan_reset", planned)
-    nobody: Any = None
-    answer = await reset(nobody, "orders-landing", (), target, execute=False)
-    assert answer.text + "\n" == RESET
+    no_admin: Any = None
+    result = await reset(no_admin, "orders-landing", (), target, execute=False)
+    assert result.text + "\n" == RESET

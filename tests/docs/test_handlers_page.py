@@ -108,9 +108,9 @@ async def test_options_are_checked_and_their_defaults_known(
 
 
 def test_table_lists_every_handler_method() -> None:
-    told = re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)
+    documented = re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)
     calls = [name for name, _ in inspect.getmembers(ConsumerGroupHandler, inspect.isfunction) if name[0] != "_"]
-    assert sorted(told) == sorted(calls)
+    assert sorted(documented) == sorted(calls)
 
 
 def test_names_exist() -> None:

@@ -59,15 +59,15 @@ FOUND = {
             origin=Origin(group=ORIGIN.group, cluster_id="here"),
         ),
     ],
-    "the table has forgotten the chain's end": [],  # the tables' own: ForgottenChainError
+    "the table has forgotten the chain's end": [],  # raised by the tables: ForgottenChainError
     "the log was truncated below the landed records": [starts(log=Log(start=0, end=80))],
     "retention deleted records that have not landed": [starts(log=Log(start=200, end=1000))],
 }
-"""What the table of the page has in its first column, and what comes to that."""
+"""Situations in the first column of the page's table, and starts that correspond to them."""
 
 
 def table(header: str) -> dict[str, str]:
-    """The first two columns of the table under this header."""
+    """Return the first two columns of the table whose header starts with this text."""
     [rows] = re.findall(rf"^\| {header} \|.*\n\|---.*\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
     return dict(re.findall(r"^\| ([^|:]+?)(?::[^|]*)? \| (.*?) \|", rows, re.MULTILINE))
 
@@ -78,18 +78,18 @@ def test_every_situation_of_the_table_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("found", FOUND)
-def test_owner_starts_as_the_table_says(found: str) -> None:
-    told = table("found")[found]
+def test_owner_starts_as_documented(found: str) -> None:
+    documented = table("found")[found]
     for start in FOUND[found]:
-        if told.startswith("starts at the chain's end"):
+        if documented.startswith("starts at the chain's end"):
             assert start(False) == Begin(HEAD.to_offset)
-        elif told.startswith("starts at the commit"):
+        elif documented.startswith("starts at the commit"):
             assert start(False) == Begin(93)
         else:
-            assert told.startswith("stops")
+            assert documented.startswith("stops")
             with pytest.raises(ChainError):
                 start(False)
-            if "leave_out" in told:
+            if "leave_out" in documented:
                 assert start(True).gap is not None
             else:
                 with pytest.raises(ChainError):
@@ -119,8 +119,8 @@ def test_examples_equal_those_of_the_tests() -> None:
         PLAIN_TEXT
     )
     races = {name: contender.races for name, contender in CONTENDERS.items()}
-    by_us = {"parquet": 1000, "parquet-s3": 1000, "delta-adopted": 300, "delta-adopted-s3": 300}
-    assert races == dict.fromkeys(races, 100) | by_us
+    own_commits = {"parquet": 1000, "parquet-s3": 1000, "delta-adopted": 300, "delta-adopted-s3": 300}
+    assert races == dict.fromkeys(races, 100) | own_commits
 
 
 def test_versions_equal_those_of_the_tests() -> None:
@@ -134,15 +134,15 @@ def test_named_options_exist() -> None:
     known = {*PLAIN, *LAYOUT, *OTHERS, *SERVICE_KEYS, *dir(Config())}
     named = {name for name in inline(PAGE) if re.fullmatch(r"[a-z]+(?:_[a-z]+)+", name)}
     assert named >= {"max_age", "file_bytes", "fetch_buffer_bytes", "dead_letters", "single_driver"}
-    # Functions of ours, one of SQL, a procedure of Iceberg's, and a metric.
+    # Functions of Sarameya, one of SQL, a procedure of Iceberg, and a metric.
     assert named - known == {
         *("landed_files", "read_landing", "try_cast", "expire_snapshots", "sarameya_store_requests_total")
     }
 
 
 def test_phases_equal_the_code() -> None:
-    [told] = re.findall(r"own observer reports: ([\w, ]+), and in the middle", PLAIN_TEXT)
-    assert [Phase(name) for name in told.split(", ")] == [Phase.STAGED, Phase.READY, Phase.WRITTEN, Phase.LINKED]
+    [documented] = re.findall(r"own observer reports: ([\w, ]+), and in the middle", PLAIN_TEXT)
+    assert [Phase(name) for name in documented.split(", ")] == [Phase.STAGED, Phase.READY, Phase.WRITTEN, Phase.LINKED]
 
 
 def test_warning_sizes_equal_the_code() -> None:
@@ -150,4 +150,4 @@ def test_warning_sizes_equal_the_code() -> None:
     assert f"Delta: {LONG_SINCE_CHECKPOINT:,} commits" in warned
     assert f"Delta: {LONG_LOG:,} commits" in warned
     assert f"Iceberg: {MANY_SNAPSHOTS:,} snapshots" in warned
-    assert SHORTEST_RETENTION == 3600, "an hour at least"
+    assert SHORTEST_RETENTION == 3600, "the page states an hour at least"

@@ -1,4 +1,4 @@
-"""Programs of docs/message-handlers.md run unchanged, and its texts fit the code."""
+"""Programs of docs/message-handlers.md run unchanged, and its texts match the code."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ async def test_orders_are_decoded_and_added_up(autojump_clock: MockClock, shown:
     feed.send(b'{"customer": "ann", "cents": "5"}')
     with pytest.raises(ExceptionGroup) as raised:
         await feed.run(sums)
-    told = str(raised.value.exceptions[0].__cause__).replace("`", "")
-    assert told.replace("offset 2", "offset 5") in " ".join(PAGE.split())
+    error = str(raised.value.exceptions[0].__cause__).replace("`", "")
+    assert error.replace("offset 2", "offset 5") in " ".join(PAGE.split())
 
 
 async def test_avro_orders_are_added_up(

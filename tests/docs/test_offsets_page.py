@@ -65,10 +65,10 @@ async def test_interceptor_changes_read_messages(autojump_clock: MockClock, show
 async def test_sink_starts_after_its_rows_in_the_same_log(autojump_clock: MockClock, shown: dict[str, Any]) -> None:
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 10)
-        looks = Recorder()
-        await start_member(nursery, cluster, looks, group="other")
-        await looks.received(10)
-        topic_id = looks.sessions[0].topic_id("orders")
+        recorder = Recorder()
+        await start_member(nursery, cluster, recorder, group="other")
+        await recorder.received(10)
+        topic_id = recorder.sessions[0].topic_id("orders")
         landed = {ORDERS[0]: CommittedOffset(7, "up to 7", 0)}
         member = await start_member(nursery, cluster, shown["Sink"](landed, topic_id))
         await eventually(lambda: cluster.committed("g").get(ORDERS[0]) == CommittedOffset(10, "up to 10"))

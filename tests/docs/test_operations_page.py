@@ -1,4 +1,4 @@
-"""docs/operations.md: its log lines are of this log, its tables of this service, its settings of the examples."""
+"""Log lines, tables and settings in docs/operations.md match the log, the service and the examples."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def first_column(title: str) -> list[str]:
 
 
 def event_of(words: str) -> type[Event]:
-    """The event that is told in these words."""
+    """Return the event that is logged with these words."""
     return getattr(observe, "".join(word.capitalize() for word in words.split()))
 
 
@@ -56,8 +56,8 @@ def test_text_lines_equal_those_of_the_log() -> None:
         assert line[24:32].strip() in logging.getLevelNamesMapping()
         words, _, fields = line[32:].partition(": ")
         if fields != "stopping":
-            told = re.findall(r"(\w+)=", fields)
-            assert told == [field.name for field in attrs.fields(event_of(words))]
+            documented = re.findall(r"(\w+)=", fields)
+            assert documented == [field.name for field in attrs.fields(event_of(words))]
 
 
 def test_json_lines_have_the_fields_of_their_events() -> None:
@@ -79,12 +79,12 @@ def test_json_message_equals_its_event() -> None:
 
 def test_every_warning_has_a_row_with_advice() -> None:
     warned = {kind.__name__ for kind, level in _LEVELS.items() if level >= logging.WARNING}
-    told = {name for row in first_column("What to do when") for name in re.findall(r"`([^`]+)`", row)}
-    assert told >= warned
-    others = told - warned
+    documented = {name for row in first_column("What to do when") for name in re.findall(r"`([^`]+)`", row)}
+    assert documented >= warned
+    others = documented - warned
     spark = (start_failures, launch, keeper, packages, error_sources)
     modules = (connections, signals, shutdown_check, problem_log, health, export_log, starting, *spark)
-    # Parsed: a text may be split over several literals.
+    # The source is parsed, since a text may be split over several literals.
     nodes = [node for module in modules for node in ast.walk(ast.parse(inspect.getsource(module)))]
     words = "\n".join(str(node.value) for node in nodes if isinstance(node, ast.Constant))
     assert [one for one in others if not hasattr(sarameya, one) and one not in words] == []
@@ -92,10 +92,10 @@ def test_every_warning_has_a_row_with_advice() -> None:
 
 def test_exit_codes_equal_the_service() -> None:
     assert error_report.__doc__ is not None
-    ours = {row.split("|")[1].strip() for row in error_report.__doc__.splitlines() if row.startswith("| ")}
-    told = {code for row in first_column("Exit codes") for code in row.split(", ")}
-    assert {code for code in ours if code.isdecimal()} <= told
-    assert {str(error_report.ExitCode.on_signal(number)) for number in signals.SIGNALS} <= told
+    codes = {row.split("|")[1].strip() for row in error_report.__doc__.splitlines() if row.startswith("| ")}
+    documented = {code for row in first_column("Exit codes") for code in row.split(", ")}
+    assert {code for code in codes if code.isdecimal()} <= documented
+    assert {str(error_report.ExitCode.on_signal(number)) for number in signals.SIGNALS} <= documented
 
 
 @pytest.mark.parametrize(

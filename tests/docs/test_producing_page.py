@@ -1,4 +1,4 @@
-"""Programs of docs/producing.md run unchanged, and its tables are right."""
+"""Programs of docs/producing.md run unchanged, and its tables match the code."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_typed_records_are_sent(autojump_clock: MockClock) -> None:
 
 
 async def test_orders_become_invoices(autojump_clock: MockClock) -> None:
-    """Invoices are repeated if the orders were not committed. Each order has one, and a customer's stay in order."""
+    """Orders that were not committed are invoiced again. The invoices of each customer are in order."""
     names: dict[str, Any] = {}
     exec("\n".join(blocks(PAGE, "python")), names)
     feed = ClaimFeed("orders")
@@ -84,7 +84,7 @@ async def test_orders_become_invoices(autojump_clock: MockClock) -> None:
             assert cents == list(range(rest, 20, 3))
 
 
-def test_program_of_the_page_is_that_of_the_example() -> None:
+def test_program_of_the_page_equals_the_example() -> None:
     (block,) = [block for block in blocks(PAGE, "python") if "class Billing" in block]
     assert block[block.index("class Billing") :] in (ROOT / "examples" / "invoices.py").read_text(encoding="utf-8")
 
@@ -117,12 +117,12 @@ async def test_dead_letter_headers_equal_the_code(autojump_clock: MockClock) -> 
 async def test_dead_letter_columns_equal_the_code(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
-    (told,) = re.findall(r"In files these are the columns (.*?), the time of writing", PAGE, re.DOTALL)
+    (columns,) = re.findall(r"In files these are the columns (.*?), the time of writing", PAGE, re.DOTALL)
     async with dead_letters({"path": str(tmp_path)}) as letters:
         await letters.write(LINK, [LETTER])
     (path,) = files(tmp_path)
     own = {"key", "value", "headers", "timestampType"}
-    assert set(pq.read_schema(path).names) == set(re.findall(r"`(\w+)`", told)) | own
+    assert set(pq.read_schema(path).names) == set(re.findall(r"`(\w+)`", columns)) | own
 
 
 def test_dead_letter_option_is_accepted() -> None:

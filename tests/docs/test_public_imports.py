@@ -1,4 +1,4 @@
-"""Imports of pages and examples are public: they are in tests/api.txt, so changes of them are seen."""
+"""Pages and examples import only public names. These are in tests/api.txt, which shows every change of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROGRAMS = {
 
 
 def imported(program: str) -> Iterator[tuple[str, str]]:
-    """(module, name) of what a program imports of ours; the name is "" for a module as a whole."""
+    """Yield (module, name) of each import from Sarameya's packages; the name of a whole module is ""."""
     for node in ast.walk(ast.parse(program)):
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [(node.module, alias.name) for alias in node.names]
@@ -59,5 +59,5 @@ def test_imports_are_found() -> None:
         "def f():\n    from sarameya_handlers.landing.links import ChainKey",
     ],
 )
-def test_private_import_is_noticed(program: str) -> None:
+def test_private_import_is_detected(program: str) -> None:
     assert not all(is_public(*one) for one in imported(program))

@@ -29,7 +29,7 @@ SERVERS = '["localhost:9092"]'
 
 @attrs.define
 class Shown:
-    """A program of the page that runs with an embedded cluster at its address, and its groups."""
+    """A program of the page whose address is that of an embedded cluster, and its groups."""
 
     main: Callable[[], Awaitable[None]]
     groups: list[ConsumerGroup]
@@ -77,10 +77,10 @@ async def test_orders_are_handled_by_key_or_become_dead_letters(
             cluster.produce("orders", 0, order, key=b"ann")
         program = shown(MESSAGES, cluster, monkeypatch)
         program.names["print"] = write
-        began = trio.current_time()
+        started = trio.current_time()
         nursery.start_soon(program.main)
         await eventually(lambda: [one.offset for one in cluster.committed("billing").values()] == [153])
-        assert trio.current_time() - began < 5, "one after the other, they take 15 seconds"
+        assert trio.current_time() - started < 5, "handled one after the other, they take 15 seconds"
         await program.groups[0].close()
         assert values(cluster, 0, "orders.dead") == [b"no order", b'{"customer": "ann", "cents": 13}']
     assert [cents for customer, cents in calls if customer == "customer 7"] == [1, 2, 3]
@@ -104,11 +104,11 @@ async def test_handler_prints_and_commits_every_message(
 
 def test_packages_are_enough_for_the_demo() -> None:
     [command] = [block for block in blocks(PAGES["README"], "indented") if block.startswith("sudo ")]
-    told = command.split()[3:]
-    bare = {**os.environ, "PATH": "", "JAVA_HOME": "/nowhere"}  # a machine that has nothing of it
+    documented = command.split()[3:]
+    bare = {**os.environ, "PATH": "", "JAVA_HOME": "/nowhere"}  # a machine without any of these packages
     need = ["/bin/sh", str(ROOT / ".ci" / "need"), "--packages", "python", "java"]
     done = subprocess.run(need, env=bare, capture_output=True, text=True, check=True)
-    assert [one for one in told if one != "make"] == done.stdout.split()
+    assert [one for one in documented if one != "make"] == done.stdout.split()
 
 
 def test_documented_test_passes(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ from sarameya.embedded import EmbeddedCluster
 async def main() -> None:
     async with EmbeddedCluster(topics={{"orders": 1}}) as cluster, trio.open_nursery() as nursery:
         nursery.start_soon(land, cluster.bootstrap_servers)
-        while not cluster.committed("orders-landing"):  # where it begins; by default with what comes from now on
+        while not cluster.committed("orders-landing"):  # the start offset, by default the log end
             await trio.sleep(0.1)
         cluster.produce("orders", 0, b"hello")
         while [one.offset for one in cluster.committed("orders-landing").values()] != [1]:

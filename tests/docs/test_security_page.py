@@ -1,4 +1,4 @@
-"""docs/security.md: what stands there runs, and says what the code says."""
+"""Examples of docs/security.md run, and its texts match the code."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ async def test_unauthorized_topic_raises_the_documented_error(
             raise refused if is_bare else ExceptionGroup("", [refused, failed])
 
     await names["consume"](Refused(), None)
-    told = ["not allowed: orders: TOPIC_AUTHORIZATION_FAILED (29)", f"failed: {failed}"]
-    assert capsys.readouterr().out.splitlines() == told[: 1 if is_bare else 2]
+    expected = ["not allowed: orders: TOPIC_AUTHORIZATION_FAILED (29)", f"failed: {failed}"]
+    assert capsys.readouterr().out.splitlines() == expected[: 1 if is_bare else 2]
 
 
 def test_error_messages_equal_the_code() -> None:
     table = PAGE.partition("| text | means |")[2].partition("\n\n")[0]
-    ours = {problem for problem, _ in [*_VERIFY.values(), *_REASONS.values()]}
-    told = [text for row in table.splitlines() for text in re.findall(r"`([^`]+)`", row.split(" | ")[0])]
-    of_certificates = [text for text in told if "certificate" in text]
+    problems = {problem for problem, _ in [*_VERIFY.values(), *_REASONS.values()]}
+    documented = [text for row in table.splitlines() for text in re.findall(r"`([^`]+)`", row.split(" | ")[0])]
+    of_certificates = [text for text in documented if "certificate" in text]
     assert len(of_certificates) == 6
-    assert [text for text in of_certificates if not any(text in problem for problem in ours)] == []
+    assert [text for text in of_certificates if not any(text in problem for problem in problems)] == []
 
 
 @pytest.mark.integration

@@ -1,4 +1,4 @@
-"""docs/status-page.md says what there is: every path, state and metric, and alerts on metrics that exist."""
+"""docs/status-page.md lists every path, state and metric, and its alerts use metrics that exist."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ def row(metric: Metric) -> str:
     return f"| `{shown_name(metric)}` | {metric.type} | {labels} | {metric.documentation} |"
 
 
-def ours() -> list[Metric]:
+def own_metrics() -> list[Metric]:
     return list(MetricsCollector(StatusBoard("g", LocalMembers([]), stall_after=1.0, why_stopping=lambda: "")).own())
 
 
 async def test_every_metric_has_its_row() -> None:
     rows = re.findall(r"^\| `sarameya_.*", PAGE, re.MULTILINE)
-    assert rows == [row(metric) for metric in ours()]
+    assert rows == [row(metric) for metric in own_metrics()]
 
 
 async def test_alerts_are_on_metrics_that_exist() -> None:
-    metrics = {shown_name(metric) for metric in ours()}
+    metrics = {shown_name(metric) for metric in own_metrics()}
     alerts = set(re.findall(r"sarameya_\w+", blocks(PAGE, "yaml")[1]))
     assert len(alerts) >= 6
     assert alerts <= metrics
 
 
-async def test_alerts_fit_type_and_labels_of_their_metrics() -> None:
-    """A sum by a label that is not there is one row without it, and a gauge has no increase: neither is told."""
-    kinds = {shown_name(metric): metric.type for metric in ours()}
-    labels = {shown_name(metric): {*metric._labelnames} for metric in ours()}  # type: ignore[attr-defined]
+async def test_alerts_match_type_and_labels_of_their_metrics() -> None:
+    """Prometheus reports no error for a sum by a missing label, nor for the increase of a gauge."""
+    kinds = {shown_name(metric): metric.type for metric in own_metrics()}
+    labels = {shown_name(metric): {*metric._labelnames} for metric in own_metrics()}  # type: ignore[attr-defined]
     [alerts] = [group["rules"] for group in yaml.safe_load(blocks(PAGE, "yaml")[1])["groups"]]
     for alert in alerts:
         expression = alert["expr"]
@@ -77,15 +77,15 @@ def test_all_states_are_listed_in_order() -> None:
 
 
 def test_named_settings_exist() -> None:
-    said = tomllib.loads(blocks(PAGE, "toml")[0])["service"]
-    assert said.keys() <= SERVICE_KEYS.keys()
-    assert said["stall_after"] == ServiceSection().stall_after
+    settings = tomllib.loads(blocks(PAGE, "toml")[0])["service"]
+    assert settings.keys() <= SERVICE_KEYS.keys()
+    assert settings["stall_after"] == ServiceSection().stall_after
 
 
 def test_host_names_are_allowed_by_the_example() -> None:
-    [said] = tomllib.loads(blocks(PAGE, "toml")[2]).values()
-    [hosts] = [said.pop("http_hosts")]
-    assert said == {}
+    [settings] = tomllib.loads(blocks(PAGE, "toml")[2]).values()
+    [hosts] = [settings.pop("http_hosts")]
+    assert settings == {}
     assert SERVICE_KEYS["http_hosts"]
     names = AllowedHosts(named=hosts)
     assert [names.allows(host) for host in ("orders.example.com", "a.prod.svc.cluster.local", "example.com")] == [
@@ -97,7 +97,7 @@ def test_host_names_are_allowed_by_the_example() -> None:
 
 def test_prometheus_example_scrapes_the_metrics_path() -> None:
     [job] = yaml.safe_load(blocks(PAGE, "yaml")[0])["scrape_configs"]
-    assert job.keys() <= {"job_name", "scrape_interval", "static_configs"}  # else the path is another
+    assert job.keys() <= {"job_name", "scrape_interval", "static_configs"}  # other keys may change the path
     address = tomllib.loads(blocks(PAGE, "toml")[0])["service"]["http"]
     assert job["static_configs"] == [{"targets": [address]}]
 

@@ -49,11 +49,11 @@ def test_page_has_the_example_that_is_tested() -> None:
 
 def test_packages_equal_those_of_the_tests() -> None:
     lakes = ROOT / "tests" / "integration" / "lakes"
-    there = _dependencies(lakes / "pom.xml") | _dependencies(lakes / "iceberg_aws" / "pom.xml")
+    tested = _dependencies(lakes / "pom.xml") | _dependencies(lakes / "iceberg_aws" / "pom.xml")
     lists = re.findall(r'"spark\.jars\.packages" = "(.*?)"', PAGE)
     named = {package for packages in lists for package in packages.split(",")}
     assert len(named) == 3
-    assert named <= there
+    assert named <= tested
 
 
 def _dependencies(file: Path) -> set[str]:
@@ -74,7 +74,7 @@ def test_defaults_equal_the_code() -> None:
     arguments = inspect.signature(SparkSink).parameters
     layout = {name: getattr(Layout(), name) for name in LAYOUT}
     for name in (*PLAIN, *LAYOUT):
-        told = ROWS[name].strip("`")
-        shown = None if told == "none" else ast.literal_eval(told.replace("false", "False"))
+        documented = ROWS[name].strip("`")
+        shown = None if documented == "none" else ast.literal_eval(documented.replace("false", "False"))
         default = layout.get(name, arguments[name].default if name in arguments else None)
         assert shown == (list(default) if isinstance(default, tuple) else default), name

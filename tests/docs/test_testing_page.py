@@ -15,7 +15,7 @@ PAGE = page("testing")
 
 
 def first_column(header: str) -> list[str]:
-    """The names in the first column of the table under this header."""
+    """Return the names in the first column of the table with this header."""
     (rows,) = re.findall(rf"^\| {header} \|.*\n\|---.*\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
     return re.findall(r"^\| `(\w+)", rows, re.MULTILINE)
 

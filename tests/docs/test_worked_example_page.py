@@ -1,4 +1,4 @@
-"""docs/worked-example.md shows the programs of examples/orders as they are.
+"""docs/worked-example.md shows the programs of examples/orders unchanged.
 
 `tests/integration/test_orders_example.py` runs them, and the commands of the page.
 """
