@@ -1,4 +1,4 @@
-"""Commands of `sarameya`, run in the test's process next to an embedded cluster."""
+"""Commands of `sarameya`, run in the process of the test, which also runs an embedded cluster."""
 
 from __future__ import annotations
 

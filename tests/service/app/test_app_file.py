@@ -137,7 +137,7 @@ ADDED = [
     ("service.restart_backoff_max = nan", "service.restart_backoff_max = nan: must be a number above 0"),
 ]
 
-BESIDE_TOPICS = "topics_pattern = 'orders-.*'"
+PATTERN_LINE = "topics_pattern = 'orders-.*'"
 
 MISSING = [
     ("bootstrap_servers", 'bootstrap_servers is missing: add for example bootstrap_servers = ["localhost:9092"]'),
@@ -148,30 +148,30 @@ MISSING = [
 
 
 @pytest.mark.parametrize(("key", "value", "message"), CHANGED)
-def test_bad_value_is_named_with_what_is_allowed(tmp_path: Path, key: str, value: str, message: str) -> None:
+def test_invalid_value_is_reported_with_the_allowed_ones(tmp_path: Path, key: str, value: str, message: str) -> None:
     lines = [line for line in MINIMAL.splitlines() if not line.startswith(f"{key} =")]
     assert problems_of(app_file(tmp_path, "\n".join([*lines, f"{key} = {value}"]))) == [message]
 
 
 @pytest.mark.parametrize(("line", "message"), ADDED)
-def test_bad_optional_key_or_value_is_named_with_what_is_allowed(tmp_path: Path, line: str, message: str) -> None:
+def test_invalid_optional_key_or_value_is_reported(tmp_path: Path, line: str, message: str) -> None:
     assert problems_of(app_file(tmp_path, MINIMAL + line)) == [message]
 
 
 @pytest.mark.parametrize(("key", "message"), MISSING)
-def test_missing_key_is_named_with_an_example(tmp_path: Path, key: str, message: str) -> None:
+def test_missing_key_is_reported_with_an_example(tmp_path: Path, key: str, message: str) -> None:
     lines = [line for line in MINIMAL.splitlines() if not line.startswith(f"{key} =")]
     assert problems_of(app_file(tmp_path, "\n".join(lines))) == [message]
 
 
-def test_handler_without_a_name_is_told_how_to_name_one(tmp_path: Path) -> None:
+def test_handler_without_a_name_is_reported_with_an_example(tmp_path: Path) -> None:
     text = MINIMAL.replace('{ name = "print" }', "{}")
     assert problems_of(app_file(tmp_path, text)) == [
         'handler.name is missing: add for example name = "print" under [handler]'
     ]
 
 
-def test_unknown_config_option_is_given_the_nearest_name(tmp_path: Path) -> None:
+def test_unknown_config_option_is_reported_with_a_similar_one(tmp_path: Path) -> None:
     (problem,) = problems_of(app_file(tmp_path, MINIMAL + "config.sesion_timeout = 3"))
     assert problem == (
         "config.sesion_timeout = 3: no such option; did you mean 'session_timeout'? `sarameya config docs` lists all "
@@ -181,7 +181,7 @@ def test_unknown_config_option_is_given_the_nearest_name(tmp_path: Path) -> None
     assert problem == "config.zzz = 3: no such option; `sarameya config docs` lists all options"
 
 
-def test_options_that_do_not_go_together_are_all_told_at_once(tmp_path: Path) -> None:
+def test_conflicting_options_are_all_reported_at_once(tmp_path: Path) -> None:
     text = (
         MINIMAL
         + "config = {session_timeout = 2, heartbeat_interval = 2, rebalance_margin = 99, sasl_username = 'ann', "
@@ -196,7 +196,7 @@ def test_options_that_do_not_go_together_are_all_told_at_once(tmp_path: Path) ->
     ]
 
 
-def test_several_mistakes_are_all_told_at_once(tmp_path: Path) -> None:
+def test_several_mistakes_are_all_reported_at_once(tmp_path: Path) -> None:
     text = MINIMAL.replace('"g"', '""') + "config.autocommit = 1\nservice.workers = 0\nextra = 1"
     assert [problem.partition(":")[0] for problem in problems_of(app_file(tmp_path, text))] == [
         "group = ''",
@@ -206,7 +206,7 @@ def test_several_mistakes_are_all_told_at_once(tmp_path: Path) -> None:
     ]
 
 
-def test_several_mistakes_in_options_are_all_told_at_once(tmp_path: Path) -> None:
+def test_several_mistakes_in_options_are_all_reported_at_once(tmp_path: Path) -> None:
     options = """
     [config]
     autocommit = 1
@@ -225,45 +225,45 @@ def test_several_mistakes_in_options_are_all_told_at_once(tmp_path: Path) -> Non
     ]
 
 
-def test_file_that_is_no_toml_is_told_where(tmp_path: Path) -> None:
+def test_invalid_toml_is_reported_with_its_line(tmp_path: Path) -> None:
     (problem,) = problems_of(app_file(tmp_path, "group = 'g'\ntopics orders"))
     assert problem.startswith("is not TOML: ")
     assert "line 2, column 8" in problem
 
 
-def test_file_that_is_no_text_is_told(tmp_path: Path) -> None:
+def test_file_that_is_not_utf_8_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "app.toml"
     path.write_bytes(b"group = '\xff'")
     assert problems_of(path) == ["is not UTF-8 text, as TOML must be (byte 9)"]
 
 
-def test_file_that_does_not_exist_is_told(tmp_path: Path) -> None:
+def test_missing_file_is_reported(tmp_path: Path) -> None:
     assert problems_of(tmp_path / "none.toml") == ["cannot be read: No such file or directory"]
 
 
-def test_directory_in_place_of_a_file_is_told(tmp_path: Path) -> None:
+def test_directory_in_place_of_a_file_is_reported(tmp_path: Path) -> None:
     assert problems_of(tmp_path) == ["cannot be read: Is a directory"]
 
 
-def test_pattern_may_stand_in_for_topics(tmp_path: Path) -> None:
+def test_pattern_may_replace_topics(tmp_path: Path) -> None:
     lines = [line for line in MINIMAL.splitlines() if not line.startswith("topics =")]
-    app = load_app(app_file(tmp_path, "\n".join([BESIDE_TOPICS, *lines])))
+    app = load_app(app_file(tmp_path, "\n".join([PATTERN_LINE, *lines])))
     assert (app.topics, app.topics_pattern) == ((), "orders-.*")
 
 
 def test_topics_and_a_pattern_are_refused_together(tmp_path: Path) -> None:
     problem = "topics and topics_pattern are both given: give one of them"
-    assert problems_of(app_file(tmp_path, BESIDE_TOPICS + "\n" + MINIMAL)) == [problem]
+    assert problems_of(app_file(tmp_path, PATTERN_LINE + "\n" + MINIMAL)) == [problem]
 
 
 @pytest.mark.parametrize("pattern", ["'('", "''", "1", "'a{99999999999}'"])
-def test_pattern_that_is_none_is_refused(tmp_path: Path, pattern: str) -> None:
+def test_invalid_pattern_is_refused(tmp_path: Path, pattern: str) -> None:
     lines = [line for line in MINIMAL.splitlines() if not line.startswith("topics =")]
     [problem] = problems_of(app_file(tmp_path, "\n".join([f"topics_pattern = {pattern}", *lines])))
     assert "must be a regular expression that a topic's whole name matches" in problem
 
 
-OF_TOPICS = """
+TOPIC_POLICIES = """
 [config]
 offset_initial = "by_duration:PT1H"
 [config.topics.orders]
@@ -274,8 +274,8 @@ offset_out_of_range = "oldest"
 """
 
 
-def test_offset_policies_of_topics_are_in_their_tables(tmp_path: Path) -> None:
-    text = MINIMAL.replace('["orders"]', '["orders", "orders.eu"]') + OF_TOPICS
+def test_offset_policies_of_topics_are_read(tmp_path: Path) -> None:
+    text = MINIMAL.replace('["orders"]', '["orders", "orders.eu"]') + TOPIC_POLICIES
     config = load_app(app_file(tmp_path, text)).config
     noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
     assert config.offset_initial == timedelta(hours=1)
@@ -285,10 +285,10 @@ def test_offset_policies_of_topics_are_in_their_tables(tmp_path: Path) -> None:
     }
 
 
-def test_options_of_a_topic_that_is_not_read_are_told(tmp_path: Path) -> None:
+def test_options_of_an_unread_topic_are_reported(tmp_path: Path) -> None:
     problem = "config.topics.orders.eu: this topic is not read; the topics that are read are orders"
-    assert problems_of(app_file(tmp_path, MINIMAL + OF_TOPICS)) == [problem]
-    by_pattern = "\n".join(line for line in (MINIMAL + OF_TOPICS).splitlines() if not line.startswith("topics ="))
+    assert problems_of(app_file(tmp_path, MINIMAL + TOPIC_POLICIES)) == [problem]
+    by_pattern = "\n".join(line for line in (MINIMAL + TOPIC_POLICIES).splitlines() if not line.startswith("topics ="))
     assert load_app(app_file(tmp_path, "topics_pattern = 'orders.*'\n" + by_pattern)).config.topics
     problem = "config.topics.orders.eu: this topic is not read; the topics that are read match '[a-z]+'"
     assert problems_of(app_file(tmp_path, "topics_pattern = '[a-z]+'\n" + by_pattern)) == [problem]
@@ -301,7 +301,7 @@ def test_options_of_a_topic_that_is_not_read_are_told(tmp_path: Path) -> None:
         ("offset_intial = 'oldest'", "config.topics.orders.offset_intial = 'oldest': no such option; did you mean"),
     ],
 )
-def test_wrong_option_of_a_topic_is_told_by_its_place(tmp_path: Path, line: str, start: str) -> None:
+def test_wrong_option_of_a_topic_is_reported_with_its_path(tmp_path: Path, line: str, start: str) -> None:
     [problem] = problems_of(app_file(tmp_path, MINIMAL + f"[config.topics.orders]\n{line}"))
     assert problem.startswith(start)
 
@@ -313,7 +313,7 @@ sasl_mechanism = "OAUTHBEARER"
 """
 
 
-def test_function_that_gives_tokens_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_function_is_imported_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tokens_of_mine.py").write_text("async def token():\n    return 'good'\n")
     monkeypatch.syspath_prepend(tmp_path)
     app = load_app(app_file(tmp_path, f'{MINIMAL}{TOKEN}sasl_token = "tokens_of_mine:token"\n'))
@@ -330,6 +330,6 @@ def test_function_that_gives_tokens_is_named(tmp_path: Path, monkeypatch: pytest
         ("json:__name__", "must be a function without arguments"),
     ],
 )
-def test_what_gives_no_tokens_is_told_and_not_shown(tmp_path: Path, named: str, problem: str) -> None:
+def test_wrong_token_function_is_reported_but_not_shown(tmp_path: Path, named: str, problem: str) -> None:
     path = app_file(tmp_path, f'{MINIMAL}{TOKEN}sasl_token = "{named}"\n')
     assert problems_of(path) == [f"config.sasl_token = ***: {problem}"]

@@ -23,7 +23,7 @@ def app(*arguments: Any, environ: dict[str, str] | None = None, **defaults: Any)
     return load_arguments("sarameya land", [*GIVEN, *arguments], named, REMEDIES, environ or {}).app
 
 
-def test_arguments_are_an_app() -> None:
+def test_arguments_give_an_app() -> None:
     made = app(argument("-o", "config.client_id", "ops"), argument("--set", "handler.options.max.rows", 5))
     assert (made.bootstrap_servers, made.group, made.topics) == (("here:9092",), "g", ("orders",))
     assert made.config.client_id == "ops"
@@ -48,7 +48,7 @@ def test_arguments_precede_environment_properties_and_defaults(
     assert (made.config.offset_initial, made.config.claim_grace) == ("newest", 3.0)
 
 
-def test_what_is_missing_is_told_with_the_argument_that_gives_it() -> None:
+def test_missing_value_is_reported_with_its_argument() -> None:
     with pytest.raises(AppFileError) as raised:
         load_arguments("sarameya land", [argument("land", "handler.name", "print")], {}, REMEDIES, {})
     assert sorted(raised.value.problems) == [
@@ -58,7 +58,7 @@ def test_what_is_missing_is_told_with_the_argument_that_gives_it() -> None:
     ]
 
 
-def test_mistake_is_told_with_who_made_it() -> None:
+def test_mistake_is_reported_with_its_source() -> None:
     with pytest.raises(AppFileError) as raised:
         app(argument("-o", "config.session_timeout", "long"), environ={"SARAMEYA_SERVICE_WORKERS": "0"})
     assert raised.value.problems == (

@@ -44,7 +44,7 @@ def test_servers_are_a_list_of_addresses() -> None:
 
 
 @pytest.mark.parametrize("name", ["--bootstrap", "--bootstrap-servers"])
-def test_servers_are_spelled_short_or_long(name: str) -> None:
+def test_option_for_servers_has_a_short_and_a_long_name(name: str) -> None:
     assert read(name, "a:9092").bootstrap_servers == ("a:9092",)
 
 
@@ -68,15 +68,15 @@ def test_properties_fill_in_missing_options(properties: str) -> None:
 OAUTH = ["-o", "security_protocol=SASL_SSL", "-o", "sasl_mechanism=OAUTHBEARER", "-o", "sasl_token=of_groups:token"]
 
 
-@pytest.mark.parametrize("beneath", ["--properties", "--app", None])
-def test_option_names_the_function_that_gives_tokens(
-    beneath: str | None, app_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("source", ["--properties", "--app", None])
+def test_token_function_is_imported_by_its_name(
+    source: str | None, app_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "of_groups.py").write_text("def token(): ...\n")
     (tmp_path / "client.properties").write_text("client.id = theirs\n")
     monkeypatch.syspath_prepend(tmp_path)
     files = {"--properties": str(tmp_path / "client.properties"), "--app": app_file}
-    place = read("--bootstrap", "a:1", *([beneath, files[beneath]] if beneath else []), *OAUTH)
+    place = read("--bootstrap", "a:1", *([source, files[source]] if source else []), *OAUTH)
     assert place.config.sasl_token is not None
     assert place.config.sasl_token.__module__ == "of_groups"
     with pytest.raises(AppFileError, match=r"config.sasl_token = .*: module 'of_groups' has no 'tokn'.* \(by -o\)"):
@@ -90,10 +90,10 @@ def problems(*argv: str) -> list[str]:
     return [problem.removeprefix("sarameya ask: ") for problem in caught.value.problems]
 
 
-def test_properties_that_are_wrong_are_told_with_their_file(properties: str) -> None:
-    (told,) = problems("--properties", properties)
-    assert told.startswith("config.sasl_mechanism = 'PLAIN': requires security_protocol = ")
-    assert told.endswith(f"(by {properties})")
+def test_invalid_properties_are_reported_with_their_file(properties: str) -> None:
+    (reported,) = problems("--properties", properties)
+    assert reported.startswith("config.sasl_mechanism = 'PLAIN': requires security_protocol = ")
+    assert reported.endswith(f"(by {properties})")
     Path(properties).write_text("bootstrap.servers = kafka\n")
     assert problems("--properties", properties) == [
         f"bootstrap_servers = ['kafka']: must be a non-empty list of 'host:port' strings (by {properties})"
@@ -101,16 +101,14 @@ def test_properties_that_are_wrong_are_told_with_their_file(properties: str) -> 
     Path(properties).write_text("nope = 1\n")
     assert problems("--properties", properties) == [f"{properties}: nope = '1': is not a property of Kafka's clients"]
     Path(properties).write_text("client.id = x\n")
-    (told,) = problems("--properties", properties)
-    assert told.startswith("bootstrap_servers is missing: give --bootstrap HOST:PORT")
+    (reported,) = problems("--properties", properties)
+    assert reported.startswith("bootstrap_servers is missing: give --bootstrap HOST:PORT")
 
 
 # -- the environment -----------------------------------------------------------------------------
 
 
-def test_environment_goes_before_properties_and_behind_arguments(
-    properties: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_environment_overrides_properties_but_not_arguments(properties: str, monkeypatch: pytest.MonkeyPatch) -> None:
     Path(properties).write_text("bootstrap.servers=p:1\ngroup.id=theirs\nclient.id=theirs\nclient.rack=r\n")
     monkeypatch.setenv("SARAMEYA_PROPERTIES", properties)
     assert names_cluster(parsed())
@@ -134,14 +132,14 @@ def test_app_variables_are_ignored_by_cluster_commands(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("argv", [[], ["--bootstrap", "a:1"]])
-def test_variables_that_mean_nothing_are_refused(argv: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_misspelled_variable_is_refused(argv: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SARAMEYA_BOOTSTRAP_SERVER", "a:1")
     assert names_cluster(parsed())
-    (told,) = problems(*argv)
-    assert told.startswith("SARAMEYA_BOOTSTRAP_SERVER: no such variable; did you mean SARAMEYA_BOOTSTRAP_SERVERS?")
+    (reported,) = problems(*argv)
+    assert reported.startswith("SARAMEYA_BOOTSTRAP_SERVER: no such variable; did you mean SARAMEYA_BOOTSTRAP_SERVERS?")
 
 
-def test_variable_that_is_not_allowed_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_value_is_reported_with_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SARAMEYA_CONFIG_CHECK_CRCS", "perhaps")
     assert problems("--bootstrap", "a:1") == [
         "config.check_crcs = 'perhaps': must be true or false (by SARAMEYA_CONFIG_CHECK_CRCS)"
@@ -176,15 +174,15 @@ def test_invalid_app_key_is_ignored_by_cluster_commands(
 
 
 @pytest.mark.parametrize("variable", ["SARAMEYA_TOPICS", "SARAMEYA_HANDLER_NAME"])
-def test_app_file_is_asked_for_no_more_than_asking_needs(
+def test_app_file_needs_only_the_values_of_the_cluster(
     variable: str, app_file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, "which-the-file-leaves-open")
     Path(app_file).write_text('bootstrap_servers = ["app:9092"]\n')
     assert (read("--app", app_file).bootstrap_servers, read("--app", app_file).group) == (("app:9092",), None)
     Path(app_file).write_text('topics = ["x"]\nhandler.name = 5\n')
-    (told,) = problems("--app", app_file)
-    assert told.endswith('bootstrap_servers is missing: add for example bootstrap_servers = ["localhost:9092"]')
+    (reported,) = problems("--app", app_file)
+    assert reported.endswith('bootstrap_servers is missing: add for example bootstrap_servers = ["localhost:9092"]')
 
 
 def test_unknown_app_key_is_refused_by_cluster_commands(app_file: str) -> None:
@@ -212,7 +210,7 @@ def test_invalid_group_is_refused_by_commands_that_need_it(
     ("name", "given"),
     [("BOOTSTRAP_SERVERS_FILE", ["--bootstrap", "a:1"]), ("CONFIG_RACK_ID_FILE", ["-o", "rack_id=r"])],
 )
-def test_mistake_about_what_an_argument_says_is_no_matter(
+def test_invalid_variable_overridden_by_an_argument_is_ignored(
     name: str, given: list[str], app_file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"SARAMEYA_{name}", "/nonexistent")
@@ -278,12 +276,12 @@ def test_password_in_an_address_is_not_shown(
     text: str, properties: str, app_file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path(properties).write_text(f"bootstrap.servers = {text}\n")
-    told = problems("--properties", properties)
+    reported = problems("--properties", properties)
     monkeypatch.setenv("SARAMEYA_BOOTSTRAP_SERVERS", text)
     for argv in ([], ["--app", app_file]):
-        told += problems(*argv)
-    assert len(told) == 3
-    for line in told:
+        reported += problems(*argv)
+    assert len(reported) == 3
+    for line in reported:
         _, shown = line.split("bootstrap_servers = ")
         assert "'***@host:1'" in shown
         assert ": must be " in shown
@@ -293,7 +291,7 @@ def test_password_in_an_address_is_not_shown(
 # -- the rest ------------------------------------------------------------------------------------
 
 
-def test_properties_lie_beneath_the_app_file_wherever_that_is(
+def test_app_file_overrides_properties_of_another_directory(
     properties: str, app_file: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     Path(properties).write_text("client.id = theirs\nclient.rack = r\n")
@@ -315,7 +313,7 @@ def test_command_line_precedes_the_app_file(app_file: str) -> None:
     assert place.config.request_timeout == 3.0
 
 
-def test_nothing_is_waited_for_longer_than_the_timeout(app_file: str) -> None:
+def test_timeout_limits_all_other_timeouts(app_file: str) -> None:
     config = read("--app", app_file, "--timeout", "2").config
     assert {
         config.bootstrap_timeout,
@@ -336,7 +334,7 @@ def test_nothing_is_waited_for_longer_than_the_timeout(app_file: str) -> None:
         ("client_id=", ""),
     ],
 )
-def test_option_that_is_no_toml_is_a_string(option: str, value: str) -> None:
+def test_option_value_that_is_not_toml_is_a_string(option: str, value: str) -> None:
     assert read("--bootstrap-servers", "a:1", "-o", option).config.client_id == value
 
 
@@ -347,15 +345,15 @@ def test_option_that_is_no_toml_is_a_string(option: str, value: str) -> None:
         ("request_timeout=soon", "config.request_timeout = 'soon': must be a number"),
     ],
 )
-@pytest.mark.parametrize("beneath", ["--properties", "--app", None])
-def test_option_that_is_wrong_is_told_with_what_is_allowed(
-    beneath: str | None, option: str, text: str, app_file: str, tmp_path: Path
+@pytest.mark.parametrize("source", ["--properties", "--app", None])
+def test_wrong_option_is_reported_with_what_is_allowed(
+    source: str | None, option: str, text: str, app_file: str, tmp_path: Path
 ) -> None:
     (tmp_path / "client.properties").write_text("client.id = theirs\n")
     files = {"--properties": str(tmp_path / "client.properties"), "--app": app_file}
-    (told,) = problems("--bootstrap", "a:1", *([beneath, files[beneath]] if beneath else []), "-o", option)
-    assert text in told
-    assert told.endswith("(by -o)")
+    (reported,) = problems("--bootstrap", "a:1", *([source, files[source]] if source else []), "-o", option)
+    assert text in reported
+    assert reported.endswith("(by -o)")
 
 
 @pytest.mark.parametrize(
@@ -368,7 +366,7 @@ def test_option_that_is_wrong_is_told_with_what_is_allowed(
         (["-o", "client_id"], "'client_id' must be NAME=VALUE, for example client_id=ops"),
     ],
 )
-def test_argument_that_is_wrong_is_told(argv: list[str], text: str) -> None:
+def test_wrong_argument_is_reported(argv: list[str], text: str) -> None:
     with pytest.raises(argparse.ArgumentError) as caught:
         read(*argv)
     assert caught.value.message == text

@@ -1,4 +1,4 @@
-"""Environment variables that go before an app file."""
+"""Environment variables that override an app file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def problems_of(environ: dict[str, str]) -> list[str]:
     return [line for _, line in variables(environ, get_type_hints(ServiceSection))[1]]
 
 
-def test_variables_go_before_the_file_and_leave_the_rest(path: Path) -> None:
+def test_variables_override_only_their_values_of_the_file(path: Path) -> None:
     app = load_app(
         path,
         {
@@ -94,7 +94,7 @@ def test_every_key_of_the_service_has_its_variable(field: str) -> None:
     assert variable.key == f"service.{field}"
 
 
-def test_topics_and_a_pattern_stand_in_for_each_other(path: Path) -> None:
+def test_pattern_in_the_environment_replaces_topics(path: Path) -> None:
     app = load_app(path, {"SARAMEYA_TOPICS_PATTERN": "orders-.*"})
     assert (app.topics, app.topics_pattern) == ((), "orders-.*")
 
@@ -102,19 +102,19 @@ def test_topics_and_a_pattern_stand_in_for_each_other(path: Path) -> None:
 # -- files -----------------------------------------------------------------------------------------
 
 
-def test_variable_may_name_a_file_that_has_the_value(path: Path, tmp_path: Path) -> None:
+def test_variable_may_name_a_file_with_the_value(path: Path, tmp_path: Path) -> None:
     (tmp_path / "word").write_text("g2\n")
     assert load_app(path, {"SARAMEYA_GROUP_FILE": str(tmp_path / "word")}).group == "g2"
     options = load_app(path, {"SARAMEYA_HANDLER_OPTIONS_TOKEN_FILE": str(tmp_path / "word")}).handler.options
     assert options == {"token": "g2"}
 
 
-def test_both_a_value_and_a_file_are_refused() -> None:
+def test_value_and_file_together_are_refused() -> None:
     [problem] = problems_of({"SARAMEYA_GROUP_FILE": "x", "SARAMEYA_GROUP": "g"})
     assert problem == "SARAMEYA_GROUP_FILE and SARAMEYA_GROUP are both set: set one of them"
 
 
-def test_file_that_cannot_be_read_is_told_by_its_variable(path: Path) -> None:
+def test_unreadable_file_is_reported_with_its_variable(path: Path) -> None:
     with pytest.raises(AppFileError) as caught:
         load_app(path, {"SARAMEYA_GROUP_FILE": "/none"})
     assert caught.value.problems == (
@@ -130,27 +130,27 @@ class Secretive:
     ca_file: str = ""
 
 
-def test_secret_option_takes_what_a_secret_can_be_made_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_secret_option_accepts_a_value_or_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(environment, "Config", Secretive)
     (tmp_path / "word").write_text("env:x\n")
     [variable] = found({"SARAMEYA_CONFIG_WORD": "5"})
-    assert variable.value == "5"  # no number, as TOML would have it
+    assert variable.value == "5"  # text, although it is a number in TOML
     [variable] = found({"SARAMEYA_CONFIG_WORD_FILE": str(tmp_path / "word")})
     assert variable.value == Secret("env:x")
 
 
-def test_option_whose_name_ends_so_is_no_file_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_option_whose_name_ends_in_file_is_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "Config", Secretive)
     assert found({"SARAMEYA_CONFIG_CA_FILE": "/x"}) == [Variable("SARAMEYA_CONFIG_CA_FILE", "config.ca_file", "/x")]
 
 
 @pytest.mark.parametrize("value", ["12345678", "true", "[1]", '"quoted"'])
-def test_what_looks_secret_is_text_whatever_it_says(value: str) -> None:
+def test_value_of_a_secret_name_is_always_text(value: str) -> None:
     [variable] = found({"SARAMEYA_HANDLER_OPTIONS_PASSWORD": value})
     assert variable.value == value
 
 
-# -- what is wrong ---------------------------------------------------------------------------------
+# -- mistakes --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -187,11 +187,11 @@ def test_unknown_variable_is_refused_without_its_value(name: str, hint: str) -> 
         "SARAMEYAN",
     ],
 )
-def test_variables_of_others_are_left_alone(name: str) -> None:
+def test_variables_of_other_programs_are_ignored(name: str) -> None:
     assert found({name: "tcp://10.0.0.1:8080"}) == []
 
 
-def test_value_that_cannot_be_is_told_with_its_variable(path: Path) -> None:
+def test_invalid_value_is_reported_with_its_variable(path: Path) -> None:
     with pytest.raises(AppFileError) as caught:
         load_app(
             path,
@@ -212,7 +212,7 @@ def test_value_that_cannot_be_is_told_with_its_variable(path: Path) -> None:
     )
 
 
-def test_table_that_is_none_in_the_file_is_told(tmp_path: Path) -> None:
+def test_value_in_place_of_a_table_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "app.toml"
     path.write_text(FILE.replace("config = {", "service = 5\nconfig = {"))
     with pytest.raises(AppFileError, match="service = 5: must be a table"):

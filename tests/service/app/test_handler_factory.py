@@ -55,35 +55,35 @@ class Impostor(Optionless):
         return "no handler"
 
 
-class Stating(OwnOptions):
+class WithDefaults(OwnOptions):
     @staticmethod
     def option_defaults() -> dict[str, Any]:
         return {"limit": 5}
 
 
-class Misstating(OwnOptions):
+class InstanceDefaults(OwnOptions):
     def option_defaults(self) -> dict[str, Any]:
         return {"limit": 5}
 
 
-class Raising(OwnOptions):
+class RaisingDefaults(OwnOptions):
     @staticmethod
     def option_defaults() -> None:
         raise ValueError("one\ntwo")
 
 
-class StatingNothing(OwnOptions):
+class NoneDefaults(OwnOptions):
     @classmethod
     def option_defaults(cls) -> None: ...
 
 
-class StatingWords(OwnOptions):
+class ListDefaults(OwnOptions):
     @classmethod
     def option_defaults(cls) -> list[str]:
         return ["ab"]
 
 
-class StatingNumbers(OwnOptions):
+class NumberDefaults(OwnOptions):
     @classmethod
     def option_defaults(cls) -> dict[int, int]:
         return {1: 2}
@@ -110,12 +110,12 @@ KINDS = (
     Optionless,
     OwnOptions,
     Impostor,
-    Stating,
-    Misstating,
-    Raising,
-    StatingNothing,
-    StatingWords,
-    StatingNumbers,
+    WithDefaults,
+    InstanceDefaults,
+    RaisingDefaults,
+    NoneDefaults,
+    ListDefaults,
+    NumberDefaults,
     Nested,
 )
 
@@ -149,29 +149,30 @@ def test_class_with_from_options_is_built_by_it() -> None:
     assert handler.options == {"anything": 1}
 
 
-def test_option_refused_by_from_options_is_raised_as_it_is() -> None:
+def test_error_of_from_options_is_raised_unchanged() -> None:
     with pytest.raises(ConfigError, match=r"^bad = 1: must not be given$"):
         build_handler("made_up_handlers:OwnOptions", {"bad": 1})
 
 
 @pytest.mark.parametrize(
-    ("name", "defaults"), [("Plain", {"limit": 10}), ("Optionless", {}), ("OwnOptions", {}), ("Stating", {"limit": 5})]
+    ("name", "defaults"),
+    [("Plain", {"limit": 10}), ("Optionless", {}), ("OwnOptions", {}), ("WithDefaults", {"limit": 5})],
 )
-def test_defaults_are_those_of_the_arguments_or_as_stated(name: str, defaults: dict[str, Any]) -> None:
+def test_defaults_are_those_of_arguments_or_option_defaults(name: str, defaults: dict[str, Any]) -> None:
     assert default_options(f"made_up_handlers:{name}") == defaults
 
 
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("Misstating", "fails with TypeError: "),
-        ("Raising", "fails with ValueError: one; "),
-        ("StatingNothing", "returns None; "),
-        ("StatingWords", "returns ['ab']; "),
-        ("StatingNumbers", "returns {1: 2}; "),
+        ("InstanceDefaults", "fails with TypeError: "),
+        ("RaisingDefaults", "fails with ValueError: one; "),
+        ("NoneDefaults", "returns None; "),
+        ("ListDefaults", "returns ['ab']; "),
+        ("NumberDefaults", "returns {1: 2}; "),
     ],
 )
-def test_wrong_option_defaults_are_the_handlers_error(name: str, why: str) -> None:
+def test_wrong_option_defaults_raise_handler_error(name: str, why: str) -> None:
     with pytest.raises(HandlerError) as raised:
         default_options(f"made_up_handlers:{name}")
     assert str(raised.value).startswith(f"handler 'made_up_handlers:{name}': option_defaults() {why}")
@@ -236,21 +237,19 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("name", "options", "message"), REFUSED)
-def test_handler_that_cannot_be_built_is_told_with_what_there_is(
-    name: str, options: dict[str, Any], message: str
-) -> None:
+def test_unbuildable_handler_is_reported_with_the_reason(name: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(HandlerError) as caught:
         build_handler(name, options)
     assert str(caught.value) == message
 
 
-def test_unknown_option_is_given_the_nearest_name() -> None:
+def test_unknown_option_is_reported_with_a_similar_one() -> None:
     with pytest.raises(ConfigError) as caught:
         build_handler("plain", {"path": "x", "limits": 3})
     assert str(caught.value) == "limits = 3: no such option; did you mean 'limit'?"
 
 
-def test_option_to_a_class_without_any_is_told_so() -> None:
+def test_option_for_a_class_without_options_is_refused() -> None:
     with pytest.raises(ConfigError) as caught:
         build_handler("made_up_handlers:Optionless", {"path": "x"})
     assert str(caught.value) == "path = 'x': the handler takes no options"
@@ -270,12 +269,12 @@ def test_message_options_become_attributes_of_the_handler() -> None:
     }
     handler: Any = build_handler("made_up_handlers:Orders", options)
     assert (handler.url, handler.own, handler.ordering, handler.concurrency) == ("http://here", "five", "key", 50)
-    assert handler.retry == Retry(attempts=5, on=OSError), "the rest is as in the class"
+    assert handler.retry == Retry(attempts=5, on=OSError), "other fields keep the values of the class"
     assert handler.retry_topics == RetryTopics([60, 600], on=(OSError, Lost))
     assert (handler.dead_letters, handler.circuit_breaker) == (DeadLetterTopic("{topic}.dead"), CircuitBreaker())
     registry = RegistryOptions(url="http://registry:8081", username="a", password="b")
     assert (handler.value_format, handler.key_format) == (Format("avro", registry=registry), "string")
-    assert handler.max_handler_time is None, "an argument of its own has precedence"
+    assert handler.max_handler_time is None, "an argument of the constructor has precedence"
     assert Orders.concurrency == 16
 
 
@@ -296,7 +295,7 @@ def test_message_options_become_attributes_of_the_handler() -> None:
         ({"concurency": 3}, "concurency = 3: no such option; did you mean 'concurrency'?"),
     ],
 )
-def test_wrong_message_option_is_named_with_its_table(options: dict[str, Any], error: str) -> None:
+def test_wrong_message_option_is_reported_with_its_table(options: dict[str, Any], error: str) -> None:
     with pytest.raises(ConfigError) as raised:
         build_handler("made_up_handlers:Orders", {"url": "", **options})
     assert str(raised.value).startswith(error)

@@ -1,4 +1,4 @@
-"""A .properties file beneath an app file, the environment before it, and where each value comes from."""
+"""Precedence of the environment, an app file and its .properties file, and the origin of each value."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ topics = ["orders"]
 handler = { name = "print" }
 config = { client_id = "file", session_timeout = 6 }
 """
-BENEATH = """
+WITH_PROPERTIES = """
 properties = "kafka/client.properties"
 topics = ["orders"]
 handler = { name = "print" }
@@ -35,17 +35,17 @@ client.id = beneath
 def path(tmp_path: Path) -> Path:
     (tmp_path / "kafka").mkdir()
     (tmp_path / "kafka" / "client.properties").write_text(PROPERTIES)
-    (tmp_path / "app.toml").write_text(BENEATH)
+    (tmp_path / "app.toml").write_text(WITH_PROPERTIES)
     return tmp_path / "app.toml"
 
 
-def test_app_file_goes_before_the_properties_that_it_names(path: Path) -> None:
+def test_app_file_overrides_its_properties(path: Path) -> None:
     app = load_app(path, {})
     assert (app.bootstrap_servers, app.group) == (("a:1", "b:2"), "orders")
     assert app.config == Config(client_id="beneath", session_timeout=6, heartbeat_interval=1.0)
 
 
-def test_environment_goes_before_both(path: Path) -> None:
+def test_environment_overrides_app_file_and_properties(path: Path) -> None:
     environ = {"SARAMEYA_GROUP": "mine", "SARAMEYA_CONFIG_SESSION_TIMEOUT": "12", "SARAMEYA_CONFIG_CLIENT_ID": "x"}
     app = load_app(path, environ)
     assert (app.group, app.config) == ("mine", Config(client_id="x", session_timeout=12, heartbeat_interval=1.0))
@@ -57,7 +57,7 @@ def test_environment_may_name_the_properties(path: Path) -> None:
     assert (app.bootstrap_servers, app.config) == (("c:3",), Config(session_timeout=6))
 
 
-def test_properties_may_lack_what_the_environment_gives(path: Path) -> None:
+def test_environment_may_complete_the_properties(path: Path) -> None:
     with (path.parent / "kafka" / "client.properties").open("a") as properties:
         properties.write("security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-256\n")
     (path.parent / "password").write_text("sesame\n")
@@ -71,7 +71,7 @@ def test_properties_may_lack_what_the_environment_gives(path: Path) -> None:
         load_app(path, {})
 
 
-def test_every_value_s_layer_is_known(path: Path) -> None:
+def test_origin_of_properties_is_their_file(path: Path) -> None:
     layers = load(path, {"SARAMEYA_CONFIG_CLIENT_ID": "x"}).layers
     properties = str(path.parent / "kafka" / "client.properties")
     assert {key: layers.origin(key) for key in ("group", "bootstrap_servers", "config.heartbeat_interval")} == {
@@ -93,7 +93,7 @@ def problems_of(path: Path) -> list[str]:
 def test_invalid_properties_are_reported_with_all_mistakes(path: Path) -> None:
     properties = path.parent / "kafka" / "client.properties"
     properties.write_text(PROPERTIES + "max.poll.records=5\nsesion.timeout.ms=1\n")
-    path.write_text(BENEATH.replace("config = {", 'bootstrap_servers = ["a:1"]\ngroup = ""\nconfig = {'))
+    path.write_text(WITH_PROPERTIES.replace("config = {", 'bootstrap_servers = ["a:1"]\ngroup = ""\nconfig = {'))
     problems = problems_of(path)
     assert problems[0] == "group = '': must be a non-empty string"
     assert problems[1].startswith(f"{properties}: max.poll.records = '5': has no meaning here")
@@ -101,14 +101,12 @@ def test_invalid_properties_are_reported_with_all_mistakes(path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["security.protocol=SASL_PLAINTEXT\nsesion.timeout.ms=1", "sasl.mechanizm=PLAIN"])
-def test_properties_that_cannot_be_make_nothing_else_wrong(
-    path: Path, line: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_invalid_properties_cause_no_other_problem(path: Path, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("P", "sesame")
     properties = path.parent / "kafka" / "client.properties"
     properties.write_text(f"bootstrap.servers=a:1\ngroup.id=g\n{line}\n")
     options = '{ sasl_username = "a", sasl_password = "env:P", rack_id = 5 }'
-    path.write_text(BENEATH.replace("{ session_timeout = 6 }", options))
+    path.write_text(WITH_PROPERTIES.replace("{ session_timeout = 6 }", options))
     wrong, typo = problems_of(path)
     assert wrong == "config.rack_id = 5: must be a string"
     assert typo.startswith(f"{properties}: {line.splitlines()[-1].partition('=')[0]} = ")
@@ -123,13 +121,13 @@ def test_invalid_property_is_reported_with_its_file(path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["5", '""', "[]"])
-def test_properties_must_be_a_file_s_name(path: Path, value: str) -> None:
+def test_properties_must_be_a_file_name(path: Path, value: str) -> None:
     path.write_text(FILE.replace("config = {", f"properties = {value}\nconfig = {{"))
     [problem] = problems_of(path)
     assert problem.startswith("properties = ")
 
 
-def test_properties_that_are_not_there_are_told(path: Path) -> None:
+def test_missing_properties_file_is_reported(path: Path) -> None:
     (path.parent / "kafka" / "client.properties").unlink()
     assert f"{path.parent}/kafka/client.properties: cannot be read: No such file or directory" in problems_of(path)
 
@@ -149,7 +147,7 @@ def test_properties_that_are_not_there_are_told(path: Path) -> None:
         ("handler.options.ab", "default"),
     ],
 )
-def test_each_value_s_origin_is_known(tmp_path: Path, key: str, origin: str) -> None:
+def test_origin_of_each_value_is_known(tmp_path: Path, key: str, origin: str) -> None:
     path = tmp_path / "app.toml"
     path.write_text(
         FILE.replace('["orders"]', '["orders.eu"]') + '[config.topics."orders.eu"]\noffset_initial = "oldest"\n'
@@ -165,7 +163,7 @@ def test_each_value_s_origin_is_known(tmp_path: Path, key: str, origin: str) -> 
 
 def test_printed_app_and_layers_hide_secrets(path: Path) -> None:
     canary = "kAnarienv0gel"
-    text = BENEATH.replace(
+    text = WITH_PROPERTIES.replace(
         '{ name = "print" }', f'{{ name = "print", options = {{ password = "{canary}", table = "x" }} }}'
     )
     path.write_text(text)

@@ -27,7 +27,7 @@ _VALUES = st.recursive(
 
 
 @given(st.dictionaries(_TEXT, _VALUES, max_size=4))
-def test_what_is_written_is_read_back(table: dict[str, Any]) -> None:
+def test_written_toml_is_read_back_unchanged(table: dict[str, Any]) -> None:
     assert tomllib.loads(toml(table)) == table
 
 
@@ -40,7 +40,7 @@ GIVEN = [
 ]
 
 
-def test_app_of_arguments_is_the_app_of_the_file_that_is_written(tmp_path: Path) -> None:
+def test_written_file_gives_the_same_app_as_the_arguments(tmp_path: Path) -> None:
     (tmp_path / "client.properties").write_text("client.id = theirs\n")
     arguments = [*GIVEN, argument("--properties", "properties", str(tmp_path / "client.properties"))]
     loaded = load_arguments(
@@ -49,10 +49,10 @@ def test_app_of_arguments_is_the_app_of_the_file_that_is_written(tmp_path: Path)
     path = tmp_path / "app.toml"
     path.write_text(as_app_file(loaded))
     assert load_app(path, {}) == loaded.app
-    assert "theirs" not in path.read_text(), "it stands in the properties"
+    assert "theirs" not in path.read_text(), "the properties file already has it"
 
 
-def test_secrets_are_left_out_and_told_but_for_where_they_are() -> None:
+def test_secrets_become_comments_but_references_are_kept() -> None:
     arguments = [
         *GIVEN,
         argument("-o", "config.security_protocol", "SASL_SSL"),
@@ -72,7 +72,7 @@ def test_secrets_are_left_out_and_told_but_for_where_they_are() -> None:
     ]
 
 
-def test_name_is_secret_by_all_that_stands_before_it() -> None:
+def test_key_under_a_secret_name_is_secret() -> None:
     arguments = [
         *GIVEN,
         argument("--set", "handler.options.password", {"of_mine": "hunter2"}),
@@ -86,7 +86,7 @@ def test_name_is_secret_by_all_that_stands_before_it() -> None:
     ]
 
 
-def test_properties_are_found_wherever_the_app_file_is_put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_properties_are_found_from_any_place_of_the_app_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "client.properties").write_text("client.id = theirs\n")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""`sarameya completion`: the script, and a real bash that completes by it."""
+"""`sarameya completion`: the script, and a real bash that uses it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Bash:
-    """An interactive bash on a terminal of its own."""
+    """An interactive bash in its own terminal."""
 
     def __init__(self, terminal: int) -> None:
         self._terminal = terminal
@@ -43,7 +43,7 @@ class Bash:
         os.write(self._terminal, keys.encode())
 
     def until(self, *texts: str) -> str:
-        """Return the output up to the moment when all of these texts have appeared."""
+        """Return the output once it contains all of these texts."""
         written, ends = "", time.monotonic() + DEADLINE
         while not all(text in written for text in texts):
             left = ends - time.monotonic()
@@ -55,20 +55,20 @@ class Bash:
 
 @contextmanager
 def bash(script: Path, directory: Path) -> Iterator[Bash]:
-    ours, theirs = pty.openpty()
+    controller, terminal = pty.openpty()
     environment = {**os.environ, "TERM": "dumb", "PS1": PROMPT, "INPUTRC": "/dev/null", "COLUMNS": "200"}
     process = subprocess.Popen(
         ["bash", "--norc", "--noprofile", "-i"],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
         cwd=directory,
         env=environment,
         start_new_session=True,
     )
-    os.close(theirs)
+    os.close(terminal)
     try:
-        shell = Bash(ours)
+        shell = Bash(controller)
         shell.until(PROMPT)
         shell.type(f"PS1='{PROMPT}'; source {script}; echo sour''ced\n")
         shell.until("sourced")
@@ -76,7 +76,7 @@ def bash(script: Path, directory: Path) -> Iterator[Bash]:
     finally:
         process.kill()
         process.wait()
-        os.close(ours)
+        os.close(controller)
 
 
 @pytest.mark.parametrize(
@@ -112,14 +112,14 @@ def test_script_knows_every_command_and_option(shell: str, capsys: pytest.Captur
         assert {name.lstrip("-") for action in shown for name in action.option_strings} <= {
             word.lstrip("-") for word in known
         }
-    assert "--worker " not in out, "what is ours alone"
+    assert "--worker " not in out, "an internal option"
 
 
-def test_without_shtab_it_is_told_what_to_install(
+def test_missing_shtab_is_reported_with_its_installation(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main(["completion", "bash"]) == 2
-    said = f"sarameya: error: completion needs shtab: {install_command('service')}\n"
-    assert capsys.readouterr() == ("", said)
-    assert "'shtab>=" in said
+    message = f"sarameya: error: completion needs shtab: {install_command('service')}\n"
+    assert capsys.readouterr() == ("", message)
+    assert "'shtab>=" in message

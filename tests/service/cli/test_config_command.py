@@ -1,4 +1,4 @@
-"""`sarameya config`: effective values with their origins, and nothing secret among them."""
+"""`sarameya config`: effective values with their origins, without secrets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ conf = {{ "spark.driver.memory" = "4g", "spark.hadoop.fs.s3a.secret.key" = "{CAN
 
 
 class Handler(ConsumerGroupHandler):
-    """Takes any options."""
+    """Handler that accepts any options."""
 
     def __init__(self, *, rows: int = 5, **others: object) -> None: ...
 
@@ -52,7 +52,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "app.toml"
 
 
-def told(path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, tuple[object, str]]:
+def shown_settings(path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, tuple[object, str]]:
     """Return the output of `config show --json`: key -> value and origin."""
     assert main(["config", "show", str(path), "--json"]) == 0
     document = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
@@ -60,8 +60,8 @@ def told(path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, tuple[obje
     return {row["key"]: (row["value"], row["origin"]) for row in document["settings"]}
 
 
-def test_every_value_is_told_with_its_origin(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    settings = told(path, capsys)
+def test_every_value_is_shown_with_its_origin(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = shown_settings(path, capsys)
     file = str(path)
     expected = {
         "bootstrap_servers": (["localhost:9092"], file),
@@ -87,8 +87,8 @@ def test_every_value_is_told_with_its_origin(path: Path, capsys: pytest.CaptureF
     assert "topics" not in settings
 
 
-def test_secrets_are_told_to_be_there_and_not_shown(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    settings = told(path, capsys)
+def test_secrets_are_masked(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = shown_settings(path, capsys)
     assert settings["handler.options.password"] == ("***", str(path))
     assert settings["handler.options.token"] == ("***", "SARAMEYA_HANDLER_OPTIONS_TOKEN")
     assert settings["handler.options.spark.conf.spark.hadoop.fs.s3a.secret.key"] == ("***", str(path))
@@ -98,7 +98,7 @@ def test_secrets_are_told_to_be_there_and_not_shown(path: Path, capsys: pytest.C
     assert CANARY not in capsys.readouterr().out
 
 
-def test_table_is_for_persons(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_has_key_value_and_origin(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "show", str(path)]) == 0
     header, *lines = capsys.readouterr().out.splitlines()
     assert header.split() == ["KEY", "VALUE", "ORIGIN"]
@@ -109,7 +109,7 @@ def test_table_is_for_persons(path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert rows["config.autocommit"].split() == ["true", "default"]
 
 
-def test_app_that_could_not_be_run_is_told_so(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_app_file_is_reported(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path.write_text(FILE.replace("session_timeout = 6", f'sasl_pasword = "{CANARY}"'))
     assert main(["config", "show", str(path)]) == 2
     out, err = capsys.readouterr()
@@ -119,7 +119,7 @@ def test_app_that_could_not_be_run_is_told_so(path: Path, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize(
-    ("handler", "told"),
+    ("handler", "message"),
     [
         (
             'name = "print"\noptions.fromat = "json"',
@@ -131,7 +131,7 @@ def test_app_that_could_not_be_run_is_told_so(path: Path, capsys: pytest.Capture
     ],
 )
 def test_unbuildable_handler_is_reported_as_by_run(
-    handler: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    handler: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "app.toml"
     path.write_text(f"{FILE.partition('[config]')[0]}[handler]\n{handler}\n")
@@ -139,10 +139,10 @@ def test_unbuildable_handler_is_reported_as_by_run(
         assert main([*command, str(path)]) == 2
         out, err = capsys.readouterr()
         assert out == ""
-        assert err.startswith(f"sarameya: error: {path}: {told}")
+        assert err.startswith(f"sarameya: error: {path}: {message}")
 
 
-def test_handler_s_defaults_are_beneath_what_is_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_given_options_override_defaults_of_the_handler(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "app.toml"
     lines = [
         'name = "spark"',
@@ -151,13 +151,13 @@ def test_handler_s_defaults_are_beneath_what_is_given(tmp_path: Path, capsys: py
         'options.spark.master = "local[1]"',
     ]
     path.write_text("\n".join([FILE.partition("[config]")[0], "[handler]", *lines]))
-    settings = told(path, capsys)
+    settings = shown_settings(path, capsys)
     assert settings["handler.options.max_age"] == (3, str(path))
     assert settings["handler.options.max_rows"] == (250_000, "default")
     assert settings["handler.options.spark.master"] == ("local[1]", str(path))
     assert settings["handler.options.spark.max_jobs"] == (2, "default")
     path.write_text("\n".join([FILE.partition("[config]")[0], "[handler]", 'name = "print"']))
-    assert told(path, capsys)["handler.options.format"] == ("text", "default")
+    assert shown_settings(path, capsys)["handler.options.format"] == ("text", "default")
 
 
 def test_reference_is_printed_or_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

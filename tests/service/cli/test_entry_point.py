@@ -44,29 +44,29 @@ os.kill(os.getpid(), signal.SIGINT)
 raise SystemExit(code)
 """
 
-TOLD = """
+WRITES = """
 import sys
 import sarameya.service.cli
 import sarameya_main
-sarameya.service.cli.main = lambda: getattr(sys, sys.argv[1]).write("told") and 3
+sarameya.service.cli.main = lambda: getattr(sys, sys.argv[1]).write("text") and 3
 raise SystemExit(sarameya_main.main())
 """
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
-def test_reader_that_has_gone_changes_no_exit_code(stream: str) -> None:
+def test_closed_output_does_not_change_the_exit_code(stream: str) -> None:
     read, write = os.pipe()
     os.close(read)
     outputs: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | {stream: write}
     buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
-    with subprocess.Popen([sys.executable, "-c", TOLD, stream], env=buffered, **outputs) as process:
+    with subprocess.Popen([sys.executable, "-c", WRITES, stream], env=buffered, **outputs) as process:
         os.close(write)
-        told, complained = process.communicate(timeout=30)
-    assert (process.returncode, told or b"", complained or b"") == (3, b"", b"")
+        output, errors = process.communicate(timeout=30)
+    assert (process.returncode, output or b"", errors or b"") == (3, b"", b"")
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_signal_when_all_is_done_changes_nothing(signum: signal.Signals) -> None:
+def test_signal_after_the_command_changes_nothing(signum: signal.Signals) -> None:
     ending = ENDING.replace("signal.SIGINT", f"signal.{signum.name}")
     done = subprocess.run([sys.executable, "-c", ending], capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -90,7 +90,7 @@ def test_ctrl_c_is_handled_before_any_import() -> None:
     spec = importlib.util.find_spec("sarameya_main")
     assert spec is not None
     assert spec.origin is not None
-    # -S: what an environment's `site` imports is not ours.
+    # -S: the `site` of an environment may import further modules.
     command = [sys.executable, "-S", "-c", IMPORTED_BEFORE, str(Path(spec.origin).parent)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert (done.stdout, done.stderr) == ("['sarameya_main', '__future__'] False\n", "")
@@ -114,10 +114,10 @@ WITHOUT_A_FILE = [
 
 
 @pytest.mark.parametrize("argv", [["config", "show", "app.toml", "--json"], WITHOUT_A_FILE])
-def test_script_finds_modules_where_it_is_called(tmp_path: Path, argv: list[str]) -> None:
+def test_script_finds_modules_in_the_current_directory(tmp_path: Path, argv: list[str]) -> None:
     (tmp_path / "app.toml").write_text(APP)
     (tmp_path / "beside_the_caller.py").write_text("def token(): ...\n\n\ndef transform(frame): return frame\n")
-    # -P: as with an installed script, the directory it is called in is not looked into.
+    # -P: as for an installed script, the current directory is not on the import path.
     command = [sys.executable, "-P", "-c", SCRIPT, *argv]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -125,7 +125,7 @@ def test_script_finds_modules_where_it_is_called(tmp_path: Path, argv: list[str]
 
 
 @pytest.mark.parametrize("argv", [["config", "docs"], ["config", "show", "app.toml"], ["completion", "bash"]])
-def test_reader_who_has_seen_enough_is_no_error(argv: list[str], tmp_path: Path) -> None:
+def test_output_closed_by_its_reader_is_no_error(argv: list[str], tmp_path: Path) -> None:
     (tmp_path / "app.toml").write_text(
         'bootstrap_servers = ["a:1"]\ngroup = "g"\ntopics = ["t"]\nhandler.name = "print"\n'
     )
@@ -133,5 +133,5 @@ def test_reader_who_has_seen_enough_is_no_error(argv: list[str], tmp_path: Path)
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        process.stdout.close()  # before it has anything to say
+        process.stdout.close()  # before the program prints
         assert (process.stderr.read(), process.wait(30)) == ("", 0)

@@ -1,4 +1,4 @@
-"""Help texts of all commands: their own parsers accept the examples."""
+"""Help texts of all commands. Their parsers accept the examples."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ EXAMPLES = [(parser.prog, line) for parser in parsers() for line in examples(par
 
 
 @pytest.mark.parametrize("parser", [*parsers()], ids=lambda parser: parser.prog)
-def test_every_command_has_a_description_and_an_example_of_itself(parser: argparse.ArgumentParser) -> None:
+def test_every_command_has_a_description_and_its_own_example(parser: argparse.ArgumentParser) -> None:
     assert parser.description
     assert examples(parser)
     assert all(line.startswith(f"{parser.prog} ") for line in examples(parser))
-    assert all(line in parser.format_help() for line in examples(parser)), "as it is to be typed"
+    assert all(line in parser.format_help() for line in examples(parser)), "the help text changes the example"
 
 
 @pytest.mark.parametrize(("prog", "line"), EXAMPLES, ids=[line for _, line in EXAMPLES])
-def test_every_example_is_taken_by_the_parser(prog: str, line: str) -> None:
+def test_every_example_is_accepted_by_the_parser(prog: str, line: str) -> None:
     words = shlex.split(line.partition(" > ")[0])
     args = whole_parser().parse_args(words[1:])
     assert callable(args.run)
@@ -59,7 +59,7 @@ def test_summaries_of_built_in_commands_are_their_descriptions() -> None:
     }
 
 
-def test_text_in_one_piece_is_filled_and_lines_are_left_alone() -> None:
+def test_paragraphs_are_wrapped_and_examples_are_not() -> None:
     parser = argparse.ArgumentParser(
         prog="p",
         formatter_class=lambda prog: HelpFormatter(prog, width=40),

@@ -14,7 +14,7 @@ from sarameya.service.cli import commands, main
 
 
 def greet(parser: argparse.ArgumentParser) -> None:
-    """A command of somebody else's."""
+    """A command of another package."""
 
     def run(args: argparse.Namespace) -> int:
         if args.name == "ctrl-c":
@@ -34,7 +34,7 @@ def greet(parser: argparse.ArgumentParser) -> None:
 
 
 class Broken:
-    """Something whose import raises what it likes."""
+    """An object with an attribute that cannot be imported."""
 
     @property
     def command(self) -> None:
@@ -51,7 +51,7 @@ def half(parser: argparse.ArgumentParser) -> None:
 
 
 class Summarized:
-    """A command with a summary, for which it need not be called."""
+    """A command whose summary is known without calling it."""
 
     summary = "waves from afar"
 
@@ -63,7 +63,7 @@ wave = Summarized()
 
 
 @pytest.fixture(autouse=True)
-def plugged_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def installed_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     others = [
         EntryPoint("greet", f"{__name__}:greet", commands.ENTRY_POINT_GROUP),
         EntryPoint("absent", "made_up_module:command", commands.ENTRY_POINT_GROUP),
@@ -87,7 +87,7 @@ def test_unimportable_foreign_command_is_reported(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize(
-    ("argv", "code", "told"),
+    ("argv", "code", "errors"),
     [
         (["greet", "broken"], 7, ""),
         (["broken"], 2, "sarameya: error: command 'broken' cannot be imported: RuntimeError: no licence\n"),
@@ -101,14 +101,14 @@ def test_unimportable_foreign_command_is_reported(capsys: pytest.CaptureFixture[
     ],
 )
 def test_broken_command_fails_only_when_called(
-    argv: list[str], code: int, told: str, capsys: pytest.CaptureFixture[str]
+    argv: list[str], code: int, errors: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(argv) == code
-    assert capsys.readouterr().err == told
+    assert capsys.readouterr().err == errors
 
 
 @pytest.mark.parametrize("name", ["greet", "run"])
-def test_command_that_is_called_as_another_is_left_out_and_told(
+def test_command_with_a_duplicate_name_is_ignored_with_warning(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     others = [
@@ -123,8 +123,8 @@ def test_command_that_is_called_as_another_is_left_out_and_told(
     assert capsys.readouterr().err == ""
 
 
-def test_command_of_another_package_logs_as_ours_do() -> None:
-    # In a process of its own: logging is set up once.
+def test_command_of_another_package_uses_the_log_options() -> None:
+    # In its own process, since logging is configured once per process.
     program = (
         "import logging, sys\n"
         "from importlib.metadata import EntryPoint, EntryPoints\n"
@@ -158,7 +158,7 @@ def test_help_lists_every_command_and_the_exit_codes(capsys: pytest.CaptureFixtu
     assert "waves from afar" in text
 
 
-def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"sarameya {__version__}\n"
 
@@ -202,7 +202,7 @@ def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
         ),
     ],
 )
-def test_bad_usage_is_one_line_and_exit_code_2(
+def test_wrong_usage_prints_one_line_and_exits_with_2(
     argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(argv) == 2
@@ -210,12 +210,12 @@ def test_bad_usage_is_one_line_and_exit_code_2(
 
 
 @pytest.mark.parametrize("how", ["ctrl-c", "ctrl-c in a nursery"])
-def test_ctrl_c_that_a_command_does_not_take_is_quiet(how: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unhandled_ctrl_c_exits_with_130_without_output(how: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["greet", how]) == 130
     assert capsys.readouterr() == ("", "")
 
 
-def test_failure_is_one_line_and_a_way_to_more(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failure_prints_one_line_and_suggests_debug(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["greet", "bug"]) == 1
     assert capsys.readouterr().err == "sarameya: error: ValueError: a bug\nsarameya: add --debug to see the traceback\n"
 
@@ -241,7 +241,7 @@ name = "print"
         ("options.colour = 'red'", "handler.options.colour = 'red': "),
     ],
 )
-def test_mistake_in_the_app_file_is_told_with_its_place(
+def test_mistake_in_the_app_file_is_reported_with_its_key(
     tmp_path: Path, line: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "app.toml"
@@ -250,7 +250,9 @@ def test_mistake_in_the_app_file_is_told_with_its_place(
     assert capsys.readouterr().err.startswith(f"sarameya: error: {path}: {message}")
 
 
-def test_unknown_handler_is_told_with_those_there_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_handler_is_reported_with_the_installed_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "app.toml"
     path.write_text(APP.replace('"print"', '"prnt"'))
     assert main(["run", str(path)]) == 2

@@ -30,19 +30,19 @@ def app(workers: int, instance_id: str | None) -> App:
         (2, None, [None, None]),
     ],
 )
-def test_static_members_of_one_app_have_ids_of_their_own(
+def test_static_members_of_one_app_have_distinct_ids(
     workers: int, instance_id: str | None, ids: list[str | None]
 ) -> None:
     members = [app_of_member(app(workers, instance_id), number + 1) for number in range(workers)]
     assert [m.config.group_instance_id for m in members] == ids
 
 
-def test_worker_is_called_as_its_supervisor_was() -> None:
+def test_worker_gets_the_arguments_of_its_supervisor() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--debug", action="store_true")
     parser.add_argument("--log-level", default="info")
     add_arguments(parser)
-    told = ("app.toml", "--debug", "--workers", "7", "--log-level", "error")
-    worker = parser.parse_args(worker_command(told, 2, 3)[3:])
+    arguments = ("app.toml", "--debug", "--workers", "7", "--log-level", "error")
+    worker = parser.parse_args(worker_command(arguments, 2, 3)[3:])
     assert (worker.app_file, worker.worker, worker.workers) == (Path("app.toml"), 2, 3)
     assert (worker.debug, worker.log_level) == (True, "error")

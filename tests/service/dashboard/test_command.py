@@ -1,4 +1,4 @@
-"""`sarameya dashboard` as it is called, over a cluster that is not there."""
+"""`sarameya dashboard`, called with an unreachable cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sarameya.service.dashboard import command
 from sarameya.service.process.signals import Stop
 
 
-async def test_address_is_told_once(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+async def test_address_is_printed_once(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "sarameya")
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)

@@ -1,4 +1,4 @@
-"""Documents from a member's URL, which may be anything: a valid one, or a line that says why not."""
+"""Documents from the URL of a member, which may return anything: a valid status, or a line with the reason."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.service.monitor.kit import ORDERS_0, ORDERS_1, partition, worker_stat
 from tests.service.monitor.test_recent_events import landed
 
 
-def told() -> Document:
+def member_document() -> Document:
     """Return a document as a member's service sends it."""
     recent, series = EventRecorder(lambda: 1000.0), TimeSeries()
     series.add(Point(1000.0, 5, 1.0, 2.0))
@@ -30,60 +30,60 @@ def told() -> Document:
     recent.record_failure(ExceptionGroup("two", [ValueError("a"), OSError("b")]))
     overdue = OverdueHandler(partition=ORDERS_0, offset=5, last_offset=9, seconds=66.0, stack="f\n")
     members = [worker_status(partition(overdue=overdue), partition(of=ORDERS_1), happenings=tuple(recent))]
-    said = document("g", members, Health((), ()), series, wall_clock=1000.0, stopping="")
-    document_of_it: Document = json.loads(json.dumps({**said, **history(members), "point": series.last}))
-    return document_of_it
+    status = document("g", members, Health((), ()), series, wall_clock=1000.0, stopping="")
+    decoded: Document = json.loads(json.dumps({**status, **history(members), "point": series.last}))
+    return decoded
 
 
-def test_what_a_service_tells_is_taken_as_it_is() -> None:
-    said = told()
-    assert said["events"]
-    assert said["landings"]
-    assert parse_document(json.dumps(said).encode(), "g") == said
-    assert parse_document(json.dumps({**said, "point": {}}).encode(), "g") == {**said, "point": {}}
+def test_document_of_a_service_is_accepted_unchanged() -> None:
+    status = member_document()
+    assert status["events"]
+    assert status["landings"]
+    assert parse_document(json.dumps(status).encode(), "g") == status
+    assert parse_document(json.dumps({**status, "point": {}}).encode(), "g") == {**status, "point": {}}
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"<html>no</html>", b"\xff\xfe", b"[" * 100_000, b'{"a": NaN}', b'{"a": ' + b"1" * 5000 + b"}"]
 )
-def test_what_is_no_json(body: bytes) -> None:
+def test_body_that_is_not_json_is_refused(body: bytes) -> None:
     assert parse_document(body, "g") == "no status: the endpoint's answer is no JSON"
 
 
 @pytest.mark.parametrize("body", [b"1", b"null", b"[]", b"{}", b'{"group": 7}'])
-def test_what_is_no_status_page(body: bytes) -> None:
+def test_json_that_is_not_a_status_is_refused(body: bytes) -> None:
     assert parse_document(body, "g") == "no status: the endpoint's answer is no status page"
 
 
 def test_status_of_another_group_is_refused() -> None:
-    assert parse_document(json.dumps({**told(), "group": "h"}).encode(), "g") == (
+    assert parse_document(json.dumps({**member_document(), "group": "h"}).encode(), "g") == (
         "no status: its endpoint belongs to the group 'h'"
     )
 
 
-def test_status_of_a_version_before_overdue_handlers_is_taken() -> None:
-    said = told()
-    for row in said["partitions"]:
+def test_status_without_overdue_handlers_is_accepted() -> None:
+    status = member_document()
+    for row in status["partitions"]:
         del row["overdue"]
-    for event in said["events"]:
+    for event in status["events"]:
         del event["stack"]
-    assert parse_document(json.dumps(said).encode(), "g") == said
+    assert parse_document(json.dumps(status).encode(), "g") == status
 
 
 def drop(*path: str | int) -> Callable[[Document], None]:
-    def change(said: Any) -> None:
+    def change(status: Any) -> None:
         for step in path[:-1]:
-            said = said[step]
-        del said[path[-1]]
+            status = status[step]
+        del status[path[-1]]
 
     return change
 
 
 def put(value: object, *path: str | int) -> Callable[[Document], None]:
-    def change(said: Any) -> None:
+    def change(status: Any) -> None:
         for step in path[:-1]:
-            said = said[step]
-        said[path[-1]] = value
+            status = status[step]
+        status[path[-1]] = value
 
     return change
 
@@ -110,12 +110,12 @@ def put(value: object, *path: str | int) -> Callable[[Document], None]:
         (put("0.0.1", "version"), None),
     ],
 )
-def test_what_is_odd_in_it_is_named(change: Callable[[Document], None], why: str | None) -> None:
-    said = told()
-    change(said)
-    found = parse_document(json.dumps(said).encode(), "g")
+def test_invalid_field_is_named(change: Callable[[Document], None], why: str | None) -> None:
+    status = member_document()
+    change(status)
+    found = parse_document(json.dumps(status).encode(), "g")
     if why is None:
-        assert found == said
+        assert found == status
     else:
         assert isinstance(found, str)
         assert why in found
@@ -124,26 +124,26 @@ def test_what_is_odd_in_it_is_named(change: Callable[[Document], None], why: str
     assert why is None or f"a:1: {found}" in page["reasons"]
 
 
-def test_infinity_is_no_number() -> None:
-    body = json.dumps(told()).replace('"lag":0', '"lag":1e999').replace('"lag": 0', '"lag": 1e999').encode()
+def test_infinite_number_is_refused() -> None:
+    body = json.dumps(member_document()).replace('"lag":0', '"lag":1e999').replace('"lag": 0', '"lag": 1e999').encode()
     assert b"1e999" in body
     assert parse_document(body, "g") == "no status: the endpoint's answer is no JSON"
 
 
-def test_old_version_is_named_beside_what_is_missing() -> None:
-    said = told()
-    drop("explained")(said)
-    found = parse_document(json.dumps({**said, "version": "0.0.1"}).encode(), "g")
+def test_missing_field_is_reported_with_the_old_version() -> None:
+    status = member_document()
+    drop("explained")(status)
+    found = parse_document(json.dumps({**status, "version": "0.0.1"}).encode(), "g")
     assert isinstance(found, str)
     assert "`explained`" in found
     assert "; its version is 0.0.1, the dashboard's is " in found
 
 
-def test_tree_that_is_too_deep_is_refused() -> None:
-    said, tree = told(), {"text": "", "inner": list[Any]()}
+def test_too_deep_tree_is_refused() -> None:
+    status, tree = member_document(), {"text": "", "inner": list[Any]()}
     for _ in range(100):
         tree = {"text": "", "inner": [tree]}
-    put(tree, "events", 0, "tree")(said)
-    found = parse_document(json.dumps(said).encode(), "g")
+    put(tree, "events", 0, "tree")(status)
+    found = parse_document(json.dumps(status).encode(), "g")
     assert isinstance(found, str)
     assert found == "no status: an event's tree is too deep"

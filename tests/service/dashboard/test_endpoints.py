@@ -1,4 +1,7 @@
-"""Members' endpoints are asked where the operator has said, for so long and for so much; who answers may be anybody."""
+"""Requests to the endpoints of members: only to allowed addresses, and with limits of time and size.
+
+Any program may answer, not only a member.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import trio.testing
 
 from sarameya.service.dashboard import endpoints
 from sarameya.service.dashboard.endpoints import MemberEndpoints, fetch_documents
-from tests.service.dashboard.test_endpoint_document import told
+from tests.service.dashboard.test_endpoint_document import member_document
 from tests.service.dashboard.test_group_document import group, member
 
 Serve = Callable[[trio.SocketStream], Awaitable[None]]
@@ -21,14 +24,14 @@ Serve = Callable[[trio.SocketStream], Awaitable[None]]
 
 @asynccontextmanager
 async def served(serve: Serve) -> AsyncIterator[str]:
-    """A server at a loopback port, where each connection is dealt with like this; yields its URL."""
+    """Serve each connection to a loopback port by this function, and yield the URL."""
 
     async def one(stream: trio.SocketStream) -> None:
         try:
             async with stream:
                 await serve(stream)
         except trio.BrokenResourceError:
-            pass  # whoever asked has gone
+            pass  # the client has closed the connection
 
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
@@ -46,7 +49,7 @@ def answering(text: bytes) -> Serve:
     return serve
 
 
-async def asked(url: str) -> object:
+async def fetched(url: str) -> object:
     (found,) = (await fetch_documents([url], "g")).values()
     return found
 
@@ -55,15 +58,17 @@ def ok(body: bytes) -> bytes:
     return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
 
 
-async def test_document_is_asked_for_where_it_is_and_by_its_host() -> None:
+async def test_document_is_requested_at_its_path_with_its_host() -> None:
     requests: list[bytes] = []
 
     async def serve(stream: trio.SocketStream) -> None:
         requests.append(bytes(await stream.receive_some()))
-        await stream.send_all(ok(json.dumps(told()).encode()))
+        await stream.send_all(ok(json.dumps(member_document()).encode()))
 
     async with served(serve) as url:
-        assert await fetch_documents([f"{url}/a/", f"{url}/a/"], "g") == {f"{url.removeprefix('http://')}/a": told()}
+        assert await fetch_documents([f"{url}/a/", f"{url}/a/"], "g") == {
+            f"{url.removeprefix('http://')}/a": member_document()
+        }
         assert requests[0].startswith(b"GET /a/status.json HTTP/1.1\r\nHost: " + url.removeprefix("http://").encode())
 
 
@@ -78,20 +83,20 @@ async def test_document_is_asked_for_where_it_is_and_by_its_host() -> None:
         (ok(b"<html>"), "the endpoint's answer is no JSON"),
     ],
 )
-async def test_odd_answer_is_a_reason(text: bytes, why: str) -> None:
+async def test_invalid_answer_is_reported_as_the_reason(text: bytes, why: str) -> None:
     async with served(answering(text)) as url:
-        assert await asked(url) == f"no status: {why}"
+        assert await fetched(url) == f"no status: {why}"
 
 
-async def test_nobody_there_is_a_reason() -> None:
-    found = await asked("http://127.0.0.1:1")
+async def test_refused_connection_is_reported_as_the_reason() -> None:
+    found = await fetched("http://127.0.0.1:1")
     assert isinstance(found, str)
     assert found == "no status: its endpoint does not answer: Connection refused"
 
 
-async def test_endpoint_that_speaks_no_tls_is_a_reason() -> None:
+async def test_endpoint_without_tls_is_reported_as_the_reason() -> None:
     async with served(answering(ok(b"{}"))) as url:
-        found = await asked(url.replace("http://", "https://"))
+        found = await fetched(url.replace("http://", "https://"))
     assert isinstance(found, str)
     assert re.fullmatch(r"no status: its endpoint does not answer: \[SSL: .*\(_ssl\.c:\d+\)", found), found
 
@@ -105,19 +110,19 @@ async def test_redirection_is_not_followed() -> None:
     async with served(serve_other) as other:
         sent_on = f"HTTP/1.1 302 Found\r\nLocation: {other}/status.json\r\nContent-Length: 0\r\n\r\n".encode()
         async with served(answering(sent_on)) as url:
-            assert await asked(url) == "no status: its endpoint answers 302 Found, which is not followed"
+            assert await fetched(url) == "no status: its endpoint answers 302 Found, which is not followed"
             await trio.testing.wait_all_tasks_blocked(0.05)
     assert others == []
 
 
-async def test_proxy_of_the_environment_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.setenv("no_proxy", "")
-    async with served(answering(ok(json.dumps(told()).encode()))) as url:
-        assert await asked(url) == told()
+    async with served(answering(ok(json.dumps(member_document()).encode()))) as url:
+        assert await fetched(url) == member_document()
 
 
-async def test_one_that_goes_on_for_ever_is_left_when_its_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_endless_answer_is_aborted_at_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoints, "_TIMEOUT", 1.0)
 
     async def drip(stream: trio.SocketStream) -> None:
@@ -127,23 +132,23 @@ async def test_one_that_goes_on_for_ever_is_left_when_its_time_is_up(monkeypatch
             await trio.sleep(0.01)
 
     async with served(drip) as url:
-        assert await asked(url) == "no status: its endpoint has not answered within 1 s"
+        assert await fetched(url) == "no status: its endpoint has not answered within 1 s"
 
 
-async def test_one_that_says_too_much_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_large_answer_is_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoints, "_MAX_SIZE", 2**20)
     monkeypatch.setattr(endpoints, "_TIMEOUT", 50.0)
 
-    async def much(stream: trio.SocketStream) -> None:
+    async def flood(stream: trio.SocketStream) -> None:
         await stream.send_all(b"HTTP/1.1 200 OK\r\n\r\n")
         while True:
             await stream.send_all(b" " * 2**16)
 
-    async with served(much) as url:
-        assert await asked(url) == "no status: its endpoint answers more than 1 MiB"
+    async with served(flood) as url:
+        assert await fetched(url) == "no status: its endpoint answers more than 1 MiB"
 
 
-async def test_few_are_asked_at_a_time_and_all_of_them_for_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_are_limited_at_once_and_in_total_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoints, "_TIMEOUT", 30.0)
     monkeypatch.setattr(endpoints, "_TOTAL_TIMEOUT", 2.0)
     now = most = 0
@@ -162,7 +167,7 @@ async def test_few_are_asked_at_a_time_and_all_of_them_for_so_long(monkeypatch: 
     assert list(found.values()) == ["no status: not requested within 2 s"] * 40
 
 
-def test_port_is_asked_at_addresses_alone() -> None:
+def test_port_is_requested_only_at_valid_addresses() -> None:
     hosts = ["10.0.0.1", "::1", "10.0.0.1", "evil.example", "169.254.169.254", "a@b/c?", "0.0.0.0", "::ffff:a9fe:a9fe"]
     known = group(*(member(f"m{number}", host) for number, host in enumerate(hosts)))
     urls, refused = MemberEndpoints(("http://a:1", "http://10.0.0.1:8080"), 8080).of(known)

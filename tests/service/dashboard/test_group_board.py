@@ -1,4 +1,4 @@
-"""The dashboard's looks, when Kafka or a member does not answer: the one keeps nothing of the other back."""
+"""Updates of the dashboard while Kafka or a member does not answer. Neither delays those of the other."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Found:
 
 
 class Kafka:
-    """Both the cluster and who asks it."""
+    """Fake cluster, and fake client of it."""
 
     def __init__(self) -> None:
         self.end = 10
@@ -65,7 +65,7 @@ class Kafka:
 
 
 class FakeMember:
-    """Its service, which answers after so many seconds."""
+    """Fake service of a member, which answers after `after` seconds."""
 
     def __init__(self) -> None:
         self.after = 0.0
@@ -85,7 +85,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> FakeMember:
+def fake_member(monkeypatch: pytest.MonkeyPatch) -> FakeMember:
     made = FakeMember()
     monkeypatch.setattr(group_board, "fetch_documents", made)
     return made
@@ -95,73 +95,73 @@ def board() -> GroupBoard:
     return GroupBoard("g", Cluster(("localhost:1",), Config()), MemberEndpoints(("http://h:1",)), trio.current_time)
 
 
-def said(by: GroupBoard) -> Document:
-    document: Document = json.loads(by.render()[0])
+def rendered(shown: GroupBoard) -> Document:
+    document: Document = json.loads(shown.render()[0])
     return document
 
 
-async def test_kafka_that_freezes_is_told_while_members_are_asked_on(
-    autojump_clock: MockClock, kafka: Kafka, told: FakeMember
+async def test_frozen_kafka_is_reported_while_members_are_updated(
+    autojump_clock: MockClock, kafka: Kafka, fake_member: FakeMember
 ) -> None:
     async with deadline() as nursery:
         here = board()
-        assert said(here)["reasons"] == ["Kafka has not answered yet"]
+        assert rendered(here)["reasons"] == ["Kafka has not answered yet"]
         nursery.start_soon(here.run)
         await trio.sleep(5)
-        assert said(here)["reasons"] == []
+        assert rendered(here)["reasons"] == []
         kafka.answers = trio.Event()
         await trio.sleep(7)
-        before = told.position
+        before = fake_member.position
         await trio.sleep(13)
-        document = said(here)
+        document = rendered(here)
         (reason,) = document["reasons"]
         assert reason in [f"Kafka does not answer; its part of the page is {n} s old" for n in (19, 20, 21)]
-        assert document["partitions"][0]["position"] == told.position > before + 5
+        assert document["partitions"][0]["position"] == fake_member.position > before + 5
         assert document["age"] <= 2
         kafka.answers.set()
         await trio.sleep(5)
-        assert said(here)["reasons"] == []
+        assert rendered(here)["reasons"] == []
 
 
-async def test_kafka_that_cannot_be_reached_is_told_with_why(
-    autojump_clock: MockClock, kafka: Kafka, told: FakeMember
+async def test_unreachable_kafka_is_reported_with_the_reason(
+    autojump_clock: MockClock, kafka: Kafka, fake_member: FakeMember
 ) -> None:
     kafka.error = ConnectError("no broker is there")
     async with deadline() as nursery:
         here = board()
         nursery.start_soon(here.run)
         await trio.sleep(5)
-        assert said(here)["reasons"] == ["Kafka has not answered yet: no broker is there"]
-        assert said(here)["partitions"][0]["position"] == told.position
+        assert rendered(here)["reasons"] == ["Kafka has not answered yet: no broker is there"]
+        assert rendered(here)["partitions"][0]["position"] == fake_member.position
         kafka.error = None
         await trio.sleep(5)
-        assert said(here)["ready"]
+        assert rendered(here)["ready"]
 
 
 async def test_slow_member_does_not_delay_kafkas_part(
-    autojump_clock: MockClock, kafka: Kafka, told: FakeMember
+    autojump_clock: MockClock, kafka: Kafka, fake_member: FakeMember
 ) -> None:
     async with deadline() as nursery:
         here = board()
         nursery.start_soon(here.run)
         await trio.sleep(5)
-        told.after = 15.0
+        fake_member.after = 15.0
         ages = []
         for _ in range(6):
             assert await here.wait_for_update()
-            ages.append(said(here)["age"])
+            ages.append(rendered(here)["age"])
         assert max(ages) > 8
         assert max(later - earlier for earlier, later in itertools.pairwise(ages)) <= group_board.INTERVAL
 
 
-async def test_what_is_refused_for_good_ends_it(autojump_clock: MockClock, kafka: Kafka, told: FakeMember) -> None:
+async def test_permanent_error_ends_the_board(autojump_clock: MockClock, kafka: Kafka, fake_member: FakeMember) -> None:
     kafka.error = AuthenticationError("h:1", "no")
     with trio.fail_after(60), pytest.raises(ExceptionGroup) as raised:
         await board().run()
     assert raised.group_contains(AuthenticationError)
 
 
-async def test_health_says_what_the_document_says(
+async def test_health_has_the_reasons_of_the_document(
     autojump_clock: MockClock, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def two_members(urls: Iterable[str], name: str) -> dict[str, Document | str]:
@@ -178,8 +178,8 @@ async def test_health_says_what_the_document_says(
         assert found.explained == ("h:1: orders-0: paused for 4 s",)
 
 
-async def test_kafka_that_is_away_is_logged_once_each_way(
-    autojump_clock: MockClock, kafka: Kafka, told: FakeMember, caplog: pytest.LogCaptureFixture
+async def test_outage_of_kafka_is_logged_once_at_start_and_end(
+    autojump_clock: MockClock, kafka: Kafka, fake_member: FakeMember, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "sarameya")
     kafka.error = ConnectError("no broker is there")

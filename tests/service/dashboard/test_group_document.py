@@ -1,4 +1,4 @@
-"""A group as Kafka has it and as its members' services tell of it, together."""
+"""Documents of a group, merged from Kafka's view and the documents of its members' services."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def group(*members: DescribedMember, state: str = "Stable") -> DescribedGroup:
 
 
 def service(member_id: str, *rows: Document, **more: Any) -> Document:
-    said = {"members": [{"worker": 1, "member_id": member_id, "state": "stable"}], "partitions": list(rows)}
+    status = {"members": [{"worker": 1, "member_id": member_id, "state": "stable"}], "partitions": list(rows)}
     empty: Document = {"reasons": [], "explained": [], "events": [], "landings": [], "point": {}}
-    return {**empty, **said, **more}
+    return {**empty, **status, **more}
 
 
 def row(partition: int, **more: Any) -> Document:
@@ -61,7 +61,7 @@ def test_member_with_an_endpoint_describes_itself() -> None:
     assert (found["ready"], found["reasons"]) == (True, [])
 
 
-def test_rates_of_members_that_kafka_alone_tells_of_are_not_known() -> None:
+def test_rates_of_members_without_documents_are_unknown() -> None:
     known = KafkaView(group(member("m1", "h", 0)), {TP("orders", 0): 10}, {TP("orders", 0): 15})
     lags = {"lag": 5, "committed_lag": 5}
     assert merge_documents(known, {"h:1": "no status"}, 7.0)["point"] == {
@@ -70,17 +70,17 @@ def test_rates_of_members_that_kafka_alone_tells_of_are_not_known() -> None:
         "records": -1,
         "landed": -1,
     }
-    told = merge_documents(known, {"h:1": "no status", "h:2": service("m1", row(0, lag=5))}, 7.0)
-    assert told["point"] == {"at": 7.0, **lags, "records": 0, "landed": 0}
+    merged = merge_documents(known, {"h:1": "no status", "h:2": service("m1", row(0, lag=5))}, 7.0)
+    assert merged["point"] == {"at": 7.0, **lags, "records": 0, "landed": 0}
 
 
-def test_member_whose_lag_is_not_known_yet_has_kafka_s() -> None:
+def test_unknown_lag_of_a_member_is_computed_from_kafka() -> None:
     known = KafkaView(group(member("m1", "h", 0)), {TP("orders", 0): 10}, {TP("orders", 0): 15})
     found = merge_documents(known, {"h:1": service("m1", row(0, lag=-1))}, 0.0)
     assert found["partitions"][0]["lag"] == 5
 
 
-def test_what_keeps_any_of_it_from_being_ready_is_told_with_who() -> None:
+def test_reasons_not_to_be_ready_name_their_source() -> None:
     known = KafkaView(group(member("m1", "h", 0), state="PreparingRebalance"), {}, {})
     services: dict[str, Document | str] = {
         "a:1": "its endpoint does not answer: refused",
@@ -101,7 +101,7 @@ def test_group_without_members_is_not_ready() -> None:
     ]
 
 
-def test_events_of_all_are_in_order_the_latest_first() -> None:
+def test_events_of_all_members_are_sorted_latest_first() -> None:
     def event(at: float, number: int) -> Document:
         return {"at": at, "number": number, "worker": 1, "text": ""}
 
@@ -113,11 +113,11 @@ def test_events_of_all_are_in_order_the_latest_first() -> None:
     assert [(e["host"], e["at"]) for e in found["events"]] == [("a:1", 3.0), ("b:1", 2.0), ("a:1", 1.0)]
 
 
-def test_member_that_answers_at_two_urls_is_one() -> None:
+def test_member_at_two_urls_is_shown_once() -> None:
     known = KafkaView(group(member("m1", "h", 0)), {TP("orders", 0): 10}, {TP("orders", 0): 15})
     event: Document = {"at": 1.0, "number": 1, "worker": 1, "text": ""}
-    said = service("m1", row(0), point={"records": 7.0}, events=[event], reasons=["orders-0: no progress"])
-    found = merge_documents(known, {"h:1": said, "h.internal:1/a": said}, 0.0)
+    status = service("m1", row(0), point={"records": 7.0}, events=[event], reasons=["orders-0: no progress"])
+    found = merge_documents(known, {"h:1": status, "h.internal:1/a": status}, 0.0)
     assert [(m["host"], m["member_id"]) for m in found["members"]] == [("h:1", "m1")]
     assert [(r["host"], r["partition"]) for r in found["partitions"]] == [("h:1", 0)]
     assert (found["point"]["records"], found["point"]["lag"]) == (7.0, 5)
@@ -126,7 +126,7 @@ def test_member_that_answers_at_two_urls_is_one() -> None:
     assert found["explained"] == ["h.internal:1/a: the same as h:1"]
 
 
-def test_two_members_at_one_url_are_told_apart() -> None:
+def test_two_members_at_one_url_are_distinguished() -> None:
     known = KafkaView(group(member("m1", "h", 0), member("m2", "h", 1)), {}, {})
     both = service("m1", row(0), {**row(1), "worker": 2}, point={"records": 1.0})
     both["members"].append({"worker": 2, "member_id": "m2", "state": "stable"})
@@ -138,7 +138,7 @@ def test_two_members_at_one_url_are_told_apart() -> None:
     assert sorted((r["partition"], r["host"]) for r in found["partitions"]) == [(0, "h:1"), (1, "h:2")]
 
 
-def test_members_before_their_join_are_told_apart() -> None:
+def test_members_before_their_join_are_distinguished() -> None:
     found = merge_documents(KafkaView(group(), {}, {}), {"a:1": service(""), "b:1": service("")}, 0.0)
     assert [m["host"] for m in found["members"]] == ["a:1", "b:1"]
 
@@ -154,7 +154,7 @@ def test_partition_claimed_twice_belongs_to_kafkas_owner() -> None:
         assert (found["ready"], found["explained"]) == (False, [])
     known = KafkaView(group(member("m2", "h", 0), state="PreparingRebalance"), {}, {})
     found = merge_documents(known, both, 0.0)
-    assert found["reasons"] == ["the group is PreparingRebalance"], "it may be changing hands"
+    assert found["reasons"] == ["the group is PreparingRebalance"], "the partition may be moving"
     assert found["explained"] == ["orders-0: read by a:1 1 and by b:1 1"]
 
 
@@ -167,10 +167,10 @@ def test_partition_claimed_twice_belongs_to_kafkas_owner() -> None:
         ({"lag": 0, "high_water_mark": 9, "position": 6}, 9, 0),  # under read_committed, before an open transaction
         ({"lag": 2, "high_water_mark": 9, "position": 6}, 12, 5),
         ({"lag": -1, "high_water_mark": -1, "position": 6}, 9, 3),
-        ({"lag": -1, "high_water_mark": -1, "position": -1}, 9, 8),  # as its commit says
+        ({"lag": -1, "high_water_mark": -1, "position": -1}, 9, 8),  # from its commit
     ],
 )
-def test_lag_is_the_member_s_and_what_the_log_has_grown_by_since(own: Document, end: int, lag: int) -> None:
+def test_lag_is_that_of_the_member_plus_growth_of_the_log(own: Document, end: int, lag: int) -> None:
     ends = {TP("orders", 0): end} if end >= 0 else {}
     found = merge_documents(
         KafkaView(group(member("m1", "h", 0)), {TP("orders", 0): 1}, ends), {"h:1": service("m1", row(0, **own))}, 0.0
@@ -190,7 +190,7 @@ def test_old_kafka_facts_are_shown_with_their_age() -> None:
 @pytest.mark.parametrize(
     ("own", "lags"),
     [
-        ({}, (8, -1)),  # of a version that does not tell it: Kafka's
+        ({}, (8, -1)),  # an old version without these fields: computed from Kafka's offsets
         ({"committed_lag": 3, "landed_lag": 2, "high_water_mark": 7, "committed": 1}, (5, 4)),
         ({"committed_lag": 6, "landed_lag": -1, "high_water_mark": 9, "committed": 0}, (5, -1)),
         ({"committed_lag": 0, "high_water_mark": 9, "committed": 1}, (0, -1)),  # before an open transaction

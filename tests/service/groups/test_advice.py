@@ -1,4 +1,4 @@
-"""The advice in a group's report; the rule of thumb for partitions and members first."""
+"""Advice in a group's report, first the rule for numbers of partitions and members."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_even_group_at_the_end_of_its_logs_has_one_line() -> None:
     assert advice(report) == ["2 partitions, 2 members: one each"]
 
 
-def test_range_over_several_topics_is_said_to_be_uneven() -> None:
+def test_uneven_assignment_by_range_is_explained() -> None:
     both = {"t1": (0, 1, 2, 3), "t2": (0, 1, 2, 3)}
     rest = {"t1": (4, 5, 6), "t2": (4, 5, 6)}
     members = [member("a", both, "t1", "t2"), member("b", rest, "t1", "t2")]
@@ -46,20 +46,20 @@ def test_range_over_several_topics_is_said_to_be_uneven() -> None:
     ]
 
 
-def test_uneven_share_of_another_assignor_is_said_without_a_cause() -> None:
+def test_uneven_assignment_by_another_assignor_has_no_cause() -> None:
     members = [member("a", {"orders": (0, 1, 2)}), member("b", {"orders": (3,)})]
     assert advice(report_of(group(*members, assignor="mine"))) == [
         "4 partitions, 2 members: assigned unevenly, 1 to 3 each"
     ]
 
 
-def test_members_that_go_idle_by_an_uneven_deal_are_counted() -> None:
+def test_members_idle_by_an_uneven_assignment_are_counted() -> None:
     members = [member("a", {"t1": (0,), "t2": (0,)}), member("b", {}), member("c", {})]
     (line,) = advice(report_of(group(*members)))
     assert line.startswith("2 partitions, 3 members: assigned unevenly, 0 to 2 each, 2 idle; ")
 
 
-def test_partitions_that_nobody_has_got_yet_are_named() -> None:
+def test_unassigned_partitions_are_named() -> None:
     report = report_of(group(member("a", {"orders": (0,)})), counts={"orders": 8})
     assert advice(report)[1:] == [
         "orders-1, orders-2, orders-3, orders-4, orders-5 and 2 more: subscribed to, but assigned to nobody until the "
@@ -72,7 +72,7 @@ def test_partition_of_two_members_is_named() -> None:
     assert advice(report_of(group(*members)))[1:] == ["orders-1: assigned to more than one member"]
 
 
-def test_commit_outside_the_log_is_told_with_what_to_do() -> None:
+def test_commit_outside_the_log_is_reported_with_a_remedy() -> None:
     report = report_of(group(state="Empty"), committed={"orders-0": 3}, starts={"orders-0": 5}, ends={"orders-0": 9})
     assert advice(report)[1:] == [
         "orders-0: the commit 3 is outside the log [5, 9]; reset it, or set offset_out_of_range for its reader"
@@ -87,29 +87,29 @@ def test_commit_outside_the_log_is_told_with_what_to_do() -> None:
         (9, "no members: nothing is read, 6 messages wait"),
     ],
 )
-def test_group_without_members_tells_what_waits(end: int, line: str) -> None:
+def test_group_without_members_reports_waiting_messages(end: int, line: str) -> None:
     assert advice(report_of(group(state="Empty"), committed={"orders-0": 3}, ends={"orders-0": end})) == [line]
 
 
-def test_rebalancing_group_is_not_judged_by_what_is_not_told() -> None:
+def test_rebalancing_group_has_no_other_advice() -> None:
     waiting = member("a", None, problem="not known while the group rebalances")
     report = report_of(group(waiting, state="PreparingRebalance"), counts={"orders": 4})
     assert advice(report) == ["the group is rebalancing (PreparingRebalance): look again when it is Stable"]
 
 
-def test_group_with_a_member_that_cannot_be_read_is_not_judged() -> None:
+def test_group_with_an_undecodable_member_has_no_advice() -> None:
     report = report_of(
         group(member("a", {"orders": (0,)}), member("b", None, problem="no bytes")), counts={"orders": 4}
     )
     assert advice(report) == []
 
 
-def test_group_of_another_protocol_is_said_to_be_undecoded() -> None:
+def test_group_of_another_protocol_is_reported() -> None:
     worker = member("a", None, problem="not decoded")
     (line,) = advice(report_of(group(worker, protocol_type="connect")))
     assert line.startswith("the group's protocol is 'connect': ")
 
 
-def test_group_of_another_type_is_said_to_be_kept_otherwise() -> None:
+def test_group_of_another_type_is_reported() -> None:
     (line,) = advice(report_of(group(kind="share", protocol_type="share")))
     assert line.startswith("a group of the type 'share': ")

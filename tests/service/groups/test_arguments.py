@@ -18,19 +18,19 @@ from sarameya.service.groups.arguments import duration, moment, offset
         ("2026-01-31T12:00:00.123Z", 1_769_860_800.123),
     ],
 )
-def test_time_is_iso_8601_and_without_a_zone_utc(text: str, seconds: float) -> None:
+def test_time_is_iso_8601_and_utc_without_a_zone(text: str, seconds: float) -> None:
     assert moment(text) == round(seconds * 1000)
 
 
 @pytest.mark.parametrize("text", ["1969-12-31T23:59:59.999Z", "1969-12-31"])
 def test_time_before_1970_is_refused(text: str) -> None:
-    """In a request -1 is the end of the log, and -2 its start."""
+    """In a request, the timestamp -1 is the end of the log, and -2 its start."""
     with pytest.raises(argparse.ArgumentTypeError, match="must be a time from 1970 on"):
         moment(text)
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "31.1.2026", "2026-13-01"])
-def test_time_that_cannot_be_read_is_told_with_an_example(text: str) -> None:
+def test_invalid_time_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="must be a date and time of ISO 8601, for example"):
         moment(text)
 
@@ -51,12 +51,12 @@ def test_duration_is_iso_8601(text: str, expected: timedelta) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "P1DT", "1h", "P1M", "P1Y", "-PT1H", "PT1H2H", "P99999999999999D"])
-def test_duration_that_cannot_be_read_is_told_with_an_example(text: str) -> None:
+def test_invalid_duration_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="must be a duration of ISO 8601"):
         duration(text)
 
 
 @pytest.mark.parametrize("text", ["-1", "x", "", "1.5", str(2**63)])
-def test_offset_that_cannot_be_is_told(text: str) -> None:
+def test_invalid_offset_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="must be an offset: a whole number of at least 0"):
         offset(text)

@@ -1,4 +1,4 @@
-"""`sarameya groups ...` as it is called: what is printed where, and the exit code. Over TCP, in this process."""
+"""Output and exit codes of `sarameya groups ...`, called in this process, over TCP."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ async def test_group_commands_create_list_describe_and_reset(
         (["--to", "by_duration:P1D"], 0),
     ],
 )
-async def test_every_target_is_understood(capsys: pytest.CaptureFixture[str], target: list[str], expected: int) -> None:
+async def test_every_reset_target_is_accepted(
+    capsys: pytest.CaptureFixture[str], target: list[str], expected: int
+) -> None:
     async with EmbeddedCluster({"orders": 1}) as cluster:
         cluster.produce_many("orders", 0, [(None, b"x")] * 5)
         reset = ["groups", "offsets", "reset", "g", "--execute", "--json", *place(cluster)]
@@ -80,7 +82,7 @@ async def test_every_target_is_understood(capsys: pytest.CaptureFixture[str], ta
         assert committed(cluster) == {"orders-0": expected}
 
 
-async def test_deletions_are_shown_then_done(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_deletions_are_shown_and_then_executed(capsys: pytest.CaptureFixture[str]) -> None:
     async with EmbeddedCluster({"orders": 2}) as cluster:
         here = place(cluster)
         await called(capsys, "groups", "offsets", "reset", "g", "--topic", "orders", "--to-latest", "--execute", *here)
@@ -112,7 +114,7 @@ async def test_app_file_names_cluster_and_group(capsys: pytest.CaptureFixture[st
         assert [group["group"] for group in described.document["groups"]] == ["of-the-app"]
 
 
-async def test_what_is_missing_is_told_on_stderr_beside_what_was_found(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_missing_group_is_reported_beside_the_found_ones(capsys: pytest.CaptureFixture[str]) -> None:
     async with EmbeddedCluster({"orders": 1}) as cluster:
         here = place(cluster)
         await called(capsys, "groups", "offsets", "reset", "g", "--topic", "orders", "--to-latest", "--execute", *here)
@@ -140,7 +142,7 @@ async def test_debug_after_the_subcommand_has_the_traceback(capsys: pytest.Captu
         assert "Traceback (most recent call last):" in outcome.err
 
 
-def test_cluster_that_does_not_answer_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreachable_cluster_prints_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     argv = ["groups", "list", "--bootstrap-servers", "127.0.0.1:1", "--timeout", "0.3", "--log-level", "error"]
     assert main(argv) == 1
     error = capsys.readouterr().err
@@ -221,21 +223,21 @@ RESET = ["groups", "offsets", "reset", "g"]
         ),
     ],
 )
-def test_wrong_command_line_is_one_line_and_exit_code_2(
+def test_wrong_command_line_prints_one_line_and_exits_with_2(
     argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(argv) == 2
     assert capsys.readouterr() == ("", f"sarameya: error: {message}\n")
 
 
-def test_wrong_option_is_told_with_what_is_allowed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_option_is_reported_with_a_similar_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["groups", "list", *HERE, "-o", "clientid=x"]) == 2
     assert capsys.readouterr().err.startswith(
         "sarameya: error: sarameya groups list: config.clientid = 'x': no such option; did you mean 'client_id'?"
     )
 
 
-async def test_reader_that_has_seen_enough_ends_the_command_quietly() -> None:
+async def test_output_closed_by_its_reader_ends_the_command() -> None:
     async with EmbeddedCluster({"orders": 1000}) as cluster:
         reset = ["groups", "offsets", "reset", "g", "--topic", "orders", "--to-latest", *place(cluster)]
         process = await trio.lowlevel.open_process(

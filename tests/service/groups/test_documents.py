@@ -1,4 +1,4 @@
-"""The documents' fields: programs go by them, so that a change here is a change of the interface."""
+"""Fields of the JSON documents. Programs depend on them: a change here is a change of the interface."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DOCS = Path(__file__).parents[3] / "docs" / "groups.md"
 COORDINATOR = {"id": 1, "host": "kafka", "port": 9092}
 
 
-def test_listing_names_groups_and_the_brokers_that_did_not_answer() -> None:
+def test_listing_names_groups_and_unreachable_brokers() -> None:
     listing = Listing(
         (ListedGroup("g", "consumer", BROKER, "Stable", None),),
         ((Broker(2, "other", 9092), ConnectionLostError("other:9092: refused")),),
@@ -158,8 +158,8 @@ def test_deletion_names_each_commit() -> None:
     }
 
 
-def test_every_field_stands_in_the_documentation() -> None:
-    told = set(re.findall(r"`(?:\w+(?:\[\])?\.)*(\w+)(?:\[\])?`", DOCS.read_text(encoding="utf-8")))
+def test_every_field_is_documented() -> None:
+    documented = set(re.findall(r"`(?:\w+(?:\[\])?\.)*(\w+)(?:\[\])?`", DOCS.read_text(encoding="utf-8")))
     report = report_of(group(member("a", {"orders": (0,)})), committed={"orders-0": 0}, ends={"orders-0": 0})
     documents = [
         listing_document(Listing((ListedGroup("g", "", BROKER, None, None),), ((BROKER, ConnectionLostError("")),))),
@@ -167,11 +167,11 @@ def test_every_field_stands_in_the_documentation() -> None:
         moves_document("g", [OffsetMove(tp("orders-0"), 1, 0)], executed=False),
         deletions_document("g", [OffsetMove(tp("orders-0"), 1, None)], executed=False),
     ]
-    assert {name for document in documents for name in names(document)} - told == set()
+    assert {name for document in documents for name in names(document)} - documented == set()
 
 
 def names(document: Any) -> Iterator[str]:
-    """The names of all fields, however deep."""
+    """Yield the names of all fields, at any depth."""
     if isinstance(document, dict):
         yield from document
         for value in document.values():

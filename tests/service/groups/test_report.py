@@ -18,7 +18,7 @@ def test_report_has_assigned_committed_and_subscribed_partitions() -> None:
 @pytest.mark.parametrize(
     ("committed", "end", "lag"),
     [(3, 10, 7), (10, 10, 0), (0, 0, 0), (None, 10, None), (3, None, None), (12, 10, -2)],
-    ids=["behind", "at the end", "empty log", "nothing committed", "end not known", "beyond a log cut off"],
+    ids=["behind", "at the end", "empty log", "nothing committed", "end not known", "after a truncated log"],
 )
 def test_lag_is_log_end_minus_commit(committed: int | None, end: int | None, lag: int | None) -> None:
     report = report_of(
@@ -30,7 +30,7 @@ def test_lag_is_log_end_minus_commit(committed: int | None, end: int | None, lag
     assert report.lag == lag
 
 
-def test_lag_of_the_group_is_the_sum_of_what_is_known() -> None:
+def test_lag_of_the_group_is_the_sum_of_known_lags() -> None:
     report = report_of(
         group(member("a", {"orders": (0, 1, 2)})),
         committed={"orders-0": 1, "orders-1": 2},
@@ -42,7 +42,7 @@ def test_lag_of_the_group_is_the_sum_of_what_is_known() -> None:
 @pytest.mark.parametrize(
     ("committed", "outside"), [(4, True), (5, False), (9, False), (10, False), (11, True), (None, False)]
 )
-def test_commit_outside_the_log_is_one_where_nothing_can_be_read(committed: int | None, outside: bool) -> None:
+def test_commit_outside_the_log_is_detected(committed: int | None, outside: bool) -> None:
     (row,) = report_of(
         group(member("a", {"orders": (0,)})),
         committed={} if committed is None else {"orders-0": committed},
@@ -60,7 +60,7 @@ def test_partition_of_two_members_has_a_row_for_each() -> None:
     ]
 
 
-def test_reason_for_missing_offsets_stands_beside_the_partition() -> None:
+def test_reason_for_missing_offsets_is_in_the_row() -> None:
     (row,) = report_of(
         group(state="Empty"), committed={"gone-0": 3}, missing={"gone-0": "no such partition"}
     ).partitions
@@ -72,7 +72,7 @@ def test_reason_for_missing_offsets_stands_beside_the_partition() -> None:
     )
 
 
-def test_offsets_partition_goes_by_the_cluster_s_own_count() -> None:
+def test_offsets_partition_depends_on_their_number() -> None:
     named = group()
     assert report_of(named, offsets_partitions=50).offsets_partition == 3  # "g".hashCode() is 103
     assert report_of(named, offsets_partitions=5).offsets_partition == 3

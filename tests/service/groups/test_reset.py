@@ -1,4 +1,4 @@
-"""The new offsets of a reset: pure, so they are known without a commit."""
+"""New offsets of a reset, computed without a commit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HERE = tp("orders-0")
 
 
 def moved(target: ResetTarget, committed: int | None, at_time: int | None = None) -> OffsetMove:
-    """The move of a partition whose log goes from 10 to 20."""
+    """Return the move of a partition whose log starts at 10 and ends at 20."""
     logs = LogBounds(
         offsets({"orders-0": 10}),
         offsets({"orders-0": 20}),
@@ -64,7 +64,7 @@ def test_time_leads_to_its_first_message_or_to_the_end(at_time: int, after: int,
 
 
 @pytest.mark.parametrize(("committed", "before"), [(15, 5), (None, None)])
-def test_move_tells_the_lag_before_and_after(committed: int | None, before: int | None) -> None:
+def test_move_has_the_lag_before_and_after(committed: int | None, before: int | None) -> None:
     move = moved(ResetTarget(ResetKind.EARLIEST), committed)
     assert (move.lag_before, move.lag_after) == (before, 10)
 
@@ -95,10 +95,12 @@ def test_failed_time_look_up_is_not_the_log_end() -> None:
         plan(ResetTarget(ResetKind.TIME, 1000), [HERE], {}, logs)
 
 
-def test_partition_that_is_gone_is_left_as_it_is_and_said() -> None:
-    gone = tp("old-0")
+def test_deleted_partition_is_left_unchanged_with_a_note() -> None:
+    deleted = tp("old-0")
     logs = LogBounds(offsets({"orders-0": 0}), offsets({"orders-0": 5}))
-    moves = plan(ResetTarget(ResetKind.EARLIEST), [gone, HERE], commits({"old-0": 3, "orders-0": 3}), logs, {gone})
+    moves = plan(
+        ResetTarget(ResetKind.EARLIEST), [deleted, HERE], commits({"old-0": 3, "orders-0": 3}), logs, {deleted}
+    )
     assert [(move.before, move.after) for move in moves] == [(3, None), (3, 0)]
     assert moves[0].note == "left as it is: there is no such partition any more"
     assert (moves[0].lag_before, moves[0].lag_after) == (None, None)
@@ -130,5 +132,5 @@ def test_no_target_leads_out_of_the_log(start: int, length: int, committed: int,
         (ResetTarget(ResetKind.CURRENT), "the committed offset, the end of the log where there is none"),
     ],
 )
-def test_target_is_told_in_words(target: ResetTarget, words: str) -> None:
+def test_target_has_a_description(target: ResetTarget, words: str) -> None:
     assert str(target) == words

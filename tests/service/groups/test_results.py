@@ -1,4 +1,4 @@
-"""The commands' answers over the in-memory cluster, in virtual time: what is shown, refused and done."""
+"""Results of the commands over the in-memory cluster, in virtual time: shown, refused and executed changes."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ async def admin_of(cluster: EmbeddedCluster) -> AsyncIterator[GroupAdmin]:
 
 
 def lose_old(request: Any, answer: Any) -> None:
-    """Metadata in which the topic `old` does not exist any more."""
+    """Report the topic `old` as deleted in a metadata response."""
     for topic in answer.topics:
         if topic.name == "old":
             topic.error_code, topic.partitions = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []
 
 
 async def settled(nursery: trio.Nursery, cluster: EmbeddedCluster, *names: str, **options: Any) -> list[Running]:
-    """Members by these client ids, all of which have a session of the last generation."""
+    """Start members with these client ids, and wait until all have a session of the same generation."""
     handlers = [Recorder() for _ in names]
     running = [
         await start_member(nursery, cluster, handler, client_id=name, **options)
@@ -72,7 +72,7 @@ async def test_groups_are_listed_by_state(autojump_clock: MockClock) -> None:
         assert (await results.list_groups(admin, ["Dead"])).text == "no groups"
 
 
-async def test_states_that_no_broker_tells_are_not_taken_for_others(
+async def test_unknown_states_are_not_taken_for_the_requested_one(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def forget(request: Any, answer: Any) -> None:
@@ -86,7 +86,7 @@ async def test_states_that_no_broker_tells_are_not_taken_for_others(
             await results.list_groups(admin, ["Stable"])
 
 
-async def test_broker_that_lists_nothing_is_an_error_beside_the_others(autojump_clock: MockClock) -> None:
+async def test_failed_broker_is_an_error_beside_the_listed_groups(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as admin, deadline():
         cluster.fail_next(Api.LIST_GROUPS, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         answer = await results.list_groups(admin)
@@ -99,7 +99,7 @@ async def test_broker_that_lists_nothing_is_an_error_beside_the_others(autojump_
 # -- describe ------------------------------------------------------------------------------------
 
 
-async def test_group_at_work_is_described_with_lag_and_advice(autojump_clock: MockClock) -> None:
+async def test_active_group_is_described_with_lag_and_advice(autojump_clock: MockClock) -> None:
     async with orders(3, brokers=2) as cluster, admin_of(cluster) as admin, deadline() as nursery:
         fill(cluster, 5, partition=0)
         await settled(nursery, cluster, "a", "b", autocommit=False)
@@ -129,7 +129,7 @@ async def test_kafka_consumer_demo_is_in_partition_35(
         assert "  coordinator  1 at broker-1:9092, leader of __consumer_offsets-35 of 50\n" in answer.text
 
 
-async def test_group_that_cannot_be_described_does_not_hide_the_others(autojump_clock: MockClock) -> None:
+async def test_missing_group_does_not_hide_the_others(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as admin, deadline():
         await admin.commit("old", {tp("orders-0"): 0})
         answer = await results.describe(admin, ["nobody", "old"])
@@ -149,7 +149,7 @@ async def test_group_named_twice_is_described_once(autojump_clock: MockClock) ->
 
 async def test_all_groups_are_described_in_order(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as admin, deadline():
-        names = [f"group-{n:02}" for n in range(40)]  # more than are asked for at a time
+        names = [f"group-{n:02}" for n in range(40)]  # more than are described concurrently
         for name in reversed(names):
             await admin.commit(name, {tp("orders-0"): 0})
         assert [group["group"] for group in (await results.describe(admin, None)).document["groups"]] == names
@@ -161,7 +161,7 @@ async def test_cluster_without_groups_has_none_to_describe(autojump_clock: MockC
         assert (answer.text, answer.document["groups"], answer.errors) == ("no groups", [], ())
 
 
-async def test_commit_of_a_topic_that_is_gone_is_shown_without_an_end(autojump_clock: MockClock) -> None:
+async def test_commit_of_a_deleted_topic_is_shown_without_log_end(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 1, "old": 1}) as cluster, admin_of(cluster) as admin, deadline():
         await admin.commit("g", {tp("orders-0"): 0, tp("old-0"): 0})
         with pytest.MonkeyPatch.context() as monkeypatch:
@@ -173,7 +173,7 @@ async def test_commit_of_a_topic_that_is_gone_is_shown_without_an_end(autojump_c
         assert (here["topic"], here["log_end_offset"]) == ("orders", 0)
 
 
-async def test_group_of_another_protocol_is_shown_and_not_decoded(autojump_clock: MockClock) -> None:
+async def test_group_of_another_protocol_is_shown_undecoded(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as admin, deadline(), connected(cluster) as client:
         join: dict[str, Any] = {
             "group_id": "workers",
@@ -208,7 +208,7 @@ async def test_group_of_another_protocol_is_shown_and_not_decoded(autojump_clock
     ],
     ids=["reset", "delete offsets", "delete"],
 )
-async def test_group_of_a_type_that_is_kept_otherwise_is_not_changed(
+async def test_group_of_another_type_is_not_changed(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, change: Any
 ) -> None:
     def not_classic(request: Any, answer: Any) -> None:
@@ -230,7 +230,7 @@ async def test_group_of_a_type_that_is_kept_otherwise_is_not_changed(
 # -- reset ---------------------------------------------------------------------------------------
 
 
-async def test_reset_is_only_shown_until_it_is_to_be_executed(autojump_clock: MockClock) -> None:
+async def test_reset_without_execute_is_only_shown(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, admin_of(cluster) as admin, deadline():
         fill(cluster, 5)
         await admin.commit("g", {tp("orders-0"): 3, tp("orders-1"): 0})
@@ -271,7 +271,7 @@ async def test_reset_names_the_session_time_of_static_members(autojump_clock: Mo
         await results.reset(admin, "g", ORDERS, EARLIEST, execute=False)
 
 
-async def test_reset_yields_to_a_member_that_joins_meanwhile(autojump_clock: MockClock) -> None:
+async def test_reset_is_refused_if_a_member_joins_meanwhile(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as admin, deadline() as nursery:
         fill(cluster, 5)
         await admin.commit("g", {tp("orders-0"): 3})
@@ -285,7 +285,7 @@ async def test_reset_yields_to_a_member_that_joins_meanwhile(autojump_clock: Moc
         assert committed(cluster) == {"orders-0": 5}
 
 
-async def test_members_go_on_from_where_the_reset_has_put_them(autojump_clock: MockClock) -> None:
+async def test_members_continue_from_the_reset_offsets(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, admin_of(cluster) as admin, deadline() as nursery:
         fill(cluster, 10)
         fill(cluster, 10, partition=1)
@@ -300,7 +300,7 @@ async def test_members_go_on_from_where_the_reset_has_put_them(autojump_clock: M
         assert handler.offsets("orders", 1) == [7, 8, 9]
 
 
-async def test_reset_to_a_time_finds_the_first_message_from_then_on(autojump_clock: MockClock) -> None:
+async def test_reset_to_a_time_finds_its_first_message(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 2}) as cluster, admin_of(cluster) as admin, deadline():
         for n in range(5):
             cluster.produce("orders", 0, b"%d" % n)
@@ -314,7 +314,7 @@ async def test_reset_to_a_time_finds_the_first_message_from_then_on(autojump_clo
         ]
 
 
-async def test_reset_creates_a_missing_group_and_says_so(autojump_clock: MockClock) -> None:
+async def test_reset_creates_a_missing_group_with_a_note(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as admin, deadline():
         shown = await results.reset(admin, "new", ORDERS, LATEST, execute=False)
         assert "There is no such group: the commit creates it." in shown.text
@@ -390,7 +390,7 @@ async def test_refused_partitions_of_a_reset_are_reported(
 # -- delete --------------------------------------------------------------------------------------
 
 
-async def test_offsets_are_deleted_when_it_is_to_be_executed(autojump_clock: MockClock) -> None:
+async def test_offsets_are_deleted_only_with_execute(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 2, "payments": 1}) as cluster, admin_of(cluster) as admin, deadline():
         await admin.commit("g", {tp("orders-0"): 0, tp("orders-1"): 0, tp("payments-0"): 0})
         choices = [TopicChoice("orders", (1,)), TopicChoice("payments")]
@@ -407,7 +407,7 @@ async def test_offsets_are_deleted_when_it_is_to_be_executed(autojump_clock: Moc
         assert committed(cluster) == {}
 
 
-async def test_offsets_that_members_read_by_are_kept_and_said(autojump_clock: MockClock) -> None:
+async def test_offsets_of_subscribed_topics_are_kept_with_an_error(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as admin, deadline() as nursery:
         await settled(nursery, cluster, "a")
         await trio.sleep(5)
@@ -416,14 +416,14 @@ async def test_offsets_that_members_read_by_are_kept_and_said(autojump_clock: Mo
         assert committed(cluster) == {"orders-0": 0}
 
 
-async def test_offsets_that_there_are_none_of_are_not_deleted(autojump_clock: MockClock) -> None:
+async def test_deletion_of_missing_offsets_is_refused(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as admin, deadline():
         await admin.commit("g", {tp("orders-0"): 0})
         with pytest.raises(GroupChangeError, match="group 'g' has no commit for the chosen partitions"):
             await results.delete_offsets(admin, "g", [TopicChoice("payments")], execute=True)
 
 
-async def test_groups_without_members_are_deleted_by_execute(autojump_clock: MockClock) -> None:
+async def test_groups_without_members_are_deleted_only_with_execute(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as admin, deadline():
         for name in ("a", "b"):
             await admin.commit(name, {tp("orders-0"): 0})
@@ -439,7 +439,7 @@ async def test_groups_without_members_are_deleted_by_execute(autojump_clock: Moc
         }
 
 
-async def test_no_group_is_deleted_unless_all_can_be(autojump_clock: MockClock) -> None:
+async def test_no_group_is_deleted_if_one_cannot_be(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as admin, deadline() as nursery:
         await admin.commit("old", {tp("orders-0"): 0})
         await settled(nursery, cluster, "a")
@@ -450,7 +450,7 @@ async def test_no_group_is_deleted_unless_all_can_be(autojump_clock: MockClock) 
         assert [group.group for group in (await admin.list_groups()).groups] == ["g", "old"]
 
 
-async def test_deletion_that_is_refused_is_told_beside_those_done(
+async def test_refused_deletion_is_reported_beside_the_others(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(request: Any, answer: Any) -> None:
@@ -471,7 +471,7 @@ async def test_deletion_that_is_refused_is_told_beside_those_done(
         assert str(error).startswith("group 'b': refused by the coordinator with NON_EMPTY_GROUP (68), since a member")
 
 
-async def test_refusal_of_the_cluster_goes_through_with_its_own_type(autojump_clock: MockClock) -> None:
+async def test_refusal_of_the_cluster_is_raised_with_its_type(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as admin, deadline():
         cluster.fail_next(Api.DESCRIBE_GROUPS, ErrorCode.GROUP_AUTHORIZATION_FAILED)
         with pytest.raises(GroupAuthorizationError):

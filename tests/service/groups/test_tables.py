@@ -28,12 +28,12 @@ def test_table_without_rows_is_its_header() -> None:
     assert table(("A", "B"), []) == "A  B"
 
 
-def test_nothing_that_a_terminal_obeys_is_shown_as_it_is() -> None:
+def test_control_characters_are_escaped() -> None:
     assert printable("a\x1b[2Jb\nc\u202e\ud800é漢") == "a\\x1b[2Jb\\nc\\u202e\\ud800é漢"
     assert table(("G",), [("\x1b]0;owned\x07",)]).splitlines()[1] == "\\x1b]0;owned\\x07"
 
 
-def test_assignment_is_told_by_ranges() -> None:
+def test_assignment_is_shown_as_ranges() -> None:
     assert assignment_text({"payments": (1,), "orders": (0, 1, 2, 3, 7, 9, 10), "none": ()}) == (
         "orders:0-3,7,9-10 payments:1"
     )
@@ -87,14 +87,14 @@ def test_report_has_group_partitions_members_and_advice() -> None:
     )
 
 
-def test_member_that_cannot_be_read_is_shown_with_the_reason() -> None:
+def test_undecoded_member_is_shown_with_the_reason() -> None:
     report = report_of(group(member("a", None, problem="not known while the group rebalances"), state="Stable"))
     assert report_text(report).splitlines()[-1] == (
         "a-id    -         a       /a    -           (not known while the group rebalances)"
     )
 
 
-def test_group_that_never_had_anything_is_its_head_alone() -> None:
+def test_empty_group_without_commits_has_only_a_header() -> None:
     report = report_of(group(state="Empty", protocol_type="", assignor=""), offsets_partitions=None)
     assert report_text(report).splitlines() == [
         "GROUP g",
@@ -117,7 +117,7 @@ MOVES = [
 ]
 
 
-def test_reset_shows_before_after_and_the_change_of_lag() -> None:
+def test_reset_shows_old_and_new_offset_and_lag() -> None:
     assert moves_text(MOVES).splitlines() == [
         "TOPIC   PARTITION  COMMITTED  NEW  LAG  NEW-LAG  NOTE",
         "orders          0         15   10    5       10  -",
@@ -127,7 +127,7 @@ def test_reset_shows_before_after_and_the_change_of_lag() -> None:
     ]
 
 
-def test_deletion_shows_what_is_taken_away() -> None:
+def test_deletion_shows_the_deleted_commits() -> None:
     assert deletions_text(MOVES[:1]).splitlines() == [
         "TOPIC   PARTITION  COMMITTED  NOTE",
         "orders          0         15  -",

@@ -1,4 +1,4 @@
-"""`sarameya groups offsets reset` on a terminal: how far it has come is a bar there, and nothing where it is quiet."""
+"""`sarameya groups offsets reset` on a terminal: it shows a progress bar, and with `--quiet` nothing."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from sarameya.embedded import EmbeddedCluster
 
 
 async def on_terminal(*argv: str) -> tuple[int, str, str]:
-    """The exit code, stdout, and what the terminal was sent."""
-    ours, theirs = os.openpty()
+    """Return the exit code, stdout, and the output to the terminal."""
+    controller, terminal_end = os.openpty()
     process = await trio.lowlevel.open_process(
         [sys.executable, "-m", "sarameya.service", *argv],
         stdout=subprocess.PIPE,
-        stderr=theirs,
+        stderr=terminal_end,
         env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
     )
-    os.close(theirs)
+    os.close(terminal_end)
     assert process.stdout is not None
     seen: list[bytes] = []
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(partial(trio.to_thread.run_sync, _read, ours, seen, abandon_on_cancel=True))
+            nursery.start_soon(partial(trio.to_thread.run_sync, _read, controller, seen, abandon_on_cancel=True))
             out = b"".join([chunk async for chunk in process.stdout])
         code = await process.wait()
     return code, out.decode(), b"".join(seen).decode()
@@ -37,7 +37,7 @@ def _read(terminal: int, seen: list[bytes]) -> None:
     with (
         open(terminal, "rb", buffering=0) as stream,
         suppress(OSError),
-    ):  # raised when nobody has the other end any more
+    ):  # raised once the other end is closed
         while chunk := stream.read(65536):
             seen.append(chunk)
 
@@ -52,7 +52,7 @@ async def test_reset_shows_a_bar_unless_quiet() -> None:
         assert "committing for 3 partitions" in seen
         assert "━" in seen
         assert seen.count("\n") == 1, "the bar is one line"
-        assert seen.endswith("\x1b[1A\x1b[2K"), "and is cleared away"
+        assert seen.endswith("\x1b[1A\x1b[2K"), "the bar is erased at the end"
 
         code, quiet_out, seen = await on_terminal(*reset, "--quiet")
         assert (code, quiet_out.splitlines()[-1], seen) == (0, "Done.", "")

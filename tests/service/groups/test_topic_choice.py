@@ -30,40 +30,40 @@ CLUSTER = ClusterMetadata(
         ("a.b_c-d:0,2-4,3", TopicChoice("a.b_c-d", (0, 2, 3, 4))),
     ],
 )
-def test_topic_and_partitions_are_read(text: str, choice: TopicChoice) -> None:
+def test_topic_and_partitions_are_parsed(text: str, choice: TopicChoice) -> None:
     assert TopicChoice.parse(text) == choice
 
 
 @pytest.mark.parametrize("text", ["", ":0", "orders:", "orders:a", "orders:-1", "orders:1-", "or/ders", "a:0:1", "é"])
-def test_what_is_no_topic_is_told_with_an_example(text: str) -> None:
+def test_invalid_choice_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match=re.escape(f"{text!r} must be TOPIC or TOPIC:PARTITIONS, for example orders")):
         TopicChoice.parse(text)
 
 
 @pytest.mark.parametrize("text", ["orders:3-1", "orders:0-99999999999"])
-def test_range_that_cannot_be_is_told(text: str) -> None:
+def test_invalid_range_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no range of partitions"):
         TopicChoice.parse(text)
 
 
-def test_choices_become_partitions_in_order_each_once() -> None:
+def test_choices_become_distinct_partitions_in_order() -> None:
     choices = [TopicChoice("orders", (1, 3)), TopicChoice("one"), TopicChoice("orders", (1,))]
     assert resolve(choices, CLUSTER) == [tp("one-0"), tp("orders-1"), tp("orders-3")]
     assert len(resolve([TopicChoice("orders")], CLUSTER)) == 4
 
 
-def test_topic_that_does_not_exist_is_told_by_its_name() -> None:
+def test_missing_topic_is_reported_with_its_name() -> None:
     with pytest.raises(UnknownTopicError, match="topic 'ordrs': UNKNOWN_TOPIC_OR_PARTITION"):
         resolve([TopicChoice("ordrs")], CLUSTER)
 
 
-def test_topic_that_may_not_be_seen_is_told_as_such() -> None:
+def test_unauthorized_topic_is_reported_as_such() -> None:
     with pytest.raises(TopicAuthorizationError, match="topic 'secret'"):
         resolve([TopicChoice("secret", (0,))], CLUSTER)
 
 
 @pytest.mark.parametrize(("topic", "number", "has"), [("orders", 4, "4 partitions"), ("one", 7, "1 partition")])
-def test_partition_that_does_not_exist_is_told_with_those_that_do(topic: str, number: int, has: str) -> None:
+def test_missing_partition_is_reported_with_the_existing_ones(topic: str, number: int, has: str) -> None:
     with pytest.raises(
         GroupChangeError, match=f"{topic}-{number} does not exist: topic '{topic}' has {has}, from 0 on"
     ):

@@ -32,7 +32,7 @@ def failure_headers(
     redriven: int = 0,
     own: Headers = (),
 ) -> Headers:
-    """Return the headers of a dead letter; without any about a failure if `topic` is None."""
+    """Return the headers of a dead letter; without headers about the failure if `topic` is None."""
     facts = {
         "topic": topic,
         "partition": partition,
@@ -44,9 +44,9 @@ def failure_headers(
         "exception.message": error,
         "exception.stacktrace": "Traceback ...\nValueError: bad value",
     }
-    counted = ((REDRIVEN, str(redriven).encode()),) if redriven else ()
-    told = () if topic is None else tuple((ERRORS + name, str(value).encode()) for name, value in facts.items())
-    return (*own, *counted, *told)
+    count = ((REDRIVEN, str(redriven).encode()),) if redriven else ()
+    failure = () if topic is None else tuple((ERRORS + name, str(value).encode()) for name, value in facts.items())
+    return (*own, *count, *failure)
 
 
 def letter(
@@ -64,7 +64,7 @@ def letter(
 
 
 def clients_of(cluster: EmbeddedCluster, seed: int = 0, **options: Any) -> Clients:
-    """Return the clients of a command, on this cluster in memory."""
+    """Return the clients of a command for an in-memory cluster."""
     config = Config(**{"retry_timeout": 5.0, "request_timeout": 5.0, **options})
     return Clients(cluster.bootstrap_servers, config, cluster.transport, virtual_wall_clock, random.Random(seed))
 
@@ -94,7 +94,7 @@ def partitions(cluster: EmbeddedCluster, topic: str) -> int:
 
 
 async def redriven(cluster: EmbeddedCluster, selection: Selection | None = None, **options: Any) -> CommandResult:
-    """Run the command with `execute`, unless it is among the options."""
+    """Run the redrive with `execute=True`, unless the options have it."""
     rules = {name: options.pop(name) for name in ("to", "is_retry", "max_redrives") if name in options}
     chosen = RedriveOptions(**{"group": GROUP, "execute": True, "rules": RedriveRules(**rules), **options})
     return await redrive(clients_of(cluster), selection or Selection(TopicChoice(DEAD)), chosen)

@@ -1,4 +1,4 @@
-"""`sarameya letters ...` as it is called: what is printed where, and the exit code. Over TCP, in this process."""
+"""Output and exit codes of `sarameya letters ...`, called in this process, over TCP."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_letters_are_listed_shown_and_redriven(capsys: pytest.CaptureFixtu
         assert sent(cluster) == [b"c", b"a", b"b"]
 
 
-async def test_letters_that_are_refused_are_lines_beside_the_result(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_refused_letters_are_reported_beside_the_result(capsys: pytest.CaptureFixture[str]) -> None:
     async with EmbeddedCluster({DEAD: 1, "orders": 1}) as cluster:
         write(cluster, b"a", headers=failure_headers(redriven=3))
         write(cluster, b"b")
@@ -87,7 +87,7 @@ async def test_letters_that_are_refused_are_lines_beside_the_result(capsys: pyte
         (["list", "--origin", "a:b"], 2, "'a:b' must be TOPIC or TOPIC:PARTITIONS"),
     ],
 )
-async def test_wrong_arguments_are_a_line_with_the_remedy(
+async def test_wrong_arguments_print_one_line_with_the_remedy(
     argv: list[str], code: int, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with EmbeddedCluster({DEAD: 1}) as cluster:
@@ -101,7 +101,7 @@ async def test_wrong_arguments_are_a_line_with_the_remedy(
     ("text", "expected"),
     [("17", (17, 17)), ("17-20", (17, 20)), ("17-", (17, None)), ("-20", (0, 20)), ("0", (0, 0)), ("5-5", (5, 5))],
 )
-def test_offsets_are_one_or_a_range(text: str, expected: tuple[int, int | None]) -> None:
+def test_offsets_are_one_offset_or_a_range(text: str, expected: tuple[int, int | None]) -> None:
     assert _offsets(text) == expected
     args = whole_parser().parse_args(["letters", "show", DEAD, "--offsets", text])
     assert args.offsets == expected
@@ -121,9 +121,7 @@ def process_of(cluster: EmbeddedCluster, *argv: str) -> subprocess.Popen[Any]:
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGKILL])
-async def test_redrive_that_a_signal_ends_can_be_run_again(
-    capsys: pytest.CaptureFixture[str], signum: signal.Signals
-) -> None:
+async def test_interrupted_redrive_can_be_repeated(capsys: pytest.CaptureFixture[str], signum: signal.Signals) -> None:
     """The brokers hold the second chunk's response when the signal comes."""
     async with EmbeddedCluster({DEAD: 1, "orders": 1}) as cluster:
         values = [b"%d" % number for number in range(3 * CHUNK_LETTERS)]
@@ -147,7 +145,7 @@ async def test_redrive_that_a_signal_ends_can_be_run_again(
         assert sent(cluster) == values[: 2 * CHUNK_LETTERS] + values[CHUNK_LETTERS:]
 
 
-async def test_letters_are_read_up_to_where_their_reader_stops() -> None:
+async def test_output_closed_by_its_reader_ends_the_command() -> None:
     async with EmbeddedCluster({DEAD: 1}) as cluster:
         write(cluster, *[bytes(100)] * 5000)
         process = process_of(cluster, "show", DEAD)

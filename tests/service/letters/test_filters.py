@@ -1,4 +1,4 @@
-"""Which letters match, and which errors are of one kind."""
+"""Filters of letters, and the grouping of similar error messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.service.letters.kit import failure_headers, letter
         ("x" * 1000, "x" * 200),
     ],
 )
-def test_numbers_and_ids_make_no_kind_of_their_own(message: str, kind: str) -> None:
+def test_numbers_and_ids_do_not_distinguish_errors(message: str, kind: str) -> None:
     assert folded(message) == kind
 
 
@@ -54,7 +54,7 @@ def test_numbers_and_ids_make_no_kind_of_their_own(message: str, kind: str) -> N
         ({"error_texts": ("17",), "groups": ("other",)}, False),
     ],
 )
-def test_all_conditions_have_to_hold(conditions: dict[str, Any], matches: bool) -> None:
+def test_letter_matches_only_if_all_conditions_hold(conditions: dict[str, Any], matches: bool) -> None:
     found = letter(failure_headers(error="no customer 17"))
     assert LetterFilter(**conditions).matches(found) is matches
 

@@ -35,7 +35,7 @@ def test_letter_is_shown_with_its_origin_and_its_error() -> None:
     ]
 
 
-def test_letter_of_others_is_shown_as_it_is() -> None:
+def test_letter_without_failure_headers_is_shown() -> None:
     assert letter_text(letter((("own", b"x"),), key=None)).splitlines() == [
         "orders.billing.dead-0 offset 0, 2026-09-21T14:14:20Z",
         "  from        unknown",
@@ -70,7 +70,7 @@ def test_value_is_shortened_and_cannot_control_the_terminal(value: bytes, text: 
     assert f"  value     {text}" in letter_text(letter(value=value)).splitlines()
 
 
-def test_json_has_all_of_the_content() -> None:
+def test_json_has_the_whole_content() -> None:
     headers = failure_headers(own=(("trace", b"\xff"),), redriven=2)
     found = json.loads(letter_json(letter(headers, key=None, value=b"\xff" * 1000)))
     assert found.pop("value_base64").startswith("////")
@@ -93,5 +93,5 @@ def test_json_has_all_of_the_content() -> None:
 
 
 @pytest.mark.parametrize(("time", "text"), [(None, "-"), (-1, "-"), (0, "1970-01-01T00:00:00Z"), (2**62, "-")])
-def test_time_that_is_none_is_a_dash(time: int | None, text: str) -> None:
+def test_invalid_time_is_shown_as_a_dash(time: int | None, text: str) -> None:
     assert iso_time(time) == text

@@ -1,4 +1,4 @@
-"""`sarameya letters redrive` over the in-memory cluster, in virtual time: what is sent, refused, and remembered."""
+"""`sarameya letters redrive` over the in-memory cluster, in virtual time: sent and refused letters, and progress."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ SOAK = int(os.environ.get("SARAMEYA_SOAK", "1"))
 
 
 def only(**conditions: object) -> Selection:
-    """Return the letters to which these conditions apply."""
+    """Select the letters to which these conditions apply."""
     return Selection(TopicChoice(DEAD), filter=LetterFilter(**conditions))  # type: ignore[arg-type]
 
 
-async def test_nothing_is_sent_before_execute(autojump_clock: MockClock) -> None:
+async def test_nothing_is_sent_without_execute(autojump_clock: MockClock) -> None:
     async with memory_cluster({DEAD: 2, "orders": 2}) as cluster:
         write(cluster, b"a", b"b", partition=1)
         write(cluster, b"c")
@@ -79,7 +79,7 @@ async def test_nothing_is_sent_before_execute(autojump_clock: MockClock) -> None
     ]
 
 
-async def test_message_goes_back_to_its_partition_and_says_how_often(autojump_clock: MockClock) -> None:
+async def test_message_returns_to_its_partition_with_its_redrive_count(autojump_clock: MockClock) -> None:
     async with memory_cluster({DEAD: 1, "orders": 3}) as cluster:
         other = next(number for number in range(3) if number != partition_of(b"k", 3))
         write(cluster, b"a", partition=0, headers=failure_headers(partition=other, own=(("trace", b"7"),), redriven=1))
@@ -89,7 +89,9 @@ async def test_message_goes_back_to_its_partition_and_says_how_often(autojump_cl
         first, second = log(cluster, other, "orders")
     assert (first.key, first.value, first.headers) == (b"k", b"a", (("trace", b"7"), (REDRIVEN, b"2")))
     assert (second.key, second.value, second.headers) == (None, None, ((REDRIVEN, b"1"),))
-    assert first.timestamp >= (VIRTUAL_EPOCH + 60) * 1000, "with its own, retention could delete it at once"
+    assert first.timestamp >= (VIRTUAL_EPOCH + 60) * 1000, (
+        "a message with its original timestamp could be deleted at once by retention"
+    )
 
 
 async def test_second_redrive_sends_new_letters_only(autojump_clock: MockClock) -> None:
@@ -115,7 +117,7 @@ async def test_progress_outlasts_the_brokers_retention_of_offsets(autojump_clock
         assert sent(cluster) == [b"a"]
 
 
-async def test_letters_that_filters_leave_out_are_sent_later(autojump_clock: MockClock) -> None:
+async def test_letters_excluded_by_filters_are_sent_later(autojump_clock: MockClock) -> None:
     async with memory_cluster({DEAD: 1, "orders": 1}) as cluster:
         for number in range(10):
             write(cluster, b"%d" % number, error="odd" if number % 2 else "even")
@@ -128,7 +130,7 @@ async def test_letters_that_filters_leave_out_are_sent_later(autojump_clock: Moc
         assert committed(cluster, GROUP) == {f"{DEAD}-0": 10}
 
 
-async def test_letters_that_filters_leave_out_may_count_as_done(autojump_clock: MockClock) -> None:
+async def test_letters_excluded_by_filters_may_count_as_done(autojump_clock: MockClock) -> None:
     async with memory_cluster({DEAD: 1, "orders": 1}) as cluster:
         for number in range(10):
             write(cluster, b"%d" % number, error="odd" if number % 2 else "even")
@@ -137,7 +139,7 @@ async def test_letters_that_filters_leave_out_may_count_as_done(autojump_clock: 
         assert (await redriven(cluster, group="of the others")).document["letters"] == 10
 
 
-async def test_letters_that_are_too_old_may_count_as_done(autojump_clock: MockClock) -> None:
+async def test_too_old_letters_may_count_as_done(autojump_clock: MockClock) -> None:
     async with memory_cluster({DEAD: 1, "orders": 1}) as cluster:
         write(cluster, b"old")
         await trio.sleep(100)
@@ -163,7 +165,7 @@ async def test_letters_are_chosen_by_partition_offset_and_time(autojump_clock: M
         assert sent(cluster)[4:] == [b"x", b"0", b"1", b"2", b"3"]
 
 
-async def test_topic_that_has_fewer_partitions_gets_messages_by_key(autojump_clock: MockClock) -> None:
+async def test_topic_with_fewer_partitions_gets_messages_by_key(autojump_clock: MockClock) -> None:
     async with memory_cluster({DEAD: 1, "orders": 2}) as cluster:
         write(cluster, b"a", headers=failure_headers(partition=5))
         result = await redriven(cluster)
@@ -200,7 +202,7 @@ async def test_other_topic_needs_no_origin(autojump_clock: MockClock) -> None:
         assert [(m.value, m.headers) for m in log(cluster, 0, "other")] == [(b"a", (("own", b"x"), (REDRIVEN, b"1")))]
 
 
-async def test_letters_that_were_redriven_too_often_are_refused(autojump_clock: MockClock) -> None:
+async def test_letters_redriven_too_often_are_refused(autojump_clock: MockClock) -> None:
     async with memory_cluster({DEAD: 1, "orders": 1}) as cluster:
         for number in range(5):
             write(cluster, b"%d" % number, headers=failure_headers(redriven=number))
@@ -218,7 +220,7 @@ async def test_letters_that_were_redriven_too_often_are_refused(autojump_clock: 
         assert committed(cluster, GROUP) == {f"{DEAD}-0": 4}
 
 
-async def test_topic_that_does_not_exist_holds_no_other_letters_back(autojump_clock: MockClock) -> None:
+async def test_missing_topic_does_not_delay_other_letters(autojump_clock: MockClock) -> None:
     async with memory_cluster({DEAD: 1, "orders": 1}) as cluster:
         write(cluster, b"a", b"b", topic="gone")
         write(cluster, b"c")
@@ -241,7 +243,7 @@ async def test_target_is_checked_before_anything_is_read(autojump_clock: MockClo
             await redriven(cluster, Selection(TopicChoice("gone")))
 
 
-async def test_letter_that_its_topic_refuses_is_named(autojump_clock: MockClock) -> None:
+async def test_refused_letter_is_named(autojump_clock: MockClock) -> None:
     async with memory_cluster({DEAD: 1, "orders": 1}) as cluster:
         write(cluster, *(b"%d" % number for number in range(5)))
         cluster.fail_next(Api.PRODUCE, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
@@ -256,7 +258,7 @@ async def test_letter_that_its_topic_refuses_is_named(autojump_clock: MockClock)
         assert sent(cluster) == [b"0", b"1", b"2", b"3", b"4"]
 
 
-async def test_letter_that_is_too_large_holds_no_other_back(autojump_clock: MockClock) -> None:
+async def test_too_large_letter_does_not_delay_others(autojump_clock: MockClock) -> None:
     large = random.Random(1).randbytes(30_000)
     async with memory_cluster({DEAD: 1, "orders": 1}) as cluster:
         cluster.log("orders", 0)._max_batch_size = 20_000
@@ -269,13 +271,13 @@ async def test_letter_that_is_too_large_holds_no_other_back(autojump_clock: Mock
         assert result.document["letters"] == 4
         assert committed(cluster, GROUP) == {f"{DEAD}-0": 2}
         assert len((await redriven(cluster)).errors) == 1
-        assert sent(cluster) == [b"a", b"b", b"c", b"d"], "none is sent twice beside a refused one"
+        assert sent(cluster) == [b"a", b"b", b"c", b"d"], "a letter beside a refused one was sent twice"
         cluster.log("orders", 0)._max_batch_size = 2**20
         assert (await redriven(cluster)).document["letters"] == 2
         assert committed(cluster, GROUP) == {f"{DEAD}-0": 6}
 
 
-async def test_letter_that_was_sent_beside_an_error_is_not_sent_again(
+async def test_letter_sent_beside_a_failed_one_is_not_sent_again(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def forbid(request: Any, answer: Any) -> None:
@@ -298,7 +300,7 @@ async def test_letter_that_was_sent_beside_an_error_is_not_sent_again(
         assert sent(cluster) == [b"0", b"1", b"2"]
 
 
-async def test_letters_that_were_sent_are_counted_although_the_commit_fails(autojump_clock: MockClock) -> None:
+async def test_sent_letters_are_counted_although_the_commit_fails(autojump_clock: MockClock) -> None:
     async with memory_cluster({DEAD: 1, "orders": 1}) as cluster, trio.open_nursery() as nursery:
         write(cluster, b"a", b"b")
         cluster.delay_next(Api.PRODUCE, 1.0)
@@ -313,7 +315,7 @@ async def test_letters_that_were_sent_are_counted_although_the_commit_fails(auto
         assert (result.document["letters"], len(result.errors)) == (2, 1)
 
 
-async def test_progress_that_cannot_be_committed_comes_before_the_first_letter(autojump_clock: MockClock) -> None:
+async def test_failed_commit_is_reported_before_the_first_letter(autojump_clock: MockClock) -> None:
     async with memory_cluster({DEAD: 1, "orders": 1}) as cluster:
         write(cluster, b"a")
         cluster.fail_next(Api.OFFSET_COMMIT, ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -325,7 +327,7 @@ async def test_progress_that_cannot_be_committed_comes_before_the_first_letter(a
         assert sent(cluster) == []
 
 
-async def test_group_with_members_keeps_no_progress(autojump_clock: MockClock) -> None:
+async def test_group_with_members_is_refused(autojump_clock: MockClock) -> None:
     async with memory_cluster({DEAD: 1, "orders": 1}) as cluster, deadline() as nursery:
         write(cluster, b"a")
         handler = Recorder()
@@ -336,7 +338,7 @@ async def test_group_with_members_keeps_no_progress(autojump_clock: MockClock) -
 
 
 @pytest.mark.parametrize("later", [0.0, 0.5, 2.5])
-async def test_two_redrives_at_once_notice_each_other(
+async def test_concurrent_redrives_detect_each_other(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, later: float
 ) -> None:
     monkeypatch.setattr(redrive_module, "CHUNK_LETTERS", 5)
@@ -362,7 +364,7 @@ async def test_two_redrives_at_once_notice_each_other(
         assert len(sent(cluster)) <= 50 + 5
 
 
-async def test_topic_that_was_created_again_has_no_progress(autojump_clock: MockClock) -> None:
+async def test_recreated_topic_has_no_progress(autojump_clock: MockClock) -> None:
     async with memory_cluster({DEAD: 1, "orders": 1}) as cluster:
         write(cluster, b"a", b"b")
         await redriven(cluster)
@@ -387,7 +389,7 @@ async def test_letters_of_aborted_and_open_transactions_are_not_sent(autojump_cl
         assert sent(cluster) == [b"a", b"open", b"b"]
 
 
-async def test_partition_that_was_added_is_read(autojump_clock: MockClock) -> None:
+async def test_added_partition_is_read(autojump_clock: MockClock) -> None:
     async with memory_cluster({DEAD: 1, "orders": 1}) as cluster:
         write(cluster, b"a")
         await redriven(cluster)
@@ -398,7 +400,7 @@ async def test_partition_that_was_added_is_read(autojump_clock: MockClock) -> No
 
 
 async def test_progress_after_the_end_of_the_log_is_an_error(autojump_clock: MockClock) -> None:
-    """Else the next letters would count as sent."""
+    """Otherwise the next letters would count as sent."""
     async with memory_cluster({DEAD: 1, "orders": 1}) as cluster, clients_of(cluster).admin() as admin:
         write(cluster, b"a")
         await admin.commit(GROUP, {TopicPartition(DEAD, 0): 1})
@@ -421,7 +423,7 @@ async def test_log_may_end_in_offsets_without_letters(autojump_clock: MockClock)
         assert committed(cluster, GROUP) == {f"{DEAD}-0": 4}
 
 
-async def test_letters_that_retention_has_deleted_are_done(autojump_clock: MockClock) -> None:
+async def test_letters_deleted_by_retention_are_done(autojump_clock: MockClock) -> None:
     async with memory_cluster({DEAD: 1, "orders": 1}) as cluster:
         write(cluster, *(b"%d" % number for number in range(6)))
         await redriven(cluster, Selection(TopicChoice(DEAD), (1, 1)))
@@ -475,14 +477,14 @@ async def test_too_many_gaps_are_an_error_before_a_letter_is_sent(
 
 
 def leaderless(request: Any, answer: Any) -> None:
-    """Metadata in which the second partition of the letters has no leader."""
+    """Remove the leader of the second partition of the letters from a metadata response."""
     for topic in answer.topics:
         for part in topic.partitions:
             if (topic.name, part.partition_index) == (DEAD, 1):
                 part.leader_id = -1
 
 
-async def test_partition_that_cannot_be_read_is_an_error_beside_the_others(
+async def test_unreadable_partition_is_an_error_beside_the_others(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with memory_cluster({DEAD: 2, "orders": 1}) as cluster:
@@ -495,7 +497,7 @@ async def test_partition_that_cannot_be_read_is_an_error_beside_the_others(
         assert exit_code(result.errors[0]) == 1
 
 
-async def test_broker_that_hangs_ends_the_redrive(autojump_clock: MockClock) -> None:
+async def test_hanging_broker_ends_the_redrive(autojump_clock: MockClock) -> None:
     async with memory_cluster({DEAD: 1, "orders": 1}) as cluster:
         write(cluster, b"a")
         cluster.delay_next(Api.FETCH, 10_000, None)
@@ -508,7 +510,7 @@ async def test_broker_that_hangs_ends_the_redrive(autojump_clock: MockClock) -> 
 
 
 class Handler(MessageHandler):
-    """Fails all messages while `fails`."""
+    """Fails each message while `fails` is true."""
 
     dead_letters = DeadLetterTopic()
 
@@ -522,7 +524,7 @@ class Handler(MessageHandler):
         self.handled.append(message)
 
 
-async def test_retry_topic_gives_letters_to_their_group_only(autojump_clock: MockClock) -> None:
+async def test_letters_of_a_retry_topic_reach_only_their_group(autojump_clock: MockClock) -> None:
     handler, others = Handler(), Recorder()
     handler.retry_topics, handler.fails = RetryTopics([60]), False
     async with (
@@ -546,7 +548,7 @@ async def test_retry_topic_gives_letters_to_their_group_only(autojump_clock: Moc
         await group.close()
 
 
-async def test_redriven_messages_that_fail_again_end_at_the_bound(autojump_clock: MockClock) -> None:
+async def test_messages_that_fail_again_stop_at_the_maximum(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 1}) as cluster, deadline() as nursery, member_of(cluster) as group:
         cluster.produce("orders", 0, b"a", b"k")
         nursery.start_soon(group.consume, ["orders"], Handler())
@@ -562,10 +564,10 @@ async def test_redriven_messages_that_fail_again_end_at_the_bound(autojump_clock
 
 
 @pytest.mark.parametrize("seed", range(40 * SOAK))
-async def test_redrive_that_is_interrupted_loses_nothing(
+async def test_interrupted_redrive_loses_no_letter(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """Killed at any time, with other filters each time, while brokers fail: all are sent, and few of them twice."""
+    """Redrives with other filters end at any time, while requests fail: all letters are sent, few of them twice."""
     chunk = 4
     monkeypatch.setattr(redrive_module, "CHUNK_LETTERS", chunk)
     rng = random.Random(seed)

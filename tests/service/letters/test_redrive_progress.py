@@ -1,4 +1,4 @@
-"""The progress of redrives against a plain set of offsets, and as the metadata of a commit."""
+"""Progress of redrives, compared with a plain set of offsets, and stored as the metadata of a commit."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_progress_is_the_set_of_offsets_that_were_added(ranges: list[tuple[int, 
     assert progress.position == min(set(range(END + 2)) - done)
     assert progress.done_between(start, end) == len(done & set(range(start, end)))
     edges = [progress.position, *(edge for run in progress.runs for edge in run)]
-    assert edges == sorted(set(edges)), "runs have gaps between them"
+    assert edges == sorted(set(edges)), "runs touch or overlap"
     copy = progress.copy()
     copy.add(0, END)
     assert offsets_of(progress) == done
@@ -61,14 +61,14 @@ def test_nothing_is_done_without_a_commit() -> None:
     assert offsets_of(RedriveProgress.of(None, ID, 3)) == {0, 1, 2}
 
 
-def test_commit_of_a_topic_that_was_deleted_is_ignored() -> None:
+def test_commit_of_a_deleted_topic_is_ignored() -> None:
     progress, _ = progress_of([(0, 5), (7, 9)])
     assert offsets_of(RedriveProgress.of(progress.commit(ID, WRITER), OTHER_ID, 0)) == set()
 
 
 @pytest.mark.parametrize("metadata", ["", "a note", "sarameya-redriven-1:", "sarameya-redriven-1:!", "sarameya-x:AA=="])
-def test_commit_of_others_counts_by_its_offset(metadata: str) -> None:
-    """For example that of `sarameya groups offsets reset`."""
+def test_commit_with_other_metadata_counts_by_its_offset(metadata: str) -> None:
+    """For example, a commit of `sarameya groups offsets reset`."""
     assert offsets_of(RedriveProgress.of(CommittedOffset(4, metadata), ID, 0)) == {0, 1, 2, 3}
 
 

@@ -62,7 +62,7 @@ async def test_pending_letters_are_those_that_were_not_redriven(autojump_clock: 
         assert (await results.list_letters(clients_of(cluster), ALL)).document["letters"] == 3
 
 
-async def test_reading_stops_when_nobody_takes_the_text(autojump_clock: MockClock) -> None:
+async def test_reading_stops_once_the_output_is_closed(autojump_clock: MockClock) -> None:
     async with memory_cluster({DEAD: 1}) as cluster:
         write(cluster, b"a", b"b", b"c")
         texts: list[str] = []
@@ -76,7 +76,7 @@ async def test_reading_stops_when_nobody_takes_the_text(autojump_clock: MockCloc
         assert texts[1].startswith(f"\n{DEAD}-0 offset 1, ")
 
 
-async def test_topic_without_letters_says_so(autojump_clock: MockClock) -> None:
+async def test_topic_without_letters_shows_no_letters(autojump_clock: MockClock) -> None:
     async with memory_cluster({DEAD: 2}) as cluster:
         texts: list[str] = []
         assert await results.show(clients_of(cluster), ALL, lambda text: not texts.append(text)) == ()
@@ -85,7 +85,7 @@ async def test_topic_without_letters_says_so(autojump_clock: MockClock) -> None:
         assert (await results.list_letters(clients_of(cluster), ALL)).text == "no letters"
 
 
-async def test_letters_that_are_written_meanwhile_are_left_out(autojump_clock: MockClock) -> None:
+async def test_letters_written_meanwhile_are_not_shown(autojump_clock: MockClock) -> None:
     async with memory_cluster({DEAD: 1}) as cluster, trio.open_nursery() as nursery:
         write(cluster, b"a", b"b")
         cluster.delay_next(Api.FETCH, 1.0)
@@ -98,7 +98,7 @@ async def _write_later(cluster: Any) -> None:
     write(cluster, b"c")
 
 
-async def test_what_does_not_exist_is_an_error(autojump_clock: MockClock) -> None:
+async def test_missing_topic_partition_or_permission_raises(autojump_clock: MockClock) -> None:
     async with memory_cluster({DEAD: 1}) as cluster:
         write(cluster, b"a")
         with pytest.raises(UnknownTopicError):

@@ -1,4 +1,4 @@
-"""Letters summed up by kind, however many kinds there are."""
+"""Letters counted by kind of error, for any number of kinds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_letters_are_counted_by_kind_with_their_times() -> None:
     assert document["kinds"][1]["topic"] is None
 
 
-def test_no_letters_are_no_table() -> None:
+def test_summary_without_letters_has_no_table() -> None:
     assert Summary(DEAD).text() == "no letters"
     assert Summary(DEAD).document() == {"topic": DEAD, "letters": 0, "kinds": []}
 

@@ -1,4 +1,4 @@
-"""Made-up statuses of partitions and workers, as a service's pages receive them."""
+"""Statuses of partitions and workers, as the pages of a service receive them."""
 
 from __future__ import annotations
 

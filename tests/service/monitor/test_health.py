@@ -1,4 +1,4 @@
-"""Rules for a ready and live service, and the reasons if it is not; over made-up members."""
+"""Rules for a ready and live service, and the reasons if it is not, with fake members."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STALL = 60.0
 
 
 class Watch:
-    """Looks at members a second at a time, as a board does."""
+    """Checks members each second, as a status board does."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -39,7 +39,7 @@ def ready(explained: tuple[str, ...] = ()) -> Health:
     return Health((), (), explained)
 
 
-def test_idle_topic_is_ready_for_ever(watch: Watch) -> None:
+def test_idle_topic_stays_ready(watch: Watch) -> None:
     assert watch.update(worker_status(partition()), seconds=1000) == ready()
 
 
@@ -58,7 +58,7 @@ def test_hanging_handler_is_named_with_its_message(watch: Watch, marked: int) ->
 
 
 @pytest.mark.parametrize("moves", ["position", "marked", "committed", "landed", "records_total"])
-def test_slow_handler_is_not_stuck_while_anything_moves(watch: Watch, moves: str) -> None:
+def test_slow_handler_is_ready_while_any_number_grows(watch: Watch, moves: str) -> None:
     for minute in range(10):
         member = worker_status(partition(Activity.IN_HANDLER, seconds=60.0 * minute, lag=90, **{moves: 100 + minute}))
         assert watch.update(member, seconds=58).is_ready, minute
@@ -66,20 +66,20 @@ def test_slow_handler_is_not_stuck_while_anything_moves(watch: Watch, moves: str
 
 
 def test_frozen_broker_is_detected_after_its_last_response(watch: Watch) -> None:
-    """Holds even if everything was read: nothing confirms any more that the log has no more records."""
+    """Also if everything was read: without a response, the log may have further records."""
     watch.update(worker_status(partition()), seconds=1000)
     for second in range(61):
         assert watch.update(worker_status(partition(asked_seconds=float(second)))).is_ready
         watch.now += 1
     why = "no answer of broker 1"
-    for attempts, told in ((0, "try 3,"), (5, "try 3 of 5,")):
+    for attempts, tries in ((0, "try 3,"), (5, "try 3 of 5,")):
         tried = {"attempt": 3, "attempts": attempts, "seconds": 31.0, "reason": why, "asked_seconds": 61.0}
         assert watch.update(worker_status(partition(Activity.RETRYING, **tried))).not_ready == (
-            f"orders-0: no progress for 61 s: retrying, {told} for 31 s: {why}",
+            f"orders-0: no progress for 61 s: retrying, {tries} for 31 s: {why}",
         )
 
 
-def test_retrying_and_the_like_are_explained_before(watch: Watch) -> None:
+def test_waiting_partitions_are_explained_before_they_stall(watch: Watch) -> None:
     stuck = [partition(Activity.BACKPRESSURED, seconds=12.0), partition(Activity.STARTING, of=ORDERS_1)]
     assert watch.update(worker_status(*stuck), seconds=12) == ready(
         ("orders-0: backpressured for 12 s", "orders-1: starting")
@@ -94,7 +94,7 @@ def test_paused_partition_is_ready_and_restarts_its_time(watch: Watch) -> None:
     assert not watch.update(resumed, seconds=1).is_ready
 
 
-def test_each_partition_that_stalls_has_a_line(watch: Watch) -> None:
+def test_each_stalled_partition_has_a_line(watch: Watch) -> None:
     rows = [partition(Activity.LANDING, seconds=99.0), partition(Activity.IN_HANDLER, of=ORDERS_1, seconds=70.0)]
     assert watch.update(worker_status(*rows), seconds=61).not_ready == (
         "orders-0: no progress for 61 s: landing for 99 s",
@@ -102,7 +102,7 @@ def test_each_partition_that_stalls_has_a_line(watch: Watch) -> None:
     )
 
 
-def test_partition_that_never_starts_is_no_progress(watch: Watch) -> None:
+def test_partition_that_never_starts_is_not_ready(watch: Watch) -> None:
     nothing = {"position": -1, "high_water_mark": -1, "lag": -1, "marked": -1, "asked_seconds": -1.0}
     starting = PartitionStatus(partition=ORDERS_1, activity=Activity.STARTING)
     assert starting == partition(Activity.STARTING, of=ORDERS_1, **nothing)
@@ -110,20 +110,20 @@ def test_partition_that_never_starts_is_no_progress(watch: Watch) -> None:
     assert watch.update(worker_status(starting), seconds=1).not_ready == ("orders-1: no progress for 61 s: starting",)
 
 
-def test_partition_that_comes_back_has_its_time_again(watch: Watch) -> None:
+def test_partition_assigned_again_restarts_its_time(watch: Watch) -> None:
     hung = worker_status(partition(Activity.IN_HANDLER))
     watch.update(hung, seconds=61)
     watch.update(worker_status())
     assert watch.update(hung, seconds=60).is_ready
 
 
-def test_joining_for_the_first_time_is_not_ready(watch: Watch) -> None:
+def test_member_in_its_first_join_is_not_ready(watch: Watch) -> None:
     found = watch.update(worker_status(state="PREPARING_REBALANCE", seconds=2.0))
     assert found.not_ready == ("no member of g: preparing rebalance for 2 s",)
     assert found.is_alive
 
 
-def test_rebalance_has_its_time_despite_retries(watch: Watch) -> None:
+def test_rebalance_has_a_time_limit_across_retries(watch: Watch) -> None:
     watch.update(worker_status(partition()), seconds=5)
     for second in range(1, 61):
         watch.now += 1
@@ -138,7 +138,7 @@ def test_rebalance_has_its_time_despite_retries(watch: Watch) -> None:
 
 
 @pytest.mark.parametrize("state", ["closed", "UNJOINED", "LEAVING", "FENCED"])
-def test_member_that_left_is_not_ready_nor_was_one(watch: Watch, state: str) -> None:
+def test_member_that_left_is_not_ready_and_has_to_join_first(watch: Watch, state: str) -> None:
     watch.update(worker_status(partition()), seconds=5)
     assert watch.update(worker_status(state=state, seconds=3.0)).not_ready == (
         f"no member of g: {state.lower()} for 3 s",
@@ -147,13 +147,13 @@ def test_member_that_left_is_not_ready_nor_was_one(watch: Watch, state: str) -> 
     assert not watch.update(worker_status(state="PREPARING_REBALANCE")).is_ready
 
 
-def test_giving_up_partitions_is_a_member_s_work(watch: Watch) -> None:
+def test_member_that_revokes_partitions_is_ready(watch: Watch) -> None:
     assert watch.update(worker_status(partition(Activity.GIVING_UP, seconds=4.0), state="REVOKING")) == ready(
         ("orders-0: giving up for 4 s",)
     )
 
 
-def test_failed_member_is_told_with_its_failure_until_it_is_back(watch: Watch) -> None:
+def test_failed_member_is_not_ready_until_it_is_back(watch: Watch) -> None:
     found = watch.update(worker_status(state="closed", failure="ValueError: no"))
     assert (found.not_ready, found.is_alive) == (("it has failed: ValueError: no",), True)
     again = worker_status(state="closed", failure="ValueError: no", restart=Restart(2.2, 4))
@@ -165,7 +165,7 @@ def test_failed_member_is_told_with_its_failure_until_it_is_back(watch: Watch) -
     assert watch.update(worker_status(partition())).is_ready
 
 
-def test_worker_that_is_silent_is_not_ready_and_then_not_alive(watch: Watch) -> None:
+def test_silent_worker_is_not_ready_and_then_not_alive(watch: Watch) -> None:
     others = worker_status(partition(of=ORDERS_1), worker=2)
     assert watch.update(worker_status(partition(), age=SILENT_AFTER), others).is_ready
     silent = watch.update(worker_status(partition(), age=STALL), others)
@@ -174,13 +174,13 @@ def test_worker_that_is_silent_is_not_ready_and_then_not_alive(watch: Watch) -> 
     assert dead.not_alive == ("worker 1 has not reported for 61 s",)
 
 
-def test_worker_that_begins_is_not_ready(watch: Watch) -> None:
+def test_starting_worker_is_not_ready(watch: Watch) -> None:
     assert watch.update(WorkerStatus(worker=1, age=3.0)).not_ready == ("its handler is starting",)
     assert watch.update(WorkerStatus(worker=1, age=11.0)).not_ready == ("it has not reported for 11 s",)
     assert watch.update(WorkerStatus(worker=1, failure="was killed by SIGKILL")).not_ready == ("was killed by SIGKILL",)
 
 
-def test_stopping_is_not_ready_with_its_cause_but_alive(watch: Watch) -> None:
+def test_stopping_service_is_alive_but_not_ready(watch: Watch) -> None:
     found = watch.update(worker_status(partition()), stopping="SIGTERM")
     assert (found.not_ready, found.is_alive) == (("stopping: SIGTERM",), True)
 
@@ -191,7 +191,7 @@ def test_service_without_members_is_not_ready(watch: Watch) -> None:
 
 @pytest.mark.parametrize(("state", "ready"), [("STABLE", False), ("REVOKING", False), ("PREPARING_REBALANCE", True)])
 def test_silent_coordinator_may_have_removed_the_member(watch: Watch, state: str, ready: bool) -> None:
-    """A join is held for as long as it takes: a rebalance has its own time."""
+    """The coordinator may hold a join for long; a rebalance has its own limit."""
     watch.update(worker_status(partition()), seconds=5)
     assert watch.update(silent_for(10.0, state)).is_ready
     found = watch.update(silent_for(10.5, state))
@@ -209,7 +209,7 @@ def silent_for(seconds: float, state: str) -> WorkerStatus:
 
 
 @pytest.mark.parametrize(("ago", "ready"), [(-1.0, True), (0.0, False), (10.0, False), (10.5, True)])
-def test_fault_41_loop_that_was_blocked_lately_is_named(watch: Watch, ago: float, ready: bool) -> None:
+def test_fault_41_recently_blocked_loop_is_not_ready(watch: Watch, ago: float, ready: bool) -> None:
     member = silent_for(0.0, "STABLE")
     assert member.snapshot is not None
     status = attrs.evolve(
@@ -220,11 +220,11 @@ def test_fault_41_loop_that_was_blocked_lately_is_named(watch: Watch, ago: float
     if not ready:
         line = f"the event loop was blocked for 4 s, {ago:.0f} s ago: no heartbeat could be sent; "
         assert found.not_ready == (f"{line}shop.py:7 in consume_claim",)
-        assert found.problems == (), "the log has it already"
+        assert found.problems == (), "the log already has it"
 
 
 @pytest.mark.parametrize("activity", [Activity.COMMITTING, Activity.LANDING, Activity.PAUSED])
-def test_commit_that_is_not_taken_is_named_whatever_else_goes_on(watch: Watch, activity: Activity) -> None:
+def test_failing_commit_is_named_despite_other_progress(watch: Watch, activity: Activity) -> None:
     for second in range(61):
         moving = partition(activity, marked=second, uncommitted_seconds=float(second))
         assert watch.update(worker_status(moving)).is_ready

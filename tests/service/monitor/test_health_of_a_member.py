@@ -1,4 +1,4 @@
-"""The health of a real member whose brokers stop responding. Embedded cluster, virtual time."""
+"""Health of a real member whose brokers stop responding, with an embedded cluster in virtual time."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ from tests.group.kit import Recorder, Running, committed, deadline, fill, orders
 
 STALL = 60.0
 COORDINATOR, LEADER = 2, 1
-"""Of the three brokers; the partition is led by the other one's neighbour, so that each can be frozen alone."""
+"""Ids of two of the three brokers: the group's coordinator and the partition's leader, to freeze either one alone."""
 
 
 class Watch:
-    """Looks at a member each second, as a board does."""
+    """Checks a member each second, as a status board does."""
 
     def __init__(self, member: Running) -> None:
         self._member = member
         self._progress = ProgressTracker()
 
-    def look(self) -> Health:
+    def check(self) -> Health:
         now, snapshot = trio.current_time(), MemberSnapshot.of(self._member.group)
         self._progress.update([snapshot], now)
         return health([WorkerStatus(worker=1, snapshot=snapshot)], self._progress, now, stall_after=STALL)
 
     async def ready_for(self, seconds: int) -> None:
         for _ in range(seconds):
-            assert self.look().is_ready, self.look()
+            assert self.check().is_ready, self.check()
             await trio.sleep(1)
 
     async def until_not_ready(self) -> tuple[float, str]:
-        """After how long, and why first."""
-        began = trio.current_time()
-        while (found := self.look()).is_ready:
+        """Return the seconds until the member is not ready, and the first reason."""
+        started = trio.current_time()
+        while (found := self.check()).is_ready:
             await trio.sleep(1)
-        return trio.current_time() - began, found.not_ready[0]
+        return trio.current_time() - started, found.not_ready[0]
 
     async def until_ready(self) -> None:
-        while not self.look().is_ready:
+        while not self.check().is_ready:
             await trio.sleep(1)
 
 
 async def test_member_with_a_frozen_coordinator_is_not_ready(
     autojump_clock: MockClock,
 ) -> None:
-    """Without reading meanwhile, no record, mark or commit would show it."""
+    """The member reads nothing meanwhile, so neither records nor marks nor commits reveal the frozen broker."""
     async with orders(1, brokers=3) as cluster, deadline(3000) as nursery:
         cluster.move_leader("orders", 0, LEADER)
         cluster.move_coordinator("g", COORDINATOR)
@@ -62,11 +62,11 @@ async def test_member_with_a_frozen_coordinator_is_not_ready(
         await watch.ready_for(200)
         cluster.freeze_broker(COORDINATOR)
         after, why = await watch.until_not_ready()
-        assert 10 - 3 <= after <= 10 + 1, "the session timeout, from the last heartbeat that was answered"
+        assert 10 - 3 <= after <= 10 + 1, "the session timeout, counted from the last heartbeat with a response"
         assert why.startswith("the coordinator has not answered for 1")
-        assert member.group.status().state == "STABLE", "which is what the member itself knows"
+        assert member.group.status().state == "STABLE", "the member itself does not know better"
         await trio.sleep(300)
-        assert not watch.look().is_ready
+        assert not watch.check().is_ready
         cluster.unfreeze_broker(COORDINATOR)
         with trio.fail_after(60):
             await watch.until_ready()
@@ -76,7 +76,7 @@ async def test_member_with_a_frozen_coordinator_is_not_ready(
         await member.close()
 
 
-async def test_commit_that_is_never_taken_is_named_though_marks_move(autojump_clock: MockClock) -> None:
+async def test_failing_commit_is_named_while_marks_move(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline(3000) as nursery:
         handler = Recorder()
         member = await start_member(nursery, cluster, handler, autocommit_interval=1.0)
@@ -92,12 +92,12 @@ async def test_commit_that_is_never_taken_is_named_though_marks_move(autojump_cl
                 await trio.sleep(1)
 
         nursery.start_soon(produce)
-        began = trio.current_time()
+        started = trio.current_time()
         after, why = await watch.until_not_ready()
         assert STALL < after <= STALL + 3
         assert why.startswith("orders-0: no commit succeeds, for 6")
         assert committed(cluster)["orders-0"] == 3
-        assert len(handler.messages) > trio.current_time() - began - 3, "all the while it has got on"
+        assert len(handler.messages) > trio.current_time() - started - 3, "the member stopped reading"
         cluster.clear_faults()
         await watch.until_ready()
         await watch.ready_for(100)
@@ -115,9 +115,9 @@ async def test_partition_with_a_frozen_leader_is_not_ready(autojump_clock: MockC
         await watch.ready_for(200)
         cluster.freeze_broker(LEADER)
         after, why = await watch.until_not_ready()
-        assert STALL <= after <= STALL + 2, "from its last answer, that there is nothing new"
+        assert STALL <= after <= STALL + 2, "counted from the last, empty response of the leader"
         assert why.startswith("orders-0: no progress for 6")
-        assert all(line.startswith("orders-0: ") for line in watch.look().not_ready)
+        assert all(line.startswith("orders-0: ") for line in watch.check().not_ready)
         cluster.unfreeze_broker(LEADER)
         await watch.until_ready()
         fill(cluster, 1)

@@ -1,4 +1,4 @@
-"""Recent events that a page keeps."""
+"""Recent events, kept for the status page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def landed(offset: int) -> Event:
     return Landed(partition=ORDERS_0, from_offset=offset, to_offset=offset + 1, rows=1, size_bytes=2, seconds=0.5)
 
 
-def test_many_landings_displace_no_event() -> None:
+def test_many_batches_displace_no_event() -> None:
     recent = EventRecorder(lambda: 7.0)
     recent(MembershipChanged("g", "STABLE", "REVOKING", "the group rebalances"))
     for offset in range(3 * KEPT):
@@ -37,11 +37,11 @@ def test_repeated_retries_are_one_event() -> None:
     assert [f"attempt={3 * KEPT - 1} " in one.text for one in tries] == [True, True]
     recent(Retrying("metadata", 1, 0.0, 1.0, "no broker is there", kind="metadata"))
     *before, again = recent
-    assert before == [first, *tries], "what is tried anew is news"
+    assert before == [first, *tries], "the first attempt of a new series is a new event"
     assert "attempt=1 " in again.text
 
 
-def test_failed_landing_is_a_landing_with_its_cause() -> None:
+def test_failed_batch_is_an_event_with_its_cause() -> None:
     recent = EventRecorder()
     recent(LandingFailed(partition=ORDERS_0, from_offset=3, to_offset=5, cause="no room"))
     (one,) = recent
@@ -49,13 +49,13 @@ def test_failed_landing_is_a_landing_with_its_cause() -> None:
     assert one.landing == RecentBatch(topic="orders", partition=0, from_offset=3, to_offset=5)
 
 
-def test_what_is_a_warning_in_the_log_is_one_here() -> None:
+def test_level_of_an_event_is_that_of_the_log() -> None:
     recent = EventRecorder()
     recent(ConnectionLost(1, "localhost:9092", "closed"))
     assert [one.level for one in recent] == ["warning"]
 
 
-def test_what_looks_secret_in_others_words_is_masked() -> None:
+def test_secrets_in_foreign_texts_are_masked() -> None:
     cause = OSError("Authorization: Bearer sesame")
     cause.add_note("asked with token=sesame")
     error = ValueError("https://me:sesame@registry/")
@@ -115,7 +115,7 @@ def test_error_trees_are_bounded_and_count_the_rest() -> None:
     assert one.tree.inner[-1] == ErrorTree(text="and 84 more")
 
 
-def test_tree_that_is_cut_keeps_what_stands_at_the_top() -> None:
+def test_cut_tree_keeps_its_top_level() -> None:
     inner = [ExceptionGroup(f"group {n}", [ValueError(f"{n}.{m}") for m in range(9)]) for n in range(10)]
     tree = tree_of(ExceptionGroup("all", inner))
     *groups, last = tree.inner
@@ -123,14 +123,14 @@ def test_tree_that_is_cut_keeps_what_stands_at_the_top() -> None:
     assert (size(tree), last.text) == (50 + 1, "and 51 more")
 
 
-def test_error_repeated_below_itself_is_bounded() -> None:
+def test_tree_of_a_recursive_error_is_bounded() -> None:
     errors = [ValueError(str(n)) for n in range(10)]
     for one in errors:
         one.__cause__ = ExceptionGroup("all", errors)
     assert size(tree_of(errors[0])) == 50
 
 
-def test_overdue_handler_has_its_stack_apart_from_its_line() -> None:
+def test_stack_of_an_overdue_handler_is_not_in_its_line() -> None:
     recent = EventRecorder()
     recent(HandlerOverdue(ORDERS_0, 3001, 3500, 66.0, "x" * 5000 + "\n  the innermost frame\n"))
     (one,) = recent

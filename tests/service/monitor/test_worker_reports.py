@@ -1,4 +1,4 @@
-"""A worker tells its supervisor of itself through a pipe, and either may go."""
+"""Reports of a worker to its supervisor through a pipe. Either process may end."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from tests.service.monitor.test_recent_events import landed
 
 @pytest.fixture
 def pipe() -> tuple[int, int]:
-    """Its two ends, which whoever is given them closes."""
+    """Return the two ends of a pipe. Their users close them."""
     return os.pipe()
 
 
-def test_line_with_an_overdue_handler_comes_out_as_it_went_in() -> None:
+def test_report_with_an_overdue_handler_survives_json() -> None:
     overdue = OverdueHandler(partition=ORDERS_0, offset=3, last_offset=9, seconds=66.0, stack="f\n  line\n")
     happening = RecentEvent(number=1, at=7.0, kind="HandlerOverdue", level="warning", text="held", stack="f\n")
     line = WorkerReport(worker_status(partition(overdue=overdue)).snapshot, "", (happening,))
@@ -43,7 +43,7 @@ def group() -> ConsumerGroup:
     return ConsumerGroup(["localhost:1"], "g")
 
 
-async def test_line_of_a_member_at_work_comes_out_as_it_went_in(autojump_clock: MockClock) -> None:
+async def test_report_of_an_active_member_survives_json(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         fill(cluster, 10)
         handler = Recorder()
@@ -69,7 +69,7 @@ async def test_line_of_a_member_at_work_comes_out_as_it_went_in(autojump_clock: 
         await member.close()
 
 
-async def test_supervisor_hears_each_second_and_each_piece_of_news_once(
+async def test_supervisor_gets_a_report_each_second_and_each_event_once(
     autojump_clock: MockClock, pipe: tuple[int, int]
 ) -> None:
     local_members, reports = LocalMembers([2]), WorkerReports([1, 2])
@@ -98,7 +98,7 @@ async def test_dead_worker_is_not_silent_and_loses_its_status(autojump_clock: Mo
         snapshot = worker_status(partition()).snapshot
         async with trio.lowlevel.FdStream(pipe[1]) as stream:
             line = WorkerReport(snapshot, "", ()).to_json().encode()
-            await stream.send_all(line + b"\n" + line[:10])  # amid a line
+            await stream.send_all(line + b"\n" + line[:10])  # ends within a line
             await wait_all_tasks_blocked()
         await trio.sleep(0.1)
         assert reports.statuses()[0].snapshot == snapshot
@@ -106,21 +106,19 @@ async def test_dead_worker_is_not_silent_and_loses_its_status(autojump_clock: Mo
         await trio.sleep(500)
         (found,) = reports.statuses()
         assert (found.snapshot, found.age, found.failure) == (None, 0.0, "was killed by SIGKILL")
-        said = health([found], ProgressTracker(), trio.current_time(), stall_after=60.0)
-        assert (said.not_ready, said.not_alive) == (("was killed by SIGKILL",), ())
+        found_health = health([found], ProgressTracker(), trio.current_time(), stall_after=60.0)
+        assert (found_health.not_ready, found_health.not_alive) == (("was killed by SIGKILL",), ())
         reports.record_start(1, 4712)
         assert (reports.statuses()[0].failure, reports.statuses()[0].pid) == ("", 4712)
 
 
-async def test_what_is_not_heard_of_yet_can_be_said_in_json(autojump_clock: MockClock) -> None:
-    """Before its process has begun, too: JSON knows no infinity."""
+async def test_age_of_a_worker_without_report_is_valid_json(autojump_clock: MockClock) -> None:
+    """Also before its process has started: JSON has no infinity."""
     (found,) = WorkerReports([1]).statuses()
     assert json.loads(json.dumps(found.age, allow_nan=False)) == 0.0
 
 
-async def test_supervisor_that_goes_ends_the_telling_and_nothing_else(
-    autojump_clock: MockClock, pipe: tuple[int, int]
-) -> None:
+async def test_end_of_the_supervisor_ends_only_the_reports(autojump_clock: MockClock, pipe: tuple[int, int]) -> None:
     local_members = LocalMembers([1])
     local_members.set_group(1, group())
     with trio.fail_after(10):
@@ -130,7 +128,7 @@ async def test_supervisor_that_goes_ends_the_telling_and_nothing_else(
             os.close(pipe[0])
 
 
-async def test_what_handlers_start_does_not_hold_the_pipe(autojump_clock: MockClock, pipe: tuple[int, int]) -> None:
+async def test_processes_of_handlers_do_not_inherit_the_pipe(autojump_clock: MockClock, pipe: tuple[int, int]) -> None:
     os.set_inheritable(pipe[1], True)
     async with deadline() as nursery:
         nursery.start_soon(send_reports, LocalMembers([1]), pipe[1])
@@ -140,7 +138,7 @@ async def test_what_handlers_start_does_not_hold_the_pipe(autojump_clock: MockCl
     os.close(pipe[0])
 
 
-async def test_landings_push_no_event_out_of_what_is_heard(autojump_clock: MockClock, pipe: tuple[int, int]) -> None:
+async def test_batches_displace_no_event_of_the_reports(autojump_clock: MockClock, pipe: tuple[int, int]) -> None:
     local_members, reports = LocalMembers([1]), WorkerReports([1])
     local_members.set_group(1, group())
     local_members.recorder(1).record_failure(ValueError("no"))
@@ -159,16 +157,14 @@ async def test_landings_push_no_event_out_of_what_is_heard(autojump_clock: MockC
     assert offsets == [*range(4 * KEPT, 5 * KEPT)]
 
 
-async def test_tries_that_are_told_one_by_one_are_heard_as_one(
-    autojump_clock: MockClock, pipe: tuple[int, int]
-) -> None:
+async def test_attempts_reported_one_by_one_are_one_event(autojump_clock: MockClock, pipe: tuple[int, int]) -> None:
     local_members, reports = LocalMembers([1]), WorkerReports([1])
     local_members.set_group(1, group())
     async with deadline() as nursery:
         reports.record_start(1, 7)
         nursery.start_soon(reports.listen, 1, pipe[0])
         nursery.start_soon(send_reports, local_members, pipe[1])
-        await trio.sleep(worker_reports.INTERVAL / 2)  # between two lines, and never at the same time as one
+        await trio.sleep(worker_reports.INTERVAL / 2)  # between two reports, never at the time of one
         for attempt in range(1, 9):
             local_members.recorder(1)(Retrying("metadata", attempt, 1.0, 2.0, "no broker is there", kind="metadata"))
             await trio.sleep(worker_reports.INTERVAL)
@@ -176,7 +172,7 @@ async def test_tries_that_are_told_one_by_one_are_heard_as_one(
         assert "attempt=8 " in event.text
 
 
-async def test_worker_that_was_killed_is_an_event_and_told_to_come_back(autojump_clock: MockClock) -> None:
+async def test_killed_worker_is_an_event_and_has_a_restart(autojump_clock: MockClock) -> None:
     reports = WorkerReports([1, 2], lambda: 1700000000.5)
     reports.record_start(1, 4711)
     reports.record_failure(1, "was killed by SIGKILL")
@@ -193,7 +189,7 @@ async def test_worker_that_was_killed_is_an_event_and_told_to_come_back(autojump
     assert (found.restart, found.happenings) == (None, (event,))
 
 
-async def test_failure_of_a_member_is_told_until_the_next_one_begins(autojump_clock: MockClock) -> None:
+async def test_failure_of_a_member_is_reported_until_the_next_starts(autojump_clock: MockClock) -> None:
     local_members = LocalMembers([1])
     local_members.set_group(1, group())
     local_members.record_failure(
@@ -213,15 +209,15 @@ async def test_failure_of_a_member_is_told_until_the_next_one_begins(autojump_cl
     assert attrs.asdict(local_members.statuses()[0].happenings[0])["kind"] == "Failure"
 
 
-async def test_line_of_another_version_is_left_out_and_told_once(
+async def test_line_of_another_version_is_ignored_and_logged_once(
     autojump_clock: MockClock, pipe: tuple[int, int], caplog: pytest.LogCaptureFixture
 ) -> None:
-    heard, told = pipe
+    receiver, sender = pipe
     reports = WorkerReports([1])
     reports.record_start(1, 7)
-    os.write(told, b'{"what": "else"}\n[1]\n\xff\n' + WorkerReport(None, "failed", ()).to_json().encode() + b"\n")
-    os.close(told)
-    await reports.listen(1, heard)
+    os.write(sender, b'{"what": "else"}\n[1]\n\xff\n' + WorkerReport(None, "failed", ()).to_json().encode() + b"\n")
+    os.close(sender)
+    await reports.listen(1, receiver)
     assert reports.statuses()[0].failure == "failed"
     (record,) = caplog.records
     assert record.getMessage().startswith("a report of worker 1 cannot be read: ")

@@ -1,4 +1,4 @@
-"""Texts on stdout."""
+"""Texts printed to stdout."""
 
 from __future__ import annotations
 

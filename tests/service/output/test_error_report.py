@@ -56,7 +56,7 @@ def test_nested_exception_groups_have_a_line_for_each_failure() -> None:
     ]
 
 
-def test_the_same_failure_twice_is_told_once() -> None:
+def test_repeated_failure_is_reported_once() -> None:
     assert error_lines(ExceptionGroup("", [HandlerError("no Java"), HandlerError("no Java")])) == ["no Java"]
 
 
@@ -122,16 +122,16 @@ def test_app_file_error_becomes_a_line_for_each_problem() -> None:
         (ExceptionGroup("", [claim_error(0, 1, ValueError())]), ExitCode.FAILURE),
     ],
 )
-def test_fault_64_exit_code_2_is_for_what_a_person_must_change(error: Exception, code: ExitCode) -> None:
+def test_fault_64_exit_code_2_is_for_permanent_errors(error: Exception, code: ExitCode) -> None:
     assert exit_code(error) is code
 
 
-def test_report_of_our_own_error_is_one_line_without_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_of_a_sarameya_error_has_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     assert report(SarameyaError("ours"), debug=False) is ExitCode.FAILURE
     assert capsys.readouterr() == ("", "sarameya: error: ours\n")
 
 
-def test_report_of_a_foreign_error_points_to_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_of_a_foreign_error_suggests_debug(capsys: pytest.CaptureFixture[str]) -> None:
     report(ValueError("bug"), debug=False)
     assert capsys.readouterr().err == "sarameya: error: ValueError: bug\nsarameya: add --debug to see the traceback\n"
 

@@ -1,4 +1,4 @@
-"""Log lines as text and as JSON; each in a new process, where logging is set up for it."""
+"""Log lines as text and as JSON. Tests that configure logging do so in a new process."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STARTED = SessionStarted("g", Generation(3, "m", "range"), {"orders": (0,)})
 
 
 def error_line(caplog: pytest.LogCaptureFixture, worker: int | None = None) -> dict[str, Any]:
-    """The last record, as a line of JSON."""
+    """Return the last record as a line of JSON."""
     text = JsonFormatter(worker).format(caplog.records[-1])
     assert "\n" not in text
     line: dict[str, Any] = json.loads(text)
@@ -71,7 +71,7 @@ def test_event_is_a_line_with_its_fields(caplog: pytest.LogCaptureFixture) -> No
         ),
     ],
 )
-def test_fields_are_of_json_s_types(caplog: pytest.LogCaptureFixture, event: Event, fields: dict[str, Any]) -> None:
+def test_fields_have_types_of_json(caplog: pytest.LogCaptureFixture, event: Event, fields: dict[str, Any]) -> None:
     caplog.set_level(logging.DEBUG)
     log_event(event)
     line = error_line(caplog)
@@ -79,14 +79,14 @@ def test_fields_are_of_json_s_types(caplog: pytest.LogCaptureFixture, event: Eve
     assert line["message"] == str(event)
 
 
-def test_no_field_of_an_event_takes_the_place_of_a_line_s_own() -> None:
-    kinds = [kind for room in (events, landings) for kind in vars(room).values() if isinstance(kind, type)]
+def test_no_event_field_has_a_reserved_name() -> None:
+    kinds = [kind for module in (events, landings) for kind in vars(module).values() if isinstance(kind, type)]
     names = {field.name for kind in kinds if issubclass(kind, Event) for field in attrs.fields(kind)}
     assert len(names) > 20
     assert names & RESERVED == set()
 
 
-def test_event_that_is_not_logged_costs_no_fields(caplog: pytest.LogCaptureFixture) -> None:
+def test_event_below_the_level_makes_no_record(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     log_event(Committed("g", {P0: 7}))
     assert caplog.records == []
@@ -109,9 +109,9 @@ def test_worker_is_a_field(caplog: pytest.LogCaptureFixture) -> None:
     assert "worker" not in error_line(caplog)
 
 
-def test_fields_of_a_handler_s_own_lines_may_be_anything(caplog: pytest.LogCaptureFixture) -> None:
+def test_fields_of_a_handler_may_have_any_type(caplog: pytest.LogCaptureFixture) -> None:
     odd = {"key": b"\xff", "nan": float("nan"), "secret": Secret("sesame"), "level": "theirs", "deep": {1: {"a"}}}
-    logging.getLogger("theirs").error("told", extra={"fields": odd})
+    logging.getLogger("theirs").error("text", extra={"fields": odd})
     line = error_line(caplog)
     assert line["level"] == "ERROR"
     assert (line["key"], line["nan"], line["deep"]) == (r"b'\xff'", "nan", {"1": "{'a'}"})
@@ -129,16 +129,16 @@ warnings.warn("old")
 
 def logged(log_format: str, worker: int = 0, *, terminal: bool = False) -> str:
     """Return the log output of a process to a pipe, or to a terminal."""
-    ours, theirs = os.openpty() if terminal else os.pipe()
-    subprocess.run([sys.executable, "-c", LOGGING, log_format, str(worker)], stderr=theirs, check=True, timeout=60)
-    shown = os.read(ours, 65536).decode()
-    os.close(ours)
-    os.close(theirs)
+    reader, writer = os.openpty() if terminal else os.pipe()
+    subprocess.run([sys.executable, "-c", LOGGING, log_format, str(worker)], stderr=writer, check=True, timeout=60)
+    shown = os.read(reader, 65536).decode()
+    os.close(reader)
+    os.close(writer)
     return shown
 
 
 @pytest.mark.parametrize(("log_format", "terminal"), [("text", False), ("text", True), ("auto", True)])
-def test_text_is_for_persons(log_format: str, terminal: bool) -> None:
+def test_text_log_has_time_level_and_worker(log_format: str, terminal: bool) -> None:
     line = logged(log_format, 2, terminal=terminal).splitlines()[0]
     assert datetime.fromisoformat(line[:23])
     assert line[23:] == " INFO    worker=2 worker 7 started"
@@ -146,9 +146,9 @@ def test_text_is_for_persons(log_format: str, terminal: bool) -> None:
 
 
 @pytest.mark.parametrize(("log_format", "terminal"), [("json", False), ("json", True), ("auto", False)])
-def test_json_is_for_programs_and_warnings_are_lines_of_it_too(log_format: str, terminal: bool) -> None:
-    told, warning = map(json.loads, logged(log_format, 2, terminal=terminal).splitlines())
-    assert (told["message"], told["worker"]) == ("worker 7 started", 2)
+def test_json_log_includes_python_warnings(log_format: str, terminal: bool) -> None:
+    started, warning = map(json.loads, logged(log_format, 2, terminal=terminal).splitlines())
+    assert (started["message"], started["worker"]) == ("worker 7 started", 2)
     assert (warning["logger"], warning["level"], warning["worker"]) == ("py.warnings", "WARNING", 2)
     assert "UserWarning: old" in warning["message"]
 
@@ -161,13 +161,13 @@ def test_interactive_commands_log_text_by_default(monkeypatch: pytest.MonkeyPatc
     assert not isinstance(handler.formatter, JsonFormatter)
 
 
-def test_what_looks_secret_in_others_words_is_masked(caplog: pytest.LogCaptureFixture) -> None:
+def test_secrets_in_foreign_texts_are_masked(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    said = "POST https://me:sesame@here/?api_key=sesame"
-    log_event(InterceptorFailed("mine", "on_consume", P0, 1, said, is_skipped=True))
+    text = "POST https://me:sesame@here/?api_key=sesame"
+    log_event(InterceptorFailed("mine", "on_consume", P0, 1, text, is_skipped=True))
     try:
-        raise ValueError(said)
+        raise ValueError(text)
     except ValueError as error:
-        logging.getLogger("x").error("%s", said, exc_info=error, extra={"fields": {"n": [said], "error": error}})
+        logging.getLogger("x").error("%s", text, exc_info=error, extra={"fields": {"n": [text], "error": error}})
     for record in caplog.records:
         assert "sesame" not in JsonFormatter().format(record) + TextFormatter().format(record)

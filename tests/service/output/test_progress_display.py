@@ -23,7 +23,7 @@ class Clock:
         return self.now
 
 
-def test_progress_without_a_terminal_is_a_line_in_two_seconds() -> None:
+def test_progress_without_a_terminal_is_a_line_every_two_seconds() -> None:
     stream, clock = io.StringIO(), Clock()
     with display("landing", 1000, stream=stream, clock=clock) as shown:
         for second in range(6):
@@ -38,7 +38,7 @@ def test_progress_without_a_terminal_is_a_line_in_two_seconds() -> None:
     ]
 
 
-def test_the_end_has_its_line_whenever_it_comes_and_once() -> None:
+def test_last_update_has_exactly_one_line() -> None:
     stream, clock = io.StringIO(), Clock()
     with display("landing", 10, stream=stream, clock=clock) as shown:
         shown.update(1)
@@ -98,14 +98,14 @@ def test_unknown_total_has_a_bar_without_an_end() -> None:
     assert "3 to go" in stream.getvalue()
 
 
-def test_terminal_that_others_write_to_gets_lines() -> None:
+def test_terminal_shared_with_others_gets_lines() -> None:
     stream = Terminal()
     with display("landed", 10, as_lines=True, stream=stream, clock=Clock()) as shown:
         shown.update(5)
     assert stream.getvalue() == "landed: 5 of 10 (50%)\n"
 
 
-def test_what_is_logged_goes_above_the_bar_and_not_through_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_lines_are_printed_above_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     stream, elsewhere = Terminal(), io.StringIO()
     handlers = [logging.StreamHandler(stream), logging.StreamHandler(elsewhere)]
     monkeypatch.setattr(logging.getLogger(), "handlers", handlers)
@@ -117,9 +117,9 @@ def test_what_is_logged_goes_above_the_bar_and_not_through_it(monkeypatch: pytes
     logging.getLogger("sarameya").warning("afterwards")
     drawn = stream.getvalue()
     before, _, after = drawn.partition(long)
-    assert before.endswith("\r\x1b[2K"), "the bar is cleared away before the line"
+    assert before.endswith("\r\x1b[2K"), "the bar is erased before the line"
     assert after.startswith("\n")
-    assert "landed" in after.partition("\n")[2], "and drawn again below it"
+    assert "landed" in after.partition("\n")[2], "the bar is drawn again below the line"
     assert drawn.endswith("afterwards\n")
     assert elsewhere.getvalue() == f"{long}\nafterwards\n"
 
@@ -161,7 +161,7 @@ def work(shown: Steps, clock: Clock) -> None:
     shown("done with it")
 
 
-def test_steps_have_a_line_each_and_long_ones_more() -> None:
+def test_each_step_has_a_line_and_a_long_one_several() -> None:
     stream, clock = io.StringIO(), Clock()
     with steps(stream=stream, clock=clock) as shown:
         work(shown, clock)
@@ -174,21 +174,21 @@ def test_steps_have_a_line_each_and_long_ones_more() -> None:
     ]
 
 
-def test_quick_steps_have_lines_only_when_slow() -> None:
+def test_steps_with_patience_have_lines_only_if_slow() -> None:
     stream, clock = io.StringIO(), Clock()
     with steps(patience=4.0, stream=stream, clock=clock) as shown:
         work(shown, clock)
     assert stream.getvalue().splitlines() == ["counting: 40 of 100 (40%)", "counting: 60 of 100 (60%)", "done with it"]
 
 
-def test_steps_on_a_terminal_are_a_bar_that_is_gone_in_the_end() -> None:
+def test_steps_on_a_terminal_are_a_bar_that_is_erased() -> None:
     stream, clock = Terminal(), Clock()
     with steps(stream=stream, clock=clock) as shown:
         work(shown, clock)
     text = stream.getvalue()
     assert "looking" in text
     assert "60/100" in text
-    assert text.endswith("\x1b[2K"), "cleared away"
+    assert text.endswith("\x1b[2K"), "the bar is erased"
 
 
 def test_quiet_steps_show_nothing() -> None:
@@ -198,7 +198,7 @@ def test_quiet_steps_show_nothing() -> None:
     assert stream.getvalue() == ""
 
 
-def test_results_go_to_stdout_wherever_the_bar_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_results_go_to_stdout_beside_a_bar(capsys: pytest.CaptureFixture[str]) -> None:
     with display("landed", 10, stream=Terminal(), clock=Clock()) as shown:
         shown.update(5)
         print("a result")

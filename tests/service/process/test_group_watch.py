@@ -17,7 +17,7 @@ from tests.service.groups.kit import tp
 
 
 class FakePageSource:
-    """A display that remembers what it was shown."""
+    """A display that records its updates."""
 
     total: int | None = None
 
@@ -52,7 +52,7 @@ def app(cluster: EmbeddedCluster, *topics: str, pattern: str | None = None, conf
 
 
 @pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_poll_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sarameya.service.process.group_watch.POLL_INTERVAL", 0.01)
 
 
@@ -69,11 +69,11 @@ async def watched(of: App, *, until_end: bool) -> AsyncIterator[tuple[FakePageSo
             nursery.cancel_scope.cancel()
 
 
-def test_distance_counts_from_where_partitions_were_first_seen() -> None:
+def test_distance_counts_from_the_first_known_offsets() -> None:
     distance = Distance({tp("a-0"): 5, tp("a-1"): 0, tp("a-2"): 9}, {tp("a-0"): 10, tp("a-1"): 3, tp("a-2"): 7})
     assert distance.total == 8
     assert distance.done({tp("a-0"): 7, tp("a-1"): 100, tp("b-0"): 50}) == 5
-    assert distance.done({tp("a-0"): 3}) == 0, "moved back"
+    assert distance.done({tp("a-0"): 3}) == 0, "an offset that moved back does not count"
 
 
 async def test_run_ends_once_the_initial_log_is_committed() -> None:
@@ -92,7 +92,7 @@ async def test_run_ends_once_the_initial_log_is_committed() -> None:
 
 
 @pytest.mark.parametrize("quiet", [True, False])
-async def test_group_s_way_is_shown_unless_it_is_to_be_quiet(quiet: bool, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_progress_of_the_group_is_shown_unless_quiet(quiet: bool, capsys: pytest.CaptureFixture[str]) -> None:
     async with EmbeddedCluster({"orders": 1}) as cluster:
         cluster.produce_many("orders", 0, [(None, b"x")] * 5)
         async with GroupAdmin(cluster.bootstrap_servers, Config(), lambda event: None) as admin:
@@ -105,7 +105,7 @@ async def test_group_s_way_is_shown_unless_it_is_to_be_quiet(quiet: bool, capsys
         assert capsys.readouterr().err == ("" if quiet else "landed: 0 of 0 (0%)\n")
 
 
-async def test_end_of_committed_records_is_an_open_transaction() -> None:
+async def test_read_committed_ends_before_an_open_transaction() -> None:
     async with EmbeddedCluster({"orders": 1}) as cluster:
         cluster.produce("orders", 0, b"x")
         cluster.produce_transactional("orders", 0, b"y", producer_id=1)
@@ -116,7 +116,7 @@ async def test_end_of_committed_records_is_an_open_transaction() -> None:
                 assert shown.total == total
 
 
-async def test_endless_run_shows_the_rest_including_new_records() -> None:
+async def test_endless_run_shows_remaining_and_new_records() -> None:
     async with EmbeddedCluster({"orders-a": 1, "other": 1}) as cluster:
         cluster.produce_many("orders-a", 0, [(None, b"x")] * 5)
         cluster.produce("other", 0, b"x")
@@ -130,7 +130,7 @@ async def test_endless_run_shows_the_rest_including_new_records() -> None:
             assert (stop.is_requested, shown.total) == (False, None)
 
 
-async def test_pattern_that_no_topic_matches_has_no_end_to_come_to() -> None:
+async def test_run_until_end_with_unmatched_pattern_is_refused() -> None:
     async with EmbeddedCluster({"other": 1}) as cluster:
         of, stop = app(cluster, pattern="zzz.*"), Stop()
         with trio.fail_after(20), pytest.raises(ConfigError, match=r"topics_pattern = 'zzz.\*': matches no topic"):
@@ -138,7 +138,7 @@ async def test_pattern_that_no_topic_matches_has_no_end_to_come_to() -> None:
         assert not stop.is_requested
 
 
-async def test_unmatched_pattern_is_waited_for() -> None:
+async def test_endless_run_waits_for_a_matching_topic() -> None:
     async with EmbeddedCluster({"other": 1}) as cluster:
         async with watched(app(cluster, pattern="zzz.*"), until_end=False) as (shown, _, _):
             await shown.until((0, "0 to go"))
@@ -147,7 +147,7 @@ async def test_unmatched_pattern_is_waited_for() -> None:
             await shown.until((0, "0 to go"), (0, "1 to go"))
 
 
-async def test_topic_that_is_not_there_yet_is_waited_for() -> None:
+async def test_missing_topic_is_waited_for() -> None:
     async with EmbeddedCluster({"other": 1}) as cluster:
         async with watched(app(cluster, "orders"), until_end=True) as (shown, stop, _):
             for _ in range(5):

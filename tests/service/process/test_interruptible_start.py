@@ -1,4 +1,4 @@
-"""A stop cancels a start that is under way, and nothing that has started."""
+"""A stop cancels a start in progress, and nothing that has started."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sarameya.service.process.signals import Stop
 
 @asynccontextmanager
 async def slowly(log: list[str], *, is_stubborn: bool = False) -> AsyncIterator[str]:
-    """Ten seconds to start in, one to end in."""
+    """Take ten seconds to start and one second to end."""
     with trio.CancelScope(shield=is_stubborn):
         await trio.sleep(10)
     log.append("started")
@@ -32,7 +32,7 @@ async def slowly(log: list[str], *, is_stubborn: bool = False) -> AsyncIterator[
 
 @asynccontextmanager
 async def with_a_task(log: list[str]) -> AsyncIterator[str]:
-    """The same, and a task of its own all the while."""
+    """Do the same, with a background task in between."""
     async with slowly(log) as value, trio.open_nursery() as nursery:
         nursery.start_soon(trio.sleep_forever)
         yield value
@@ -49,7 +49,7 @@ async def use(context: AbstractAsyncContextManager[str], stop: Stop, log: list[s
 
 
 @pytest.mark.parametrize(
-    ("asked_at", "is_stubborn", "told"),
+    ("stop_at", "is_stubborn", "expected"),
     [
         (0, False, ["None for 0 s", "over at 0 s"]),
         (4, False, ["None for 4 s", "over at 4 s"]),
@@ -57,20 +57,20 @@ async def use(context: AbstractAsyncContextManager[str], stop: Stop, log: list[s
         (20, False, ["started", "value for 10 s", "left", "over at 22 s"]),
     ],
 )
-async def test_stop_cancels_only_what_has_not_started(
-    autojump_clock: MockClock, asked_at: float, is_stubborn: bool, told: list[str]
+async def test_stop_cancels_only_an_unfinished_start(
+    autojump_clock: MockClock, stop_at: float, is_stubborn: bool, expected: list[str]
 ) -> None:
     log, stop = list[str](), Stop()
-    if not asked_at:
+    if not stop_at:
         stop.request("test")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(use, slowly(log, is_stubborn=is_stubborn), stop, log)
-        await trio.sleep(asked_at)
+        await trio.sleep(stop_at)
         stop.request("test")
-    assert log == told
+    assert log == expected
 
 
-async def test_context_with_tasks_of_its_own_is_left_after_the_block(autojump_clock: MockClock) -> None:
+async def test_context_with_a_task_is_left_after_the_block(autojump_clock: MockClock) -> None:
     log, stop = list[str](), Stop()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(use, with_a_task(log), stop, log)
@@ -79,7 +79,7 @@ async def test_context_with_tasks_of_its_own_is_left_after_the_block(autojump_cl
     assert log == ["started", "value for 10 s", "left", "over at 22 s"]
 
 
-async def test_cancellation_from_outside_is_no_stop(autojump_clock: MockClock) -> None:
+async def test_cancellation_from_outside_is_not_a_stop(autojump_clock: MockClock) -> None:
     log = list[str]()
     with trio.move_on_after(4) as scope:
         await use(slowly(log), Stop(), log)
@@ -87,7 +87,7 @@ async def test_cancellation_from_outside_is_no_stop(autojump_clock: MockClock) -
     assert log == []
 
 
-async def test_what_the_block_raises_is_raised_as_it_is(autojump_clock: MockClock) -> None:
+async def test_error_of_the_block_is_raised_unchanged(autojump_clock: MockClock) -> None:
     @asynccontextmanager
     async def plain() -> AsyncIterator[None]:
         yield
@@ -99,11 +99,11 @@ async def test_what_the_block_raises_is_raised_as_it_is(autojump_clock: MockCloc
 
 @attrs.define
 class Starts:
-    """A start that fails with these errors, one after the other, and then does."""
+    """A start that raises these errors in turn, and then succeeds."""
 
     errors: list[Exception]
     at: list[float] = attrs.field(factory=list)
-    told: list[tuple[str, int]] = attrs.field(factory=list)
+    reported: list[tuple[str, int]] = attrs.field(factory=list)
 
     @asynccontextmanager
     async def make(self) -> AsyncIterator[str]:
@@ -114,24 +114,24 @@ class Starts:
         yield "value"
 
     def failed(self, error: Exception, delay: float, failures: int) -> None:
-        self.told.append((str(error), failures))
+        self.reported.append((str(error), failures))
 
     def entered(self, stop: Stop, policy: FailurePolicy = "restart") -> AbstractAsyncContextManager[str | None]:
         restarts = Restarts(ServiceSection(on_failure=policy, restart_backoff=10.0))
         return enter_with_retries("shared thing", self.make, stop, restarts, self.failed)
 
 
-async def test_fault_64_shared_start_that_fails_is_retried_with_backoff(autojump_clock: MockClock) -> None:
+async def test_fault_64_failed_shared_start_is_retried_with_backoff(autojump_clock: MockClock) -> None:
     starts = Starts([ValueError("full"), OSError("refused")])
     async with starts.entered(Stop()) as value:
         assert value == "value"
     assert len(starts.at) == 3
     assert starts.at[1] - starts.at[0] >= 5
-    assert starts.told == [("full", 1), ("refused", 2)]
+    assert starts.reported == [("full", 1), ("refused", 2)]
 
 
 @pytest.mark.parametrize(("policy", "error"), [("stop", ValueError("full")), ("restart", HandlerError("no Java"))])
-async def test_shared_start_that_is_final_is_raised_at_once(
+async def test_permanent_failure_of_a_shared_start_is_raised(
     autojump_clock: MockClock, policy: FailurePolicy, error: Exception
 ) -> None:
     starts = Starts([error])
@@ -156,7 +156,7 @@ async def test_error_of_the_block_is_no_failure_of_the_start(autojump_clock: Moc
         async with starts.entered(Stop()):
             raise KeyError("of the block")
     assert len(starts.at) == 1
-    assert starts.told == []
+    assert starts.reported == []
 
 
 async def stopped_after(seconds: float, stop: Stop) -> None:

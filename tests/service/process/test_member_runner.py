@@ -31,7 +31,7 @@ def app(on_failure: FailurePolicy = "stop", backoff: float = 1.0, longest: float
 
 
 class Handler(ConsumerGroupHandler):
-    """Writes its life into `log`."""
+    """Logs when it is entered and left."""
 
     def __init__(self, log: list[str]) -> None:
         self._log = log
@@ -86,7 +86,7 @@ class Group:
 
 
 def opening(groups: Sequence[Group]) -> OpenGroup:
-    """Opens the next of `groups` each time."""
+    """Return a function that opens the next of `groups` at each call."""
     remaining = iter(groups)
 
     @asynccontextmanager
@@ -110,10 +110,10 @@ async def test_stop_drains_before_group_and_handler_are_left(autojump_clock: Moc
         await trio.testing.wait_all_tasks_blocked()
         stop.request("SIGTERM")
     assert log == ["handler entered", "consuming", "closing", "drained", "group left", "handler left"]
-    assert group.reason == "the service stops: SIGTERM", "which is what the broker is told"
+    assert group.reason == "the service stops: SIGTERM", "the reason that the broker receives"
 
 
-async def test_pattern_of_the_app_is_what_is_subscribed_to(autojump_clock: MockClock) -> None:
+async def test_pattern_of_the_app_is_subscribed_to(autojump_clock: MockClock) -> None:
     log, stop = list[str](), Stop()
     group = Group(log)
     matching = attrs.evolve(app(), topics=(), topics_pattern="orders-.*")
@@ -143,7 +143,7 @@ async def test_stop_while_the_handler_starts_opens_no_group() -> None:
     assert log == ["handler entered", "handler left"]
 
 
-async def test_stop_cuts_short_a_handler_that_takes_long_to_start(autojump_clock: MockClock) -> None:
+async def test_stop_cancels_a_slow_start_of_the_handler(autojump_clock: MockClock) -> None:
     log, stop = list[str](), Stop()
 
     class LongStart(Handler):
@@ -151,15 +151,15 @@ async def test_stop_cuts_short_a_handler_that_takes_long_to_start(autojump_clock
             try:
                 await trio.sleep(60)
             finally:
-                log.append(f"start given up after {trio.current_time() - began:.0f} s")
+                log.append(f"start cancelled after {trio.current_time() - started:.0f} s")
             return await super().__aenter__()
 
-    began = trio.current_time()
+    started = trio.current_time()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run_member, MemberSpec(app("restart"), lambda: LongStart(log), opening([])), stop)
         await trio.sleep(5)
         stop.request("test")
-    assert log == ["start given up after 5 s"]
+    assert log == ["start cancelled after 5 s"]
 
 
 async def test_failure_with_policy_stop_is_raised_after_exit() -> None:
@@ -174,10 +174,10 @@ async def test_failure_with_policy_restart_backs_off_and_rebuilds(
     autojump_clock: MockClock,
 ) -> None:
     log, stop = list[str](), Stop()
-    told: list[tuple[float, int]] = []
+    restarts: list[tuple[float, int]] = []
     groups = [*(Group(log, ConnectError("gone")) for _ in range(4)), Group(log)]
     member = MemberSpec(
-        app("restart", 1.0, 4.0), handlers(log), opening(groups), on_restart=lambda *what: told.append(what)
+        app("restart", 1.0, 4.0), handlers(log), opening(groups), on_restart=lambda *what: restarts.append(what)
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run_member, member, stop)
@@ -186,10 +186,10 @@ async def test_failure_with_policy_restart_backs_off_and_rebuilds(
     assert log.count("handler entered") == log.count("handler left") == 5
     waits = [later.since - earlier.since for earlier, later in pairwise(groups)]
     assert waits == [pytest.approx(wait, rel=0.2) for wait in (1, 2, 4, 4)]  # 20 % of jitter
-    assert told == [(pytest.approx(wait), number) for number, wait in enumerate(waits, start=1)]
+    assert restarts == [(pytest.approx(wait), number) for number, wait in enumerate(waits, start=1)]
 
 
-async def test_failure_after_a_long_life_waits_like_a_first_one(autojump_clock: MockClock) -> None:
+async def test_failure_after_a_long_run_restarts_the_backoff(autojump_clock: MockClock) -> None:
     log, stop = list[str](), Stop()
     groups = [*(Group(log, ConnectError("gone"), lives) for lives in (0, 0, 0, 100)), Group(log)]
     async with trio.open_nursery() as nursery:
@@ -210,16 +210,16 @@ async def test_failure_of_the_configuration_is_raised_under_any_policy() -> None
 
 async def test_stop_ends_the_wait_for_a_restart(autojump_clock: MockClock) -> None:
     log, stop = list[str](), Stop()
-    began = trio.current_time()
+    started = trio.current_time()
     async with trio.open_nursery() as nursery:
         group = Group(log, ConnectError("gone"))
         nursery.start_soon(run_member, MemberSpec(app("restart", 50.0), handlers(log), opening([group])), stop)
         await trio.sleep(5)
         stop.request("test")
-    assert trio.current_time() - began == pytest.approx(5)
+    assert trio.current_time() - started == pytest.approx(5)
 
 
-async def test_members_each_have_a_handler_and_all_end_on_stop(autojump_clock: MockClock) -> None:
+async def test_each_member_has_a_handler_and_all_stop(autojump_clock: MockClock) -> None:
     log, stop = list[str](), Stop()
     async with trio.open_nursery() as nursery:
         opened = opening([Group(log), Group(log)])
@@ -241,7 +241,7 @@ async def test_failing_member_is_raised_after_the_others_drained(autojump_clock:
     assert "drained" in log
 
 
-async def test_watcher_that_raises_keeps_no_member_from_being_restarted(autojump_clock: MockClock) -> None:
+async def test_failing_callbacks_do_not_prevent_a_restart(autojump_clock: MockClock) -> None:
     log, stop = list[str](), Stop()
     groups = [Group(log, ConnectError("gone"), lives=3), Group(log)]
 

@@ -29,44 +29,46 @@ HUNG = HealthProblem(
 JOINING = HealthProblem("not ready", 1, "no member of g", "no member of g: preparing rebalance for 5 s", is_usual=True)
 
 
-def told(troubles: ProblemLog, *found: HealthProblem, until: float, since: float = 0.0) -> list[tuple[float, bool]]:
+def logged(
+    problem_log: ProblemLog, *found: HealthProblem, until: float, since: float = 0.0
+) -> list[tuple[float, bool]]:
     """Return the times of log lines for problems that last from `since` to `until`, and whether each says "over"."""
-    looks = range(int(since), int(until) + 1, int(INTERVAL))
-    return [(now, news.is_over) for now in looks for news in troubles.update(found, now)]
+    times = range(int(since), int(until) + 1, int(INTERVAL))
+    return [(now, change.is_over) for now in times for change in problem_log.update(found, now)]
 
 
 def test_problem_is_logged_once_and_its_end_after_a_while() -> None:
-    troubles = ProblemLog(STALL)
-    assert troubles.update([HUNG], 100.0) == [ProblemChange(HUNG, False, 0.0)]
+    problem_log = ProblemLog(STALL)
+    assert problem_log.update([HUNG], 100.0) == [ProblemChange(HUNG, False, 0.0)]
     later = attrs.evolve(HUNG, line="orders-0: no progress for 900 s: backpressured for 5 s")
-    assert told(troubles, later, since=105, until=900) == []
-    assert told(troubles, since=905, until=900 + CALM - 1) == []
-    assert troubles.update([], 900 + CALM) == [ProblemChange(later, True, 800.0)]
-    assert told(troubles, since=1000, until=2000) == []
-    assert troubles.update([HUNG], 2000) == [ProblemChange(HUNG, False, 0.0)]
+    assert logged(problem_log, later, since=105, until=900) == []
+    assert logged(problem_log, since=905, until=900 + CALM - 1) == []
+    assert problem_log.update([], 900 + CALM) == [ProblemChange(later, True, 800.0)]
+    assert logged(problem_log, since=1000, until=2000) == []
+    assert problem_log.update([HUNG], 2000) == [ProblemChange(HUNG, False, 0.0)]
 
 
-def test_trouble_that_comes_and_goes_is_told_once() -> None:
-    troubles = ProblemLog(STALL)
-    lines = [news for now in range(0, 1000, 10) for news in troubles.update([HUNG] if now % 20 else [], now)]
-    assert [news.is_over for news in lines] == [False]
+def test_intermittent_problem_is_logged_once() -> None:
+    problem_log = ProblemLog(STALL)
+    lines = [change for now in range(0, 1000, 10) for change in problem_log.update([HUNG] if now % 20 else [], now)]
+    assert [change.is_over for change in lines] == [False]
 
 
-def test_what_each_start_has_is_told_when_it_lasts() -> None:
-    troubles = ProblemLog(STALL)
-    assert told(troubles, JOINING, until=STALL - 1) == []
-    assert told(troubles, since=STALL, until=1000) == [], "nothing was told, nothing is over"
-    assert told(ProblemLog(STALL), JOINING, until=1000) == [(STALL, False)]
+def test_usual_problem_of_a_start_is_logged_if_it_lasts() -> None:
+    problem_log = ProblemLog(STALL)
+    assert logged(problem_log, JOINING, until=STALL - 1) == []
+    assert logged(problem_log, since=STALL, until=1000) == [], "a problem that was not logged has no logged end"
+    assert logged(ProblemLog(STALL), JOINING, until=1000) == [(STALL, False)]
 
 
-def test_same_trouble_of_two_workers_is_two() -> None:
-    news = ProblemLog(STALL).update([HUNG, attrs.evolve(HUNG, worker=2)], 0.0)
-    assert [one.problem.worker for one in news] == [1, 2]
+def test_same_problem_of_two_workers_is_logged_twice() -> None:
+    changes = ProblemLog(STALL).update([HUNG, attrs.evolve(HUNG, worker=2)], 0.0)
+    assert [one.problem.worker for one in changes] == [1, 2]
 
 
 @attrs.define
-class Now:
-    """Members as they are said to be."""
+class FakeMembers:
+    """Members with the given statuses."""
 
     members: Sequence[WorkerStatus] = ()
 
@@ -130,7 +132,7 @@ async def test_silent_worker_is_logged_without_its_old_problems(
     caplog.clear()
     stop, members = (
         Stop(),
-        Now([worker_status(partition(Activity.IN_HANDLER), age=SILENT_AFTER + 1), worker_status(worker=2)]),
+        FakeMembers([worker_status(partition(Activity.IN_HANDLER), age=SILENT_AFTER + 1), worker_status(worker=2)]),
     )
     async with deadline() as nursery:
         nursery.start_soon(watch_problems, members, stop, STALL)
@@ -139,11 +141,11 @@ async def test_silent_worker_is_logged_without_its_old_problems(
     assert lines(caplog) == [("WARNING", "not ready: worker 1: it has not reported for 11 s")]
 
 
-async def test_many_troubles_at_once_are_a_few_lines(
+async def test_many_problems_at_once_are_a_few_lines(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     rows = [partition(Activity.IN_HANDLER, of=TopicPartition("orders", number)) for number in range(100)]
-    members, stop = Now([worker_status(*rows)]), Stop()
+    members, stop = FakeMembers([worker_status(*rows)]), Stop()
     async with deadline() as nursery:
         nursery.start_soon(watch_problems, members, stop, STALL)
         await trio.sleep(STALL + 2 * INTERVAL)
@@ -153,7 +155,7 @@ async def test_many_troubles_at_once_are_a_few_lines(
     assert warnings[MAX_LINES:] == ["and 90 more like these; /readyz has them all"]
 
 
-async def test_what_cannot_be_looked_at_ends_nothing_and_is_told_once(
+async def test_failing_check_of_the_health_is_logged_once(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken:
@@ -168,7 +170,7 @@ async def test_what_cannot_be_looked_at_ends_nothing_and_is_told_once(
         stop.request("test")
 
 
-async def test_start_and_end_in_order_are_no_trouble(
+async def test_orderly_start_and_stop_are_no_problem(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     local_members, stop = LocalMembers([1]), Stop()

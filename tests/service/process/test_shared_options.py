@@ -1,4 +1,4 @@
-"""Resources that a handler's class opens once for all workers, and how the workers get their options."""
+"""Resources that a handler's class opens once for all workers, and their options in each worker."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def app(**options: Any) -> App:
     return App(bootstrap_servers=("localhost:1",), group="g", handler=section(Sharing, **options), topics=("t",))
 
 
-async def test_handler_that_shares_nothing_changes_nothing() -> None:
+async def test_handler_without_shared_resources_has_no_environment() -> None:
     async with open_shared(section(Plain)) as options:
         assert to_environment(options) == {}
 
@@ -58,10 +58,10 @@ async def test_shared_resource_reaches_workers_by_environment(
     assert "s3cret" not in str(os.environ)
 
 
-def test_worker_without_sharing_uses_the_app_files_options() -> None:
+def test_worker_without_shared_options_uses_the_app_file() -> None:
     assert with_shared(app(host="here")) == app(host="here")
 
 
-def test_handler_that_is_not_there_is_said_not_to_be() -> None:
+def test_missing_handler_is_reported() -> None:
     with pytest.raises(HandlerError, match="no handler is called 'no such'"):
         open_shared(HandlerSection("no such"))

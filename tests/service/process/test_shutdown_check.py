@@ -1,4 +1,4 @@
-"""Exit code 0 means that all was done."""
+"""Exit code 0 only if all work was finished."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sarameya.service.process.signals import Stop
 CANCELLED = ClaimCancelled(TopicPartition("orders", 2), 8.0)
 
 
-async def test_claim_cancelled_while_stopping_is_told_and_a_failure() -> None:
+async def test_claim_cancelled_while_stopping_is_a_reported_failure() -> None:
     stop = Stop()
     unfinished = ShutdownCheck(stop, 10.0)
     stop.request("SIGTERM")
@@ -30,7 +30,7 @@ async def test_claim_cancelled_while_stopping_is_told_and_a_failure() -> None:
     assert exit_code(caught.value) is ExitCode.FAILURE
 
 
-async def test_claim_cancelled_in_a_rebalance_is_no_failure_of_the_end() -> None:
+async def test_claim_cancelled_before_the_stop_is_no_failure() -> None:
     stop = Stop()
     unfinished = ShutdownCheck(stop, 10.0)
     unfinished.observe(CANCELLED)

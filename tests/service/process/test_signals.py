@@ -21,15 +21,15 @@ from sarameya.service.process.signals import (
 )
 
 
-async def these(*numbers: int) -> AsyncIterator[int]:
+async def received_signals(*numbers: int) -> AsyncIterator[int]:
     for number in numbers:
         await trio.lowlevel.checkpoint()
         yield number
 
 
-async def test_first_signal_asks_for_the_end_only() -> None:
+async def test_first_signal_only_requests_a_stop() -> None:
     stop, codes = Stop(), list[int]()
-    await obey(these(signal.SIGTERM), stop, codes.append)
+    await obey(received_signals(signal.SIGTERM), stop, codes.append)
     assert stop.is_requested
     assert codes == []
 
@@ -44,18 +44,18 @@ async def test_first_signal_asks_for_the_end_only() -> None:
 )
 async def test_second_signal_exits_at_once_with_its_own_code(first: int, second: int, code: int) -> None:
     codes = list[int]()
-    await obey(these(first, second), Stop(), codes.append)
+    await obey(received_signals(first, second), Stop(), codes.append)
     assert codes == [code]
 
 
 async def test_signal_after_a_failure_counts_as_the_first() -> None:
     stop, codes = Stop(), list[int]()
     stop.request("a member failed")
-    await obey(these(signal.SIGTERM), stop, codes.append)
+    await obey(received_signals(signal.SIGTERM), stop, codes.append)
     assert codes == []
 
 
-async def test_closed_pipe_asks_for_the_end() -> None:
+async def test_closed_pipe_requests_a_stop() -> None:
     read, write = os.pipe()
     stop = Stop()
     with trio.fail_after(5):
@@ -72,7 +72,7 @@ async def test_closed_pipe_asks_for_the_end() -> None:
 @pytest.mark.parametrize(
     ("word", "cause"), [(b"stop\n", "asked to stop by the supervisor"), (b"", "the supervisor has ended")]
 )
-async def test_worker_says_whether_its_supervisor_asked_or_ended(word: bytes, cause: str) -> None:
+async def test_cause_of_a_stop_is_the_supervisors_request_or_end(word: bytes, cause: str) -> None:
     read, write = os.pipe()
     stop = Stop()
     if word:
@@ -84,7 +84,7 @@ async def test_worker_says_whether_its_supervisor_asked_or_ended(word: bytes, ca
     os.close(read)
 
 
-def test_real_signal_ends_the_program_in_order() -> None:
+def test_real_signal_stops_the_program_in_order() -> None:
     async def program(stop: Stop) -> ExitCode:
         os.kill(os.getpid(), signal.SIGTERM)
         with trio.fail_after(5):
@@ -109,20 +109,20 @@ from sarameya.service.process.signals import run_program
 async def stubborn(stop):
     print("up", flush=True)
     await stop.wait()
-    print("asked", flush=True)
+    print("stop requested", flush=True)
     with trio.CancelScope(shield=True):
         await trio.sleep_forever()
 run_program(stubborn, before_exit=lambda: print("last words", flush=True))
 """
 
 
-def test_second_real_signal_ends_a_program_that_will_not() -> None:
+def test_second_real_signal_ends_a_program_that_does_not_stop() -> None:
     with subprocess.Popen([sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
             assert process.stdout.readline() == "up\n"
             process.send_signal(signal.SIGINT)
-            assert process.stdout.readline() == "asked\n"
+            assert process.stdout.readline() == "stop requested\n"
             process.send_signal(signal.SIGINT)
             assert process.stdout.read() == "last words\n"
             assert process.wait(5) == 130

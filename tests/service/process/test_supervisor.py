@@ -1,4 +1,4 @@
-"""The supervisor with tiny real programs as workers; every wait has a deadline."""
+"""Supervisor with small real programs as workers. Every wait has a deadline."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from sarameya.service.output.error_report import ExitCode
 from sarameya.service.process.signals import Stop
 from sarameya.service.process.supervisor import Supervisor
 
-# As a worker does that has come to its event loop; the pipe's number is its last argument.
-TELLS = 'import os, sys; os.write(int(sys.argv[-1]), b\'{"snapshot": null, "failure": "", "happenings": []}\\n\'); '
-DRAINS = "sys.stdin.read(); os.write(1, b'drained\\n')"  # in one write: two of them share the pipe
-PATIENT = TELLS + DRAINS
+# The report of a worker that has reached its event loop. The last argument is the number of the pipe.
+REPORTS = 'import os, sys; os.write(int(sys.argv[-1]), b\'{"snapshot": null, "failure": "", "happenings": []}\\n\'); '
+DRAINS = "sys.stdin.read(); os.write(1, b'drained\\n')"  # one write, since two workers share the pipe
+PATIENT = REPORTS + DRAINS
 
 
 def worker(directory: Path, name: str, then: str) -> list[str]:
-    """A program that writes its process id into `directory` and then does `then`."""
+    """Return the command of a program that writes its process id into `directory` and then runs `then`."""
     program = f"import os, pathlib; pathlib.Path({str(directory)!r}, f'{name}-{{os.getpid()}}').touch()\n"
     return [sys.executable, "-c", program + then]
 
@@ -41,12 +41,12 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def pids_of(directory: Path, name: str) -> list[int]:
-    """The process ids of the workers called `name` that have started so far."""
+    """Return the process ids of all workers called `name` that have started."""
     return [int(path.name.rpartition("-")[2]) for path in directory.glob(f"{name}-*")]
 
 
 async def pids(directory: Path, name: str, count: int) -> list[int]:
-    """The same, when there have been `count` of them."""
+    """Wait until `count` workers called `name` have started, and return their process ids."""
     await until(lambda: len(pids_of(directory, name)) >= count)
     return pids_of(directory, name)
 
@@ -56,8 +56,8 @@ def policy(on_failure: FailurePolicy = "stop") -> ServiceSection:
 
 
 @asynccontextmanager
-async def at_work(supervisor: Supervisor, stop: Stop) -> AsyncIterator[list[ExitCode]]:
-    """The supervisor runs until it has ended, within 20 s; what is yielded has its exit code then."""
+async def running(supervisor: Supervisor, stop: Stop) -> AsyncIterator[list[ExitCode]]:
+    """Run the supervisor until it ends, within 20 s. The yielded list then has its exit code."""
     codes: list[ExitCode] = []
 
     async def run() -> None:
@@ -80,28 +80,28 @@ def is_running(pid: int) -> bool:
 async def test_stop_lets_every_worker_drain(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     stop = Stop()
     supervisor = Supervisor([worker(tmp_path, name, PATIENT) for name in "ab"], policy())
-    async with at_work(supervisor, stop) as codes:
+    async with running(supervisor, stop) as codes:
         await until(lambda: supervisor.reports.has_reported(1) and supervisor.reports.has_reported(2))
         stop.request("test")
     assert codes == [ExitCode.OK]
     assert capfd.readouterr().out == "drained\n" * 2
 
 
-async def test_worker_that_has_not_told_of_itself_is_not_waited_for(tmp_path: Path) -> None:
+async def test_worker_without_a_report_is_not_waited_for(tmp_path: Path) -> None:
     stop = Stop()
     importing = worker(tmp_path, "b", "import time; time.sleep(60)")
     supervisor = Supervisor([worker(tmp_path, "a", PATIENT), importing], policy())
-    async with at_work(supervisor, stop) as codes:
+    async with running(supervisor, stop) as codes:
         await pids(tmp_path, "b", 1)
         await until(lambda: supervisor.reports.has_reported(1))
         stop.request("test")
     assert codes == [ExitCode.OK]
 
 
-async def test_worker_killed_by_a_real_time_signal_is_started_again(tmp_path: Path) -> None:
+async def test_worker_killed_by_a_real_time_signal_is_restarted(tmp_path: Path) -> None:
     stop = Stop()
     supervisor = Supervisor([worker(tmp_path, "a", PATIENT)], policy("restart"))
-    async with at_work(supervisor, stop) as codes:
+    async with running(supervisor, stop) as codes:
         (first,) = await pids(tmp_path, "a", 1)
         os.kill(first, 40)
         await pids(tmp_path, "a", 2)
@@ -110,13 +110,13 @@ async def test_worker_killed_by_a_real_time_signal_is_started_again(tmp_path: Pa
 
 
 async def test_last_report_of_a_worker_is_read(tmp_path: Path) -> None:
-    """A worker that fails reports it in its last moment: the supervisor reads the pipe to its end."""
+    """A failing worker reports just before it ends, so the supervisor reads the pipe to its end."""
     event = RecentEvent(number=1, at=7.0, kind="CommitFailed", level="warning", text="the disk is full")
     line = WorkerReport(None, "", (event,)).to_json() + "\n"
     last = f"os.write(int(sys.argv[-1]), b'x' * 60000 + b'\\n' + {line.encode()!r})"
     stop = Stop()
-    supervisor = Supervisor([worker(tmp_path, "a", f"{TELLS}{last}; sys.exit(1)")], policy())
-    async with at_work(supervisor, stop) as codes:
+    supervisor = Supervisor([worker(tmp_path, "a", f"{REPORTS}{last}; sys.exit(1)")], policy())
+    async with running(supervisor, stop) as codes:
         pass
     assert codes == [ExitCode.FAILURE]
     assert "the disk is full" in [each.text for each in supervisor.reports.statuses()[0].happenings]
@@ -124,8 +124,8 @@ async def test_last_report_of_a_worker_is_read(tmp_path: Path) -> None:
 
 async def test_worker_killed_while_draining_sets_the_exit_code(tmp_path: Path) -> None:
     stop = Stop()
-    supervisor = Supervisor([worker(tmp_path, "a", f"{TELLS} import time; time.sleep(60)")], policy())
-    async with at_work(supervisor, stop) as codes:
+    supervisor = Supervisor([worker(tmp_path, "a", f"{REPORTS} import time; time.sleep(60)")], policy())
+    async with running(supervisor, stop) as codes:
         await until(lambda: supervisor.reports.has_reported(1))
         stop.request("test")
         [pid] = await pids(tmp_path, "a", 1)
@@ -133,7 +133,7 @@ async def test_worker_killed_while_draining_sets_the_exit_code(tmp_path: Path) -
     assert codes == [ExitCode.FAILURE]
 
 
-async def test_workers_get_their_environment_beside_ours(
+async def test_workers_get_additional_environment_variables(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OURS", "o")
@@ -144,11 +144,11 @@ async def test_workers_get_their_environment_beside_ours(
     assert "THEIRS" not in os.environ
 
 
-async def test_worker_that_fails_under_policy_stop_ends_all(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+async def test_failed_worker_under_policy_stop_stops_all(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     os.mkfifo(gate := tmp_path / "gate")
     failing = worker(tmp_path, "b", f"open({str(gate)!r}).read(); raise SystemExit(1)")
     supervisor = Supervisor([worker(tmp_path, "a", PATIENT), failing], policy("stop"))
-    async with at_work(supervisor, Stop()) as codes:
+    async with running(supervisor, Stop()) as codes:
         await pids(tmp_path, "b", 1)
         await until(lambda: supervisor.reports.has_reported(1))
         gate.write_text("")
@@ -156,10 +156,10 @@ async def test_worker_that_fails_under_policy_stop_ends_all(tmp_path: Path, capf
     assert capfd.readouterr().out == "drained\n"
 
 
-async def test_killed_worker_under_policy_restart_is_started_again(tmp_path: Path) -> None:
+async def test_killed_worker_under_policy_restart_is_restarted(tmp_path: Path) -> None:
     stop = Stop()
     supervisor = Supervisor([worker(tmp_path, "a", PATIENT)], policy("restart"))
-    async with at_work(supervisor, stop) as codes:
+    async with running(supervisor, stop) as codes:
         (first,) = await pids(tmp_path, "a", 1)
         os.kill(first, signal.SIGKILL)
         await pids(tmp_path, "a", 2)
@@ -167,10 +167,10 @@ async def test_killed_worker_under_policy_restart_is_started_again(tmp_path: Pat
     assert codes == [ExitCode.OK]
 
 
-async def test_fault_64_worker_that_cannot_be_started_leaves_the_others(
+async def test_fault_64_failed_start_of_a_worker_keeps_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No memory, or no descriptor, for another process: as for one that has ended, and is started again."""
+    """A start that lacks memory or descriptors is retried like that of a worker that has ended."""
     stop, refused = Stop(), list[int]()
     start = trio.lowlevel.open_process
 
@@ -183,7 +183,7 @@ async def test_fault_64_worker_that_cannot_be_started_leaves_the_others(
     monkeypatch.setattr(trio.lowlevel, "open_process", open_process)
     commands = [worker(tmp_path, "a", PATIENT), worker(tmp_path, "b", PATIENT)]
     supervisor = Supervisor(commands, policy("restart"))
-    async with at_work(supervisor, stop) as codes:
+    async with running(supervisor, stop) as codes:
         (healthy,) = await pids(tmp_path, "a", 1)
         (killed,) = await pids(tmp_path, "b", 1)
         os.kill(killed, signal.SIGKILL)
@@ -201,10 +201,10 @@ async def test_worker_with_a_wrong_configuration_is_not_restarted(tmp_path: Path
     assert len(pids_of(tmp_path, "b")) == 1
 
 
-async def test_worker_that_ends_well_by_itself_leaves_the_others_alone(tmp_path: Path) -> None:
+async def test_worker_that_exits_with_0_does_not_stop_the_others(tmp_path: Path) -> None:
     stop = Stop()
     supervisor = Supervisor([worker(tmp_path, "a", PATIENT), worker(tmp_path, "b", "")], policy("restart"))
-    async with at_work(supervisor, stop) as codes:
+    async with running(supervisor, stop) as codes:
         (patient,) = await pids(tmp_path, "a", 1)
         (quick,) = await pids(tmp_path, "b", 1)
         await until(lambda: not is_running(quick))
@@ -214,10 +214,10 @@ async def test_worker_that_ends_well_by_itself_leaves_the_others_alone(tmp_path:
     assert codes == [ExitCode.OK]
 
 
-async def test_worker_that_fails_while_draining_makes_the_exit_code(tmp_path: Path) -> None:
+async def test_worker_that_fails_while_draining_sets_the_exit_code(tmp_path: Path) -> None:
     stop = Stop()
-    supervisor = Supervisor([worker(tmp_path, "a", f"{TELLS} sys.stdin.read(); raise SystemExit(1)")], policy())
-    async with at_work(supervisor, stop) as codes:
+    supervisor = Supervisor([worker(tmp_path, "a", f"{REPORTS} sys.stdin.read(); raise SystemExit(1)")], policy())
+    async with running(supervisor, stop) as codes:
         await until(lambda: supervisor.reports.has_reported(1))
         stop.request("test")
     assert codes == [ExitCode.FAILURE]
@@ -247,12 +247,12 @@ import signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print("up", flush=True)
 sys.stdin.read()
-print("asked", flush=True)
+print("stop requested", flush=True)
 time.sleep(60)
 """
 
 
-def test_second_signal_kills_workers_that_will_not_end(tmp_path: Path) -> None:
+def test_second_signal_kills_workers_that_do_not_stop(tmp_path: Path) -> None:
     command = [sys.executable, "-c", SUPERVISE, HANGING]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -262,16 +262,16 @@ def test_second_signal_kills_workers_that_will_not_end(tmp_path: Path) -> None:
             assert started
             assert process.stdout.readline() == "up\n"
             process.send_signal(signal.SIGTERM)
-            assert process.stdout.readline() == "asked\n"
+            assert process.stdout.readline() == "stop requested\n"
             process.send_signal(signal.SIGTERM)
             assert process.wait(10) == 143
-            assert process.stdout.read() == ""  # returns only when the worker is gone too
+            assert process.stdout.read() == ""  # returns only once the worker has ended, too
         finally:
             process.kill()
 
 
 def test_killed_supervisor_lets_its_workers_drain() -> None:
-    command = [sys.executable, "-c", SUPERVISE, f"{TELLS} print('up', flush=True); {DRAINS}"]
+    command = [sys.executable, "-c", SUPERVISE, f"{REPORTS} print('up', flush=True); {DRAINS}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None
         try:

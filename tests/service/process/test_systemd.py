@@ -1,4 +1,4 @@
-"""Notifications to a service manager: a real datagram socket, virtual time."""
+"""Notifications to a service manager, through a real datagram socket, in virtual time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MORE_TIME = {"EXTEND_TIMEOUT_USEC": str(round(EXTENSION * 1e6))}
 
 
 class Manager:
-    """The socket of systemd."""
+    """Fake systemd with its socket."""
 
     def __init__(self, address: str) -> None:
         self.environ = {"NOTIFY_SOCKET": address}
@@ -51,8 +51,8 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]
 
 
 @attrs.define
-class Some:
-    """Members as they are told of, in worker's order."""
+class FakeMembers:
+    """Members with these group statuses, in the order of workers."""
 
     groups: list[GroupStatus | None]
 
@@ -73,10 +73,10 @@ def status(state: State, generation: int = -1, partitions: int = 0) -> GroupStat
 JOINING = status(State.PREPARING_REBALANCE)
 
 
-async def test_service_tells_of_its_start_its_assignments_and_its_end(
+async def test_start_assignments_and_stop_are_notified(
     manager: Manager, autojump_clock: trio.testing.MockClock
 ) -> None:
-    stop, members = Stop(), Some([None, None])
+    stop, members = Stop(), FakeMembers([None, None])
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Notifier(manager.environ).run, stop, members)
         await trio.sleep(2.5)
@@ -84,7 +84,7 @@ async def test_service_tells_of_its_start_its_assignments_and_its_end(
         members.groups = [status(State.STABLE, 1, 4), JOINING]
         await trio.sleep(1)
         assert manager.received() == [{"STATUS": "group g, generation 1: 1 of 2 members, 4 partitions", **MORE_TIME}]
-        members.groups = [JOINING, status(State.STABLE, 2)]  # the other one has been a member before
+        members.groups = [JOINING, status(State.STABLE, 2)]  # the other one has joined before
         await trio.sleep(1)
         assert manager.received() == [{"STATUS": "group g, generation 2: 1 of 2 members, 0 partitions", "READY": "1"}]
         await trio.sleep(60)
@@ -100,8 +100,8 @@ async def test_service_tells_of_its_start_its_assignments_and_its_end(
         nursery.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize("pid", [None, "ours"])
-async def test_watchdog_hears_of_the_loop_twice_in_its_time(
+@pytest.mark.parametrize("pid", [None, "own"])
+async def test_watchdog_is_notified_twice_per_timeout(
     manager: Manager, autojump_clock: trio.testing.MockClock, pid: str | None
 ) -> None:
     notifier = Notifier(
@@ -109,42 +109,42 @@ async def test_watchdog_hears_of_the_loop_twice_in_its_time(
     )
     beats = 0
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(notifier.run, Stop(), Some([status(State.STABLE, 1)]))
+        nursery.start_soon(notifier.run, Stop(), FakeMembers([status(State.STABLE, 1)]))
         for _ in range(5):
             await trio.sleep(1.99)
-            beats += sum("WATCHDOG" in told for told in manager.received())
+            beats += sum("WATCHDOG" in notification for notification in manager.received())
         nursery.cancel_scope.cancel()
     assert beats == 20
 
 
-async def test_watchdog_of_another_process_is_not_ours(
+async def test_watchdog_of_another_process_is_not_notified(
     manager: Manager, autojump_clock: trio.testing.MockClock
 ) -> None:
     notifier = Notifier(manager.environ | {"WATCHDOG_USEC": "1000000", "WATCHDOG_PID": "1"})
     with trio.move_on_after(39):
-        await notifier.run(Stop(), Some([None]))
-    assert not any("WATCHDOG" in told for told in manager.received())
+        await notifier.run(Stop(), FakeMembers([None]))
+    assert not any("WATCHDOG" in notification for notification in manager.received())
 
 
-async def test_full_socket_delays_nothing_and_catches_up(
+async def test_notifications_resume_after_a_full_socket(
     manager: Manager, autojump_clock: trio.testing.MockClock
 ) -> None:
-    members = Some([None])
+    members = FakeMembers([None])
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Notifier(manager.environ).run, Stop(), members)
         await trio.sleep(1_000.5)
         members.groups = [status(State.STABLE, 1)]
         await trio.sleep(1)
-        assert not any("READY" in told for told in manager.received())
+        assert not any("READY" in notification for notification in manager.received())
         await trio.sleep(1)
-        assert [told["READY"] for told in manager.received()] == ["1"]
+        assert [notification["READY"] for notification in manager.received()] == ["1"]
         nursery.cancel_scope.cancel()
 
 
 async def test_no_notification_without_a_listener_or_to_children(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
 ) -> None:
-    members = Some([None])
+    members = FakeMembers([None])
     await Notifier({}).run(Stop(), members)
     monkeypatch.setenv("NOTIFY_SOCKET", "/nowhere/at/all")
     monkeypatch.setenv("WATCHDOG_USEC", "1000000")

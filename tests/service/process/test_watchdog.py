@@ -9,8 +9,8 @@ from sarameya.service.process.watchdog import Watchdog
 async def main():
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Watchdog(0.2).run)
-        await trio.sleep(1)  # the loop turns: longer than the timeout, and nothing happens
-        print("turned", flush=True)
+        await trio.sleep(1)  # the loop runs for longer than the timeout, and nothing happens
+        print("running", flush=True)
         blocking_the_loop()
 def blocking_the_loop():
     time.sleep(60)
@@ -47,11 +47,11 @@ trio.run(main)
 def test_blocked_loop_ends_the_process_with_its_stack() -> None:
     done = subprocess.run([sys.executable, "-c", BLOCKED], capture_output=True, text=True, timeout=20, check=False)
     assert done.returncode == 1
-    assert done.stdout == "turned\n"
+    assert done.stdout == "running\n"
     assert "in blocking_the_loop" in done.stderr
 
 
-def test_watch_that_was_cancelled_ends_nothing() -> None:
+def test_cancelled_watchdog_does_not_end_the_process() -> None:
     done = subprocess.run([sys.executable, "-c", ENDED], capture_output=True, text=True, timeout=20, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "alive\n", "")
 

@@ -1,4 +1,4 @@
-"""`sarameya topics ...` as it is called: what is printed where, and the exit code. Over TCP, in this process."""
+"""Output and exit codes of `sarameya topics ...`, called in this process, over TCP."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tests.service.kit import Outcome, called
 async def topics(
     cluster: EmbeddedCluster, capsys: pytest.CaptureFixture[str], *argv: str, servers: str = ""
 ) -> Outcome:
-    """The command run in a thread, beside the cluster that it asks."""
+    """Run the command in a thread, with this cluster."""
     here = ["--bootstrap-servers", servers or ",".join(cluster.bootstrap_servers)]
     return await called(capsys, "topics", *argv, *here)
 
 
-async def test_topic_is_made_listed_described_grown_and_deleted(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_topic_is_created_listed_described_grown_and_deleted(capsys: pytest.CaptureFixture[str]) -> None:
     async with EmbeddedCluster() as cluster:
         assert (await topics(cluster, capsys, "list")).out == "no topics\n"
-        made = await topics(cluster, capsys, "create", "orders", "audit", "--partitions", "2")
-        assert (made.code, made.err) == (0, "")
-        assert made.out == "topic 'orders', with 2 partitions: created\ntopic 'audit', with 2 partitions: created\n"
+        created = await topics(cluster, capsys, "create", "orders", "audit", "--partitions", "2")
+        assert (created.code, created.err) == (0, "")
+        assert created.out == "topic 'orders', with 2 partitions: created\ntopic 'audit', with 2 partitions: created\n"
         cluster.produce_many("orders", 1, [(None, b"x")] * 5)
 
         assert (await topics(cluster, capsys, "list")).out.splitlines() == [
@@ -58,12 +58,12 @@ async def test_topic_is_made_listed_described_grown_and_deleted(capsys: pytest.C
             "topic 'audit', with 2 partitions and 0 offsets: would be deleted with all its messages",
             "Nothing is changed yet: add --execute to do it.",
         ]
-        gone = await topics(cluster, capsys, "delete", "orders", "audit", "--execute")
-        assert gone.out.splitlines()[0] == "topic 'orders', with 3 partitions and 5 offsets: deleted"
+        deleted = await topics(cluster, capsys, "delete", "orders", "audit", "--execute")
+        assert deleted.out.splitlines()[0] == "topic 'orders', with 3 partitions and 5 offsets: deleted"
         assert (await topics(cluster, capsys, "list", "--internal")).out == "no topics\n"
 
 
-async def test_every_command_has_a_document_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_every_command_has_a_json_document(capsys: pytest.CaptureFixture[str]) -> None:
     async with EmbeddedCluster({"orders": 1}) as cluster:
         cluster.produce("orders", 0, b"x")
         (row,) = (await topics(cluster, capsys, "list", "--json")).document["topics"]
@@ -102,16 +102,16 @@ async def test_every_command_has_a_document_for_programs(capsys: pytest.CaptureF
             ],
             "errors": [],
         }
-        made = await topics(cluster, capsys, "create", "new", "--json")
-        assert made.document == {"executed": True, "topics": [{"topic": "new", "error": None}]}
+        created = await topics(cluster, capsys, "create", "new", "--json")
+        assert created.document == {"executed": True, "topics": [{"topic": "new", "error": None}]}
         grown = await topics(cluster, capsys, "grow", "new", "--partitions", "9", "--json")
         assert grown.document == {"executed": False, "topic": "new", "partitions": 1, "new_partitions": 9}
-        gone = await topics(cluster, capsys, "delete", "new", "--json")
-        assert gone.document == {"executed": False, "topics": [{"topic": "new", "error": None}]}
+        deleted = await topics(cluster, capsys, "delete", "new", "--json")
+        assert deleted.document == {"executed": False, "topics": [{"topic": "new", "error": None}]}
 
 
 @pytest.mark.parametrize(
-    ("argv", "code", "out", "told"),
+    ("argv", "code", "out", "error"),
     [
         (
             ["create", "new", "orders"],
@@ -138,33 +138,31 @@ async def test_every_command_has_a_document_for_programs(capsys: pytest.CaptureF
         (["create", "a", "--config", "x"], 2, "", "'x' must be NAME=VALUE, for example retention.ms=86400000"),
     ],
 )
-async def test_what_cannot_be_done_is_a_line_with_the_remedy(
-    argv: list[str], code: int, out: str, told: str, capsys: pytest.CaptureFixture[str]
+async def test_failure_prints_one_line_with_the_remedy(
+    argv: list[str], code: int, out: str, error: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with EmbeddedCluster({"orders": 1}) as cluster:
         outcome = await topics(cluster, capsys, *argv)
         assert (outcome.code, outcome.out) == (code, out)
         (line,) = outcome.err.splitlines()
-        assert told in line
+        assert error in line
 
 
 @pytest.mark.parametrize("names", [["orders", "nothing"], ["nothing", "orders"]])
-async def test_topic_that_is_not_there_keeps_nothing_of_others_back(
-    names: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_missing_topic_does_not_hide_the_others(names: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     refusal = "topic 'nothing': UNKNOWN_TOPIC_OR_PARTITION (3); `sarameya topics list` shows the existing ones"
     async with EmbeddedCluster({"orders": 1}) as cluster:
         alone = await topics(cluster, capsys, "describe", "orders")
         shown = await topics(cluster, capsys, "describe", *names)
         assert (shown.code, shown.out) == (1, alone.out)
         assert shown.err == f"sarameya: error: {refusal}\n"
-        told = await topics(cluster, capsys, "describe", *names, "--json")
-        assert (told.code, told.err) == (1, shown.err)
-        assert [row["topic"] for row in told.document["topics"]] == ["orders"]
-        assert told.document["errors"] == [{"topic": "nothing", "error": refusal}]
+        as_json = await topics(cluster, capsys, "describe", *names, "--json")
+        assert (as_json.code, as_json.err) == (1, shown.err)
+        assert [row["topic"] for row in as_json.document["topics"]] == ["orders"]
+        assert as_json.document["errors"] == [{"topic": "nothing", "error": refusal}]
 
 
-async def test_invisible_settings_are_reported_beside_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_unauthorized_settings_are_reported_beside_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
     async with EmbeddedCluster({"orders": 1}) as cluster:
         cluster.fail_next(Api.DESCRIBE_CONFIGS, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         outcome = await topics(cluster, capsys, "describe", "orders")
@@ -176,7 +174,7 @@ async def test_invisible_settings_are_reported_beside_the_rest(capsys: pytest.Ca
         )
 
 
-async def test_cluster_that_is_not_there_is_told_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_unreachable_cluster_is_reported_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     async with EmbeddedCluster() as cluster:
         outcome = await topics(cluster, capsys, "list", "--timeout", "0.5", servers="127.0.0.1:1")
         assert outcome.code == 1

@@ -5,7 +5,7 @@ from sarameya.protocol.cluster.described_topics import DescribedPartition, Descr
 from sarameya.service.topics.report import TopicReport, report_document, report_text
 from tests.service.groups.kit import tp
 
-SICK = DescribedTopic(
+UNHEALTHY = DescribedTopic(
     "orders",
     None,
     (
@@ -16,9 +16,9 @@ SICK = DescribedTopic(
 )
 
 
-def test_what_is_not_as_it_should_be_is_told_below_the_table() -> None:
+def test_problems_are_listed_below_the_table() -> None:
     known = LogOffsets({tp("orders-1"): 4}, {tp("orders-2"): "REQUEST_TIMED_OUT (7)"})
-    report = TopicReport(SICK, known, known, {"retention.ms": "5", "a.password": None})
+    report = TopicReport(UNHEALTHY, known, known, {"retention.ms": "5", "a.password": None})
     lines = report_text(report).splitlines()
     assert lines[1:7] == [
         "  id              -",

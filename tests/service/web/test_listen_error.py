@@ -1,4 +1,4 @@
-"""Failures to listen: passing ones, and those that need a change."""
+"""Failures to listen: passing and permanent ones."""
 
 from __future__ import annotations
 
@@ -26,10 +26,13 @@ def refused(number: int) -> OSError:
         socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"),
     ],
 )
-def test_what_may_pass_is_worth_a_restart(error: OSError) -> None:
-    told = listen_error("http", "a:80", error)
-    assert type(told) is ListenError
-    assert (str(told), exit_code(told)) == (f"http = 'a:80': cannot be listened at: {error.strerror}", ExitCode.FAILURE)
+def test_passing_error_is_a_failure(error: OSError) -> None:
+    converted = listen_error("http", "a:80", error)
+    assert type(converted) is ListenError
+    assert (str(converted), exit_code(converted)) == (
+        f"http = 'a:80': cannot be listened at: {error.strerror}",
+        ExitCode.FAILURE,
+    )
 
 
 @pytest.mark.parametrize(
@@ -38,12 +41,15 @@ def test_what_may_pass_is_worth_a_restart(error: OSError) -> None:
         refused(errno.EACCES),
         refused(errno.EINVAL),
         socket.gaierror(socket.EAI_NONAME, "Name or service not known"),
-        socket.gaierror(errno.EADDRINUSE, "a number of theirs"),
+        socket.gaierror(errno.EADDRINUSE, "the number of another kind of error"),
         UnicodeError("label too long"),
     ],
 )
-def test_anything_else_is_to_be_changed(error: OSError | UnicodeError) -> None:
-    told = listen_error("http", "a:80", error)
-    assert type(told) is ConfigError
+def test_permanent_error_is_an_error_of_the_configuration(error: OSError | UnicodeError) -> None:
+    converted = listen_error("http", "a:80", error)
+    assert type(converted) is ConfigError
     why = getattr(error, "strerror", None) or str(error)
-    assert (str(told), exit_code(told)) == (f"http = 'a:80': cannot be listened at: {why}", ExitCode.CONFIGURATION)
+    assert (str(converted), exit_code(converted)) == (
+        f"http = 'a:80': cannot be listened at: {why}",
+        ExitCode.CONFIGURATION,
+    )

@@ -28,7 +28,7 @@ def names(found: MetricsCollector) -> list[str]:
 
 
 async def test_metrics_of_process_and_handler_are_included(autojump_clock: MockClock) -> None:
-    posted = Counter("orders_posted", "Of a handler's own.")
+    posted = Counter("orders_posted", "Metric of a handler.")
     try:
         found = names(exposed())
         assert {"sarameya_build_info", "sarameya_worker_heard_seconds", "orders_posted"} <= {*found}
@@ -37,11 +37,11 @@ async def test_metrics_of_process_and_handler_are_included(autojump_clock: MockC
         REGISTRY.unregister(posted)
 
 
-async def test_of_two_metrics_by_one_name_ours_stands(autojump_clock: MockClock) -> None:
+async def test_own_metric_hides_a_foreign_one_of_the_same_name(autojump_clock: MockClock) -> None:
     """A handler may register its group's metrics itself."""
     others = CollectorRegistry()
     others.register(GroupCollector.of(ConsumerGroup(["localhost:1"], "h")))
-    others.register(Gauge("orders_open", "Of a handler's own.", registry=None))
+    others.register(Gauge("orders_open", "Metric of a handler.", registry=None))
     found = names(exposed(others))
     assert len(found) == len({*found})
     assert "orders_open" in found

@@ -1,4 +1,4 @@
-"""The pages over HTTP, at a loopback port."""
+"""Status pages over HTTP, at a loopback port."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class FakeMemberSource:
 
 
 @attrs.define
-class Answer:
+class Response:
     status: int
     headers: dict[str, str]
     body: str
@@ -54,16 +54,16 @@ class Answer:
 
 @attrs.define
 class Site:
-    """A board at work, at a port."""
+    """A running server of pages."""
 
     members: FakeMemberSource
     port: int
     why_stopping: str = ""
 
-    async def ask(self, path: str, *, method: str = "GET", host: str = "localhost", **headers: str) -> Answer:
+    async def request(self, path: str, *, method: str = "GET", host: str = "localhost", **headers: str) -> Response:
         stream = await self.send(path, method=method, host=host, connection="close", **headers)
         async with stream:
-            return answered(b"".join([chunk async for chunk in stream]))
+            return parse_response(b"".join([chunk async for chunk in stream]))
 
     async def send(
         self, path: str, *, method: str = "GET", host: str = "localhost", **headers: str
@@ -74,11 +74,11 @@ class Site:
         return stream
 
 
-def answered(data: bytes) -> Answer:
+def parse_response(data: bytes) -> Response:
     head, _, body = data.decode().partition("\r\n\r\n")
     first, *lines = head.split("\r\n")
     headers = {key.lower(): value for key, value in (line.split(": ", 1) for line in lines)}
-    return Answer(int(first.split()[1]), headers, body)
+    return Response(int(first.split()[1]), headers, body)
 
 
 @asynccontextmanager
@@ -103,9 +103,9 @@ async def site(bind: str = "127.0.0.1:0", names: Sequence[str] = ()) -> AsyncIte
         ("/metrics", "text/plain; version=1.0.0; charset=utf-8"),
     ],
 )
-async def test_each_page_has_its_kind_and_lets_nothing_in(path: str, kind: str) -> None:
+async def test_each_page_has_its_type_and_security_headers(path: str, kind: str) -> None:
     async with site() as here:
-        found = await here.ask(path)
+        found = await here.request(path)
         assert (found.status, found.headers["content-type"].split(";")[0]) == (200, kind.split(";")[0])
         policy = found.headers["content-security-policy"]
         assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'")
@@ -116,23 +116,23 @@ async def test_each_page_has_its_kind_and_lets_nothing_in(path: str, kind: str) 
         assert "server" not in found.headers
 
 
-async def test_page_names_nothing_elsewhere_and_only_what_is_served() -> None:
+async def test_page_refers_only_to_served_resources() -> None:
     async with site() as here:
-        page = (await here.ask("/")).body
+        page = (await here.request("/")).body
         named = set(re.findall(r'(?:href|src)="([^"#]+)"', page)) - {"data:,"}
         assert named == {"page.css", "page.js", "metrics", "status.json", "readyz", "healthz"}
         for name in named:
-            assert (await here.ask(f"/{name}")).status == 200
+            assert (await here.request(f"/{name}")).status == 200
         scripts: dict[str, str] = {}
         wanted = ["page.js"]
         while wanted:
             if (name := wanted.pop()) not in scripts:
-                found = await here.ask(f"/{name}")
+                found = await here.request(f"/{name}")
                 assert (found.status, found.headers["content-type"]) == (200, "text/javascript; charset=utf-8"), name
                 scripts[name] = found.body
                 wanted += re.findall(r'from "\./([^"]+)"', found.body)
         assert len(scripts) > 1
-        for text in (page, (await here.ask("/page.css")).body, *scripts.values()):
+        for text in (page, (await here.request("/page.css")).body, *scripts.values()):
             assert re.findall(r"https?://(?!www\.w3\.org/2000/svg)[^ \"']+", text) == []
             assert re.findall(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", text) == []
 
@@ -149,26 +149,26 @@ async def test_page_names_nothing_elsewhere_and_only_what_is_served() -> None:
         ("orders", 400),
     ],
 )
-async def test_at_this_machine_alone_only_its_own_names_lead_there(host: str, status: int) -> None:
+async def test_loopback_server_accepts_only_local_names(host: str, status: int) -> None:
     async with site() as here:
-        assert (await here.ask("/status.json", host=host)).status == status
+        assert (await here.request("/status.json", host=host)).status == status
 
 
 @pytest.mark.parametrize("bind", ["127.0.0.1:0", "0.0.0.0:0"])
 async def test_probe_without_host_is_accepted_and_an_empty_host_is_not(bind: str) -> None:
-    """HAProxy's httpchk sends HTTP/1.0 without a Host header; no browser can be made to."""
+    """HAProxy's httpchk sends HTTP/1.0 without a Host header; no browser can be made to do so."""
     async with site(bind) as here:
         for head, status in ((b"", 200), (b"Host:\r\n", 400)):
             stream = await trio.open_tcp_stream("127.0.0.1", here.port)
             async with stream:
                 await stream.send_all(b"GET /healthz HTTP/1.0\r\n" + head + b"\r\n")
-                assert answered(b"".join([chunk async for chunk in stream])).status == status
+                assert parse_response(b"".join([chunk async for chunk in stream])).status == status
 
 
 @pytest.mark.parametrize("path", ["/", "/status.json", "/events", "/metrics", "/readyz"])
-async def test_other_host_names_need_to_be_allowed(path: str) -> None:
+async def test_other_host_names_must_be_allowed(path: str) -> None:
     async with site("0.0.0.0:0") as here:
-        found = await here.ask(path, host="evil.example")
+        found = await here.request(path, host="evil.example")
         assert (found.status, "[service] http_hosts" in found.body) == (400, True)
     async with site("0.0.0.0:0", ["orders.internal"]) as here:
         stream = await here.send(path, host="orders.internal:80", connection="close")
@@ -176,20 +176,20 @@ async def test_other_host_names_need_to_be_allowed(path: str) -> None:
             assert (await stream.receive_some()).startswith(b"HTTP/1.1 200")
 
 
-async def test_nothing_else_is_there_and_nothing_can_be_done() -> None:
+async def test_other_paths_and_methods_are_refused() -> None:
     async with site() as here:
         for path in ("/index.html", "/static/page.js", "/../app.py", "/metrics/x"):
-            assert (await here.ask(path)).status == 404, path
+            assert (await here.request(path)).status == 404, path
         for method in ("POST", "PUT", "DELETE", "PATCH"):
             for path in ("/", "/metrics", "/readyz", "/status.json", "/events"):
-                assert (await here.ask(path, method=method)).status == 405, (method, path)
+                assert (await here.request(path, method=method)).status == 405, (method, path)
 
 
-async def test_metrics_in_the_format_that_is_asked_for() -> None:
+async def test_metrics_have_the_requested_format() -> None:
     async with site() as here:
-        strict = await here.ask("/metrics", accept="application/openmetrics-text; version=1.0.0")
+        strict = await here.request("/metrics", accept="application/openmetrics-text; version=1.0.0")
         assert strict.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
-        plain = await here.ask("/metrics", accept="text/plain; version=0.0.4")
+        plain = await here.request("/metrics", accept="text/plain; version=0.0.4")
         assert plain.headers["content-type"].startswith("text/plain")
         lags = [
             {sample.labels["partition"]: sample.value for family in families for sample in family.samples
@@ -199,13 +199,13 @@ async def test_metrics_in_the_format_that_is_asked_for() -> None:
         assert lags == [{"0": 0, "1": 0}, {"0": 0, "1": 0}]
 
 
-async def test_silent_worker_has_only_its_silence_as_a_metric() -> None:
+async def test_silent_worker_has_only_the_age_of_its_report_as_metric() -> None:
     """Its last metrics may be outdated, and its partitions may belong to another worker."""
     async with site() as here:
         silent, taken_over = worker_status(partition(), age=11.0), worker_status(partition(), worker=2, age=1.5)
-        begun, ended = WorkerStatus(worker=3, age=4.0), WorkerStatus(worker=4, failure="was killed by SIGKILL")
-        here.members.now = [silent, taken_over, begun, ended]
-        families = [*parse((await here.ask("/metrics")).body)]
+        starting, ended = WorkerStatus(worker=3, age=4.0), WorkerStatus(worker=4, failure="was killed by SIGKILL")
+        here.members.now = [silent, taken_over, starting, ended]
+        families = [*parse((await here.request("/metrics")).body)]
         of_worker: dict[str, set[str]] = {}
         for sample in (sample for family in families for sample in family.samples):
             of_worker.setdefault(sample.labels.get("worker", ""), set()).add(sample.name)
@@ -218,44 +218,44 @@ async def test_silent_worker_has_only_its_silence_as_a_metric() -> None:
         ]
 
 
-async def test_ready_and_alive_are_lines_and_codes() -> None:
+async def test_readyz_and_healthz_have_reasons_and_status_codes() -> None:
     async with site() as here:
-        found = await here.ask("/readyz")
+        found = await here.request("/readyz")
         assert (found.status, found.body) == (200, "ready\norders-1: paused for 4 s\n")
         here.members.now = [HUNG]
-        while (found := await here.ask("/readyz")).status == 200:
+        while (found := await here.request("/readyz")).status == 200:
             await trio.sleep(0.05)
         assert found.status == 503
         assert re.fullmatch(r"not ready\norders-0: no progress for \d+ s: in handler for 99 s\n", found.body)
-        assert (await here.ask("/healthz")).body == "alive\n"
+        assert (await here.request("/healthz")).body == "alive\n"
         here.members.now = [attrs.evolve(READ, age=11.0)]
-        found = await here.ask("/healthz")
+        found = await here.request("/healthz")
         assert (found.status, found.body) == (503, "not alive\nworker 1 has not reported for 11 s\n")
         here.why_stopping = "SIGTERM"
-        assert (await here.ask("/readyz")).body.startswith("not ready\nstopping: SIGTERM\n")
+        assert (await here.request("/readyz")).body.startswith("not ready\nstopping: SIGTERM\n")
 
 
-async def test_status_says_what_metrics_say() -> None:
+async def test_status_has_health_partitions_and_members() -> None:
     async with site() as here:
-        said = json.loads((await here.ask("/status.json")).body)
-        assert (said["group"], said["ready"], said["reasons"]) == ("g", True, [])
-        assert said["explained"] == ["orders-1: paused for 4 s"]
-        shown = [(row["topic"], row["partition"], row["activity"], row["lag"]) for row in said["partitions"]]
+        document = json.loads((await here.request("/status.json")).body)
+        assert (document["group"], document["ready"], document["reasons"]) == ("g", True, [])
+        assert document["explained"] == ["orders-1: paused for 4 s"]
+        shown = [(row["topic"], row["partition"], row["activity"], row["lag"]) for row in document["partitions"]]
         assert shown == [("orders", 0, "fetching", 0), ("orders", 1, "paused", 0)]
-        assert said["members"][0]["state"] == "stable"
-        assert said["points"].keys() == {"at", "lag", "records", "landed", "committed_lag"}
+        assert document["members"][0]["state"] == "stable"
+        assert document["points"].keys() == {"at", "lag", "records", "landed", "committed_lag"}
 
 
-async def test_events_come_each_second_and_end_with_the_board() -> None:
+async def test_events_arrive_each_second_and_end_with_the_server() -> None:
     async with site() as here:
         stream = await here.send("/events")
         received = b""
         while received.count(b"data: ") < 3:
             received += await stream.receive_some()
         assert b"content-type: text/event-stream" in received.lower()
-        told = [json.loads(text) for text in re.findall(rb"data: (.*)\n\n", received)]
-        assert {one["group"] for one in told} == {"g"}
-        assert told[1]["at"] - told[0]["at"] > 0.5
+        documents = [json.loads(text) for text in re.findall(rb"data: (.*)\n\n", received)]
+        assert {one["group"] for one in documents} == {"g"}
+        assert documents[1]["at"] - documents[0]["at"] > 0.5
         started = trio.current_time()
     assert trio.current_time() - started < 2
     async with stream:
@@ -269,7 +269,7 @@ def feeds() -> int:
     return sum(isinstance(one, _Feed) for one in gc.get_objects())
 
 
-async def test_client_that_goes_leaves_nothing_behind() -> None:
+async def test_closed_client_leaves_no_feed() -> None:
     before = feeds()
     async with site() as here:
         streams = [await here.send("/events") for _ in range(5)]
@@ -280,10 +280,10 @@ async def test_client_that_goes_leaves_nothing_behind() -> None:
             await stream.aclose()
         while feeds() > before:
             await trio.sleep(0.1)
-        assert (await here.ask("/healthz")).status == 200
+        assert (await here.request("/healthz")).status == 200
 
 
-async def test_address_that_is_taken_is_one_line() -> None:
+async def test_address_in_use_is_reported_in_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(ListenError) as raised:
@@ -292,14 +292,14 @@ async def test_address_that_is_taken_is_one_line() -> None:
         assert str(raised.value) == f"service.http = '{address}': cannot be listened at: Address already in use"
 
 
-async def test_host_that_is_none_is_one_line() -> None:
+async def test_invalid_host_is_reported_in_one_line() -> None:
     host = f"{'x' * 64}:0"
     with pytest.raises(ConfigError, match=rf"^service\.http = '{host}': cannot be listened at: .+$"):
         async with site(host):
             pytest.fail("it was served")
 
 
-async def test_without_the_extra_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_extra_is_reported_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     app = App(
         bootstrap_servers=("localhost:1",),
         group="g",
@@ -318,7 +318,7 @@ async def test_without_the_extra_the_remedy_is_told(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("settings", ["a", "AAAA"])
 async def test_failing_request_ends_only_open_connections(settings: str) -> None:
-    """An upgrade to HTTP/2 whose settings are nonsense: hypercorn decodes them outside of any guard."""
+    """Hypercorn decodes the invalid settings of an upgrade to HTTP/2 outside of any error handling."""
     async with site() as served:
         upgrade = {"upgrade": "h2c", "HTTP2-Settings": settings}
         stream = await served.send("/", connection="Upgrade, HTTP2-Settings", **upgrade)
@@ -326,18 +326,18 @@ async def test_failing_request_ends_only_open_connections(settings: str) -> None
         with trio.fail_after(10):
             while True:
                 try:
-                    answer = await served.ask("/healthz")
+                    response = await served.request("/healthz")
                     break
-                except (OSError, IndexError):  # nobody, or somebody who is just going, takes the connection
+                except (OSError, IndexError):  # no server accepts the connection, or one that is closing
                     await trio.sleep(0.1)
-        assert answer.status == 200
+        assert response.status == 200
 
 
-async def test_client_that_takes_nothing_does_not_hold_the_end_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_that_reads_nothing_does_not_delay_the_shutdown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sarameya.service.web.server._STALLED", 1.0)
     with trio.fail_after(15):
         async with site() as served:
-            monkeypatch.setattr("sarameya.service.web.routes._Feed.__anext__", _much)
+            monkeypatch.setattr("sarameya.service.web.routes._Feed.__anext__", _large_event)
             stream = await served.send("/events")
             await trio.sleep(1)
         await stream.aclose()
@@ -346,7 +346,7 @@ async def test_client_that_takes_nothing_does_not_hold_the_end_up(monkeypatch: p
 async def test_client_that_reads_too_slowly_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client reads a little now and then, so the kernel has no reason to close the connection."""
     monkeypatch.setattr("sarameya.service.web.server._STALLED", 1.0)
-    monkeypatch.setattr("sarameya.service.web.routes._Feed.__anext__", _much)
+    monkeypatch.setattr("sarameya.service.web.routes._Feed.__anext__", _large_event)
     monkeypatch.delattr(socket, "TCP_USER_TIMEOUT", raising=False)
     before = feeds()
     async with site() as served:
@@ -356,7 +356,7 @@ async def test_client_that_reads_too_slowly_is_dropped(monkeypatch: pytest.Monke
         while feeds() > before:
             await stream.receive_some(4096)
             await trio.sleep(0.2)
-        assert (await served.ask("/healthz")).status == 200
+        assert (await served.request("/healthz")).status == 200
         await stream.aclose()
 
 
@@ -365,10 +365,10 @@ async def test_client_over_the_limit_is_refused_until_one_leaves() -> None:
         streams = [await here.send("/events") for _ in range(MAX_FOLLOWERS)]
         for stream in streams:
             assert (await stream.receive_some()).startswith(b"HTTP/1.1 200 ")
-        refused = await here.ask("/events")
+        refused = await here.request("/events")
         assert (refused.status, refused.headers["retry-after"]) == (503, "10")
         assert "32 clients follow /events already" in refused.body
-        assert (await here.ask("/readyz")).status == 200
+        assert (await here.request("/readyz")).status == 200
         await streams.pop().aclose()
         while (stream := await here.send("/events")) and not (await stream.receive_some()).startswith(b"HTTP/1.1 200 "):
             await stream.aclose()
@@ -395,7 +395,7 @@ class Exhausted:
     ("number", "why"),
     [(errno.EMFILE, r"Too many open files \(ulimit -n is \d+\)"), (errno.ENOMEM, "Cannot allocate memory")],
 )
-async def test_fault_60_accept_that_fails_is_a_line_and_one_when_over(
+async def test_fault_60_failing_accept_is_logged_once_and_when_over(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, number: int, why: str
 ) -> None:
     caplog.set_level(logging.INFO, "sarameya")
@@ -404,10 +404,10 @@ async def test_fault_60_accept_that_fails_is_a_line_and_one_when_over(
     first, second = [record.getMessage() for record in caplog.records]
     assert re.fullmatch(f"no connection to the pages can be accepted: {why}", first)
     assert second == "connections to the pages are accepted again, after 100 s"
-    assert listener.tries < 250, "it spins"
+    assert listener.tries < 250, "accept is retried without a pause"
 
 
-async def _much(feed: _Feed) -> str:
+async def _large_event(feed: _Feed) -> str:
     await trio.sleep(0.01)
     return "data: " + "x" * 1_000_000 + "\n\n"
 

@@ -1,4 +1,4 @@
-"""Rates and points, over made-up members."""
+"""Rates and points, with fake members."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_rate_is_over_the_last_ten_seconds() -> None:
     assert series.records_per_second(1, ORDERS_0) == 0
 
 
-def test_counter_that_falls_was_begun_anew() -> None:
+def test_counter_that_falls_was_restarted() -> None:
     series = TimeSeries()
     for second, total in enumerate([1000, 1100, 0, 50]):
         series.update([at(total)], second, second)
@@ -46,7 +46,7 @@ def test_points_sum_all_members_and_known_lags() -> None:
     assert (last.at, last.lag, last.records, last.landed) == (101.0, 14, 30, 300)
 
 
-def test_lag_that_nobody_knows_is_none() -> None:
+def test_unknown_lag_is_minus_one() -> None:
     series = TimeSeries()
     series.update([worker_status(partition(lag=-1), partition(of=ORDERS_1, lag=-1))], 0, 0)
     series.update([worker_status(partition(lag=0), partition(of=ORDERS_1, lag=-1))], 1, 1)
@@ -54,7 +54,7 @@ def test_lag_that_nobody_knows_is_none() -> None:
     assert series.columns["lag"] == [-1, 0, -1]
 
 
-def test_partition_that_went_has_no_rate_and_minutes_are_kept() -> None:
+def test_removed_partition_has_no_rate_and_points_are_bounded() -> None:
     series = TimeSeries()
     for second in range(MINUTES * 60 + 5):
         series.update([at(second)], second, second)
