@@ -33,7 +33,7 @@ def compute(seconds: float) -> None:
         pass
 
 
-class Claims(ConsumerGroupHandler):
+class BlockingClaimHandler(ConsumerGroupHandler):
     """Blocks at the first message of a claim."""
 
     def __init__(self, block: Callable[[float], None]) -> None:
@@ -52,7 +52,7 @@ class Claims(ConsumerGroupHandler):
             session.mark_message(message)
 
 
-class Messages(MessageHandler):
+class BlockingMessageHandler(MessageHandler):
     """Blocks at the first message."""
 
     def __init__(self, block: Callable[[float], None]) -> None:
@@ -69,9 +69,9 @@ class Messages(MessageHandler):
         self.seen.append(message.value)
 
 
-@pytest.mark.parametrize(("kind", "block"), [(Claims, sleep), (Messages, compute)])
+@pytest.mark.parametrize(("kind", "block"), [(BlockingClaimHandler, sleep), (BlockingMessageHandler, compute)])
 def test_handler_that_blocks_the_loop_keeps_its_membership(
-    kind: type[Claims] | type[Messages], block: Callable[[float], None]
+    kind: type[BlockingClaimHandler] | type[BlockingMessageHandler], block: Callable[[float], None]
 ) -> None:
     events: list[Event] = []
     config = attrs.evolve(QUICK, session_timeout=SESSION_TIMEOUT, heartbeat_interval=0.1)

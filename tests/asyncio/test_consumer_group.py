@@ -25,8 +25,8 @@ P0 = TopicPartition("orders", 0)
 user = contextvars.ContextVar("user", default="nobody")
 
 
-class Reads(ConsumerGroupHandler):
-    """Reads and marks everything."""
+class RecordingClaimHandler(ConsumerGroupHandler):
+    """Reads, records and marks every message."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -55,7 +55,7 @@ class Reads(ConsumerGroupHandler):
         self.calls.append(f"end at {claim.position}")
 
 
-async def consume_all(cluster: Cluster, handler: Reads, count: int) -> None:
+async def consume_all(cluster: Cluster, handler: RecordingClaimHandler, count: int) -> None:
     """Consume until the handler has read `count` messages."""
     async with group_of(cluster) as group:
         consuming = asyncio.create_task(group.consume(["orders"], handler))
@@ -68,7 +68,7 @@ def test_handler_reads_marks_and_commits() -> None:
     async def main() -> None:
         async with cluster_of({"orders": 1}) as cluster:
             await cluster.produce("orders", 0, b"a", b"b", b"c")
-            handler = Reads()
+            handler = RecordingClaimHandler()
             await consume_all(cluster, handler, 3)
             assert handler.values == [b"a", b"b", b"c"]
             assert handler.threads == {threading.get_ident()}
@@ -85,7 +85,7 @@ def test_handler_sees_the_context_variables_of_the_caller() -> None:
             await cluster.produce("orders", 0, b"a")
             async with group_of(cluster) as group:
                 user.set("alice")
-                handler = Reads()
+                handler = RecordingClaimHandler()
                 consuming = asyncio.create_task(group.consume(["orders"], handler))
                 user.set("bob")
                 await eventually(lambda: bool(handler.values))
@@ -105,7 +105,7 @@ def test_many_messages_are_read_in_order_and_other_tasks_run() -> None:
                 await cluster.produce("orders", partition, *(b"%d" % number for number in range(count)))
             passes = 0
 
-            class Counts(Reads):
+            class CountingHandler(RecordingClaimHandler):
                 async def consume_claim(self, session: Session, claim: Claim) -> None:
                     expected = 0
                     async for message in claim:
@@ -121,7 +121,7 @@ def test_many_messages_are_read_in_order_and_other_tasks_run() -> None:
                     await asyncio.sleep(0)
 
             task = asyncio.create_task(other())
-            await consume_all(cluster, Counts(), 2 * count)
+            await consume_all(cluster, CountingHandler(), 2 * count)
             task.cancel()
             assert passes > 10
             assert [await cluster.committed("billing", partition=number) for number in range(2)] == [count, count]
@@ -130,7 +130,7 @@ def test_many_messages_are_read_in_order_and_other_tasks_run() -> None:
 
 
 def test_batches_are_read_and_marked() -> None:
-    class Batches(ConsumerGroupHandler):
+    class BatchReader(ConsumerGroupHandler):
         def __init__(self) -> None:
             self.batches: list[MessageBatch] = []
 
@@ -146,7 +146,7 @@ def test_batches_are_read_and_marked() -> None:
     async def main() -> None:
         async with cluster_of({"orders": 1}) as cluster:
             await cluster.produce("orders", 0, b"a", b"b", b"c")
-            handler = Batches()
+            handler = BatchReader()
             async with group_of(cluster) as group:
                 consuming = asyncio.create_task(group.consume(["orders"], handler))
                 await eventually(lambda: len(handler.batches) == 1)
@@ -162,7 +162,7 @@ def test_batches_are_read_and_marked() -> None:
 
 
 def test_read_that_times_out_loses_no_message() -> None:
-    class Patient(Reads):
+    class PatientHandler(RecordingClaimHandler):
         timeouts = 0
 
         async def consume_claim(self, session: Session, claim: Claim) -> None:
@@ -181,7 +181,7 @@ def test_read_that_times_out_loses_no_message() -> None:
 
     async def main() -> None:
         async with cluster_of({"orders": 1}) as cluster:
-            handler = Patient()
+            handler = PatientHandler()
             async with group_of(cluster) as group:
                 consuming = asyncio.create_task(group.consume(["orders"], handler))
                 expected = [b"%d" % number for number in range(10)]
@@ -198,7 +198,7 @@ def test_read_that_times_out_loses_no_message() -> None:
 
 
 def test_exception_of_a_handler_is_raised_with_its_traceback() -> None:
-    class Fails(Reads):
+    class FailingHandler(RecordingClaimHandler):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             async for message in claim:
                 session.mark_message(message)
@@ -211,7 +211,7 @@ def test_exception_of_a_handler_is_raised_with_its_traceback() -> None:
     async def main() -> None:
         async with cluster_of({"orders": 1}) as cluster:
             await cluster.produce("orders", 0, b"a", b"b", b"c")
-            handler = Fails()
+            handler = FailingHandler()
             async with group_of(cluster) as group:
                 with pytest.raises(ExceptionGroup) as raised:
                     await group.consume(["orders"], handler)
@@ -234,7 +234,7 @@ def test_exception_of_any_other_method_is_raised(name: str) -> None:
     async def main() -> None:
         async with cluster_of({"orders": 1}) as cluster:
             await cluster.produce("orders", 0, b"a")
-            handler = type("Fails", (Reads,), {name: fail})()
+            handler = type("FailingHandler", (RecordingClaimHandler,), {name: fail})()
             async with group_of(cluster) as group:
                 consuming = asyncio.create_task(group.consume(["orders"], handler))
                 if name in ("partitions_revoked", "cleanup"):
@@ -248,7 +248,7 @@ def test_exception_of_any_other_method_is_raised(name: str) -> None:
 
 
 def test_start_offset_of_the_handler_is_used() -> None:
-    class Starts(Reads):
+    class StartingAtTwo(RecordingClaimHandler):
         async def start_offset(self, partition: TopicPartition, committed: CommittedOffset | None) -> int | None:
             assert (partition, committed) == (P0, None)
             return 2
@@ -256,7 +256,7 @@ def test_start_offset_of_the_handler_is_used() -> None:
     async def main() -> None:
         async with cluster_of({"orders": 1}) as cluster:
             await cluster.produce("orders", 0, b"a", b"b", b"c")
-            handler = Starts()
+            handler = StartingAtTwo()
             await consume_all(cluster, handler, 1)
             assert handler.values == [b"c"]
 
@@ -264,7 +264,7 @@ def test_start_offset_of_the_handler_is_used() -> None:
 
 
 def test_paused_claim_returns_nothing_until_resumed() -> None:
-    class Pauses(Reads):
+    class PausingHandler(RecordingClaimHandler):
         def __init__(self, group: ConsumerGroup) -> None:
             super().__init__()
             self.group = group
@@ -280,7 +280,7 @@ def test_paused_claim_returns_nothing_until_resumed() -> None:
         async with cluster_of({"orders": 1}) as cluster:
             await cluster.produce("orders", 0, b"a", b"b", b"c", b"d")
             async with group_of(cluster) as group:
-                handler = Pauses(group)
+                handler = PausingHandler(group)
                 consuming = asyncio.create_task(group.consume(["orders"], handler))
                 await eventually(lambda: P0 in group.paused)
                 await asyncio.sleep(0.1)
@@ -302,7 +302,7 @@ def test_moved_partitions_have_no_gap_and_no_repetition() -> None:
         async with cluster_of({"orders": 2}) as cluster:
             for partition in range(2):
                 await cluster.produce("orders", partition, *(b"%d" % number for number in range(count)))
-            first, second = Reads(), Reads()
+            first, second = RecordingClaimHandler(), RecordingClaimHandler()
             async with group_of(cluster) as group, group_of(cluster) as other:
                 consuming = asyncio.create_task(group.consume(["orders"], first))
                 await eventually(lambda: len(first.values) > count)
@@ -325,7 +325,7 @@ def test_subscription_can_be_changed() -> None:
     async def main() -> None:
         async with cluster_of({"orders": 1, "returns": 1}) as cluster:
             await cluster.produce("returns", 0, b"r")
-            handler = Reads()
+            handler = RecordingClaimHandler()
             async with group_of(cluster) as group:
                 with pytest.raises(RuntimeError, match="not running"):
                     await group.subscribe(["returns"])
@@ -348,7 +348,7 @@ def test_events_are_observed_in_the_thread_of_the_member() -> None:
     async def main() -> None:
         async with cluster_of({"orders": 1}) as cluster:
             await cluster.produce("orders", 0, b"a")
-            handler = Reads()
+            handler = RecordingClaimHandler()
             async with group_of(cluster, observers=[observe]) as group:
                 consuming = asyncio.create_task(group.consume(["orders"], handler))
                 await eventually(lambda: bool(handler.values))
@@ -365,7 +365,7 @@ def test_eager_tasks_are_supported() -> None:
         asyncio.get_running_loop().set_task_factory(getattr(asyncio, "eager_task_factory"))  # noqa: B009 - for 3.11
         async with cluster_of({"orders": 1}) as cluster:
             await cluster.produce("orders", 0, b"a", b"b", b"c")
-            handler = Reads()
+            handler = RecordingClaimHandler()
             await consume_all(cluster, handler, 3)
             assert await cluster.committed("billing") == 3
 
@@ -377,7 +377,7 @@ def test_events_and_meters_are_those_of_trio() -> None:
     class Shipped(Event):
         offset: int
 
-    class ReportsEvents(Reads):
+    class ReportingHandler(RecordingClaimHandler):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             assert not claim.is_paused
             async for message in claim:
@@ -392,7 +392,7 @@ def test_events_and_meters_are_those_of_trio() -> None:
             await cluster.produce("orders", 0, b"a")
             events: list[Event] = []
             async with group_of(cluster, observers=[events.append]) as group:
-                handler = ReportsEvents()
+                handler = ReportingHandler()
                 consuming = asyncio.create_task(group.consume(["orders"], handler))
                 await eventually(lambda: bool(handler.values))
                 await group.close()
@@ -421,7 +421,7 @@ def test_misuse_is_refused() -> None:
     async def main() -> None:
         group = ConsumerGroup(["localhost:1"], "billing")
         with pytest.raises(RuntimeError, match="works only inside its block"):
-            await group.consume(["orders"], Reads())
+            await group.consume(["orders"], RecordingClaimHandler())
         with pytest.raises(RuntimeError, match="works only inside its block"):
             group.close_nowait()
         async with group:
@@ -434,7 +434,7 @@ def test_misuse_is_refused() -> None:
             with pytest.raises(ConfigError, match="ordering"):
                 await group.consume(["orders"], Unordered())
         with pytest.raises(RuntimeError, match="works only inside its block"):
-            await group.consume(["orders"], Reads())
+            await group.consume(["orders"], RecordingClaimHandler())
         with pytest.raises(ConfigError):
             ConsumerGroup(["localhost"], "billing")
 

@@ -20,7 +20,7 @@ from tests.asyncio.kit import QUICK, Cluster, cluster_of, eventually, group_of, 
 Condition = Callable[[], bool | Awaitable[bool]]
 
 
-class Handles(MessageHandler):
+class RecordingMessageHandler(MessageHandler):
     """Yields once for each message. `failures` has the number of failures to raise by offset."""
 
     def __init__(self) -> None:
@@ -68,19 +68,19 @@ def test_partitions_are_handled_in_order_and_side_by_side() -> None:
         async with cluster_of({"orders": 3}) as cluster:
             for partition in range(3):
                 await cluster.produce("orders", partition, *[b"x"] * 1000)
-            handler = Handles()
+            handler = RecordingMessageHandler()
             handler.concurrency = 2
             await handle_until(cluster, handler, lambda: handler.count == 3000)
             assert handler.handled == {partition: list(range(1000)) for partition in range(3)}
             assert handler.most_at_once == 2
-            assert handler.tasks == {"Handles.handle"}
+            assert handler.tasks == {"RecordingMessageHandler.handle"}
             assert [await cluster.committed("g", partition=number) for number in range(3)] == [1000] * 3
 
     run(main)
 
 
 def test_keys_are_handled_in_order() -> None:
-    class ByKey(Handles):
+    class ByKey(RecordingMessageHandler):
         ordering = "key"
 
         def __init__(self) -> None:
@@ -111,7 +111,7 @@ def test_failed_message_is_retried_in_its_place() -> None:
     async def main() -> None:
         async with cluster_of({"orders": 1}) as cluster:
             await cluster.produce("orders", 0, *[b"x"] * 100)
-            handler = Handles()
+            handler = RecordingMessageHandler()
             handler.retry = Retry(attempts=3, backoff=0.001)
             handler.failures = {10: 2, 11: 1, 99: 1}
             await handle_until(cluster, handler, lambda: handler.count == 100)
@@ -125,7 +125,7 @@ def test_failure_ends_the_session_and_names_its_message() -> None:
     async def main() -> None:
         async with cluster_of({"orders": 1}) as cluster:
             await cluster.produce("orders", 0, *[b"x"] * 100)
-            handler = Handles()
+            handler = RecordingMessageHandler()
             handler.failures = {10: 1}
             with pytest.raises(ExceptionGroup) as raised:
                 await handle_until(cluster, handler, lambda: False)
@@ -144,7 +144,7 @@ def test_failed_messages_go_through_retry_topics_to_dead_letters() -> None:
     async def main() -> None:
         async with cluster_of({"orders": 1, "letters": 1}) as cluster:
             await cluster.produce("orders", 0, b"a", b"b", b"c")
-            handler = Handles()
+            handler = RecordingMessageHandler()
             handler.retry_topics = RetryTopics([0.05])
             handler.dead_letters = DeadLetterTopic("letters")
             handler.failures = {0: 1, 1: 2}
@@ -174,7 +174,7 @@ def test_dead_letter_function_runs_on_the_event_loop() -> None:
     async def main() -> None:
         async with cluster_of({"orders": 1}) as cluster:
             await cluster.produce("orders", 0, b"a", b"b")
-            handler = Handles()
+            handler = RecordingMessageHandler()
             handler.dead_letters = keep
             handler.failures = {0: 1}
             places: list[str] = []
@@ -220,7 +220,7 @@ def test_plain_function_runs_in_threads() -> None:
 def test_plain_function_may_return_a_coroutine() -> None:
     """A decorator often hides that a function is a coroutine function."""
 
-    class Wrapped(Handles):
+    class Wrapped(RecordingMessageHandler):
         def handle(self, message: Message):  # type: ignore[no-untyped-def,override]
             return super().handle(message)
 
@@ -282,7 +282,7 @@ def test_time_limit_cancels_coroutine_of_plain_function() -> None:
 
 
 def test_call_that_exceeds_its_time_limit_fails() -> None:
-    class Slow(Handles):
+    class Slow(RecordingMessageHandler):
         max_handler_time = 0.1
 
         async def handle(self, message: Message) -> None:
@@ -304,7 +304,7 @@ def test_call_that_exceeds_its_time_limit_fails() -> None:
 
 
 def test_timeout_raised_by_the_handler_stays_as_it_is() -> None:
-    class OwnLimit(Handles):
+    class OwnLimit(RecordingMessageHandler):
         max_handler_time = 30
 
         async def handle(self, message: Message) -> None:
@@ -326,7 +326,7 @@ def test_timeout_raised_by_the_handler_stays_as_it_is() -> None:
 def test_messages_of_a_revoked_partition_are_not_started() -> None:
     """The first message waits while the member closes."""
 
-    class Gated(Handles):
+    class Gated(RecordingMessageHandler):
         def __init__(self) -> None:
             super().__init__()
             self.gate = asyncio.Event()

@@ -14,7 +14,7 @@ from sarameya.model import Message
 from tests.asyncio.kit import QUICK, Cluster, cluster_of, eventually, group_of, run
 
 
-class Waits(ConsumerGroupHandler):
+class WaitingHandler(ConsumerGroupHandler):
     """Marks a message, waits until it is cancelled, and logs its calls."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ def test_cancelled_consume_ends_the_session_in_order() -> None:
     async def main() -> None:
         async with cluster_of({"orders": 1}) as cluster:
             await cluster.produce("orders", 0, b"a")
-            handler = Waits()
+            handler = WaitingHandler()
             async with group_of(cluster) as group:
                 consuming = asyncio.create_task(group.consume(["orders"], handler))
                 await eventually(lambda: bool(handler.seen))
@@ -57,7 +57,7 @@ def test_timeout_around_consume_expires() -> None:
     async def main() -> None:
         async with cluster_of({"orders": 1}) as cluster:
             await cluster.produce("orders", 0, b"a")
-            handler = Waits()
+            handler = WaitingHandler()
             async with group_of(cluster) as group:
                 with pytest.raises(TimeoutError):
                     async with asyncio.timeout(1):
@@ -68,14 +68,14 @@ def test_timeout_around_consume_expires() -> None:
 
 
 def test_failure_during_a_cancellation_is_raised() -> None:
-    class Fails(Waits):
+    class FailingHandler(WaitingHandler):
         async def cleanup(self, session: Session) -> None:
             raise ValueError("cleanup failed")
 
     async def main() -> None:
         async with cluster_of({"orders": 1}) as cluster:
             await cluster.produce("orders", 0, b"a")
-            handler = Fails()
+            handler = FailingHandler()
             async with group_of(cluster) as group:
                 consuming = asyncio.create_task(group.consume(["orders"], handler))
                 await eventually(lambda: bool(handler.seen))
@@ -91,7 +91,7 @@ def test_end_of_the_block_ends_consume() -> None:
     async def main() -> None:
         async with cluster_of({"orders": 1}) as cluster:
             await cluster.produce("orders", 0, b"a", b"b")
-            handler = Waits()
+            handler = WaitingHandler()
             async with group_of(cluster, config=attrs.evolve(QUICK, claim_grace=0.1)) as group:
                 consuming = asyncio.create_task(group.consume(["orders"], handler))
                 await eventually(lambda: bool(handler.seen))
@@ -115,7 +115,7 @@ def test_exception_of_the_block_is_raised_unchanged() -> None:
 def test_cancelled_task_of_a_handler_cancels_consume() -> None:
     """`asyncio.run` cancels all tasks in the same way when it ends."""
 
-    class Named(Waits):
+    class TaskRecordingHandler(WaitingHandler):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             self.task = asyncio.current_task()
             await super().consume_claim(session, claim)
@@ -123,7 +123,7 @@ def test_cancelled_task_of_a_handler_cancels_consume() -> None:
     async def main() -> None:
         async with cluster_of({"orders": 1}) as cluster:
             await cluster.produce("orders", 0, b"a")
-            handler = Named()
+            handler = TaskRecordingHandler()
             async with group_of(cluster) as group:
                 consuming = asyncio.create_task(group.consume(["orders"], handler))
                 await eventually(lambda: bool(handler.seen))
@@ -138,7 +138,7 @@ def test_cancelled_task_of_a_handler_cancels_consume() -> None:
 
 
 def test_handler_that_raises_cancelled_error_itself_has_failed() -> None:
-    class Confused(Waits):
+    class Confused(WaitingHandler):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             future = asyncio.get_running_loop().create_future()
             future.cancel()
@@ -160,7 +160,7 @@ def test_handler_that_raises_cancelled_error_itself_has_failed() -> None:
 
 
 def test_running_handle_calls_are_cancelled_with_consume() -> None:
-    class Handles(MessageHandler):
+    class PartlyWaitingHandler(MessageHandler):
         ordering = "none"
 
         def __init__(self) -> None:
@@ -180,7 +180,7 @@ def test_running_handle_calls_are_cancelled_with_consume() -> None:
     async def main() -> None:
         async with cluster_of({"orders": 1}) as cluster:
             await cluster.produce("orders", 0, b"a", b"b", b"c")
-            handler = Handles()
+            handler = PartlyWaitingHandler()
             async with group_of(cluster) as group:
                 consuming = asyncio.create_task(group.consume(["orders"], handler))
                 await eventually(lambda: len(handler.started) == 3)
@@ -195,7 +195,7 @@ def test_running_handle_calls_are_cancelled_with_consume() -> None:
 
 def test_end_of_asyncio_run_ends_the_group_in_order() -> None:
     """`asyncio.run` cancels all tasks, those of the handler too, while no task awaits the group's task."""
-    handler = Waits()
+    handler = WaitingHandler()
 
     async def broken(cluster_ready: asyncio.Future[str]) -> None:
         async with ConsumerGroup(await cluster_ready, "billing", QUICK) as group:
@@ -226,7 +226,7 @@ def test_end_of_asyncio_run_ends_the_group_in_order() -> None:
 def test_member_leaves_once_it_finds_the_loop_closed() -> None:
     """The program closes its loop inside the block of a group, so that it can no longer close the group."""
 
-    class Reads(Waits):
+    class ReadingHandler(WaitingHandler):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             async for message in claim:
                 self.seen.append("message")
@@ -235,7 +235,7 @@ def test_member_leaves_once_it_finds_the_loop_closed() -> None:
     async def main() -> None:
         async with cluster_of({"orders": 1}) as cluster:
             await cluster.produce("orders", 0, b"a")
-            handler, group = Reads(), group_of(cluster)
+            handler, group = ReadingHandler(), group_of(cluster)
 
             def program() -> None:
                 loop = asyncio.new_event_loop()
@@ -281,7 +281,7 @@ def test_closing_may_be_cancelled() -> None:
     async def main() -> None:
         async with cluster_of({"orders": 1}) as cluster:
             await cluster.produce("orders", 0, b"a")
-            handler = Waits()
+            handler = WaitingHandler()
 
             async def program() -> None:
                 async with group_of(cluster, config=attrs.evolve(QUICK, claim_grace=0.1)) as group:
@@ -369,7 +369,7 @@ def test_failure_of_the_member_is_the_cause_of_other_errors() -> None:
     async def main() -> None:
         async with cluster_of({"orders": 1}) as cluster:
             await cluster.produce("orders", 0, b"a")
-            handler = Waits()
+            handler = WaitingHandler()
             group = await group_of(cluster).__aenter__()
             consuming = asyncio.create_task(group.consume(["orders"], handler))
             await eventually(lambda: bool(handler.seen))
@@ -390,7 +390,7 @@ def test_failure_of_the_member_is_the_cause_of_other_errors() -> None:
 
 
 def test_block_cannot_be_left_by_another_loop_or_a_handler() -> None:
-    class Leaves(Waits):
+    class LeavingHandler(WaitingHandler):
         def __init__(self, group: ConsumerGroup) -> None:
             super().__init__()
             self.group = group
@@ -407,7 +407,7 @@ def test_block_cannot_be_left_by_another_loop_or_a_handler() -> None:
                     await asyncio.to_thread(asyncio.run, group.__aexit__(None, None, None))
                 async with asyncio.timeout(30):
                     with pytest.raises(ExceptionGroup) as raised:
-                        await group.consume(["orders"], Leaves(group))
+                        await group.consume(["orders"], LeavingHandler(group))
             assert raised.group_contains(ClaimError)
             assert "call close_nowait()" in str(raised.value.exceptions[0])
 

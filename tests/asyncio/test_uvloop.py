@@ -8,14 +8,14 @@ import pytest
 
 from sarameya.asyncio import Producer
 from tests.asyncio.kit import QUICK, Cluster, cluster_of, eventually, group_of
-from tests.asyncio.test_consumer_group import Reads
-from tests.asyncio.test_message_handler import Handles
+from tests.asyncio.test_consumer_group import RecordingClaimHandler
+from tests.asyncio.test_message_handler import RecordingMessageHandler
 
 uvloop = pytest.importorskip("uvloop")
 
 
 async def read(cluster: Cluster) -> None:
-    handler = Reads()
+    handler = RecordingClaimHandler()
     async with Producer(cluster.bootstrap_servers, QUICK) as producer, group_of(cluster) as group:
         consuming = asyncio.create_task(group.consume(["orders"], handler))
         await asyncio.gather(*(producer.send("orders", b"%d" % number) for number in range(100)))
@@ -27,7 +27,7 @@ async def read(cluster: Cluster) -> None:
 
 
 async def handle(cluster: Cluster) -> None:
-    handler = Handles()
+    handler = RecordingMessageHandler()
     handler.ordering = "none"
     async with group_of(cluster, "g") as group:
         consuming = asyncio.create_task(group.consume(["orders"], handler))

@@ -64,7 +64,7 @@ async def test_member_with_a_frozen_coordinator_is_not_ready(
         after, why = await watch.until_not_ready()
         assert 10 - 3 <= after <= 10 + 1, "the session timeout, counted from the last heartbeat with a response"
         assert why.startswith("the coordinator has not answered for 1")
-        assert member.group.status().state == "STABLE", "the member itself does not know better"
+        assert member.group.status().state == "STABLE", "the state that the member itself knows"
         await trio.sleep(300)
         assert not watch.check().is_ready
         cluster.unfreeze_broker(COORDINATOR)
