@@ -1,4 +1,4 @@
-"""Residue that services must not leave: processes, temporary files, files that no link names."""
+"""Residue that services must not leave: processes, temporary files, and files of no link."""
 
 from __future__ import annotations
 

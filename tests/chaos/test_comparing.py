@@ -1,4 +1,4 @@
-"""The comparer: it must see a row that is missing, double, strange or changed, whatever reader finds it."""
+"""The comparison finds each row that is missing, duplicated, unknown or changed, with every reader."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOG = [Row(partition, offset, b"k", value_of(offset, 30)) for partition in (0, 1
 ENDS = {0: 10, 1: 10}
 
 
-def test_table_that_has_each_record_once_is_right_in_any_order() -> None:
+def test_complete_table_in_any_order_has_no_differences() -> None:
     assert differences(LOG, LOG[::-1], ENDS) == []
 
 
@@ -27,27 +27,27 @@ def test_missing_partition_is_found() -> None:
     assert differences(LOG, LOG[:10], ENDS) == ["10 rows missing: 1@0, 1@1, 1@2, 1@3, 1@4 ..."]
 
 
-def test_double_row_is_found() -> None:
+def test_duplicate_row_is_found() -> None:
     assert differences(LOG, [*LOG, LOG[12]], ENDS) == ["1 rows more than once: 1@2"]
 
 
-def test_row_that_the_log_lacks_is_found() -> None:
-    strange = Row(1, 10, None, b"x 10")
-    assert differences(LOG, [*LOG, strange], ENDS) == ["1 rows not in the log: 1@10"]
+def test_row_not_in_the_log_is_found() -> None:
+    unknown = Row(1, 10, None, b"x 10")
+    assert differences(LOG, [*LOG, unknown], ENDS) == ["1 rows not in the log: 1@10"]
 
 
 @pytest.mark.parametrize("changed", [{"value": b"x 5"}, {"key": None}, {"value": None}])
-def test_other_key_or_value_is_found(changed: dict[str, bytes | None]) -> None:
+def test_changed_key_or_value_is_found(changed: dict[str, bytes | None]) -> None:
     table = [*LOG[:5], LOG[5]._replace(**changed), *LOG[6:]]
     assert differences(LOG, table, ENDS) == ["1 rows with another key or value: 0@5"]
 
 
-def test_rows_behind_what_is_committed_may_be_there_or_not() -> None:
+def test_rows_after_the_committed_offset_are_optional() -> None:
     assert differences(LOG, LOG[:15], {0: 10, 1: 5}) == []
     assert differences(LOG, LOG[:15], {0: 10, 1: 6}) == ["1 rows missing: 1@5"]
 
 
-def test_log_that_lost_or_repeats_records_is_found() -> None:
+def test_lost_and_repeated_records_of_the_log_are_found() -> None:
     assert gaps(LOG, ENDS) == []
     assert gaps(LOG[:-1], ENDS) == ["the log of partition 1 has lost acknowledged records"]
     assert gaps([*LOG, Row(1, 10, None, value_of(4, 30))], ENDS) == [
@@ -56,12 +56,12 @@ def test_log_that_lost_or_repeats_records_is_found() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 30, 300])
-def test_value_carries_its_sequence_number(size: int) -> None:
+def test_value_ends_in_its_sequence_number(size: int) -> None:
     assert sequence_of(value_of(1234, size)) == 1234
     assert len(value_of(1234, size)) == max(size, 5)
 
 
-def test_plain_reader_sees_a_row_of_two_files_twice(tmp_path: Path) -> None:
+def test_row_in_two_files_is_found_as_duplicate(tmp_path: Path) -> None:
     columns = {name: [row[n] for row in LOG] for n, name in enumerate(Row._fields)}
     table = pa.table(columns)
     pq.write_table(table, tmp_path / "a.parquet")
@@ -70,6 +70,6 @@ def test_plain_reader_sees_a_row_of_two_files_twice(tmp_path: Path) -> None:
     assert differences(LOG, parquet_rows(tmp_path), ENDS) == ["1 rows more than once: 0@3"]
 
 
-def test_table_that_is_not_there_yet_has_no_rows(tmp_path: Path) -> None:
+def test_missing_table_has_no_rows(tmp_path: Path) -> None:
     pytest.importorskip("deltalake")
     assert [list(reader(tmp_path / "none")) for reader in (parquet_rows, delta_rows, iceberg_rows)] == [[], [], []]

@@ -1,4 +1,4 @@
-"""A disk knows when it was faulty: only then may another program's maintenance fail."""
+"""Disks report when they were faulty: only then may another program's maintenance fail."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.chaos import disks
 from tests.chaos.disks import Disk
 
 
-async def test_disk_was_faulty_while_and_after_it_was_read_only(
+async def test_disk_reports_when_it_was_read_only(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(disks, "_mount", lambda *arguments: None)

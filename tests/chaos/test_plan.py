@@ -1,4 +1,4 @@
-"""The planner: a seed's schedule is the same each time, fits its components, and deals every kind."""
+"""The schedule of a seed is the same each time, suits its components, and contains every kind of fault."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.chaos.plan import GAP, KINDS, MAINTENANCE, ROUND_SECONDS, SERVICES, F
 SOME = 12
 
 
-def test_seed_gives_the_same_schedule_whatever_its_length() -> None:
+def test_schedule_of_a_seed_does_not_depend_on_its_length() -> None:
     assert list(islice(rounds(7), 3)) == list(islice(rounds(7), SOME))[:3]
     assert list(islice(rounds(7), 3)) != list(islice(rounds(8), 3))
 
@@ -21,9 +21,9 @@ def test_faults_of_a_component_do_not_overlap_and_come_in_order() -> None:
         assert list(faults) == sorted(faults)
         assert all(fault.at < ROUND_SECONDS for fault in faults)
         for component in KINDS:
-            row = [fault for fault in faults if fault.component == component]
-            assert row, f"{component} is left alone"
-            assert all(later.at - early.at - early.seconds >= GAP[0] for early, later in pairwise(row))
+            own = [fault for fault in faults if fault.component == component]
+            assert own, f"{component} has no fault"
+            assert all(later.at - early.at - early.seconds >= GAP[0] for early, later in pairwise(own))
 
 
 def test_faults_of_different_components_overlap() -> None:
@@ -31,10 +31,10 @@ def test_faults_of_different_components_overlap() -> None:
     assert any(later.at < early.at + early.seconds for early, later in pairwise(faults))
 
 
-def test_kinds_are_dealt_evenly() -> None:
-    dealt = [(fault.component, fault.kind) for faults in islice(rounds(7), SOME) for fault in faults]
+def test_kinds_of_faults_are_equally_frequent() -> None:
+    scheduled = [(fault.component, fault.kind) for faults in islice(rounds(7), SOME) for fault in faults]
     for component, kinds in KINDS.items():
-        times = Counter(kind for of, kind in dealt if of == component)
+        times = Counter(kind for name, kind in scheduled if name == component)
         assert times.keys() == kinds.keys()
         assert max(times.values()) - min(times.values()) <= 1
 
@@ -47,14 +47,14 @@ def test_durations_and_draws_are_within_bounds() -> None:
             assert 0 <= fault.draw < 1
 
 
-def test_every_kind_can_be_carried_out() -> None:
+def test_every_kind_has_a_function() -> None:
     assert {kind for kinds in KINDS.values() for kind in kinds} == FAULTS.keys()
 
 
-def test_services_that_a_fault_concerns_are_those_it_can_hold_up() -> None:
-    def of(component: str, kind: str) -> tuple[str, ...]:
+def test_concerned_services_are_those_that_a_fault_can_delay() -> None:
+    def services(component: str, kind: str) -> tuple[str, ...]:
         return concerned(Fault(0.0, component, kind, 0.0, 0.0))
 
-    assert of("delta", "full_disk") == ("delta",)
-    assert of("kafka", "kill_broker") == of("machine", "full_tmp") == SERVICES
-    assert {of("machine", kind) for kind in MAINTENANCE} == {("parquet",)}
+    assert services("delta", "full_disk") == ("delta",)
+    assert services("kafka", "kill_broker") == services("machine", "full_tmp") == SERVICES
+    assert {services("machine", kind) for kind in MAINTENANCE} == {("parquet",)}

@@ -147,9 +147,9 @@ class Recording:
             for _ in range(2):
                 await self._start()
             with trio.move_on_after(SECONDS):
-                async with trio.open_nursery() as turmoil:
-                    turmoil.start_soon(self._produce)
-                    turmoil.start_soon(self._cause_faults)
+                async with trio.open_nursery() as churn:
+                    churn.start_soon(self._produce)
+                    churn.start_soon(self._cause_faults)
             self.cluster.clear_faults()
             for member in self._alive:
                 member.network.alive = True

@@ -2,7 +2,7 @@
 
 `run(seed, hours)` runs one schedule and checks it. The same seed gives the same schedule, event by event. The checks:
 
-- the offsets of a claim begin at its start offset and rise without a gap;
+- the offsets of a claim start at its start offset and rise without a gap;
 - every message before a committed offset was processed by some member: no message is skipped;
 - no two members own one partition in one generation;
 - after the faults all living members are in one Stable group, which owns each partition once, and every message that
@@ -31,7 +31,7 @@ from tests.churn.faults import FAULTS
 from tests.churn.members import GROUP, TOPIC, Crew
 
 HOURS = 0.5
-"""How long a schedule is, in virtual hours."""
+"""The length of a schedule, in virtual hours."""
 BROKERS = 3
 PARTITIONS = 6
 FAULT_SECONDS = 20.0
@@ -98,10 +98,10 @@ class World:
             for _ in range(3):
                 self.crew.start()
             with trio.move_on_after(self.report.hours * 3600):
-                async with trio.open_nursery() as turmoil:
-                    turmoil.start_soon(self._produce)
-                    turmoil.start_soon(self._cause_faults)
-                    turmoil.start_soon(self._watch_commits)
+                async with trio.open_nursery() as churn:
+                    churn.start_soon(self._produce)
+                    churn.start_soon(self._cause_faults)
+                    churn.start_soon(self._watch_commits)
             await self._settle()
             nursery.cancel_scope.cancel()
         self.report.digest = self._digest.hexdigest()[:16]

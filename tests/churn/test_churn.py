@@ -1,4 +1,4 @@
-"""Ten virtual hours of churn over a fixed set of seeds; `python -m tests.churn SEED` lives one of them again."""
+"""Ten virtual hours of churn over a fixed set of seeds; `python -m tests.churn SEED` runs one of them again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_group_survives_half_an_hour_of_churn(seed: int) -> None:
 
 
 @pytest.mark.exhaustive
-def test_seed_lives_the_same_schedule_again_in_another_process() -> None:
+def test_seed_gives_the_same_schedule_in_another_process() -> None:
     """The other process hashes strings differently: nothing may depend on the order of a set."""
     report = run(3, HOURS)
     environment = {**os.environ, "PYTHONHASHSEED": "4711"}

@@ -1,4 +1,4 @@
-"""A recording depends on its seed alone: `python -m tests.churn --compare` relies on that."""
+"""Recordings depend only on their seed: `python -m tests.churn --compare` relies on this."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_recording_has_requests_events_and_calls() -> None:
         assert part in text
 
 
-def test_recording_that_failed_twice_is_not_equal() -> None:
+def test_recording_that_fails_twice_counts_as_different() -> None:
     before = {1: "FAILED:KeyError", 2: "c0ffee", 3: "c0ffee"}
     after = [(1, "FAILED:KeyError"), (2, "c0ffee"), (3, "decaf")]
     assert list(_print_differences(before, after)) == [1, 3]
