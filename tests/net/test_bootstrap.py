@@ -23,7 +23,7 @@ def addresses(servers: Any) -> list[tuple[str, int]]:
     "servers",
     ["a:9092,b:9093", "a:9092, b:9093", ["a:9092,b:9093"], ["a:9092", "b:9093"], ("a:9092", " b:9093 ")],
 )
-def test_fault_50_servers_with_commas_between_them_are_several(servers: Sequence[str] | str) -> None:
+def test_fault_50_comma_separated_servers_are_split(servers: Sequence[str] | str) -> None:
     assert addresses(servers) == TWO
     assert [broker.node_id for broker in parse_bootstrap(servers)] == [-1, -2]
 
@@ -47,7 +47,7 @@ def test_fault_50_server_with_a_protocol_is_refused(make: Callable[..., Any], sc
         *([], [""], [9092], [None], [b"a:9092"]),
     ],
 )
-def test_fault_50_what_is_no_address_is_refused(servers: Any) -> None:
+def test_fault_50_invalid_address_is_refused(servers: Any) -> None:
     with pytest.raises(ConfigError, match="bootstrap_servers"):
         parse_bootstrap(servers)
 
@@ -60,7 +60,7 @@ def test_server_by_name_or_address_is_accepted(server: str, host: str) -> None:
     assert addresses([server]) == [(host, 9092)]
 
 
-def test_fault_50_addresses_with_commas_and_without_protocol() -> None:
+def test_fault_50_environment_and_arguments_split_at_commas() -> None:
     (found,), problems = variables({"SARAMEYA_BOOTSTRAP_SERVERS": "a:9092,b:9093"}, {})
     assert (found.value, problems) == (["a:9092", "b:9093"], [])
     assert server_list("a:9092,b:9093") == ("a:9092", "b:9093")

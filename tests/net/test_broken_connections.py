@@ -1,5 +1,5 @@
-"""A connection that hangs, drips or is reset at any byte of any frame: time-outs hold, the next connection works,
-nothing is left behind. In virtual time, over in-memory streams."""
+"""Connections that hang, drip or are reset at any byte of a frame: timeouts hold, the next connection works, and no
+connection or task remains. In virtual time, over in-memory streams."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ CONFIG = Config(request_timeout=30.0, connect_timeout=4.0)
 
 
 @attrs.frozen
-class Asking:
-    """A request whose connection breaks, and how long its answer is waited for."""
+class BrokenRequest:
+    """A request whose connection breaks, and the timeout of its response."""
 
     message: Any
     fields: Mapping[str, Any]
     timeout: float
 
 
-ASKED = {
-    # Negotiated in front of any request.
-    Api.API_VERSIONS: Asking(MetadataRequest, {"topics": []}, CONFIG.connect_timeout),
-    Api.METADATA: Asking(MetadataRequest, {"topics": []}, CONFIG.request_timeout),
-    Api.FIND_COORDINATOR: Asking(FindCoordinatorRequest, {"key": "g"}, CONFIG.request_timeout),
+REQUESTS = {
+    # Negotiated before any request.
+    Api.API_VERSIONS: BrokenRequest(MetadataRequest, {"topics": []}, CONFIG.connect_timeout),
+    Api.METADATA: BrokenRequest(MetadataRequest, {"topics": []}, CONFIG.request_timeout),
+    Api.FIND_COORDINATOR: BrokenRequest(FindCoordinatorRequest, {"key": "g"}, CONFIG.request_timeout),
 }
 
 
@@ -47,8 +47,8 @@ async def pool_of(cluster: EmbeddedCluster, transport: Breaking) -> AsyncIterato
         yield pool
 
 
-async def ask(pool: BrokerPool, asking: Asking) -> Any:
-    return await pool.request(0, Purpose.METADATA, asking.message, **asking.fields)
+async def send(pool: BrokerPool, request: BrokenRequest) -> Any:
+    return await pool.request(0, Purpose.METADATA, request.message, **request.fields)
 
 
 async def sizes(api: Api) -> dict[Half, int]:
@@ -56,17 +56,17 @@ async def sizes(api: Api) -> dict[Half, int]:
     async with memory_cluster({"orders": 1}) as cluster:
         transport = Breaking(cluster.transport, api)
         async with pool_of(cluster, transport) as pool:
-            await ask(pool, ASKED[api])
+            await send(pool, REQUESTS[api])
         return transport.sizes
 
 
-@pytest.mark.parametrize("api", ASKED, ids=lambda api: api.name)
+@pytest.mark.parametrize("api", REQUESTS, ids=lambda api: api.name)
 @pytest.mark.parametrize("half", get_args(Half))
 @pytest.mark.parametrize("how", get_args(How))
 async def test_connection_breaking_at_any_byte_is_replaced(
     autojump_clock: MockClock, api: Api, half: Half, how: How
 ) -> None:
-    asking = ASKED[api]
+    request = REQUESTS[api]
     size = (await sizes(api))[half]
     assert size > 8
     async with memory_cluster({"orders": 1}) as cluster:
@@ -76,20 +76,20 @@ async def test_connection_breaking_at_any_byte_is_replaced(
             transport = Breaking(cluster.transport, api, how, half, at)
             async with pool_of(cluster, transport) as pool:
                 began = trio.current_time()
-                # What is left of a frame that drips may take as long as its answer is waited for.
+                # The rest of a dripping frame may take until the timeout of its response.
                 drips_for = (size - at) * transport.pause
-                if how == "drip" and drips_for < asking.timeout:
-                    await ask(pool, asking)
+                if how == "drip" and drips_for < request.timeout:
+                    await send(pool, request)
                     assert trio.current_time() - began == pytest.approx(drips_for), at
                 else:
                     with pytest.raises(ConnectionLostError if how == "reset" else RequestTimeoutError):
-                        await ask(pool, asking)
-                    assert trio.current_time() - began == pytest.approx(0 if how == "reset" else asking.timeout), at
+                        await send(pool, request)
+                    assert trio.current_time() - began == pytest.approx(0 if how == "reset" else request.timeout), at
                     await trio.testing.wait_all_tasks_blocked()
                     assert transport.open == 0, at
-                again = trio.current_time()
-                await ask(pool, asking)
-                assert trio.current_time() == again, at
+                retried = trio.current_time()
+                await send(pool, request)
+                assert trio.current_time() == retried, at
                 assert transport.has_broken
                 assert transport.open == 1, at
             assert transport.open == 0, at
@@ -103,9 +103,9 @@ async def test_hanging_connect_times_out_and_the_next_works(autojump_clock: Mock
         async with open_broker_pool(cluster.bootstrap_servers, CONFIG, lambda event: None, transport) as pool:
             pool.learn(Broker(0, "broker-0", 9092))
             with pytest.raises(RequestTimeoutError, match="broker-0:9092: no connection within 4 s"):
-                await ask(pool, ASKED[Api.METADATA])
+                await send(pool, REQUESTS[Api.METADATA])
             assert trio.current_time() == pytest.approx(CONFIG.connect_timeout)
-            await ask(pool, ASKED[Api.METADATA])
+            await send(pool, REQUESTS[Api.METADATA])
             assert trio.current_time() == pytest.approx(CONFIG.connect_timeout)
 
 

@@ -22,7 +22,7 @@ from tests.group.kit import CutOff, Recorder, deadline, fill, orders, start_memb
 
 
 class OneBroker:
-    """A transport by which every address leads to one broker."""
+    """A transport that connects every address to one broker."""
 
     def __init__(self, transport: Any) -> None:
         self.addresses: list[str] = []
@@ -34,7 +34,7 @@ class OneBroker:
 
 
 class Refusing:
-    """A transport that raises `error`, whatever the address."""
+    """A transport that raises `error` for every address."""
 
     def __init__(self, error: Exception) -> None:
         self._error = error
@@ -43,7 +43,7 @@ class Refusing:
         raise self._error
 
 
-async def ask(pool: BrokerPool, node_id: int) -> Any:
+async def request_metadata(pool: BrokerPool, node_id: int) -> Any:
     return await pool.request(node_id, Purpose.METADATA, MetadataRequest, topics=[])
 
 
@@ -64,42 +64,42 @@ async def one_broker() -> AsyncIterator[tuple[BrokerPool, OneBroker, list[Event]
         ConnectionRefusedError(111, "Connection refused"),
     ],
 )
-async def test_unreachable_address_is_named_with_the_cause(autojump_clock: MockClock, error: Exception) -> None:
+async def test_connect_error_has_the_address_and_the_cause(autojump_clock: MockClock, error: Exception) -> None:
     async with open_broker_pool(["kafka..local:9092"], Config(), lambda event: None, Refusing(error)) as pool:
         with pytest.raises(ConnectError, match=r"kafka\.\.local:9092: ") as caught:
             await pool.request_any(MetadataRequest, topics=[])
         assert str(error.args[-1]) in str(caught.value)
 
 
-async def test_name_that_no_resolver_can_encode_is_a_lost_connection() -> None:
+async def test_unencodable_host_name_is_a_lost_connection() -> None:
     async with open_broker_pool(["kafka..local:9092"], Config(), lambda event: None) as pool:
         with pytest.raises(ConnectionLostError, match=r"kafka\.\.local:9092"):
-            await ask(pool, -1)
+            await request_metadata(pool, -1)
 
 
-async def test_address_just_learnt_overrides_what_metadata_told(autojump_clock: MockClock) -> None:
+async def test_learned_address_overrides_the_one_of_metadata(autojump_clock: MockClock) -> None:
     async with one_broker() as (pool, transport, _):
         pool.update({0: Broker(0, "old", 9092), 1: Broker(1, "other", 9092)})
-        await ask(pool, 0)
-        await ask(pool, 1)
+        await request_metadata(pool, 0)
+        await request_metadata(pool, 1)
         old, other = await pool.connection(0, Purpose.METADATA), await pool.connection(1, Purpose.METADATA)
         pool.learn(Broker(0, "new", 9092))
         assert not old.is_open
         assert other.is_open
-        await ask(pool, 0)
+        await request_metadata(pool, 0)
         assert transport.addresses == ["old:9092", "other:9092", "new:9092"]
 
 
-async def test_address_learnt_again_keeps_its_connections(autojump_clock: MockClock) -> None:
+async def test_unchanged_address_keeps_its_connections(autojump_clock: MockClock) -> None:
     async with one_broker() as (pool, transport, _):
         pool.learn(Broker(0, "same", 9092))
-        await ask(pool, 0)
+        await request_metadata(pool, 0)
         pool.learn(Broker(0, "same", 9092))
-        await ask(pool, 0)
+        await request_metadata(pool, 0)
         assert transport.addresses == ["same:9092"]
 
 
-async def test_metadata_without_brokers_does_not_replace_what_is_known(
+async def test_metadata_without_brokers_is_discarded(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = 0
@@ -140,10 +140,10 @@ async def test_new_partition_does_not_wait_for_an_old_long_poll(autojump_clock: 
         fill(cluster, 1, 1 - kept)
         await first.received(1)
         assert trio.current_time() - began < 1
-        assert not member.seen(ConnectionLost), "what nobody waits for is no loss"
+        assert not member.seen(ConnectionLost), "a connection without waiting requests is not lost"
 
 
-async def test_broker_that_falls_silent_is_told_as_a_lost_connection(autojump_clock: MockClock) -> None:
+async def test_silent_broker_is_reported_as_a_lost_connection(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         handler = Recorder()
         transport = CutOff(cluster.transport)

@@ -36,7 +36,7 @@ async def admin_of(
         yield admin, events
 
 
-# -- telling -------------------------------------------------------------------------------------
+# -- descriptions -------------------------------------------------------------------------------------
 
 
 async def test_groups_of_all_brokers_are_listed(autojump_clock: MockClock) -> None:
@@ -53,7 +53,7 @@ async def test_groups_of_all_brokers_are_listed(autojump_clock: MockClock) -> No
         assert listing.failures == ()
 
 
-async def test_broker_failing_to_list_is_reported_beside_the_others(
+async def test_broker_that_cannot_list_is_reported_with_other_groups(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(request: Any, answer: Any) -> None:
@@ -73,7 +73,7 @@ async def test_broker_failing_to_list_is_reported_beside_the_others(
         assert "CLUSTER_AUTHORIZATION_FAILED" in str(error)
 
 
-async def test_broker_that_still_loads_its_groups_is_retried(autojump_clock: MockClock) -> None:
+async def test_listing_is_retried_while_a_broker_loads_groups(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as (admin, events), deadline():
         await admin.commit("g", {ORDERS_0: 0})
         cluster.fail_next(Api.LIST_GROUPS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 2)
@@ -82,7 +82,7 @@ async def test_broker_that_still_loads_its_groups_is_retried(autojump_clock: Moc
         assert [event.what for event in events if isinstance(event, Retrying)] == ["groups of broker 0"] * 2
 
 
-async def test_group_at_work_is_described_with_its_members_and_commits(autojump_clock: MockClock) -> None:
+async def test_active_group_is_described_with_members_and_commits(autojump_clock: MockClock) -> None:
     async with orders(3) as cluster, admin_of(cluster) as (admin, _), deadline() as nursery:
         fill(cluster, 5, partition=2)
         a, b = Recorder(), Recorder()
@@ -104,13 +104,13 @@ async def test_group_at_work_is_described_with_its_members_and_commits(autojump_
         assert (await admin.committed("g"))[TopicPartition("orders", 2)] == CommittedOffset(5, "", 0)
 
 
-async def test_group_that_does_not_exist_is_dead(autojump_clock: MockClock) -> None:
+async def test_missing_group_is_described_as_dead(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as (admin, _), deadline():
         assert (await admin.describe("nobody")).state == DEAD
         assert await admin.committed("nobody") == {}
 
 
-async def test_group_of_a_type_that_is_only_listed_is_told_by_its_type(
+async def test_group_of_another_type_is_described_from_the_listing(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def not_classic(request: Any, answer: Any) -> None:
@@ -130,7 +130,7 @@ async def test_group_of_a_type_that_is_only_listed_is_told_by_its_type(
         assert (group.type, group.protocol_type, group.state, group.members) == ("share", "share", STABLE, ())
 
 
-async def test_coordinator_that_has_moved_is_found_again(autojump_clock: MockClock) -> None:
+async def test_moved_coordinator_is_found(autojump_clock: MockClock) -> None:
     async with orders(brokers=2) as cluster, admin_of(cluster) as (admin, _), deadline():
         await admin.commit("g", {ORDERS_0: 7})
         before = (await admin.describe("g")).coordinator.node_id
@@ -140,7 +140,7 @@ async def test_coordinator_that_has_moved_is_found_again(autojump_clock: MockClo
         assert (await admin.committed("g"))[ORDERS_0].offset == 7
 
 
-async def test_coordinator_that_has_died_is_found_at_another_broker(autojump_clock: MockClock) -> None:
+async def test_new_coordinator_is_found_after_a_broker_stops(autojump_clock: MockClock) -> None:
     async with orders(brokers=2) as cluster, admin_of(cluster) as (admin, _), deadline():
         await admin.commit("g", {ORDERS_0: 7})
         before = (await admin.describe("g")).coordinator.node_id
@@ -148,7 +148,7 @@ async def test_coordinator_that_has_died_is_found_at_another_broker(autojump_clo
         assert (await admin.describe("g")).coordinator.node_id == 1 - before
 
 
-async def test_lasting_passing_code_ends_with_the_retry_timeout(autojump_clock: MockClock) -> None:
+async def test_passing_error_that_lasts_fails_at_the_retry_timeout(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as (admin, _), deadline():
         cluster.fail_next(Api.DESCRIBE_GROUPS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 1000)
         began = trio.current_time()
@@ -158,7 +158,7 @@ async def test_lasting_passing_code_ends_with_the_retry_timeout(autojump_clock: 
 
 
 @pytest.mark.parametrize(
-    ("api", "ask"),
+    ("api", "call"),
     [
         (Api.FIND_COORDINATOR, lambda admin: admin.describe("g")),
         (Api.DESCRIBE_GROUPS, lambda admin: admin.describe("g")),
@@ -167,16 +167,16 @@ async def test_lasting_passing_code_ends_with_the_retry_timeout(autojump_clock: 
         (Api.OFFSET_DELETE, lambda admin: admin.delete_offsets("g", [ORDERS_0])),
     ],
 )
-async def test_permanent_refusal_is_raised_with_the_groups_name(autojump_clock: MockClock, api: Api, ask: Any) -> None:
+async def test_permanent_error_names_the_group(autojump_clock: MockClock, api: Api, call: Any) -> None:
     async with orders() as cluster, admin_of(cluster) as (admin, events), deadline():
         cluster.fail_next(api, ErrorCode.GROUP_AUTHORIZATION_FAILED)
         with pytest.raises(GroupAuthorizationError, match=r"'g': GROUP_AUTHORIZATION_FAILED \(30\); it needs"):
-            await ask(admin)
+            await call(admin)
         assert events == []
 
 
 @pytest.mark.parametrize(
-    ("api", "ask", "acl"),
+    ("api", "call", "acl"),
     [
         (Api.FIND_COORDINATOR, lambda admin: admin.describe("g"), "DESCRIBE on the group"),
         (Api.DESCRIBE_GROUPS, lambda admin: admin.describe("g"), "DESCRIBE on the group"),
@@ -186,29 +186,29 @@ async def test_permanent_refusal_is_raised_with_the_groups_name(autojump_clock: 
         (Api.DELETE_GROUPS, lambda admin: admin.delete_group("g"), "DELETE on the group"),
     ],
 )
-async def test_who_may_not_is_told_which_acl_it_takes(api: Api, ask: Any, acl: str, autojump_clock: MockClock) -> None:
+async def test_authorization_error_names_the_required_acl(api: Api, call: Any, acl: str, autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as (admin, _), deadline():
         await admin.commit("g", {ORDERS_0: 0})
         if api is Api.FIND_COORDINATOR:
             admin._coordinators.clear()
         cluster.fail_next(api, ErrorCode.GROUP_AUTHORIZATION_FAILED)
         with pytest.raises(GroupAuthorizationError, match=f"; it needs the ACL {acl}$"):
-            await ask(admin)
+            await call(admin)
 
 
-async def test_answer_that_leaves_the_group_out_is_a_protocol_error(
+async def test_response_without_the_group_is_a_protocol_error(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def forget(request: Any, answer: Any) -> None:
+    def omit_groups(request: Any, answer: Any) -> None:
         answer.groups = []
 
-    edit_answers(monkeypatch, Api.DESCRIBE_GROUPS, forget)
+    edit_answers(monkeypatch, Api.DESCRIBE_GROUPS, omit_groups)
     async with orders() as cluster, admin_of(cluster) as (admin, _), deadline():
         with pytest.raises(ProtocolError, match="does not contain the requested group 'g'"):
             await admin.describe("g")
 
 
-async def test_unknown_epoch_ends_are_left_out(autojump_clock: MockClock) -> None:
+async def test_unknown_epoch_ends_are_omitted(autojump_clock: MockClock) -> None:
     async with orders(3, brokers=2) as cluster, admin_of(cluster) as (admin, _), deadline():
         for number in range(3):
             fill(cluster, 5, number)
@@ -226,10 +226,10 @@ async def test_unknown_epoch_ends_are_left_out(autojump_clock: MockClock) -> Non
         assert await admin.epoch_ends({ORDERS_0: last}) == {}
 
 
-# -- changing ------------------------------------------------------------------------------------
+# -- changes ------------------------------------------------------------------------------------
 
 
-async def test_commit_for_a_group_that_does_not_exist_makes_it(autojump_clock: MockClock) -> None:
+async def test_commit_creates_a_missing_group(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, admin_of(cluster) as (admin, _), deadline():
         offsets = {ORDERS_0: 3, TopicPartition("orders", 1): 4}
         assert await admin.commit("g", offsets) == dict.fromkeys(offsets, ErrorCode.NONE)
@@ -248,7 +248,7 @@ async def test_commit_carries_metadata_and_leader_epoch(autojump_clock: MockCloc
 
 
 @pytest.mark.parametrize(("keep_for", "is_kept"), [(None, False), (60.0, False), (30 * 86_400.0, True)])
-async def test_commit_is_kept_for_as_long_as_it_says(
+async def test_commit_is_kept_for_the_requested_time(
     autojump_clock: MockClock, keep_for: float | None, is_kept: bool
 ) -> None:
     async with memory_cluster({"orders": 1}) as cluster, admin_of(cluster) as (admin, _):
@@ -257,7 +257,7 @@ async def test_commit_is_kept_for_as_long_as_it_says(
         assert await admin.committed("g") == ({ORDERS_0: CommittedOffset(3, "a note")} if is_kept else {})
 
 
-async def test_commit_for_a_group_with_a_member_is_refused_whole(autojump_clock: MockClock) -> None:
+async def test_commit_for_an_active_group_is_refused_entirely(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, admin_of(cluster) as (admin, _), deadline() as nursery:
         handler = Recorder()
         await start_member(nursery, cluster, handler)
@@ -273,7 +273,7 @@ async def test_admin_commit_omits_the_instance_id(autojump_clock: MockClock) -> 
         assert await admin.commit("g", {ORDERS_0: 3}) == {ORDERS_0: ErrorCode.NONE}
 
 
-async def test_commit_is_sent_again_while_the_coordinator_loads(autojump_clock: MockClock) -> None:
+async def test_commit_is_retried_while_the_coordinator_loads(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as (admin, events), deadline():
         cluster.fail_next(Api.OFFSET_COMMIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         assert await admin.commit("g", {ORDERS_0: 3}) == {ORDERS_0: ErrorCode.NONE}
@@ -282,24 +282,24 @@ async def test_commit_is_sent_again_while_the_coordinator_loads(autojump_clock: 
 
 async def test_commit_of_a_missing_partition_fails_alone(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as (admin, _), deadline():
-        nowhere = TopicPartition("orders", 7)
-        codes = await admin.commit("g", {ORDERS_0: 3, nowhere: 3})
-        assert codes == {ORDERS_0: ErrorCode.NONE, nowhere: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        missing = TopicPartition("orders", 7)
+        codes = await admin.commit("g", {ORDERS_0: 3, missing: 3})
+        assert codes == {ORDERS_0: ErrorCode.NONE, missing: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         assert committed(cluster) == {"orders-0": 3}
 
 
 async def test_partition_missing_in_a_response_is_not_committed(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def forget(request: Any, answer: Any) -> None:
+    def omit_topics(request: Any, answer: Any) -> None:
         answer.topics = []
 
-    edit_answers(monkeypatch, Api.OFFSET_COMMIT, forget)
+    edit_answers(monkeypatch, Api.OFFSET_COMMIT, omit_topics)
     async with orders() as cluster, admin_of(cluster) as (admin, _), deadline():
         assert await admin.commit("g", {ORDERS_0: 3}) == {ORDERS_0: ErrorCode.UNKNOWN_SERVER_ERROR}
 
 
-async def test_offsets_are_deleted_one_by_one(autojump_clock: MockClock) -> None:
+async def test_deleting_one_offset_keeps_the_others(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, admin_of(cluster) as (admin, _), deadline():
         other = TopicPartition("orders", 1)
         await admin.commit("g", {ORDERS_0: 3, other: 4})
@@ -307,7 +307,7 @@ async def test_offsets_are_deleted_one_by_one(autojump_clock: MockClock) -> None
         assert committed(cluster) == {"orders-0": 3}
 
 
-async def test_offsets_that_a_member_reads_by_are_not_deleted(autojump_clock: MockClock) -> None:
+async def test_offsets_of_a_subscribed_topic_are_not_deleted(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as (admin, _), deadline() as nursery:
         handler = Recorder()
         await start_member(nursery, cluster, handler)
@@ -330,18 +330,18 @@ async def test_only_a_group_without_members_is_deleted(autojump_clock: MockClock
 # -- the cluster ---------------------------------------------------------------------------------
 
 
-async def test_cluster_that_does_not_answer_is_told_with_its_address(autojump_clock: MockClock) -> None:
-    class Nobody:
+async def test_unreachable_cluster_is_reported_with_its_address(autojump_clock: MockClock) -> None:
+    class Unreachable:
         async def connect(self, host: str, port: int) -> trio.abc.Stream:
             raise ConnectionRefusedError(111, "Connection refused")
 
     async with orders() as cluster, deadline():
         with pytest.raises(ConnectError, match=r"broker-0:9092: Connection refused \(gave up after 3 s\)"):
-            async with admin_of(cluster, Nobody(), bootstrap_timeout=3.0):
-                raise AssertionError("there is nothing to ask")
+            async with admin_of(cluster, Unreachable(), bootstrap_timeout=3.0):
+                raise AssertionError("the admin has opened without a broker")
 
 
-async def test_what_the_block_raises_comes_out_as_it_is(autojump_clock: MockClock) -> None:
+async def test_exception_of_the_block_is_raised_unchanged(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline():
         with pytest.raises(KeyError):
             async with admin_of(cluster):

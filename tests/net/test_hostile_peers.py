@@ -1,5 +1,5 @@
-"""Servers over TCP that are no brokers: a client gets a typed error within its time-out, and its other connections go
-on."""
+"""TCP servers that are not brokers: the client raises a typed error within its timeout, and keeps its other
+connections."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Serve = Callable[[trio.SocketStream], Awaitable[None]]
 
 
 @asynccontextmanager
-async def surrounded(serve: Serve) -> AsyncIterator[BrokerPool]:
-    """A pool that knows a good broker and one whose connections are met by `serve`."""
+async def pool_with_hostile_broker(serve: Serve) -> AsyncIterator[BrokerPool]:
+    """Yield a pool with a good broker and a hostile one, whose connections `serve` handles."""
     async with EmbeddedCluster({"orders": 1}) as cluster, trio.open_nursery() as nursery:
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         port = listeners[0].socket.getsockname()[1]
@@ -37,13 +37,13 @@ async def surrounded(serve: Serve) -> AsyncIterator[BrokerPool]:
         nursery.cancel_scope.cancel()
 
 
-async def ask(pool: BrokerPool, node: int) -> None:
+async def request_metadata(pool: BrokerPool, node: int) -> None:
     await pool.request(node, Purpose.METADATA, MetadataRequest, topics=[])
 
 
 async def test_random_bytes_fail_only_their_connection() -> None:
     rng = Random(28)
-    ways: list[Callable[[], bytes]] = [
+    payloads: list[Callable[[], bytes]] = [
         lambda: rng.randbytes(rng.randrange(1, 2000)),
         lambda: struct.pack(">i", 200) + rng.randbytes(200),
         lambda: struct.pack(">ii", 204, 1) + rng.randbytes(200),
@@ -56,20 +56,20 @@ async def test_random_bytes_fail_only_their_connection() -> None:
     async def serve(stream: trio.SocketStream) -> None:
         with suppress(trio.BrokenResourceError):
             await stream.receive_some()
-            await stream.send_all(rng.choice(ways)())
+            await stream.send_all(rng.choice(payloads)())
             await stream.send_eof()
 
-    async with surrounded(serve) as pool:
-        await ask(pool, GOOD)
+    async with pool_with_hostile_broker(serve) as pool:
+        await request_metadata(pool, GOOD)
         connection = await pool.connection(GOOD, Purpose.METADATA)
-        met = []
+        errors = []
         for _ in range(60):
             with pytest.raises((ProtocolError, ConnectionLostError)) as caught:
-                await ask(pool, HOSTILE)
-            met.append(type(caught.value))
-            await ask(pool, GOOD)
-        typed = [kind for kind in met if issubclass(kind, ProtocolError)]
-        assert len(typed) > 40, "only a frame that the end of the stream cuts off is a lost connection"
+                await request_metadata(pool, HOSTILE)
+            errors.append(type(caught.value))
+            await request_metadata(pool, GOOD)
+        typed = [kind for kind in errors if issubclass(kind, ProtocolError)]
+        assert len(typed) > 40, "only a frame that is cut off by the end of the stream is a lost connection"
         assert await pool.connection(GOOD, Purpose.METADATA) is connection
 
 
@@ -83,15 +83,15 @@ async def test_endless_sender_is_refused_or_timed_out(byte: bytes) -> None:
                 await stream.send_all(byte * 65_536)
         stopped.set()
 
-    async with surrounded(serve) as pool:
+    async with pool_with_hostile_broker(serve) as pool:
         with pytest.raises((ProtocolError, RequestTimeoutError)):
-            await ask(pool, HOSTILE)
+            await request_metadata(pool, HOSTILE)
         with trio.fail_after(5):
             await stopped.wait()
-        await ask(pool, GOOD)
+        await request_metadata(pool, GOOD)
 
 
-async def test_dripping_response_ends_at_the_time_out() -> None:
+async def test_dripping_response_times_out() -> None:
     async def serve(stream: trio.SocketStream) -> None:
         with suppress(trio.BrokenResourceError):
             await stream.send_all(struct.pack(">ii", 1 << 20, 1))
@@ -99,9 +99,9 @@ async def test_dripping_response_ends_at_the_time_out() -> None:
                 await stream.send_all(b"\0")
                 await trio.sleep(0.01)
 
-    async with surrounded(serve) as pool:
+    async with pool_with_hostile_broker(serve) as pool:
         began = trio.current_time()
         with pytest.raises(RequestTimeoutError):
-            await ask(pool, HOSTILE)
+            await request_metadata(pool, HOSTILE)
         assert trio.current_time() - began == pytest.approx(CONFIG.connect_timeout, abs=1.0)
-        await ask(pool, GOOD)
+        await request_metadata(pool, GOOD)

@@ -1,4 +1,4 @@
-"""Offsets of logs for those who go on without: what can be told, and why the rest cannot."""
+"""Log offsets on a best-effort basis: the known offsets, and the reason for each partition without one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.group.kit import deadline, fill, orders
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
-async def ask(cluster: EmbeddedCluster, timestamp: int, *partitions: TopicPartition, **options: Any) -> LogOffsets:
+async def request_offsets(cluster: EmbeddedCluster, timestamp: int, *partitions: TopicPartition, **options: Any) -> LogOffsets:
     config = Config(**{"request_timeout": 5.0, **options})
     async with GroupAdmin(cluster.bootstrap_servers, config, lambda event: None, cluster.transport) as admin:
         await admin.metadata({partition.topic for partition in partitions})
@@ -35,29 +35,29 @@ async def test_log_offsets_come_from_each_partitions_leader(autojump_clock: Mock
         fill(cluster, 5, partition=0)
         fill(cluster, 3, partition=1)
         cluster.delete_records("orders", 0, 2)
-        assert await ask(cluster, LOG_START, FIRST, SECOND) == LogOffsets({FIRST: 2, SECOND: 0})
-        assert await ask(cluster, LOG_END, FIRST, SECOND) == LogOffsets({FIRST: 5, SECOND: 3})
+        assert await request_offsets(cluster, LOG_START, FIRST, SECOND) == LogOffsets({FIRST: 2, SECOND: 0})
+        assert await request_offsets(cluster, LOG_END, FIRST, SECOND) == LogOffsets({FIRST: 5, SECOND: 3})
 
 
-async def test_time_is_answered_with_the_first_message_from_then_on(autojump_clock: MockClock) -> None:
+async def test_timestamp_gives_the_first_message_at_or_after_it(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline():
         for n in range(5):
             cluster.produce("orders", 0, b"%d" % n, timestamp=1000 + n)
         cluster.produce("orders", 1, b"old", timestamp=1)
-        assert await ask(cluster, 1003, FIRST, SECOND) == LogOffsets({FIRST: 3, SECOND: NO_SUCH_OFFSET})
+        assert await request_offsets(cluster, 1003, FIRST, SECOND) == LogOffsets({FIRST: 3, SECOND: NO_SUCH_OFFSET})
 
 
-async def test_nothing_wanted_asks_nobody(autojump_clock: MockClock) -> None:
+async def test_no_partitions_give_no_offsets(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline():
-        assert await ask(cluster, LOG_END) == LogOffsets({})
+        assert await request_offsets(cluster, LOG_END) == LogOffsets({})
 
 
-async def test_partition_that_does_not_exist_is_told_at_once(autojump_clock: MockClock) -> None:
+async def test_missing_partition_is_reported_at_once(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline():
-        nowhere = TopicPartition("nowhere", 0)
+        missing = TopicPartition("nowhere", 0)
         began = trio.current_time()
-        assert await ask(cluster, LOG_END, FIRST, SECOND, nowhere) == LogOffsets(
-            {FIRST: 0}, {SECOND: "no such partition", nowhere: "no such partition"}
+        assert await request_offsets(cluster, LOG_END, FIRST, SECOND, missing) == LogOffsets(
+            {FIRST: 0}, {SECOND: "no such partition", missing: "no such partition"}
         )
         assert trio.current_time() - began < 0.1
 
@@ -65,43 +65,43 @@ async def test_partition_that_does_not_exist_is_told_at_once(autojump_clock: Moc
 async def test_passing_error_code_is_retried(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline():
         cluster.fail_next(Api.LIST_OFFSETS, ErrorCode.NOT_LEADER_OR_FOLLOWER, 2)
-        assert await ask(cluster, LOG_END, FIRST) == LogOffsets({FIRST: 0})
+        assert await request_offsets(cluster, LOG_END, FIRST) == LogOffsets({FIRST: 0})
 
 
 @pytest.mark.parametrize(
     ("code", "seconds"), [(ErrorCode.LEADER_NOT_AVAILABLE, (2, 5)), (ErrorCode.TOPIC_AUTHORIZATION_FAILED, (0, 0.1))]
 )
-async def test_code_that_stays_is_told_after_the_time_that_it_deserves(
+async def test_lasting_error_is_reported_after_its_retries(
     autojump_clock: MockClock, code: ErrorCode, seconds: tuple[float, float]
 ) -> None:
     async with orders() as cluster, deadline():
         cluster.fail_next(Api.LIST_OFFSETS, code, 1000)
         began = trio.current_time()
-        assert await ask(cluster, LOG_END, FIRST) == LogOffsets({}, {FIRST: ErrorCode.describe(code)})
+        assert await request_offsets(cluster, LOG_END, FIRST) == LogOffsets({}, {FIRST: ErrorCode.describe(code)})
         assert seconds[0] <= trio.current_time() - began <= seconds[1]
 
 
-async def test_fewer_tries_are_made_where_the_options_say_so(autojump_clock: MockClock) -> None:
+async def test_retry_max_attempts_limits_the_attempts(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline():
         cluster.fail_next(Api.LIST_OFFSETS, ErrorCode.LEADER_NOT_AVAILABLE, 2)
-        found = await ask(cluster, LOG_END, FIRST, retry_max_attempts=1)
+        found = await request_offsets(cluster, LOG_END, FIRST, retry_max_attempts=1)
         assert found == LogOffsets({}, {FIRST: "LEADER_NOT_AVAILABLE (5)"})
 
 
-async def test_partition_left_out_of_an_answer_is_told(
+async def test_partition_missing_in_a_response_is_reported(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def forget(request: Any, answer: Any) -> None:
+    def omit_partitions(request: Any, answer: Any) -> None:
         for topic in answer.topics:
             topic.partitions = [part for part in topic.partitions if part.partition_index == 0]
 
-    edit_answers(monkeypatch, Api.LIST_OFFSETS, forget)
+    edit_answers(monkeypatch, Api.LIST_OFFSETS, omit_partitions)
     async with orders(2) as cluster, deadline():
-        found = await ask(cluster, LOG_END, FIRST, SECOND)
+        found = await request_offsets(cluster, LOG_END, FIRST, SECOND)
         assert found == LogOffsets({FIRST: 0}, {SECOND: "missing in the response"})
 
 
-async def test_partition_without_leader_is_reported_beside_the_others(autojump_clock: MockClock) -> None:
+async def test_partition_without_leader_fails_alone(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline():
 
         def leaderless(request: Any, answer: Any) -> None:
@@ -112,11 +112,11 @@ async def test_partition_without_leader_is_reported_beside_the_others(autojump_c
 
         with pytest.MonkeyPatch.context() as monkeypatch:
             edit_answers(monkeypatch, Api.METADATA, leaderless)
-            found = await ask(cluster, LOG_END, FIRST, SECOND)
+            found = await request_offsets(cluster, LOG_END, FIRST, SECOND)
         assert found == LogOffsets({FIRST: 0}, {SECOND: "the partition has no leader"})
 
 
-async def test_leader_that_dies_is_followed_to_the_next(autojump_clock: MockClock) -> None:
+async def test_next_leader_is_found_after_a_leader_stops(autojump_clock: MockClock) -> None:
     async with orders(1, brokers=2) as cluster, deadline():
         fill(cluster, 5)
         config = Config(request_timeout=5.0)
@@ -126,24 +126,24 @@ async def test_leader_that_dies_is_followed_to_the_next(autojump_clock: MockCloc
             assert await admin.log_offsets([FIRST], LOG_END) == LogOffsets({FIRST: 5})
 
 
-async def test_leader_is_told_by_which_epoch_it_is_believed_to_be_one(
+async def test_request_has_the_known_leader_epoch(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A deposed leader that has not noticed it must not return its own log end (KIP-320)."""
-    told: list[int] = []
+    epochs: list[int] = []
 
-    def note(call: Call) -> None:
-        told.extend(part.current_leader_epoch for topic in call.body.topics for part in topic.partitions)
+    def record(call: Call) -> None:
+        epochs.extend(part.current_leader_epoch for topic in call.body.topics for part in topic.partitions)
 
-    on_request(monkeypatch, Api.LIST_OFFSETS, note)
+    on_request(monkeypatch, Api.LIST_OFFSETS, record)
     async with orders(2, brokers=2) as cluster, deadline():
         cluster.move_leader("orders", 0, 1)
         cluster.move_leader("orders", 0, 0)
-        assert await ask(cluster, LOG_END, FIRST) == LogOffsets({FIRST: 0})
-        assert told == [2]
+        assert await request_offsets(cluster, LOG_END, FIRST) == LogOffsets({FIRST: 0})
+        assert epochs == [2]
 
 
-async def test_new_leader_is_asked_with_its_current_epoch(
+async def test_fenced_request_is_retried_with_the_current_epoch(
     autojump_clock: MockClock,
 ) -> None:
     observed: list[Event] = []

@@ -1,4 +1,4 @@
-"""Topics that are looked for at the start: how often, for how long, and who hears of it. Virtual time."""
+"""Lookup of topics at the start: retries, timeout and events. Virtual time."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ async def test_missing_topic_is_retried_with_backoff_and_reported(
             )
         }
         assert [e.attempt for e in seen] == list(range(1, len(seen) + 1))
-        for attempt, bare in enumerate((0.1, 0.2, 0.4, 0.8, 1.6)):
-            assert seen[attempt].delay == pytest.approx(bare, rel=0.2)
+        for attempt, backoff in enumerate((0.1, 0.2, 0.4, 0.8, 1.6)):
+            assert seen[attempt].delay == pytest.approx(backoff, rel=0.2)
         assert max(e.delay for e in seen) <= 2.0
-        assert seen[-1].elapsed + seen[-1].delay >= 10.0, "to the end of the time that there is, and no silence in it"
+        assert seen[-1].elapsed + seen[-1].delay >= 10.0, "the retries last until the bootstrap timeout"
         assert trio.current_time() == pytest.approx(10.0)
 
 
@@ -77,13 +77,13 @@ async def test_topics_are_looked_up_until_the_bootstrap_timeout(
         assert len(retries(events)) > 5
 
 
-async def test_topic_that_is_there_is_found_without_a_retry(autojump_clock: MockClock) -> None:
+async def test_existing_topic_is_found_without_a_retry(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, refresher(cluster) as (metadata, events):
         assert (await metadata.wait_for_topics(["orders"])).partition_counts(["orders"]) == {"orders": 2}
         assert retries(events) == []
 
 
-async def test_topic_that_may_not_be_read_is_not_looked_up_again(
+async def test_unauthorized_topic_is_not_retried(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def forbid(request: Any, answer: Any) -> None:

@@ -1,7 +1,7 @@
-"""Brokers that accept connections and answer nothing, or answer with what is out of date. Virtual time.
+"""Brokers that accept connections and do not respond, or respond with outdated metadata. Virtual time.
 
-Every broker of three takes its turn at being the faulty one, in each of its parts: bootstrap server, source of
-metadata, coordinator.
+Each of three brokers is the faulty one in turn, in each of its roles: bootstrap server, source of metadata,
+coordinator.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REQUEST_TIMEOUT = 30.0
 
 
 def lead_elsewhere(cluster: EmbeddedCluster, faulty: int) -> int:
-    """Move all partitions and the group's coordinator away from a broker; returns the coordinator."""
+    """Move all leaders and the group's coordinator away from a broker. Return the new coordinator."""
     others = [broker for broker in BROKERS if broker != faulty]
     for partition in range(3):
         cluster.move_leader("orders", partition, others[partition % 2])
@@ -39,7 +39,7 @@ def lead_elsewhere(cluster: EmbeddedCluster, faulty: int) -> int:
 
 
 @pytest.mark.parametrize("silent", BROKERS)
-async def test_fault_42_silent_bootstrap_server_delays_by_seconds(autojump_clock: MockClock, silent: int) -> None:
+async def test_fault_42_silent_bootstrap_server_delays_only_seconds(autojump_clock: MockClock, silent: int) -> None:
     async with orders(3, brokers=3) as cluster, deadline() as nursery:
         lead_elsewhere(cluster, silent)
         for partition in range(3):
@@ -53,8 +53,8 @@ async def test_fault_42_silent_bootstrap_server_delays_by_seconds(autojump_clock
 
 
 @pytest.mark.parametrize("healthy", BROKERS)
-async def test_fault_42_start_asks_all_bootstrap_servers(autojump_clock: MockClock, healthy: int) -> None:
-    """Two of three accept the connection and answer nothing."""
+async def test_fault_42_start_tries_all_bootstrap_servers(autojump_clock: MockClock, healthy: int) -> None:
+    """Two of three servers accept the connection and do not respond."""
     async with orders(3, brokers=3) as cluster:
         for broker in BROKERS:
             if broker != healthy:
@@ -81,13 +81,13 @@ async def test_silent_cluster_is_reported_with_every_address(autojump_clock: Moc
 
 
 @pytest.mark.parametrize("silent", BROKERS)
-async def test_fault_42_silent_metadata_source_does_not_hold_up_news(autojump_clock: MockClock, silent: int) -> None:
+async def test_fault_42_silent_broker_does_not_delay_new_metadata(autojump_clock: MockClock, silent: int) -> None:
     async with orders(3, brokers=3) as cluster, deadline() as nursery:
         lead_elsewhere(cluster, silent)
         handler = Recorder()
         await start_member(nursery, cluster, handler, metadata_max_age=10.0)
         await handler.until(lambda: bool(handler.sessions))
-        await trio.sleep(35)  # it has asked them all by now
+        await trio.sleep(35)  # it has sent requests to all brokers by now
         cluster.freeze_broker(silent)
         cluster.add_partitions("orders", 4)
         for partition in range(4):
@@ -99,10 +99,10 @@ async def test_fault_42_silent_metadata_source_does_not_hold_up_news(autojump_cl
 
 @pytest.mark.parametrize("silent", BROKERS)
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-async def test_fault_42_coordinator_that_hangs_is_given_up(
+async def test_fault_42_hanging_coordinator_is_replaced(
     autojump_clock: MockClock, silent: int, strategy: str
 ) -> None:
-    """The cluster elects another coordinator after nine seconds, as Kafka fences a broker that is not heard of."""
+    """The cluster elects another coordinator after nine seconds, as Kafka does when it fences a broker."""
     async with orders(3, brokers=3) as cluster, deadline() as nursery:
         other = lead_elsewhere(cluster, silent)
         cluster.move_coordinator("g", silent)
@@ -122,8 +122,8 @@ async def test_fault_42_coordinator_that_hangs_is_given_up(
 
 
 @pytest.mark.parametrize("silent", BROKERS)
-async def test_fault_42_coordinator_that_hangs_with_a_join_is_given_up(autojump_clock: MockClock, silent: int) -> None:
-    """A join may be held for as long as the rebalance takes; nobody waits for that at a broker that hangs."""
+async def test_fault_42_coordinator_that_hangs_in_a_join_is_replaced(autojump_clock: MockClock, silent: int) -> None:
+    """A coordinator may hold a join for a whole rebalance; a member does not wait so long for a hanging broker."""
     async with orders(3, brokers=3) as cluster, deadline() as nursery:
         other = lead_elsewhere(cluster, silent)
         cluster.move_coordinator("g", silent)
@@ -138,7 +138,7 @@ async def test_fault_42_coordinator_that_hangs_with_a_join_is_given_up(autojump_
 
 
 @pytest.mark.parametrize("error", [TokenError("the token server is away"), ProtocolError("garbage")])
-async def test_held_join_outlives_look_ups_that_fail_beside_it(
+async def test_held_join_survives_failed_coordinator_lookups(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     request, failed = BrokerPool.request, list[float]()
@@ -162,7 +162,7 @@ async def test_held_join_outlives_look_ups_that_fail_beside_it(
         await handler.until(lambda: bool(handler.sessions))
 
 
-async def test_fault_42_commit_leaves_a_hanging_coordinator(autojump_clock: MockClock) -> None:
+async def test_fault_42_commit_moves_from_a_hanging_coordinator(autojump_clock: MockClock) -> None:
     async with orders(3, brokers=3) as cluster, deadline() as nursery:
         other = lead_elsewhere(cluster, 0)
         cluster.move_coordinator("g", 0)
@@ -186,7 +186,7 @@ async def test_fault_42_leader_assigns_without_fresh_metadata(autojump_clock: Mo
         await trio.sleep(5)
         cluster.drop_next(Api.METADATA, None, hang_up=False, client_id="first")
         await start_member(nursery, cluster, second, client_id="second")
-        # Heartbeats at least each 3 s tell of the rebalance; the assignment follows within half a session timeout.
+        # A heartbeat at least each 3 s reports the rebalance; the assignment follows within half a session timeout.
         with trio.fail_after(3.0 + 5.0):
             await second.until(lambda: bool(second.sessions))
 
@@ -195,7 +195,7 @@ async def test_fault_42_leader_assigns_without_fresh_metadata(autojump_clock: Mo
 async def test_fault_42_lagging_partition_counts_start_no_rebalance(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, lagging: int
 ) -> None:
-    def as_it_was(request: Any, answer: Any) -> None:
+    def outdated(request: Any, answer: Any) -> None:
         for topic in answer.topics:
             topic.partitions = [p for p in topic.partitions if p.partition_index < 3]
 
@@ -203,21 +203,21 @@ async def test_fault_42_lagging_partition_counts_start_no_rebalance(
         handler = Recorder()
         member = await start_member(nursery, cluster, handler, metadata_max_age=5.0)
         await handler.until(lambda: bool(handler.sessions))
-        edit_answers(monkeypatch, Api.METADATA, as_it_was, broker_id=lagging)
+        edit_answers(monkeypatch, Api.METADATA, outdated, broker_id=lagging)
         cluster.add_partitions("orders", 6)
         await handler.until(lambda: sum(len(c) for c in handler.sessions[-1].claims.values()) == 6)
         await trio.sleep(120)
         rebalances = [e for e in member.seen(MembershipChanged) if e.after == "PREPARING_REBALANCE"]
-        assert len(rebalances) == 2, "the first join, and the one for the partitions that were added"
+        assert len(rebalances) == 2, "the first join, and the one for the added partitions"
 
 
 @pytest.mark.parametrize("lagging", [0, 1])
 async def test_fault_42_lagging_broker_does_not_close_connections_to_others(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, lagging: int
 ) -> None:
-    """It has not heard that broker 2 is back, and leads."""
+    """The lagging broker does not know that broker 2 is back and leads."""
 
-    def as_it_was(request: Any, answer: Any) -> None:
+    def outdated(request: Any, answer: Any) -> None:
         answer.brokers = [broker for broker in answer.brokers if broker.node_id != 2]
         for partition in (partition for topic in answer.topics for partition in topic.partitions):
             partition.leader_id, partition.leader_epoch = lagging, 0
@@ -229,7 +229,7 @@ async def test_fault_42_lagging_broker_does_not_close_connections_to_others(
         handler = Recorder()
         member = await start_member(nursery, cluster, handler, metadata_max_age=5.0)
         await handler.until(lambda: bool(handler.sessions))
-        edit_answers(monkeypatch, Api.METADATA, as_it_was, broker_id=lagging)
+        edit_answers(monkeypatch, Api.METADATA, outdated, broker_id=lagging)
         before = len(member.events)
         for number in range(60):
             fill(cluster, 1, number % 3)
@@ -240,10 +240,10 @@ async def test_fault_42_lagging_broker_does_not_close_connections_to_others(
 
 @pytest.mark.parametrize("lagging", BROKERS)
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-async def test_fault_42_topic_that_a_lagging_broker_lacks_starts_no_rebalance(
+async def test_fault_42_topic_missing_at_one_broker_starts_no_rebalance(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, lagging: int, strategy: str
 ) -> None:
-    """Members that subscribe by pattern look for all topics before each join."""
+    """Members that subscribe by pattern request all topics before each join."""
 
     def without_refunds(request: Any, answer: Any) -> None:
         answer.topics = [topic for topic in answer.topics if topic.name != "refunds"]
@@ -268,7 +268,7 @@ async def test_fault_47_recreated_topic_is_found_despite_lag(
 ) -> None:
     before = list[Any]()
 
-    def as_it_was(request: Any, answer: Any) -> None:
+    def outdated(request: Any, answer: Any) -> None:
         if not before:
             before.append(copy.deepcopy(answer.topics))
         answer.topics = copy.deepcopy(before[0])
@@ -278,7 +278,7 @@ async def test_fault_47_recreated_topic_is_found_despite_lag(
         handler = Recorder()
         member = await start_member(nursery, cluster, handler, metadata_max_age=5.0)
         await handler.until(lambda: bool(handler.sessions))
-        edit_answers(monkeypatch, Api.METADATA, as_it_was, broker_id=lagging)
+        edit_answers(monkeypatch, Api.METADATA, outdated, broker_id=lagging)
         await eventually(lambda: bool(before))
         cluster.delete_topic("orders")
         cluster.create_topic("orders", 3)
@@ -288,10 +288,10 @@ async def test_fault_47_recreated_topic_is_found_despite_lag(
         assert isinstance(claim_failure(member), TopicRecreatedError)
 
 
-async def test_fault_42_look_ups_take_every_broker_in_turn(
+async def test_fault_42_lookups_use_every_broker_in_turn(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: Counter[int] = Counter()
+    requests: Counter[int] = Counter()
     async with orders(3, brokers=3) as cluster:
         config, events = Config(), list[Event]()
         async with open_broker_pool(cluster.bootstrap_servers, config, events.append, cluster.transport) as pool:
@@ -301,10 +301,10 @@ async def test_fault_42_look_ups_take_every_broker_in_turn(
                 nursery.start_soon(metadata.run)
                 await metadata.refresh()
                 assert {b.node_id for b in answer.brokers} == set(BROKERS)
-                on_request(monkeypatch, Api.METADATA, lambda call: asked.update([call.node_id]))
-                on_request(monkeypatch, Api.FIND_COORDINATOR, lambda call: asked.update([call.node_id]))
+                on_request(monkeypatch, Api.METADATA, lambda call: requests.update([call.node_id]))
+                on_request(monkeypatch, Api.FIND_COORDINATOR, lambda call: requests.update([call.node_id]))
                 for _ in range(15):
                     await metadata.refresh()
                     await pool.request_any(FindCoordinatorRequest, key="g", key_type=0)
                 nursery.cancel_scope.cancel()
-    assert dict(asked) == dict.fromkeys(BROKERS, 10)
+    assert dict(requests) == dict.fromkeys(BROKERS, 10)

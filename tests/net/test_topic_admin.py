@@ -48,7 +48,7 @@ async def test_topics_are_listed_by_name_with_their_partitions(autojump_clock: M
         assert list((await counts(admin)).items()) == [("audit", 3), ("orders", 2)]
 
 
-async def test_topic_is_described_with_leaders_and_copies(autojump_clock: MockClock) -> None:
+async def test_topic_is_described_with_leaders_and_replicas(autojump_clock: MockClock) -> None:
     async with orders(brokers=3) as cluster, admin_of(cluster) as (admin, _), deadline():
         await admin.create("copied", 2, 3)
         (topic,) = await admin.describe(["copied"])
@@ -61,19 +61,19 @@ async def test_topic_is_described_with_leaders_and_copies(autojump_clock: MockCl
         assert all(partition.leader in partition.replicas for partition in topic.partitions)
 
 
-def test_copies_that_lag_are_not_in_sync() -> None:
+def test_lagging_replicas_are_not_in_sync() -> None:
     lagging = DescribedPartition(TopicPartition("a", 0), 0, 1, (0, 1, 2), (0, 2))
     assert not lagging.is_in_sync
 
 
-async def test_topic_that_does_not_exist_is_not_described(autojump_clock: MockClock) -> None:
+async def test_missing_topic_is_not_described(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as (admin, _), deadline():
         with pytest.raises(UnknownTopicError, match=r"topic 'nothing'.*`sarameya topics list` shows the existing ones"):
             await admin.describe(["orders", "nothing"])
-        assert "nothing" not in await counts(admin), "looking makes none"
+        assert "nothing" not in await counts(admin), "describing a topic does not create it"
 
 
-async def test_topic_settings_are_only_its_own(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_topic_settings_exclude_defaults_of_brokers(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     def set_some(request: Any, answer: Any) -> None:
         (result,) = answer.results
         (by_broker,) = result.configs
@@ -90,7 +90,7 @@ async def test_topic_settings_are_only_its_own(autojump_clock: MockClock, monkey
         assert await admin.settings(["orders"]) == {"orders": {"retention.ms": "5", "a.password": None}}
 
 
-async def test_topic_is_made_grown_and_deleted(autojump_clock: MockClock) -> None:
+async def test_topic_is_created_grown_and_deleted(autojump_clock: MockClock) -> None:
     async with orders(brokers=2) as cluster, admin_of(cluster) as (admin, _), deadline():
         await admin.create("new", 2, settings={"retention.ms": "1000"})
         assert (await counts(admin))["new"] == 2
@@ -101,7 +101,7 @@ async def test_topic_is_made_grown_and_deleted(autojump_clock: MockClock) -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "partitions", "replicas", "kind", "told"),
+    ("name", "partitions", "replicas", "kind", "message"),
     [
         ("orders", 1, 1, TopicExistsError, "topic 'orders': TOPIC_ALREADY_EXISTS"),
         ("new", 0, 1, TopicError, "topic 'new': INVALID_PARTITIONS"),
@@ -109,11 +109,11 @@ async def test_topic_is_made_grown_and_deleted(autojump_clock: MockClock) -> Non
         ("no such name", 1, 1, TopicError, "INVALID_TOPIC_EXCEPTION.*1 to 249 of the characters"),
     ],
 )
-async def test_topic_that_cannot_be_is_refused_with_the_remedy(
-    name: str, partitions: int, replicas: int, kind: type[KafkaError], told: str, autojump_clock: MockClock
+async def test_invalid_new_topic_is_refused_with_a_remedy(
+    name: str, partitions: int, replicas: int, kind: type[KafkaError], message: str, autojump_clock: MockClock
 ) -> None:
     async with orders() as cluster, admin_of(cluster) as (admin, _), deadline():
-        with pytest.raises(kind, match=told) as raised:
+        with pytest.raises(kind, match=message) as raised:
             await admin.create(name, partitions, replicas)
         assert type(raised.value) is kind
         assert "\n" not in str(raised.value)
@@ -140,7 +140,7 @@ async def test_topic_cannot_shrink_and_a_missing_one_cannot_change(
         (Api.DESCRIBE_CONFIGS, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "DESCRIBE_CONFIGS on the topic"),
     ],
 )
-async def test_who_may_not_is_told_which_acl_it_takes(
+async def test_authorization_error_names_the_required_acl(
     api: Api, code: ErrorCode, acl: str, autojump_clock: MockClock
 ) -> None:
     async with orders() as cluster, admin_of(cluster) as (admin, _), deadline():
@@ -155,7 +155,7 @@ async def test_who_may_not_is_told_which_acl_it_takes(
             await change()
 
 
-async def test_controller_that_has_moved_is_found_again(autojump_clock: MockClock) -> None:
+async def test_moved_controller_is_found(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as (admin, events), deadline():
         cluster.fail_next(Api.CREATE_TOPICS, ErrorCode.NOT_CONTROLLER, 2)
         await admin.create("new", 3)
@@ -163,14 +163,14 @@ async def test_controller_that_has_moved_is_found_again(autojump_clock: MockCloc
         assert [event.what for event in events if isinstance(event, Retrying)] == ["create topic 'new'"] * 2
 
 
-async def test_controller_that_is_not_found_is_given_up(autojump_clock: MockClock) -> None:
+async def test_missing_controller_fails_at_the_retry_timeout(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as (admin, _), deadline():
         cluster.fail_next(Api.CREATE_TOPICS, ErrorCode.NOT_CONTROLLER, 1000)
         with pytest.raises(RetriesExhaustedError, match="NOT_CONTROLLER"):
             await admin.create("new", 3)
 
 
-async def test_change_whose_answer_is_lost_is_not_made_again(autojump_clock: MockClock) -> None:
+async def test_change_without_a_response_is_not_retried(autojump_clock: MockClock) -> None:
     async with orders() as cluster, admin_of(cluster) as (admin, events), deadline():
         cluster.delay_next(Api.CREATE_TOPICS, 60.0)
         with pytest.raises(RequestTimeoutError):
