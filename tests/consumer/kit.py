@@ -76,7 +76,7 @@ class Fetches:
         return [[p.partition for t in body.topics for p in t.partitions] for _, body in self.seen[since:]]
 
     def full(self) -> list[list[int]]:
-        """Return the partitions of each full request: one that begins a fetch session or has none."""
+        """Return the partitions of each full request: one that starts a fetch session or has none."""
         bodies = [body for _, body in self.seen if body.session_epoch in (0, -1)]
         return [[p.partition for t in body.topics for p in t.partitions] for body in bodies]
 

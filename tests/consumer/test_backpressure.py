@@ -1,4 +1,4 @@
-"""Handlers that fall behind, and what they cost. Over the in-memory cluster under virtual time."""
+"""Slow handlers: backpressure, its events and its times. Over the in-memory cluster under virtual time."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ async def test_backpressure_is_reported_once_and_its_end_too(
         member = await start_member(nursery, cluster, handler, fetch_max_partition_bytes=1000, max_processing_time=1.0)
         while not changes(member):
             await trio.sleep(0.01)
-        assert 1.0 <= trio.current_time() - began <= 2.1, "the second look, one to two times max_processing_time"
+        assert 1.0 <= trio.current_time() - began <= 2.1, "the second check, after one to two times max_processing_time"
         (event,) = member.seen(PartitionBackpressured)
         assert event.partition == PARTITION
-        assert 0 < event.buffered <= 7000, "with what is decoded"
+        assert 0 < event.buffered <= 7000, "including decoded messages"
         fill(cluster, 100)
         await trio.sleep(60)
         assert changes(member) == [PartitionBackpressured]
@@ -80,8 +80,8 @@ async def test_late_fetch_response_is_no_new_backpressure(autojump_clock: MockCl
         assert changes(member) == [PartitionBackpressured, BackpressureEnded]
 
 
-class Slowly(StreamHandler):
-    """Takes one message after another out of one stream, and waits for `wait` after each."""
+class SlowStreamHandler(StreamHandler):
+    """Reads one stream, message by message, and waits for `wait` after each."""
 
     def __init__(self, wait: trio.Event | None = None) -> None:
         self.taken = 0
@@ -98,23 +98,23 @@ class Slowly(StreamHandler):
 async def test_partition_waiting_in_a_stream_is_not_backpressured(
     autojump_clock: MockClock,
 ) -> None:
-    """Each turn is 0.1 s: with twenty in the line a partition waits far longer than max_processing_time."""
+    """Each partition is read for 0.1 s: each of twenty waits far longer than max_processing_time."""
     async with orders(20) as cluster, deadline() as nursery:
         for partition in range(20):
             for _ in range(10):
                 cluster.produce_many("orders", partition, [(None, b"x" * 50)] * 100)
-        handler = Slowly()
+        handler = SlowStreamHandler()
         member = await start_member(nursery, cluster, handler, fetch_max_partition_bytes=20_000)
         await eventually(lambda: handler.taken == 20_000)
         assert not changes(member)
 
 
-async def test_stream_that_takes_nothing_holds_back_all_its_partitions(autojump_clock: MockClock) -> None:
+async def test_stalled_stream_backpressures_all_its_partitions(autojump_clock: MockClock) -> None:
     release = trio.Event()
     async with orders(3) as cluster, deadline() as nursery:
         for partition in range(3):
             fill(cluster, 20, partition)
-        handler = Slowly(release)
+        handler = SlowStreamHandler(release)
         member = await start_member(nursery, cluster, handler, fetch_max_partition_bytes=500)
         await eventually(lambda: len(changes(member)) == 3)
         release.set()
@@ -122,7 +122,7 @@ async def test_stream_that_takes_nothing_holds_back_all_its_partitions(autojump_
         assert changes(member) == [PartitionBackpressured] * 3 + [BackpressureEnded] * 3
 
 
-async def test_slow_handler_that_goes_on_is_not_backpressured(autojump_clock: MockClock) -> None:
+async def test_slow_but_steady_handler_is_not_backpressured(autojump_clock: MockClock) -> None:
     async def slowly(session: Session, claim: Claim, message: Message) -> None:
         await trio.sleep(0.9)
 
@@ -166,7 +166,7 @@ async def test_backpressured_partition_restarts_on_another_member(autojump_clock
         assert handler.offsets("orders", 0) == list(range(100))
 
 
-async def test_budget_is_kept_whatever_the_number_of_stuck_partitions(autojump_clock: MockClock) -> None:
+async def test_budget_holds_for_many_stuck_partitions(autojump_clock: MockClock) -> None:
     async def wait(session: Session, claim: Claim, message: Message) -> None:
         await release.wait()
 
@@ -180,9 +180,9 @@ async def test_budget_is_kept_whatever_the_number_of_stuck_partitions(autojump_c
             nursery, cluster, handler, fetch_max_partition_bytes=10_000, fetch_buffer_bytes=300_000, fetch_max_wait=0.05
         )
         await trio.sleep(30)
-        # A broker sends the first batch of an answer whole, whatever was asked for; each claim has a batch decoded.
+        # A broker sends the first batch of a response whole, even above the limit; each claim has a decoded batch.
         assert 100_000 < member.group.buffered_bytes <= 300_000 + 1200 + 30 * 1400
-        assert len(handler.messages) == 30, "every claim has had its first"
+        assert len(handler.messages) == 30, "every claim has received its first message"
         release.set()
         await handler.received(600)
         for partition in range(30):
@@ -191,7 +191,7 @@ async def test_budget_is_kept_whatever_the_number_of_stuck_partitions(autojump_c
         assert member.group.buffered_bytes <= 30 * 2600
 
 
-async def test_time_of_backpressure_is_told_while_it_lasts_and_adds_up(autojump_clock: MockClock) -> None:
+async def test_backpressure_time_is_reported_live_and_summed(autojump_clock: MockClock) -> None:
     releases = [trio.Event(), trio.Event()]
     taken: list[int] = []
 
@@ -203,17 +203,17 @@ async def test_time_of_backpressure_is_told_while_it_lasts_and_adds_up(autojump_
     async with orders() as cluster, deadline() as nursery:
         member = await start_member(nursery, cluster, Recorder(wait), fetch_max_partition_bytes=1000)
         past = 0.0
-        for spell in (1, 2):
+        for period in (1, 2):
             fill(cluster, 100)
-            await eventually(lambda count=spell: len(member.seen(PartitionBackpressured)) == count)  # type: ignore[misc]
+            await eventually(lambda count=period: len(member.seen(PartitionBackpressured)) == count)  # type: ignore[misc]
             began = trio.current_time()
             await trio.sleep(29)
-            one = status(member)
-            lasts = trio.current_time() - began
-            assert lasts <= one.backpressured_seconds <= lasts + 0.2
-            assert one.backpressure_seconds == pytest.approx(past + one.backpressured_seconds)
-            releases[spell - 1].set()
-            await eventually(lambda count=spell: len(taken) == count * 100)  # type: ignore[misc]
+            current = status(member)
+            elapsed = trio.current_time() - began
+            assert elapsed <= current.backpressured_seconds <= elapsed + 0.2
+            assert current.backpressure_seconds == pytest.approx(past + current.backpressured_seconds)
+            releases[period - 1].set()
+            await eventually(lambda count=period: len(taken) == count * 100)  # type: ignore[misc]
             past = sum(event.seconds for event in member.seen(BackpressureEnded))
             assert (status(member).backpressured_seconds, status(member).backpressure_seconds) == (0, past)
         await member.close()
@@ -221,11 +221,11 @@ async def test_time_of_backpressure_is_told_while_it_lasts_and_adds_up(autojump_
 
 
 def status(member: Running) -> PartitionStatus:
-    (one,) = member.group.status().partitions
-    return one
+    (partition,) = member.group.status().partitions
+    return partition
 
 
-async def test_claim_ending_backpressured_counts_until_its_end(autojump_clock: MockClock) -> None:
+async def test_backpressure_counts_until_its_claim_ends(autojump_clock: MockClock) -> None:
     """The claim is being revoked, and its handler still hangs."""
 
     async def hang(session: Session, claim: Claim, message: Message) -> None:
@@ -239,14 +239,14 @@ async def test_claim_ending_backpressured_counts_until_its_end(autojump_clock: M
         await trio.sleep(29)
         member.group.close_nowait()
         await trio.sleep(3)
-        one = status(member)
-        assert one.activity is Activity.GIVING_UP
-        assert 32 <= one.backpressured_seconds <= trio.current_time() - began + 0.2
+        current = status(member)
+        assert current.activity is Activity.GIVING_UP
+        assert 32 <= current.backpressured_seconds <= trio.current_time() - began + 0.2
         found = samples(registry_of(member.group))
-        assert value(found, "sarameya_partition_backpressured_seconds", topic="orders") == one.backpressured_seconds
-        assert value(found, "sarameya_backpressure_seconds_total", topic="orders") == one.backpressured_seconds
+        assert value(found, "sarameya_partition_backpressured_seconds", topic="orders") == current.backpressured_seconds
+        assert value(found, "sarameya_backpressure_seconds_total", topic="orders") == current.backpressured_seconds
         await member.ended.wait()
         assert changes(member) == [PartitionBackpressured, BackpressureEnded]
-        (over,), (ended,) = member.seen(BackpressureEnded), member.seen(ClaimEnded)
-        assert 34 <= over.seconds == ended.backpressure_seconds < 36
-        assert member.group.meters.topics["orders"].backpressure_seconds == over.seconds
+        (backpressure,), (ended,) = member.seen(BackpressureEnded), member.seen(ClaimEnded)
+        assert 34 <= backpressure.seconds == ended.backpressure_seconds < 36
+        assert member.group.meters.topics["orders"].backpressure_seconds == backpressure.seconds

@@ -1,4 +1,4 @@
-"""Answers that no good broker gives: retried with backoff and visibly, never in a hot loop, never waited for ever."""
+"""Responses that no correct broker sends: retried with backoff and an event, without a hot loop or an endless wait."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def retries(member: Running, what: str) -> list[str]:
 async def test_partition_missing_in_responses_is_retried_with_backoff(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def leave_out(request: Any, answer: Any) -> None:
+    def omit_partition(request: Any, answer: Any) -> None:
         if trio.current_time() - began < 10:
-            answer.session_id = 0  # in a fetch session silence would mean that nothing has changed
+            answer.session_id = 0  # in a fetch session, an omitted partition is an unchanged one
             for topic in answer.responses:
                 topic.partitions = [p for p in topic.partitions if p.partition_index != 0]
 
-    edit_answers(monkeypatch, Api.FETCH, leave_out)
+    edit_answers(monkeypatch, Api.FETCH, omit_partition)
     async with orders(2) as cluster, deadline() as nursery:
         fill(cluster, 3, 0)
         fill(cluster, 3, 1)
@@ -50,13 +50,13 @@ async def test_partition_missing_in_responses_is_retried_with_backoff(
 async def test_batches_before_the_position_are_retried_with_backoff(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def send_the_last_again(request: Any, answer: Any) -> None:
-        asked = [p.fetch_offset for topic in request.topics for p in topic.partitions]
-        answer.session_id = 0  # so that each request says what it asks for
-        if asked == [1] and trio.current_time() - began < 10:
+    def resend_the_last_batch(request: Any, answer: Any) -> None:
+        offsets = [p.fetch_offset for topic in request.topics for p in topic.partitions]
+        answer.session_id = 0  # so that each request names its partitions
+        if offsets == [1] and trio.current_time() - began < 10:
             answer.responses[0].partitions[0].records = build([(0, None, b"x", ())])
 
-    edit_answers(monkeypatch, Api.FETCH, send_the_last_again)
+    edit_answers(monkeypatch, Api.FETCH, resend_the_last_batch)
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 2)
         began = trio.current_time()
@@ -87,7 +87,7 @@ async def test_broker_naming_itself_as_nearer_is_retried_with_backoff(
         assert 5 < len(retries(member, "leader of orders-0")) < 30
 
 
-async def test_fetch_refused_as_a_whole_is_told_by_name(autojump_clock: MockClock) -> None:
+async def test_error_of_a_whole_fetch_is_reported_by_name(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 1)
         cluster.fail_next(Api.FETCH, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -98,43 +98,43 @@ async def test_fetch_refused_as_a_whole_is_told_by_name(autojump_clock: MockCloc
         assert "FETCH_SESSION_ID_NOT_FOUND" in cause
 
 
-async def test_handler_that_reads_on_after_an_error_meets_it_again(autojump_clock: MockClock) -> None:
-    met: list[Exception] = []
+async def test_reading_on_after_an_error_raises_it_again(autojump_clock: MockClock) -> None:
+    errors: list[Exception] = []
 
     class ReadsOn(ConsumerGroupHandler):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
-            while len(met) < 3:
+            while len(errors) < 3:
                 try:
                     async for _ in claim:
                         pass
                 except TopicAuthorizationError as error:
-                    met.append(error)
-            raise met[-1]
+                    errors.append(error)
+            raise errors[-1]
 
     async with orders() as cluster, deadline() as nursery:
         cluster.fail_next(Api.FETCH, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         member = await start_member(nursery, cluster, ReadsOn())
         await member.ended.wait()
-        assert len({str(error) for error in met}) == 1
+        assert len({str(error) for error in errors}) == 1
 
 
 # -- ListOffsets --------------------------------------------------------------------------------------------
 
 
-def leave_out(answer: Any) -> None:
+def omit_partition(answer: Any) -> None:
     for topic in answer.topics:
         topic.partitions = [p for p in topic.partitions if p.partition_index != 1]
 
 
-def tell_no_offset(answer: Any) -> None:
+def remove_offset(answer: Any) -> None:
     for part in (p for topic in answer.topics for p in topic.partitions if p.partition_index == 1):
         part.offset = -1
 
 
 @pytest.mark.parametrize(
-    ("edit", "cause"), [(leave_out, "missing in the response"), (tell_no_offset, "no offset in the response")]
+    ("edit", "cause"), [(omit_partition, "missing in the response"), (remove_offset, "no offset in the response")]
 )
-async def test_offset_missing_from_the_answer_is_looked_up_again(
+async def test_offset_missing_in_a_response_is_requested_again(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, edit: Any, cause: str
 ) -> None:
     def until_ten(request: Any, answer: Any) -> None:
@@ -154,7 +154,7 @@ async def test_offset_missing_from_the_answer_is_looked_up_again(
         assert 5 < len(causes) < 30
 
 
-async def test_offset_of_a_partition_not_asked_for_is_ignored(
+async def test_offset_of_an_unrequested_partition_is_ignored(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def add_another(request: Any, answer: Any) -> None:

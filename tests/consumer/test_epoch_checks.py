@@ -1,4 +1,4 @@
-"""Answers of a new leader about the log that was read (KIP-320), other than that it is the same."""
+"""Epoch checks with a new leader (KIP-320) that do not confirm the read log, or confirm a deleted one."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ PARTITION = TopicPartition("orders", 0)
 
 
 def know_nothing(request: Any, answer: Any) -> None:
-    """A leader whose log does not have the epoch, nor any before it: retention has taken it, or it never had it."""
+    """Respond as a leader without the epoch and any earlier one: retention has deleted them, or they never existed."""
     for topic in answer.topics:
         for partition in topic.partitions:
             partition.end_offset = partition.leader_epoch = -1
 
 
-async def test_log_that_knows_nothing_of_what_was_read_fails_the_claim(
+async def test_log_without_the_read_epoch_fails_the_claim(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     edit_answers(monkeypatch, Api.OFFSET_FOR_LEADER_EPOCH, know_nothing)
@@ -64,7 +64,7 @@ async def test_log_without_the_read_epoch_is_reset_by_the_policy(
 
 
 @pytest.mark.parametrize("fetch_version", [12, 17])
-async def test_topic_recreated_during_a_look_up_fails_the_claim(
+async def test_topic_recreated_during_an_epoch_check_fails_the_claim(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, fetch_version: int
 ) -> None:
     """The new leader confirms the log as it was at the time of the request."""

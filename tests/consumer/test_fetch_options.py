@@ -1,4 +1,4 @@
-"""Fetches ask for what the options say. Over the in-memory cluster under virtual time."""
+"""Fetch requests with the configured options. Over the in-memory cluster under virtual time."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ async def test_fetches_of_busy_partitions_request_the_configured_bytes(
         )
         await handler.received(300)
     bodies: list[Any] = [body for _, body in fetches.seen]
-    assert len(bodies) > 2, "what there is takes several"
+    assert len(bodies) > 2, "the records take several fetches"
     assert {(body.min_bytes, body.isolation_level, body.rack_id) for body in bodies} == {(7, 1, "here")}
     assert {part.partition_max_bytes for body in bodies for topic in body.topics for part in topic.partitions} == {
         3_000
     }
-    # Later ones may be for fewer partitions, and in a hurry.
+    # Later requests may be for fewer partitions, with a shorter wait.
     assert (bodies[0].max_bytes, bodies[0].max_wait_ms) == (5_000, 1_500)
     assert all(body.max_bytes <= 5_000 and body.max_wait_ms <= 1_500 for body in bodies)
 
 
 @pytest.mark.parametrize("least", [10_000, 200_000])
-async def test_fetch_waits_as_the_options_say(autojump_clock: MockClock, least: int) -> None:
+async def test_fetch_waits_for_min_bytes_or_max_wait(autojump_clock: MockClock, least: int) -> None:
     async with orders() as cluster, deadline() as nursery:
         handler = Recorder()
         await start_member(nursery, cluster, handler, fetch_min_bytes=least, fetch_max_wait=30.0)
-        await trio.sleep(40)  # a fetch has been out for ten seconds
+        await trio.sleep(40)  # a fetch has been pending for ten seconds
         began = trio.current_time()
         cluster.produce("orders", 0, b"x" * (least // 2))
         await handler.received(1)
-        assert 15.0 < trio.current_time() - began < 25.0, "at the end of its time"
+        assert 15.0 < trio.current_time() - began < 25.0, "at the end of fetch_max_wait"
         await trio.sleep(40)
         began = trio.current_time()
         cluster.produce("orders", 0, b"x" * least)

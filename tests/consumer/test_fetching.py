@@ -1,4 +1,4 @@
-"""Fetch and fan out, seen from a claim. Over the in-memory cluster under virtual time."""
+"""Fetching, and delivery to claims. Over the in-memory cluster under virtual time."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PARTITION = TopicPartition("orders", 0)
 
 
 class Batches(ConsumerGroupHandler):
-    """Takes batches, and stops waiting for one after `patience` seconds to start waiting anew."""
+    """Reads batches. Each wait for one is cancelled after `patience` seconds, and started again."""
 
     def __init__(self, patience: float = float("inf")) -> None:
         self.batches: list[MessageBatch] = []
@@ -68,7 +68,7 @@ class Batches(ConsumerGroupHandler):
         return [m.offset for batch in self.batches for m in batch]
 
 
-# -- what arrives ---------------------------------------------------------------------------------------
+# -- delivery ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -119,7 +119,7 @@ async def test_old_formats_in_one_log_arrive_in_order(autojump_clock: MockClock)
         assert [m.timestamp for m in handler.messages[6:9]] == [1000, 1001, 1002]
 
 
-async def test_claim_begins_in_the_middle_of_a_batch(autojump_clock: MockClock) -> None:
+async def test_claim_starts_in_the_middle_of_a_batch(autojump_clock: MockClock) -> None:
     class FromSeven(Recorder):
         async def start_offset(self, partition: TopicPartition, committed: object) -> int:
             return 7
@@ -133,7 +133,7 @@ async def test_claim_begins_in_the_middle_of_a_batch(autojump_clock: MockClock) 
 
 
 async def test_message_larger_than_every_fetch_limit_still_arrives(autojump_clock: MockClock) -> None:
-    """KIP-74: the first batch of an answer is whole, whatever its size."""
+    """KIP-74: the first batch of a response is complete, whatever its size."""
     async with orders() as cluster, deadline() as nursery:
         cluster.produce("orders", 0, b"x" * 500_000)
         fill(cluster, 2)
@@ -143,7 +143,7 @@ async def test_message_larger_than_every_fetch_limit_still_arrives(autojump_cloc
         assert len(handler.messages[0].value or b"") == 500_000
 
 
-async def test_high_water_mark_and_position_are_told(autojump_clock: MockClock) -> None:
+async def test_claim_has_its_position_and_high_water_mark(autojump_clock: MockClock) -> None:
     seen: list[tuple[int, int]] = []
 
     async def note(session: Session, claim: Claim, message: Message) -> None:
@@ -157,10 +157,10 @@ async def test_high_water_mark_and_position_are_told(autojump_clock: MockClock) 
         assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
-# -- the two views --------------------------------------------------------------------------------------
+# -- messages and batches --------------------------------------------------------------------------------------
 
 
-async def test_batches_are_the_logs_own_unless_they_are_small(autojump_clock: MockClock) -> None:
+async def test_small_record_batches_are_merged(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         for size in (3, 1, 4200, 4000, 5):
             cluster.produce_many("orders", 0, [(None, b"x")] * size)
@@ -184,7 +184,7 @@ async def test_cancelled_read_of_a_batch_loses_nothing(autojump_clock: MockClock
         assert handler.timeouts > 50
 
 
-async def test_both_views_share_one_place(autojump_clock: MockClock) -> None:
+async def test_messages_and_batches_share_one_position(autojump_clock: MockClock) -> None:
     taken: list[object] = []
 
     class Both(ConsumerGroupHandler):
@@ -208,7 +208,7 @@ async def test_both_views_share_one_place(autojump_clock: MockClock) -> None:
         assert taken == [0, 1, 2, 3, [4, 5, 6, 7, 8, 9], (10, 11), (11, 12)]
 
 
-async def test_iteration_can_be_left_and_taken_up_again(autojump_clock: MockClock) -> None:
+async def test_interrupted_iteration_can_be_resumed(autojump_clock: MockClock) -> None:
     taken: list[int] = []
 
     class Stops(ConsumerGroupHandler):
@@ -253,7 +253,7 @@ async def test_several_tasks_may_share_a_claim(autojump_clock: MockClock) -> Non
         assert sorted(taken) == list(range(20))
         began = trio.current_time()
         await member.close()
-        assert trio.current_time() - began < 1.5, "all of them were told of the end"
+        assert trio.current_time() - began < 1.5, "all tasks were notified of the end"
         assert member.error is None
 
 
@@ -276,10 +276,10 @@ async def test_moving_leader_is_followed_without_loss(autojump_clock: MockClock)
         assert member.seen(LeaderChanged)
 
 
-async def test_isolated_leader_is_left_for_the_one_of_metadata(
+async def test_isolated_leader_is_replaced_by_the_one_of_metadata(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def go_on(request: Any, answer: Any) -> None:
+    def respond_as_leader(request: Any, answer: Any) -> None:
         for part in (part for topic in answer.responses for part in topic.partitions):
             if part.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
                 part.error_code, part.high_watermark, part.last_stable_offset = ErrorCode.NONE, 5, 5
@@ -290,7 +290,7 @@ async def test_isolated_leader_is_left_for_the_one_of_metadata(
         handler = Recorder()
         member = await start_member(nursery, cluster, handler, metadata_max_age=5.0)
         await handler.received(5)
-        edit_answers(monkeypatch, Api.FETCH, go_on)
+        edit_answers(monkeypatch, Api.FETCH, respond_as_leader)
         cluster.move_leader("orders", 0, 1)
         fill(cluster, 5)
         with trio.fail_after(7):
@@ -314,7 +314,7 @@ async def test_dropped_connections_are_reopened_without_loss(autojump_clock: Moc
         assert len(handler.sessions) == 1
 
 
-async def test_broker_that_stops_hands_its_partitions_over(autojump_clock: MockClock) -> None:
+async def test_partitions_of_a_stopped_broker_are_read_elsewhere(autojump_clock: MockClock) -> None:
     async with orders(3, brokers=3) as cluster, deadline() as nursery:
         handler = Recorder()
         await start_member(nursery, cluster, handler)
@@ -330,7 +330,7 @@ async def test_broker_that_stops_hands_its_partitions_over(autojump_clock: MockC
         assert handler.offsets("orders", 1) == list(range(10))
 
 
-async def test_partition_of_a_failing_leader_waits_alone(
+async def test_refused_fetch_is_retried_with_counted_attempts(
     autojump_clock: MockClock,
 ) -> None:
     async with orders(1) as cluster, deadline() as nursery:
@@ -347,7 +347,7 @@ async def test_partition_of_a_failing_leader_waits_alone(
 async def test_next_fetch_is_sent_before_messages_are_returned(
     monkeypatch: pytest.MonkeyPatch, size: int, ahead: int
 ) -> None:
-    """Over a socket, where a request is sent at once; answers of a few bytes are handed out first."""
+    """Over a socket, a request is sent at once. The messages of a small response are returned first."""
 
     def write(descriptor: int, data: bytes) -> int:
         if int.from_bytes(data[4:6], "big") == Api.FETCH:
@@ -364,18 +364,20 @@ async def test_next_fetch_is_sent_before_messages_are_returned(
         for _ in range(10):
             cluster.produce("orders", 0, b"x" * size)
         handler = Recorder(note)
-        # Of each fetch there comes one message, and there is always room for another one.
+        # Each fetch returns one message, and there is always room for another one.
         await start_member(nursery, cluster, handler, fetch_max_partition_bytes=1000, channel_buffer_fetches=20)
         await handler.received(10)
     fetches = [seen[:place].count("fetch") for place, what in enumerate(seen) if what == "message"]
     assert len(fetches) == 10
-    assert all(before == number + ahead for number, before in enumerate(fetches)), "what brought it, and the next"
+    assert all(before == number + ahead for number, before in enumerate(fetches)), (
+        "the fetch that returned the message, and the next"
+    )
 
 
 # -- backpressure ---------------------------------------------------------------------------------------
 
 
-async def test_slow_partition_does_not_hold_up_its_neighbours(autojump_clock: MockClock) -> None:
+async def test_slow_partition_does_not_delay_other_partitions(autojump_clock: MockClock) -> None:
     async def slow_on_zero(session: Session, claim: Claim, message: Message) -> None:
         if claim.partition == 0:
             await trio.sleep(60)
@@ -413,30 +415,30 @@ async def test_buffers_of_a_slow_claim_stay_bounded(autojump_clock: MockClock) -
 
 
 @pytest.mark.parametrize("pace", [0.001, 0.01, 0.03, 0.09])
-async def test_idle_neighbours_of_a_slow_partition_are_read_in_time(autojump_clock: MockClock, pace: float) -> None:
-    late: list[float] = []
+async def test_slow_partition_does_not_delay_idle_partitions(autojump_clock: MockClock, pace: float) -> None:
+    delays: list[float] = []
 
     async def slow_on_zero(session: Session, claim: Claim, message: Message) -> None:
         if claim.partition == 0:
             await trio.sleep(pace)
         else:
-            late.append(trio.current_time() - float(message.value or b""))
+            delays.append(trio.current_time() - float(message.value or b""))
 
     async with orders(4) as cluster, deadline() as nursery:
         fill(cluster, int(10 / pace), 0)
-        # Quick enough never to be backpressured, slow enough to have its buffer full all the time.
+        # Fast enough never to be backpressured, slow enough to keep its buffer full.
         await start_member(nursery, cluster, Recorder(slow_on_zero), fetch_max_partition_bytes=500)
         await trio.sleep(2)
         for number in range(40):
             await trio.sleep(0.137)
             cluster.produce("orders", 1 + number % 3, b"%f" % trio.current_time())
         await trio.sleep(1)
-        assert len(late) == 40
-        assert max(late) < 0.02
+        assert len(delays) == 40
+        assert max(delays) < 0.02
 
 
-async def test_idle_neighbour_does_not_slow_a_busy_partition_down(autojump_clock: MockClock) -> None:
-    """A full buffer is waited for, rather than long-polling for the idle ones meanwhile."""
+async def test_idle_partition_does_not_delay_a_busy_one(autojump_clock: MockClock) -> None:
+    """The fetcher waits for a full buffer; it does not long-poll for idle partitions meanwhile."""
 
     async def quick(session: Session, claim: Claim, message: Message) -> None:
         await trio.sleep(0.001)
@@ -450,10 +452,10 @@ async def test_idle_neighbour_does_not_slow_a_busy_partition_down(autojump_clock
         assert trio.current_time() - began < 3.0
 
 
-async def test_long_full_partition_does_not_run_dry(
+async def test_slow_partition_always_has_buffered_messages(
     autojump_clock: MockClock,
 ) -> None:
-    """A piece keeps the handler busy for 0.15 s, and there are three of them while a fetch waits for 0.5 s."""
+    """The handler needs 0.15 s for the records of a fetch, and has three fetches while another one waits for 0.5 s."""
 
     async def thorough(session: Session, claim: Claim, message: Message) -> None:
         await trio.sleep(0.15)
@@ -495,7 +497,7 @@ async def test_position_before_the_log_fails_by_default_with_advice(autojump_clo
 
 
 @pytest.mark.parametrize(("policy", "first"), [("oldest", 5), ("newest", 10)])
-async def test_position_before_the_log_is_moved_by_the_policy_and_told(
+async def test_position_before_the_log_is_reset_and_reported(
     autojump_clock: MockClock, policy: str, first: int
 ) -> None:
     async with orders() as cluster, deadline() as nursery:
@@ -512,7 +514,7 @@ async def test_position_before_the_log_is_moved_by_the_policy_and_told(
         assert member.seen(OffsetReset) == [OffsetReset(PARTITION, 2, first, policy, OUT_OF_RANGE, 5, 10, 3)]
 
 
-# -- bytes that are no records ----------------------------------------------------------------------------
+# -- corrupt batches ----------------------------------------------------------------------------
 
 
 def broken(change: str) -> tuple[bytes, dict[str, int], type[Exception], str]:
@@ -532,7 +534,7 @@ def broken(change: str) -> tuple[bytes, dict[str, int], type[Exception], str]:
 
 
 @pytest.mark.parametrize("change", ["crc", "magic", "length", "bomb"])
-async def test_broken_batch_fails_its_claim_alone_with_its_coordinates(autojump_clock: MockClock, change: str) -> None:
+async def test_corrupt_batch_fails_only_its_claim_with_its_offset(autojump_clock: MockClock, change: str) -> None:
     data, options, kind, words = broken(change)
     async with orders(2) as cluster, deadline() as nursery:
         fill(cluster, 5, 0)
@@ -545,11 +547,11 @@ async def test_broken_batch_fails_its_claim_alone_with_its_coordinates(autojump_
         assert type(error) is kind
         assert str(error).startswith("orders-0 at offset 5: ")
         assert words in str(error)
-        assert handler.offsets("orders", 0) == list(range(5)), "what stood before it was delivered"
-        assert committed(cluster)["orders-0"] == 5, "and nothing behind it was skipped"
+        assert handler.offsets("orders", 0) == list(range(5)), "the messages before it were delivered"
+        assert committed(cluster)["orders-0"] == 5, "no message after it was skipped"
 
 
-async def test_unauthorised_topic_fails_the_claim(autojump_clock: MockClock) -> None:
+async def test_unauthorized_topic_fails_the_claim(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         cluster.fail_next(Api.FETCH, ErrorCode.TOPIC_AUTHORIZATION_FAILED, 1)
         member = await start_member(nursery, cluster, Recorder())
@@ -557,7 +559,7 @@ async def test_unauthorised_topic_fails_the_claim(autojump_clock: MockClock) -> 
         assert "grant this principal READ" in str(claim_failure(member))
 
 
-async def test_cluster_of_the_test_kit_passes_errors_as_they_are(autojump_clock: MockClock) -> None:
+async def test_embedded_cluster_raises_errors_of_its_block_unchanged(autojump_clock: MockClock) -> None:
     with pytest.raises(KeyError, match="mine"):
         async with EmbeddedCluster(in_memory=True):
             raise KeyError("mine")

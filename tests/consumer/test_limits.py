@@ -68,7 +68,7 @@ async def test_partition_with_the_largest_allowed_fetch_is_read(autojump_clock: 
 async def test_response_too_large_for_all_partitions_fails_none(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fifty partitions take 1,800 bytes of an answer without a record; a record batch is 600."""
+    """Fifty partitions take 1,800 bytes of a response without a record; a record batch is 600."""
     fetches = watch_fetches(monkeypatch)
     async with orders(50) as cluster, deadline() as nursery:
         for _ in range(6):
@@ -79,13 +79,13 @@ async def test_response_too_large_for_all_partitions_fails_none(
         alone = [body for _, body in fetches.seen if body.session_epoch == -1]
         assert {
             (body.max_bytes, p.partition_max_bytes) for body in alone for t in body.topics for p in t.partitions
-        } == {(1, 1)}, "a record batch each"
+        } == {(1, 1)}, "one record batch each"
 
 
-async def test_giant_records_delay_nobody_and_are_released(
+async def test_giant_records_delay_no_other_partition(
     autojump_clock: MockClock,
 ) -> None:
-    """A record twice as large as the whole budget, and one of 10,000 headers that is small as long as it is packed."""
+    """A record twice as large as the whole budget, and one of 10,000 headers that is small while compressed."""
 
     async def wait_on_giants(session: Session, claim: Claim, message: Message) -> None:
         if claim.partition < 2:
@@ -103,8 +103,8 @@ async def test_giant_records_delay_nobody_and_are_released(
             cluster.produce("orders", 2, b"y" * 10_000)
             await trio.sleep(0.1)
         assert handler.offsets("orders", 2) == list(range(100))
-        # The giant as it came and as it was decoded; and twenty times ten thousand headers.
-        assert member.group.buffered_bytes > 2 * 16_000_000 + 20 * 10_000 * 100, "what is there is counted"
+        # The giant record as received and as decoded, and twenty times ten thousand headers.
+        assert member.group.buffered_bytes > 2 * 16_000_000 + 20 * 10_000 * 100, "all held bytes are counted"
         released.set()
         await handler.received(121)
         await eventually(lambda: member.group.buffered_bytes == 0)
@@ -128,8 +128,8 @@ async def test_exhausted_budget_is_reported_once_until_released(
         member = await start_member(nursery, cluster, handler, fetch_buffer_bytes=100_000)
         await trio.sleep(60)
         assert len(handler.messages) < 500 - 60 * 4
-        [told] = member.seen(FetchBufferFull)
-        assert told.buffered > 90_000
+        [event] = member.seen(FetchBufferFull)
+        assert event.buffered > 90_000
         released.set()
         await handler.received(500)
 
@@ -137,20 +137,20 @@ async def test_exhausted_budget_is_reported_once_until_released(
 async def test_empty_response_that_is_too_large_backs_off(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fifty quiet partitions take more of an answer than it may be."""
+    """A response for fifty quiet partitions exceeds the limit."""
     fetches = watch_fetches(monkeypatch)
     async with orders(50) as cluster, deadline() as nursery:
         member = await start_member(nursery, cluster, Recorder(), max_response_bytes=1500)
         await trio.sleep(10)
         before = len(fetches.seen)
         await trio.sleep(10)
-        assert len(fetches.seen) - before < 10 / 0.3 * 51, "fifty-one, and then half a second, a little less by chance"
+        assert len(fetches.seen) - before < 10 / 0.3 * 51, "51 requests, then a backoff of half a second minus jitter"
         assert any("exceeds max_response_bytes" in event.cause for event in member.seen(Retrying))
 
 
 async def test_held_bytes_delay_only_their_partition(autojump_clock: MockClock) -> None:
     class Keeps(ConsumerGroupHandler):
-        """Collects partition 0, and lets go of it after a minute."""
+        """Holds the bytes of partition 0 until `released`."""
 
         def __init__(self) -> None:
             self.taken = [0, 0]
@@ -181,7 +181,7 @@ async def test_held_bytes_delay_only_their_partition(autojump_clock: MockClock) 
         assert member.group.buffered_bytes == 0
 
 
-async def test_room_that_partitions_of_another_broker_make_is_noticed(autojump_clock: MockClock) -> None:
+async def test_bytes_released_for_one_broker_allow_fetches_of_another(autojump_clock: MockClock) -> None:
     """Partition 0 holds more than its share, which leaves no room for partition 1 of another broker."""
 
     class Keeps(Recorder):
@@ -194,7 +194,7 @@ async def test_room_that_partitions_of_another_broker_make_is_noticed(autojump_c
     async with orders(2, brokers=2) as cluster, deadline() as nursery:
         handler = Keeps()
         await start_member(nursery, cluster, handler, fetch_buffer_bytes=100_000, fetch_max_partition_bytes=10_000)
-        for _ in range(2):  # the fetch that was on its way when they began to hold brings the first one yet
+        for _ in range(2):  # a fetch sent before the claims held bytes still returns the first message
             await trio.sleep(5)
             fill(cluster, 1, 1)
         await trio.sleep(30)

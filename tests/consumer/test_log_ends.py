@@ -22,25 +22,25 @@ SMALL = {"fetch_max_partition_bytes": 1000}
 
 
 class Hangs(ConsumerGroupHandler):
-    """Takes a message of partition 0, and does not come back before it may; keeps so many bytes of it."""
+    """Hangs in a message of partition 0 until `may_continue`, and holds `held_bytes` meanwhile."""
 
-    def __init__(self, keeps: int = 0) -> None:
+    def __init__(self, held_bytes: int = 0) -> None:
         self.taken = trio.Event()
-        self.may_go_on = trio.Event()
-        self._keeps = keeps
+        self.may_continue = trio.Event()
+        self._held_bytes = held_bytes
 
     async def consume_claim(self, session: Session, claim: Claim) -> None:
         async for message in claim:
             assert isinstance(message, Message)
             if claim.partition == 0 and not self.taken.is_set():
-                claim.hold(self._keeps)
+                claim.hold(self._held_bytes)
                 self.taken.set()
-                await self.may_go_on.wait()
-                claim.release(self._keeps)
+                await self.may_continue.wait()
+                claim.release(self._held_bytes)
             session.mark_message(message)
 
 
-def zero(member: Running) -> PartitionStatus:
+def status_of_zero(member: Running) -> PartitionStatus:
     return next(one for one in member.group.status().partitions if one.partition == ZERO)
 
 
@@ -49,7 +49,7 @@ def end_of(cluster: EmbeddedCluster) -> int:
 
 
 def lookups(monkeypatch: pytest.MonkeyPatch) -> list[frozenset[int]]:
-    """The partitions that each ListOffsets names."""
+    """Return a list that gets the partitions of each ListOffsets request."""
     seen: list[frozenset[int]] = []
 
     def note(call: Call) -> None:
@@ -63,7 +63,7 @@ Hold = Callable[[Running], None]
 
 
 @pytest.mark.parametrize(
-    ("why", "options", "keeps"),
+    ("why", "options", "held_bytes"),
     [
         (Activity.IN_HANDLER, {"max_processing_time": 1000.0}, 0),
         (Activity.BACKPRESSURED, {}, 0),
@@ -73,11 +73,11 @@ Hold = Callable[[Running], None]
     ids=["full", "backpressured", "paused", "no room"],
 )
 async def test_lag_of_an_unfetched_partition_is_looked_up(
-    autojump_clock: MockClock, why: Activity, options: dict[str, float], keeps: int
+    autojump_clock: MockClock, why: Activity, options: dict[str, float], held_bytes: int
 ) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         fill(cluster, 50)
-        handler = Hangs(keeps)
+        handler = Hangs(held_bytes)
         member = await start_member(nursery, cluster, handler, **SMALL, **options)
         await handler.taken.wait()
         if why is Activity.PAUSED:
@@ -87,13 +87,13 @@ async def test_lag_of_an_unfetched_partition_is_looked_up(
             for _ in range(30):
                 cluster.produce_many("orders", 0, [(None, b"x" * 100)] * 10)
             await trio.sleep(EVERY + 1)
-            one = zero(member)
-            assert one.activity is why
-            assert (one.high_water_mark, one.lag) == (end_of(cluster), end_of(cluster) - one.position)
+            status = status_of_zero(member)
+            assert status.activity is why
+            assert (status.high_water_mark, status.lag) == (end_of(cluster), end_of(cluster) - status.position)
         member.group.resume([ZERO])
-        handler.may_go_on.set()
+        handler.may_continue.set()
         await trio.sleep(60)
-        assert (zero(member).position, zero(member).lag) == (end_of(cluster), 0)
+        assert (status_of_zero(member).position, status_of_zero(member).lag) == (end_of(cluster), 0)
         await member.close()
 
 
@@ -104,22 +104,22 @@ async def test_only_unfetched_partitions_are_looked_up(
         for partition in range(6):
             fill(cluster, 50, partition)
         handler = Hangs()
-        handler.may_go_on.set()
+        handler.may_continue.set()
         member = await start_member(nursery, cluster, handler)
         await trio.sleep(5)
-        asked = lookups(monkeypatch)
+        requests = lookups(monkeypatch)
         await trio.sleep(100)
-        assert asked == []
+        assert requests == []
         member.group.pause([ZERO, TopicPartition("orders", 1), TopicPartition("orders", 2)])
         await trio.sleep(10 * EVERY)
         leaders = {one.broker for one in member.group.status().partitions if one.partition.partition < 3}
         assert len(leaders) == 2
-        assert sum(Counter(asked).values()) <= 2 * 10, "one a leader each time"
-        assert frozenset.union(*asked) == {0, 1, 2}
+        assert sum(Counter(requests).values()) <= 2 * 10, "one request per leader each time"
+        assert frozenset.union(*requests) == {0, 1, 2}
         await member.close()
 
 
-async def test_failing_look_up_delays_no_other_leader(
+async def test_failed_lookup_delays_no_other_leader(
     autojump_clock: MockClock,
 ) -> None:
     async with orders(2, brokers=2) as cluster, deadline() as nursery:
@@ -133,12 +133,12 @@ async def test_failing_look_up_delays_no_other_leader(
         await trio.sleep(2)
         fill(cluster, 20, 0)
         fill(cluster, 20, 1)
-        leader = zero(member).broker
+        leader = status_of_zero(member).broker
         cluster.fail_next(Api.LIST_OFFSETS, ErrorCode.NOT_LEADER_OR_FOLLOWER, 1, broker_id=leader)
         cluster.drop_next(Api.LIST_OFFSETS, 1, hang_up=False, broker_id=leader)
-        before = zero(member)
+        before = status_of_zero(member)
         await trio.sleep(2 * EVERY + 5)
-        after = zero(member)
+        after = status_of_zero(member)
         assert (after.high_water_mark, after.lag) == (before.high_water_mark, before.lag) == (50, 0)
         assert [one.lag for one in member.group.status().partitions] == [0, 20]
         await trio.sleep(member.group.config.request_timeout + 2 * EVERY)
@@ -156,12 +156,12 @@ async def test_log_end_of_a_fetch_counts_after_a_truncation(autojump_clock: Mock
         member.group.pause([ZERO])
         fill(cluster, 50)
         await trio.sleep(3 * EVERY)
-        assert zero(member).high_water_mark == 100
+        assert status_of_zero(member).high_water_mark == 100
         cluster.truncate("orders", 0, 60)
         member.group.resume([ZERO])
         await handler.received(60)
         await trio.sleep(2)
-        assert (zero(member).high_water_mark, zero(member).lag) == (60, 0)
+        assert (status_of_zero(member).high_water_mark, status_of_zero(member).lag) == (60, 0)
         await member.close()
 
 
@@ -178,5 +178,5 @@ async def test_looked_up_lag_follows_the_isolation_level(autojump_clock: MockClo
         cluster.produce_transactional("orders", 0, b"open", producer_id=1)
         fill(cluster, 1)
         await trio.sleep(2 * EVERY)
-        assert (zero(member).high_water_mark, zero(member).lag) == (7, lag)
+        assert (status_of_zero(member).high_water_mark, status_of_zero(member).lag) == (7, lag)
         await member.close()

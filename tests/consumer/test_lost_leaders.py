@@ -1,4 +1,4 @@
-"""Leaders that are lost or deposed: what it costs to find the next one, and who is believed. Virtual time."""
+"""Lost and deposed leaders: the cost of finding the next one, and outdated metadata. Virtual time."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from tests.group.kit import Recorder, deadline, fill, orders, start_member
 async def test_partitions_lost_together_are_looked_up_together(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks: list[float] = []
+    lookups: list[float] = []
 
-    def note(call: Call) -> None:
-        looks.append(trio.current_time())
+    def record(call: Call) -> None:
+        lookups.append(trio.current_time())
 
-    on_request(monkeypatch, Api.METADATA, note)
+    on_request(monkeypatch, Api.METADATA, record)
     async with orders(400, brokers=2) as cluster, deadline() as nursery:
         handler = Recorder()
         member = await start_member(nursery, cluster, handler)
         await trio.sleep(5)
-        looks.clear()
+        lookups.clear()
         member.events.clear()
         await cluster.stop_broker(1)
         await trio.sleep(10)
-        assert 1 <= len(looks) <= 3
+        assert 1 <= len(lookups) <= 3
         (retrying,) = (e for e in member.seen(Retrying) if e.what.startswith("leader of "))
         assert retrying.what.endswith(" and 199 more")
         assert len([e for e in member.seen(LeaderChanged) if e.after == 0]) == 200
@@ -47,12 +47,12 @@ async def test_lagging_metadata_does_not_restore_an_old_leader(
 ) -> None:
     lags = False
 
-    def tell_of_the_first_leader(request: Any, answer: Any) -> None:
+    def name_the_first_leader(request: Any, answer: Any) -> None:
         for topic in answer.topics if lags else ():
             for partition in topic.partitions:
                 partition.leader_id, partition.leader_epoch = 0, 0
 
-    edit_answers(monkeypatch, Api.METADATA, tell_of_the_first_leader)
+    edit_answers(monkeypatch, Api.METADATA, name_the_first_leader)
     fetches = watch_fetches(monkeypatch)
     async with orders(brokers=2) as cluster, deadline() as nursery:
         fill(cluster, 20)

@@ -14,8 +14,8 @@ from tests.consumer.kit import watch_fetches
 from tests.group.kit import Recorder, deadline, fill, start_member
 
 
-def racked(*, brokers: int = 2, partitions: int = 1) -> EmbeddedCluster:
-    """Broker 0 leads partition 0; broker 1, in rack `b`, follows."""
+def cluster_with_racks(*, brokers: int = 2, partitions: int = 1) -> EmbeddedCluster:
+    """Return a cluster with racks. Broker 0 leads partition 0; broker 1, in rack `b`, follows."""
     racks = {node_id: "abc"[node_id] for node_id in range(brokers)}
     return EmbeddedCluster(
         topics={"orders": partitions},
@@ -28,9 +28,9 @@ def racked(*, brokers: int = 2, partitions: int = 1) -> EmbeddedCluster:
     )
 
 
-async def test_replica_in_one_s_own_rack_is_read(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_replica_in_the_members_rack_is_read(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     fetches = watch_fetches(monkeypatch)
-    async with racked() as cluster, deadline() as nursery:
+    async with cluster_with_racks() as cluster, deadline() as nursery:
         fill(cluster, 10)
         handler = Recorder()
         member = await start_member(nursery, cluster, handler, rack_id="b")
@@ -43,11 +43,9 @@ async def test_replica_in_one_s_own_rack_is_read(autojump_clock: MockClock, monk
         assert not member.seen(Retrying)
 
 
-async def test_request_goes_to_the_leader_when_the_lease_is_over(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_leader_is_requested_after_each_lease(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     fetches = watch_fetches(monkeypatch)
-    async with racked() as cluster, deadline() as nursery:
+    async with cluster_with_racks() as cluster, deadline() as nursery:
         handler = Recorder()
         member = await start_member(nursery, cluster, handler, rack_id="b", metadata_max_age=10.0)
         await trio.sleep(25)
@@ -57,11 +55,11 @@ async def test_request_goes_to_the_leader_when_the_lease_is_over(
         assert not member.seen(Retrying)
 
 
-async def test_replica_that_is_gone_is_left_for_the_leader_at_once(
+async def test_stopped_replica_is_replaced_by_the_leader_at_once(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fetches = watch_fetches(monkeypatch)
-    async with racked() as cluster, deadline() as nursery:
+    async with cluster_with_racks() as cluster, deadline() as nursery:
         fill(cluster, 10)
         handler = Recorder()
         member = await start_member(nursery, cluster, handler, rack_id="b")
@@ -78,7 +76,7 @@ async def test_replica_that_is_gone_is_left_for_the_leader_at_once(
 async def test_failing_replica_is_avoided_for_a_lease(
     autojump_clock: MockClock,
 ) -> None:
-    async with racked() as cluster, deadline() as nursery:
+    async with cluster_with_racks() as cluster, deadline() as nursery:
         fill(cluster, 10)
         handler = Recorder()
         member = await start_member(nursery, cluster, handler, rack_id="b", metadata_max_age=20.0)
@@ -87,7 +85,7 @@ async def test_failing_replica_is_avoided_for_a_lease(
         cluster.fail_next(Api.FETCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, None, broker_id=1)
         fill(cluster, 10)
         await handler.received(20)
-        await trio.sleep(15)  # the lease of the replica, which it has failed in, would be over by now
+        await trio.sleep(15)  # the replica's lease, in which it failed, would be over by now
         assert [event.node_id for event in member.seen(ReadReplicaChanged)] == [1, None]
         await trio.sleep(10)
         assert [event.node_id for event in member.seen(ReadReplicaChanged)] == [1, None, 1, None]
@@ -96,8 +94,8 @@ async def test_failing_replica_is_avoided_for_a_lease(
         assert handler.offsets("orders", 0) == list(range(30))
 
 
-async def test_replica_that_lacks_the_position_is_left_for_the_leader(autojump_clock: MockClock) -> None:
-    async with racked() as cluster, deadline() as nursery:
+async def test_lagging_replica_is_replaced_by_the_leader(autojump_clock: MockClock) -> None:
+    async with cluster_with_racks() as cluster, deadline() as nursery:
         fill(cluster, 10)
         handler = Recorder()
         member = await start_member(nursery, cluster, handler, rack_id="b")
@@ -113,7 +111,7 @@ async def test_member_without_a_rack_reads_from_the_leader(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fetches = watch_fetches(monkeypatch)
-    async with racked() as cluster, deadline() as nursery:
+    async with cluster_with_racks() as cluster, deadline() as nursery:
         fill(cluster, 10)
         handler = Recorder()
         await start_member(nursery, cluster, handler)
@@ -122,7 +120,7 @@ async def test_member_without_a_rack_reads_from_the_leader(
 
 
 async def test_leader_that_moves_to_the_nearer_replica_is_followed(autojump_clock: MockClock) -> None:
-    async with racked() as cluster, deadline() as nursery:
+    async with cluster_with_racks() as cluster, deadline() as nursery:
         fill(cluster, 10)
         handler = Recorder()
         await start_member(nursery, cluster, handler, rack_id="b")

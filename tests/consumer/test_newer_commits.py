@@ -22,7 +22,7 @@ ORDERS = TopicPartition("orders", 0)
 
 
 class Lag:
-    """Metadata as it was in epoch 0, while `lasts`; and the leader of that epoch, which knows of no other."""
+    """Outdated metadata of epoch 0, while `lasts`, and the leader of epoch 0, which knows no later one."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.lasts = True
@@ -42,8 +42,8 @@ class Lag:
 
 
 @asynccontextmanager
-async def moved() -> AsyncIterator[tuple[EmbeddedCluster, trio.Nursery]]:
-    """Ten messages, five in each of two epochs, all of them committed."""
+async def cluster_with_two_epochs() -> AsyncIterator[tuple[EmbeddedCluster, trio.Nursery]]:
+    """Yield a cluster with ten committed messages, five in each of two epochs."""
     async with orders(brokers=2) as cluster, deadline() as nursery:
         fill(cluster, 5)
         cluster.move_leader("orders", 0, 1)
@@ -65,7 +65,7 @@ def offsets_committed(member: Running) -> list[int]:
 async def test_fault_44_commit_in_a_newer_epoch_awaits_fresh_metadata(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, policy: str, seconds: float
 ) -> None:
-    async with moved() as (cluster, nursery):
+    async with cluster_with_two_epochs() as (cluster, nursery):
         lag = Lag(monkeypatch)
         handler = Recorder()
         member = await start_member(nursery, cluster, handler, offset_out_of_range=policy)
@@ -84,16 +84,16 @@ async def test_fault_44_commit_in_a_newer_epoch_awaits_fresh_metadata(
         assert committed(cluster) == {"orders-0": 13}
 
 
-class BeginsAhead(Recorder):
+class StartsAhead(Recorder):
     async def start_offset(self, partition: TopicPartition, committed: CommittedOffset | None) -> CommittedOffset:
         return CommittedOffset(10, leader_epoch=5)
 
 
-async def test_epoch_that_no_metadata_comes_to_have_meets_the_policy(autojump_clock: MockClock) -> None:
-    """The topic was deleted and created again under its name, so its epochs start anew."""
+async def test_epoch_missing_in_all_metadata_is_reset_by_the_policy(autojump_clock: MockClock) -> None:
+    """The topic was deleted and created again under its name, so its epochs start at 0 again."""
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 3)
-        handler = BeginsAhead()
+        handler = StartsAhead()
         member = await start_member(nursery, cluster, handler, offset_out_of_range="oldest", request_timeout=10.0)
         await trio.sleep(9.0)
         assert not member.seen(OffsetReset)

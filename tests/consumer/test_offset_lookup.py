@@ -1,4 +1,4 @@
-"""Offsets looked up of several leaders, of which some do not answer. Virtual time."""
+"""Offset lookups from several leaders, some of which do not respond. Virtual time."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ PARTITIONS = [TopicPartition("orders", number) for number in range(4)]
 
 
 @attrs.define
-class Looking:
+class OpenLookup:
     lookup: OffsetLookup
     events: list[Event]
 
 
 @asynccontextmanager
-async def looking(cluster: EmbeddedCluster, **options: Any) -> AsyncIterator[Looking]:
+async def open_lookup(cluster: EmbeddedCluster, **options: Any) -> AsyncIterator[OpenLookup]:
     config, events = Config(**options), []
     async with open_runtime(
         "", cluster.bootstrap_servers, config, events.append, Backoff.of(config), cluster.transport, lambda: 1000.0
@@ -43,22 +43,22 @@ async def looking(cluster: EmbeddedCluster, **options: Any) -> AsyncIterator[Loo
         lookup = OffsetLookup(
             runtime.pool, runtime.metadata, config, runtime.observer, runtime.backoff, runtime.wall_clock
         )
-        yield Looking(lookup, events)
+        yield OpenLookup(lookup, events)
 
 
 def two_brokers() -> EmbeddedCluster:
-    """Partitions 0 and 2 are led by broker 0, 1 and 3 by broker 1."""
+    """Return a cluster whose broker 0 leads partitions 0 and 2, and whose broker 1 leads 1 and 3."""
     return orders(4, brokers=2)
 
 
-async def found_when(lookup: OffsetLookup, wanted: Mapping[TopicPartition, Place]) -> dict[int, float]:
-    """After how many seconds each partition's offset is told."""
+async def seconds_until_found(lookup: OffsetLookup, wanted: Mapping[TopicPartition, Place]) -> dict[int, float]:
+    """Return the seconds until each partition's offset was found."""
     began = trio.current_time()
     times: dict[int, float] = {}
 
     async def take(found: Mapping[TopicPartition, int]) -> None:
         for partition in found:
-            assert partition.partition not in times, "each once"
+            assert partition.partition not in times, "each partition is found once"
             times[partition.partition] = trio.current_time() - began
 
     await lookup.find_each(wanted, take)
@@ -67,18 +67,18 @@ async def found_when(lookup: OffsetLookup, wanted: Mapping[TopicPartition, Place
 
 @pytest.mark.parametrize("place", ["oldest", "newest", timedelta(seconds=1), 500])
 async def test_hanging_broker_does_not_delay_other_partitions(autojump_clock: MockClock, place: Place) -> None:
-    async with two_brokers() as cluster, deadline(), looking(cluster, request_timeout=30.0) as at:
+    async with two_brokers() as cluster, deadline(), open_lookup(cluster, request_timeout=30.0) as at:
         cluster.drop_next(Api.LIST_OFFSETS, hang_up=False, broker_id=0)
-        times = await found_when(at.lookup, dict.fromkeys(PARTITIONS, place))
+        times = await seconds_until_found(at.lookup, dict.fromkeys(PARTITIONS, place))
         assert times[1] == times[3] < 1
         assert 30 < times[0] == times[2] < 35
 
 
 async def test_retried_partition_does_not_wait_for_a_hanging_broker(autojump_clock: MockClock) -> None:
-    async with two_brokers() as cluster, deadline(), looking(cluster, request_timeout=30.0) as at:
+    async with two_brokers() as cluster, deadline(), open_lookup(cluster, request_timeout=30.0) as at:
         cluster.drop_next(Api.LIST_OFFSETS, hang_up=False, broker_id=0)
         cluster.fail_next(Api.LIST_OFFSETS, ErrorCode.LEADER_NOT_AVAILABLE, 3, broker_id=1)
-        times = await found_when(at.lookup, dict.fromkeys(PARTITIONS, "newest"))
+        times = await seconds_until_found(at.lookup, dict.fromkeys(PARTITIONS, "newest"))
         assert times[1] == times[3] < 3
         retries = [e.attempt for e in at.events if isinstance(e, Retrying) and "LEADER_NOT_AVAILABLE" in e.cause]
         assert retries == [1, 2, 3]
@@ -93,22 +93,22 @@ async def test_results_are_taken_while_others_are_pending(
         rounds.append(sorted(partition.partition for partition in found))
         await trio.sleep(10)
 
-    async with orders(4, brokers=4) as cluster, deadline(), looking(cluster, request_timeout=30.0) as at:
+    async with orders(4, brokers=4) as cluster, deadline(), open_lookup(cluster, request_timeout=30.0) as at:
         for broker, seconds in enumerate((0, 1, 2, 15)):
             cluster.delay_next(Api.LIST_OFFSETS, seconds, broker_id=broker)
         await at.lookup.find_each(dict.fromkeys(PARTITIONS, "newest"), take)
         assert rounds == [[0], [1, 2], [3]]
 
 
-async def test_partition_that_moves_is_asked_of_its_new_leader(autojump_clock: MockClock) -> None:
-    async with two_brokers() as cluster, deadline(), looking(cluster) as at:
+async def test_moved_partition_is_looked_up_at_its_new_leader(autojump_clock: MockClock) -> None:
+    async with two_brokers() as cluster, deadline(), open_lookup(cluster) as at:
         fill(cluster, 5, 0)
         cluster.move_leader("orders", 0, 1)
         assert (await at.lookup.find({PARTITIONS[0]: "newest"}))[PARTITIONS[0]].offset == 5
 
 
-async def test_each_of_several_places_is_found(autojump_clock: MockClock) -> None:
-    async with two_brokers() as cluster, deadline(), looking(cluster) as at:
+async def test_different_places_are_found_in_one_lookup(autojump_clock: MockClock) -> None:
+    async with two_brokers() as cluster, deadline(), open_lookup(cluster) as at:
         for partition in range(4):
             for second in range(995, 1000):
                 cluster.produce("orders", partition, b"x", timestamp=second * 1000)
@@ -121,7 +121,7 @@ async def test_each_of_several_places_is_found(autojump_clock: MockClock) -> Non
 async def test_looked_up_offset_has_its_epoch(
     autojump_clock: MockClock,
 ) -> None:
-    async with two_brokers() as cluster, deadline(), looking(cluster) as at:
+    async with two_brokers() as cluster, deadline(), open_lookup(cluster) as at:
         fill(cluster, 5, 0)
         cluster.move_leader("orders", 0, 1)
         fill(cluster, 5, 0)
@@ -132,13 +132,13 @@ async def test_looked_up_offset_has_its_epoch(
         assert (await at.lookup.find({PARTITIONS[0]: "oldest"}))[PARTITIONS[0]] == LogOffset(0, 0, epoch)
 
 
-async def test_nothing_wanted_is_found_at_once(autojump_clock: MockClock) -> None:
-    async with two_brokers() as cluster, deadline(), looking(cluster) as at:
+async def test_lookup_of_no_partition_returns_nothing(autojump_clock: MockClock) -> None:
+    async with two_brokers() as cluster, deadline(), open_lookup(cluster) as at:
         assert await at.lookup.find({}) == {}
 
 
-async def test_refusal_for_good_is_raised_though_another_broker_hangs(autojump_clock: MockClock) -> None:
-    async with two_brokers() as cluster, deadline(20), looking(cluster, request_timeout=30.0) as at:
+async def test_permanent_error_is_raised_though_a_broker_hangs(autojump_clock: MockClock) -> None:
+    async with two_brokers() as cluster, deadline(20), open_lookup(cluster, request_timeout=30.0) as at:
         cluster.drop_next(Api.LIST_OFFSETS, hang_up=False, broker_id=0)
         cluster.fail_next(Api.LIST_OFFSETS, ErrorCode.TOPIC_AUTHORIZATION_FAILED, broker_id=1)
         with pytest.raises(TopicAuthorizationError):
@@ -146,7 +146,7 @@ async def test_refusal_for_good_is_raised_though_another_broker_hangs(autojump_c
 
 
 async def test_bounded_retries_are_counted_for_each_leader(autojump_clock: MockClock) -> None:
-    async with two_brokers() as cluster, deadline(), looking(cluster, retry_max_attempts=3) as at:
+    async with two_brokers() as cluster, deadline(), open_lookup(cluster, retry_max_attempts=3) as at:
         cluster.fail_next(Api.LIST_OFFSETS, ErrorCode.LEADER_NOT_AVAILABLE, 3, broker_id=0)
         cluster.fail_next(Api.LIST_OFFSETS, ErrorCode.LEADER_NOT_AVAILABLE, 3, broker_id=1)
         assert len(await at.lookup.find(dict.fromkeys(PARTITIONS, "newest"))) == 4
@@ -155,30 +155,30 @@ async def test_bounded_retries_are_counted_for_each_leader(autojump_clock: MockC
             await at.lookup.find(dict.fromkeys(PARTITIONS, "newest"))
 
 
-async def test_what_take_raises_ends_the_search_and_comes_as_it_is(autojump_clock: MockClock) -> None:
+async def test_exception_of_the_callback_ends_the_lookup_unchanged(autojump_clock: MockClock) -> None:
     async def refuse(_: object) -> None:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION, "commit")
 
-    async with two_brokers() as cluster, deadline(20), looking(cluster, request_timeout=30.0) as at:
+    async with two_brokers() as cluster, deadline(20), open_lookup(cluster, request_timeout=30.0) as at:
         cluster.drop_next(Api.LIST_OFFSETS, hang_up=False, broker_id=0)
         with pytest.raises(KafkaError, match="ILLEGAL_GENERATION"):
             await at.lookup.find_each(dict.fromkeys(PARTITIONS, "newest"), refuse)
 
 
-async def test_answer_without_an_offset_is_asked_for_again(
+async def test_response_without_an_offset_is_retried(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = 0
 
-    def forget_once(_: Any, answer: Any) -> None:
+    def omit_the_first_offset(_: Any, answer: Any) -> None:
         nonlocal answers
         answers += 1
         if answers == 1:
             answer.topics[0].partitions[0].offset = -1
 
-    async with orders(1) as cluster, deadline(), looking(cluster) as at:
+    async with orders(1) as cluster, deadline(), open_lookup(cluster) as at:
         fill(cluster, 5)
-        edit_answers(monkeypatch, Api.LIST_OFFSETS, forget_once)
+        edit_answers(monkeypatch, Api.LIST_OFFSETS, omit_the_first_offset)
         assert (await at.lookup.find({PARTITIONS[0]: "newest"}))[PARTITIONS[0]].offset == 5
         assert answers == 2
 
@@ -186,12 +186,12 @@ async def test_answer_without_an_offset_is_asked_for_again(
 async def test_range_of_a_log_counts_open_transactions(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[int] = []
-    async with orders(1) as cluster, deadline(), looking(cluster, isolation_level="read_committed") as at:
-        edit_answers(monkeypatch, Api.LIST_OFFSETS, lambda request, _: asked.append(request.isolation_level))
+    levels: list[int] = []
+    async with orders(1) as cluster, deadline(), open_lookup(cluster, isolation_level="read_committed") as at:
+        edit_answers(monkeypatch, Api.LIST_OFFSETS, lambda request, _: levels.append(request.isolation_level))
         fill(cluster, 5)
         cluster.delete_records("orders", 0, 2)
         assert await at.lookup.log_range(PARTITIONS[0]) == LogRange(2, 5)
-        assert asked == [0, 0]
+        assert levels == [0, 0]
         await at.lookup.find({PARTITIONS[0]: "newest"})
-        assert asked == [0, 0, 1]
+        assert levels == [0, 0, 1]

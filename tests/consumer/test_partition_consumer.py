@@ -1,4 +1,4 @@
-"""A partition's feed by itself: room, arrivals, errors, pauses."""
+"""PartitionConsumer by itself: room, notifications, errors and pauses."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from sarameya.protocol.fetch.fetch_cursor import FetchCursor, Records
 
 
 class Feed:
-    """A feed of two fetches, and what both its sides were told."""
+    """A consumer with room for two fetches, and the notifications of its two sides."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.notifications: list[str] = []
         self.consumer = PartitionConsumer(FetchCursor(TopicPartition("orders", 0), 0), 2, ByteBudget(2**20).open())
-        self.consumer.on_change = lambda: self.told.append("change")
-        self.consumer.on_arrival = lambda: self.told.append("arrival")
+        self.consumer.on_change = lambda: self.notifications.append("change")
+        self.consumer.on_arrival = lambda: self.notifications.append("arrival")
 
     def receive(self) -> int | None:
         records = self.consumer.receive_nowait()
@@ -37,7 +37,7 @@ async def test_feed_delivers_in_order_and_notifies_both_sides() -> None:
     feed.consumer.deliver(records(5))
     assert not feed.consumer.has_room
     assert [feed.receive(), feed.receive(), feed.receive()] == [0, 5, None]
-    assert feed.told == ["arrival", "arrival", "change", "change"]
+    assert feed.notifications == ["arrival", "arrival", "change", "change"]
 
 
 async def test_feed_error_follows_the_records_and_repeats() -> None:
@@ -56,13 +56,13 @@ async def test_feed_error_follows_the_records_and_repeats() -> None:
     assert len({id(one) for one in raised}) == 3, "tracebacks do not pile up on one object"
 
 
-async def test_ended_feed_drops_what_it_has_and_what_comes() -> None:
+async def test_ended_feed_drops_buffered_and_new_records() -> None:
     feed = Feed()
     feed.consumer.deliver(records(0))
     feed.consumer.end()
     feed.consumer.deliver(records(5))
     assert feed.receive() is None
-    assert feed.told == ["arrival", "arrival"]
+    assert feed.notifications == ["arrival", "arrival"]
 
 
 async def test_full_feed_is_backpressured_unless_paused(
@@ -82,7 +82,7 @@ async def test_full_feed_is_backpressured_unless_paused(
     assert (consumer.is_wanted, held()) == (False, False)
     await trio.sleep(6)
     consumer.resume()
-    assert (consumer.is_wanted, held()) == (False, True), "it goes on now: patience begins anew"
+    assert (consumer.is_wanted, held()) == (False, True), "a resumed partition gets the full time limit again"
     await trio.sleep(11)
     assert (consumer.is_wanted, held()) == (False, False)
 
@@ -95,4 +95,4 @@ async def test_resumed_feed_notifies_both_sides() -> None:
     feed.consumer.resume()
     assert (feed.consumer.is_paused, feed.consumer.is_wanted) == (False, True)
     assert not feed.consumer.source.found_nothing
-    assert feed.told == ["change", "change", "arrival"]
+    assert feed.notifications == ["change", "change", "arrival"]

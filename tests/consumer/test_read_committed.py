@@ -17,11 +17,11 @@ from tests.group.kit import deadline, eventually, orders, start_member
 from tests.group.standalone_kit import Watched, take
 
 COMMITS, ABORTS, OPEN = 1, 2, 3
-"""Producers, by what becomes of their transactions."""
+"""Producer ids, named for the outcome of their transactions."""
 
 
 def fill_with_transactions(cluster: EmbeddedCluster) -> None:
-    """Offsets 0 to 5: two transactions, woven into each other, and a plain message; the markers are 4 and 5."""
+    """Produce offsets 0 to 5: two interleaved transactions and a plain message; the markers are 4 and 5."""
     cluster.produce_transactional("orders", 0, b"aborted", producer_id=ABORTS)
     cluster.produce_transactional("orders", 0, b"committed", producer_id=COMMITS)
     cluster.produce("orders", 0, b"plain")
@@ -31,7 +31,7 @@ def fill_with_transactions(cluster: EmbeddedCluster) -> None:
 
 
 class Reads(ConsumerGroupHandler):
-    """Keeps the values, and the claim, which tells where it is."""
+    """Keeps the values and the claim, which has its position."""
 
     def __init__(self, *, by_batches: bool) -> None:
         self.claim: Claim | None = None
@@ -108,7 +108,7 @@ async def test_log_ends_before_an_open_transaction(autojump_clock: MockClock) ->
         assert careful.claim.last_stable_offset == 9
 
 
-async def test_log_of_only_aborted_messages_is_passed(autojump_clock: MockClock) -> None:
+async def test_log_of_only_aborted_messages_is_skipped(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         for _ in range(3):
             cluster.produce_transactional("orders", 0, b"aborted", producer_id=ABORTS)
@@ -119,7 +119,7 @@ async def test_log_of_only_aborted_messages_is_passed(autojump_clock: MockClock)
         assert handler.values == []
 
 
-async def test_reader_without_a_group_is_shown_committed_messages_only(autojump_clock: MockClock) -> None:
+async def test_reader_without_a_group_gets_only_committed_messages(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline():
         fill_with_transactions(cluster)
         async with Watched(cluster, isolation_level="read_committed") as consumer:

@@ -1,4 +1,4 @@
-"""Positions outside the log, moved by the policy. Over the in-memory cluster under virtual time."""
+"""Positions outside the log, reset by the policy. Over the in-memory cluster under virtual time."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PARTITION = TopicPartition("orders", 0)
 
 
 class From(Recorder):
-    """Begins partition 0 at `offset`, and the others at 0."""
+    """Starts partition 0 at `offset`, and the others at 0."""
 
     def __init__(self, offset: int) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ async def test_position_that_the_policy_chose_is_committed(autojump_clock: MockC
 
 
 @pytest.mark.parametrize(("policy", "last_lookup"), [("fail", "log_range"), ("oldest", "find")])
-async def test_session_that_ends_as_the_lookup_is_answered_ends_well(
+async def test_session_that_ends_with_a_lookup_ends_in_order(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, policy: str, last_lookup: str
 ) -> None:
     look_up = getattr(OffsetLookup, last_lookup)
@@ -94,7 +94,7 @@ async def test_session_that_ends_as_the_lookup_is_answered_ends_well(
     async def find_and_end(self: OffsetLookup, wanted: Any) -> Any:
         found = await look_up(self, wanted)
         if len(handler.sessions) == 1:
-            handler.sessions[0].end("in the turn of the answer")
+            handler.sessions[0].end("in the time slice of the response")
         return found
 
     monkeypatch.setattr(OffsetLookup, last_lookup, find_and_end)
@@ -102,7 +102,7 @@ async def test_session_that_ends_as_the_lookup_is_answered_ends_well(
         fill(cluster, 3, 0)
         member = await start_member(nursery, cluster, handler, offset_out_of_range=policy)
         await handler.until(lambda: len(handler.sessions) == 2)
-        if policy == "fail":  # the second session has the time to say it
+        if policy == "fail":  # the second session has time to raise it
             await member.ended.wait()
             assert isinstance(member.error, ExceptionGroup)
             (error,) = member.error.exceptions
@@ -131,7 +131,7 @@ async def test_position_overtaken_by_retention_is_reset_by_duration(
         assert handler.offsets("orders", 0) == list(range(first, 11))
 
 
-async def test_topic_s_own_policy_decides_where_to_go_on(autojump_clock: MockClock) -> None:
+async def test_topics_own_policy_overrides_the_members(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 10)
         cluster.delete_records("orders", 0, 5)
@@ -143,10 +143,10 @@ async def test_topic_s_own_policy_decides_where_to_go_on(autojump_clock: MockClo
 
 
 @pytest.mark.parametrize("policy", ["fail", "oldest", "newest"])
-async def test_position_within_the_log_after_all_is_kept(
+async def test_position_that_the_log_has_is_not_reset(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, policy: str
 ) -> None:
-    """A broker that lags behind, or has lost its mind for a moment, is no reason to skip what is there."""
+    """A lagging or faulty broker is no reason to skip records that exist."""
     refused = 0
 
     def refuse_three(_: Any, answer: Any) -> None:
@@ -187,11 +187,11 @@ async def test_broker_never_serving_its_log_exhausts_retries(
         assert "fetch of orders-0" in str(error)
 
 
-# -- truncation, as the fetcher tells of it -----------------------------------------------------------------
+# -- truncation, as the fetcher reports it -----------------------------------------------------------------
 
 
 class Stub:
-    """A lookup that knows one log."""
+    """A lookup that returns the offsets of one log."""
 
     async def log_range(self, partition: TopicPartition) -> LogRange:
         return LogRange(10, 90)
@@ -200,10 +200,10 @@ class Stub:
         return {tp: LogOffset({"oldest": 10, "newest": 90}.get(policy, 50)) for tp, policy in wanted.items()}
 
 
-def resets(policy: str) -> tuple[Resets, list[Any]]:
-    told: list[Any] = []
+def make_resets(policy: str) -> tuple[Resets, list[Any]]:
+    reported: list[Any] = []
     config = Config(offset_out_of_range=policy)
-    return Resets(Stub(), config, told.append, Backoff.of(config), lambda *moved: told.append(moved)), told
+    return Resets(Stub(), config, reported.append, Backoff.of(config), lambda *moved: reported.append(moved)), reported
 
 
 def feed(position: int) -> PartitionConsumer:
@@ -212,38 +212,40 @@ def feed(position: int) -> PartitionConsumer:
 
 @pytest.mark.parametrize("policy", ["oldest", "newest", "by_duration:PT1H"])
 async def test_truncated_log_is_read_from_the_divergence(policy: str) -> None:
-    moving, told = resets(policy)
+    resets, reported = make_resets(policy)
     consumer = feed(100)
-    assert await moving.truncated(consumer, Truncated(80, 3))
-    assert (consumer.cursor.position, consumer.cursor.last_epoch) == (80, 3), "which may be cut again"
-    assert told[1] == OffsetReset(PARTITION, 100, 80, policy, TRUNCATED, 10, 90, 0)
+    assert await resets.truncated(consumer, Truncated(80, 3))
+    assert (consumer.cursor.position, consumer.cursor.last_epoch) == (80, 3), (
+        "the epoch is kept, since the log may be truncated again"
+    )
+    assert reported[1] == OffsetReset(PARTITION, 100, 80, policy, TRUNCATED, 10, 90, 0)
 
 
 @pytest.mark.parametrize("diverging_offset", [80, None])
-async def test_truncated_log_fails_its_claim_by_that_policy(diverging_offset: int | None) -> None:
-    moving, told = resets("fail")
+async def test_truncated_log_fails_its_claim_by_the_fail_policy(diverging_offset: int | None) -> None:
+    resets, reported = make_resets("fail")
     consumer = feed(100)
-    assert not await moving.truncated(consumer, Truncated(diverging_offset))
+    assert not await resets.truncated(consumer, Truncated(diverging_offset))
     with pytest.raises(LogTruncatedError) as caught:
         consumer.receive_nowait()
     error = caught.value
     assert (error.partition, error.offset, error.diverging_offset) == (PARTITION, 100, diverging_offset)
-    assert told == []
+    assert reported == []
 
 
 @pytest.mark.parametrize(("policy", "after"), [("oldest", 10), ("newest", 90), ("by_duration:PT1H", 50)])
-async def test_truncated_log_without_divergence_meets_the_policy(policy: str, after: int) -> None:
-    moving, told = resets(policy)
+async def test_truncation_at_an_unknown_offset_uses_the_policy(policy: str, after: int) -> None:
+    resets, reported = make_resets(policy)
     consumer = feed(100)
-    assert await moving.truncated(consumer, Truncated(None))
+    assert await resets.truncated(consumer, Truncated(None))
     assert consumer.cursor.position == after
-    assert told[1] == OffsetReset(PARTITION, 100, after, policy, TRUNCATED, 10, 90, 0)
+    assert reported[1] == OffsetReset(PARTITION, 100, after, policy, TRUNCATED, 10, 90, 0)
 
 
 @pytest.mark.parametrize("policy", ["fail", "oldest"])
-async def test_claim_that_has_ended_is_neither_moved_nor_failed(policy: str) -> None:
-    moving, told = resets(policy)
+async def test_ended_claim_is_neither_reset_nor_failed(policy: str) -> None:
+    resets, reported = make_resets(policy)
     consumer = feed(100)
     consumer.end()
-    assert not await moving.truncated(consumer, Truncated(80, 3))
-    assert (consumer.cursor.position, told, consumer.receive_nowait()) == (100, [], None)
+    assert not await resets.truncated(consumer, Truncated(80, 3))
+    assert (consumer.cursor.position, reported, consumer.receive_nowait()) == (100, [], None)

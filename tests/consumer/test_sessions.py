@@ -19,22 +19,22 @@ from tests.group.kit import Recorder, deadline, fill, orders, start_member
 from tests.group.standalone_kit import Watched, offsets_of
 
 
-async def test_quiet_partitions_do_not_travel(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_quiet_partitions_are_not_in_requests(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     fetches = watch_fetches(monkeypatch)
     async with orders(200) as cluster, deadline() as nursery:
         handler = Recorder()
         await start_member(nursery, cluster, handler)
         await trio.sleep(5)
         assert {len(named) for named in fetches.partitions()} == {200, 0}
-        begun = len(fetches.seen)
+        before = len(fetches.seen)
         fill(cluster, 1, 7)
         await handler.received(1)
         await trio.sleep(5)
-        assert [named for named in fetches.partitions(begun) if named] == [[7]]
+        assert [named for named in fetches.partitions(before) if named] == [[7]]
         assert fetches.versions == {17}, "topics are named by their ids"
 
 
-async def test_partition_without_room_is_forgotten_and_comes_again(
+async def test_full_partition_leaves_the_fetch_session_and_returns(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     release = trio.Event()
@@ -51,16 +51,16 @@ async def test_partition_without_room_is_forgotten_and_comes_again(
         await trio.sleep(5)
         forgotten = [list(t.partitions) for _, body in fetches.seen for t in body.forgotten_topics_data or ()]
         assert forgotten == [[0]]
-        begun = len(fetches.seen)
+        before = len(fetches.seen)
         await trio.sleep(5)
-        assert not any(fetches.partitions(begun))
+        assert not any(fetches.partitions(before))
         release.set()
         await handler.received(100)
         assert handler.offsets("orders", 0) == list(range(100))
 
 
 @pytest.mark.parametrize("code", [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH])
-async def test_session_that_the_broker_has_lost_is_begun_anew_unsaid(
+async def test_lost_session_is_restarted_without_an_event(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, code: ErrorCode
 ) -> None:
     fetches = watch_fetches(monkeypatch)
@@ -68,10 +68,10 @@ async def test_session_that_the_broker_has_lost_is_begun_anew_unsaid(
         handler = Recorder()
         member = await start_member(nursery, cluster, handler)
         await trio.sleep(2)
-        begun = len(fetches.seen)
+        before = len(fetches.seen)
         cluster.fail_next(Api.FETCH, code)
         await trio.sleep(2)
-        assert [sorted(named) for named in fetches.partitions(begun) if named] == [[0, 1]]
+        assert [sorted(named) for named in fetches.partitions(before) if named] == [[0, 1]]
         fill(cluster, 5, 1)
         await handler.received(5)
         assert not member.seen(Retrying)
@@ -96,7 +96,7 @@ async def test_broker_without_fetch_sessions_gets_full_requests(
 async def test_early_empty_responses_cause_no_hot_loop(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def say_nothing(request: Any, answer: Any) -> None:
+    def respond_empty(request: Any, answer: Any) -> None:
         if began < trio.current_time() < began + 20:
             answer.responses = []
 
@@ -106,11 +106,11 @@ async def test_early_empty_responses_cause_no_hot_loop(
         handler = Recorder()
         member = await start_member(nursery, cluster, handler)
         await trio.sleep(5)
-        edit_answers(monkeypatch, Api.FETCH, say_nothing)
+        edit_answers(monkeypatch, Api.FETCH, respond_empty)
         fill(cluster, 5)
-        begun = len(fetches.seen)
+        before = len(fetches.seen)
         await trio.sleep(10)
-        assert 5 < len(fetches.seen) - begun < 40
+        assert 5 < len(fetches.seen) - before < 40
         (cause,) = {retrying.cause for retrying in member.seen(Retrying)}
         assert cause == "an empty response before fetch_max_wait"
         await handler.received(5)
@@ -135,14 +135,14 @@ async def test_responses_without_records_cause_no_hot_loop(
         handler = Recorder()
         member = await start_member(nursery, cluster, handler)
         await trio.sleep(3)
-        hurries, begun = 500, len(fetches.seen)
+        hurries, before = 500, len(fetches.seen)
         await trio.sleep(10)
-        assert 5 < len(fetches.seen) - begun < 40
+        assert 5 < len(fetches.seen) - before < 40
         assert member.seen(Retrying)
         fill(cluster, 5, 1)
         written = trio.current_time()
         await handler.received(5)
-        assert trio.current_time() < written + 0.6, "others wait no longer than a fetch may"
+        assert trio.current_time() < written + 0.6, "other partitions wait no longer than a fetch"
 
 
 async def test_response_for_an_ended_claim_does_not_delay_fetches(
@@ -151,16 +151,14 @@ async def test_response_for_an_ended_claim_does_not_delay_fetches(
     async with orders() as cluster, deadline():
         fill(cluster, 50)
         async with Watched(cluster, fetch_max_partition_bytes=100) as consumer:
-            for start in range(30):  # each ends while the fetch behind its first message is out
+            for start in range(30):  # each claim ends while the fetch after its first message is pending
                 async with consumer.consume_partition("orders", 0, start) as claim:
                     assert await offsets_of(claim, 1) == [start]
         assert not consumer.seen(Retrying)
 
 
-async def test_empty_response_of_a_used_up_quota_is_retried(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """KIP-219: it says for how long, nothing of any partition, and begins no session."""
+async def test_empty_response_by_a_quota_is_retried(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """KIP-219: the response has a throttle time and no partition, and starts no session."""
     throttled = 0
 
     def throttle(request: Any, answer: Any) -> None:
@@ -185,13 +183,13 @@ async def test_topic_id_learned_while_reading_is_used(
 ) -> None:
     """Happens while brokers are upgraded. Another topic, whose id is always known, is read at the same time."""
 
-    def leave_out(request: Any, answer: Any) -> None:
+    def omit_id(request: Any, answer: Any) -> None:
         for topic in answer.topics:
-            if topic.name == "orders" and not is_told:
+            if topic.name == "orders" and not has_id:
                 topic.topic_id = uuid.UUID(int=0)
 
-    is_told = False
-    edit_answers(monkeypatch, Api.METADATA, leave_out)
+    has_id = False
+    edit_answers(monkeypatch, Api.METADATA, omit_id)
     fetches = watch_fetches(monkeypatch)
     async with orders(2) as cluster, deadline() as nursery:
         cluster.create_topic("bills", 1)
@@ -200,7 +198,7 @@ async def test_topic_id_learned_while_reading_is_used(
         fill(cluster, 5, 1)
         await handler.received(5)
         assert fetches.versions == {12}
-        is_told = True
+        has_id = True
         for _ in range(5):
             await trio.sleep(10)
             fill(cluster, 5, 1)
@@ -209,11 +207,11 @@ async def test_topic_id_learned_while_reading_is_used(
         assert handler.offsets("orders", 1) == list(range(30))
         assert handler.offsets("bills", 0) == list(range(25))
         assert fetches.versions == {12, 17}
-        assert [sorted(named) for named in fetches.full()] == [[0, 0, 1]] * 2, "another session, with other names"
+        assert [sorted(named) for named in fetches.full()] == [[0, 0, 1]] * 2, "a second session, with topic ids"
         assert not member.seen(Retrying)
 
 
-async def test_restarted_broker_is_read_on_in_a_session_of_its_own(autojump_clock: MockClock) -> None:
+async def test_restarted_broker_is_read_in_a_new_session(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         handler = Recorder()
         await start_member(nursery, cluster, handler)

@@ -16,7 +16,7 @@ def test_stopwatch_sums_all_intervals_and_the_current_one() -> None:
     assert (watch.lasting(31.0), watch.seconds_until(31.0)) == (1.0, 5.0)
 
 
-def test_end_of_what_does_not_go_on_counts_nothing() -> None:
+def test_end_without_begin_counts_nothing() -> None:
     watch = Stopwatch()
     watch.end(10.0)
     watch.begin(20.0)

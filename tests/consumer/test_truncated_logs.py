@@ -1,4 +1,4 @@
-"""Logs that lose what has been read (KIP-320), and topics that are made again (KIP-516)."""
+"""Logs that lose records after these were read (KIP-320), and recreated topics (KIP-516)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PARTITION = TopicPartition("orders", 0)
 
 
 class ByBatches(Recorder):
-    """Takes batches, and marks them."""
+    """Reads and marks batches."""
 
     async def consume_claim(self, session: Session, claim: Claim) -> None:
         async for batch in claim.batches():
@@ -30,7 +30,7 @@ class ByBatches(Recorder):
 
 
 async def unclean_election(cluster: EmbeddedCluster, offset: int, leader: int) -> None:
-    """A broker comes to lead that has the log up to `offset` only."""
+    """Elect a leader that has the log only up to `offset`."""
     cluster.truncate("orders", 0, offset)
     cluster.move_leader("orders", 0, leader)
 
@@ -50,7 +50,7 @@ async def test_truncation_below_the_position_fails_the_claim(autojump_clock: Moc
         assert handler.offsets("orders", 0) == list(range(20))
 
 
-async def test_log_cut_below_what_was_read_is_read_on_where_it_differs(autojump_clock: MockClock) -> None:
+async def test_truncation_with_a_policy_reads_from_the_divergence(autojump_clock: MockClock) -> None:
     async with orders(2, brokers=2) as cluster, deadline() as nursery:
         fill(cluster, 20)
         handler = Recorder()
@@ -68,7 +68,7 @@ async def test_log_cut_below_what_was_read_is_read_on_where_it_differs(autojump_
 
 
 async def test_second_truncation_before_reading_loses_nothing(autojump_clock: MockClock) -> None:
-    """The second cut is found out by the epoch in which was written what stands before the first."""
+    """The second truncation is detected by the epoch of the record before the first one."""
     async with orders(1, brokers=2) as cluster, deadline() as nursery:
         fill(cluster, 20)
         handler = Recorder()
@@ -120,15 +120,15 @@ async def test_truncation_below_an_unread_start_is_found_by_the_commit(
 async def test_looked_up_start_is_not_validated_again(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Call] = []
-    on_request(monkeypatch, Api.OFFSET_FOR_LEADER_EPOCH, asked.append)
+    requests: list[Call] = []
+    on_request(monkeypatch, Api.OFFSET_FOR_LEADER_EPOCH, requests.append)
     async with orders(brokers=2) as cluster, deadline() as nursery:
         fill(cluster, 20)
         cluster.move_leader("orders", 0, 1)
         handler = Recorder()
         await start_member(nursery, cluster, handler, offset_initial="oldest")
         await handler.received(20)
-        assert not asked
+        assert not requests
 
 
 async def test_truncation_above_the_position_is_ignored(autojump_clock: MockClock) -> None:
@@ -166,11 +166,11 @@ async def test_truncation_while_stopped_is_found_by_the_commits_epoch(
 async def test_partitions_starting_together_are_checked_at_once(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[int] = []
+    requests: list[int] = []
     handler_of = apis.HANDLERS[Api.OFFSET_FOR_LEADER_EPOCH]
 
     def answer(call: Call) -> None:
-        asked.append(sum(len(topic.partitions) for topic in call.body.topics))
+        requests.append(sum(len(topic.partitions) for topic in call.body.topics))
         handler_of.answer(call)
 
     monkeypatch.setitem(apis.HANDLERS, Api.OFFSET_FOR_LEADER_EPOCH, attrs.evolve(handler_of, answer=answer))
@@ -181,17 +181,17 @@ async def test_partitions_starting_together_are_checked_at_once(
         member = await start_member(nursery, cluster, handler)
         await handler.received(50)
         await member.close()
-        assert not asked
+        assert not requests
         for partition in range(50):
             cluster.move_leader("orders", partition, 1 - partition % 2)
             fill(cluster, 1, partition)
         handler = Recorder()
         await start_member(nursery, cluster, handler)
         await handler.received(50)
-        assert asked == [25, 25]
+        assert requests == [25, 25]
 
 
-async def test_check_that_is_refused_is_repeated_with_backoff(autojump_clock: MockClock) -> None:
+async def test_refused_epoch_check_is_retried_with_backoff(autojump_clock: MockClock) -> None:
     async with orders(brokers=2) as cluster, deadline() as nursery:
         fill(cluster, 20)
         handler = Recorder()
@@ -207,7 +207,7 @@ async def test_check_that_is_refused_is_repeated_with_backoff(autojump_clock: Mo
 # -- another topic of the same name ---------------------------------------------------------------------
 
 
-async def test_topic_made_again_stops_its_claims_and_says_so(autojump_clock: MockClock) -> None:
+async def test_recreated_topic_fails_its_claims(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         cluster.create_topic("bills", 1)
         fill(cluster, 20)
@@ -238,7 +238,7 @@ async def test_recreated_topic_starts_at_its_log_start(
         cluster.create_topic("orders", 2)
         fill(cluster, 30)
         await member.ended.wait()
-        assert committed(cluster) == {"orders-0": 0, "orders-1": 0}, "where the new topic begins, and no old mark"
+        assert committed(cluster) == {"orders-0": 0, "orders-1": 0}, "the start of the new topic, and no old mark"
         handler = Recorder()
         await start_member(nursery, cluster, handler)
         await handler.received(30)

@@ -109,7 +109,9 @@ async def test_correct_password_is_accepted(mechanism: str, autojump_clock: Mock
 
 @pytest.mark.parametrize("mechanism", PASSWORD_MECHANISMS)
 @pytest.mark.parametrize("users", [{"alice": "simsim"}, {"bob": "sesame"}])
-async def test_wrong_password_or_user_name_is_refused(mechanism: str, users: dict[str, str], autojump_clock: MockClock) -> None:
+async def test_wrong_password_or_user_name_is_refused(
+    mechanism: str, users: dict[str, str], autojump_clock: MockClock
+) -> None:
     text = await refusal(SaslConfig(users=users), config(mechanism))
     assert text.startswith(f"{HOST}:9092: {mechanism} as 'alice' was refused: ")
     assert text.endswith("; correct sasl_username and sasl_password")
@@ -145,7 +147,10 @@ class TestTokens:
             return Token("good")
 
         source: Callable[[], Any] = {"text": lambda: "good", "token": lambda: Token("good"), "async": later}[kind]
-        async with open_pool(SaslConfig(tokens={"good": "alice"}), config("OAUTHBEARER", sasl_token=source)) as (pool, _):
+        async with open_pool(SaslConfig(tokens={"good": "alice"}), config("OAUTHBEARER", sasl_token=source)) as (
+            pool,
+            _,
+        ):
             await request_metadata(pool)
 
     async def test_invalid_token_is_refused(self) -> None:
@@ -175,7 +180,10 @@ class TestTokens:
         def source() -> str:
             raise ValueError("POST /token?client_secret=sesame&x=y: 401")
 
-        async with open_pool(SaslConfig(tokens={"good": "alice"}), config("OAUTHBEARER", sasl_token=source)) as (pool, _):
+        async with open_pool(SaslConfig(tokens={"good": "alice"}), config("OAUTHBEARER", sasl_token=source)) as (
+            pool,
+            _,
+        ):
             with pytest.raises(TokenError, match=r"ValueError: POST /token\?client_secret=\*\*\*&x=y: 401"):
                 await request_metadata(pool)
 

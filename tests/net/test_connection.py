@@ -160,7 +160,9 @@ async def test_each_request_has_its_own_deadline(
             await connection.request(HeartbeatRequest, 7.0, **HEARTBEAT)
         failures: list[BaseException] = []
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(record_failure, lambda: connection.request(HeartbeatRequest, 60.0, **HEARTBEAT), failures)
+            nursery.start_soon(
+                record_failure, lambda: connection.request(HeartbeatRequest, 60.0, **HEARTBEAT), failures
+            )
             await trio.sleep(20.0)
             assert connection.is_open
             with pytest.raises(RequestTimeoutError, match="no response to HeartbeatRequest in 10 s"):
@@ -195,7 +197,9 @@ async def test_closed_connection_fails_all_waiting_requests() -> None:
         errors: list[BaseException] = []
         async with trio.open_nursery() as nursery:
             for _ in range(3):
-                nursery.start_soon(record_failure, lambda: connection.request(HeartbeatRequest, 60.0, **HEARTBEAT), errors)
+                nursery.start_soon(
+                    record_failure, lambda: connection.request(HeartbeatRequest, 60.0, **HEARTBEAT), errors
+                )
             await trio.testing.wait_all_tasks_blocked()
             await stream.aclose()
         assert len(errors) == 3

@@ -186,7 +186,9 @@ async def test_permanent_error_names_the_group(autojump_clock: MockClock, api: A
         (Api.DELETE_GROUPS, lambda admin: admin.delete_group("g"), "DELETE on the group"),
     ],
 )
-async def test_authorization_error_names_the_required_acl(api: Api, call: Any, acl: str, autojump_clock: MockClock) -> None:
+async def test_authorization_error_names_the_required_acl(
+    api: Api, call: Any, acl: str, autojump_clock: MockClock
+) -> None:
     async with orders() as cluster, admin_of(cluster) as (admin, _), deadline():
         await admin.commit("g", {ORDERS_0: 0})
         if api is Api.FIND_COORDINATOR:

@@ -23,7 +23,9 @@ from tests.group.kit import deadline, fill, orders
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
-async def request_offsets(cluster: EmbeddedCluster, timestamp: int, *partitions: TopicPartition, **options: Any) -> LogOffsets:
+async def request_offsets(
+    cluster: EmbeddedCluster, timestamp: int, *partitions: TopicPartition, **options: Any
+) -> LogOffsets:
     config = Config(**{"request_timeout": 5.0, **options})
     async with GroupAdmin(cluster.bootstrap_servers, config, lambda event: None, cluster.transport) as admin:
         await admin.metadata({partition.topic for partition in partitions})
@@ -126,9 +128,7 @@ async def test_next_leader_is_found_after_a_leader_stops(autojump_clock: MockClo
             assert await admin.log_offsets([FIRST], LOG_END) == LogOffsets({FIRST: 5})
 
 
-async def test_request_has_the_known_leader_epoch(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_request_has_the_known_leader_epoch(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """A deposed leader that has not noticed it must not return its own log end (KIP-320)."""
     epochs: list[int] = []
 

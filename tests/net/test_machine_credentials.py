@@ -83,7 +83,11 @@ async def test_signature_equals_the_one_of_botocore(token: str | None, monkeypat
     message = (await begin_exchange()).next_message
     assert message is not None
     fields = json.loads(message)
-    assert (fields["host"], fields["action"], fields.get("x-amz-security-token")) == (HOST, "kafka-cluster:Connect", token)
+    assert (fields["host"], fields["action"], fields.get("x-amz-security-token")) == (
+        HOST,
+        "kafka-cluster:Connect",
+        token,
+    )
     assert fields["x-amz-signature"] == signed_by_botocore(fields, token)
     assert KEYS["AWS_SECRET_ACCESS_KEY"] not in message.decode()
 

@@ -83,9 +83,7 @@ async def test_existing_topic_is_found_without_a_retry(autojump_clock: MockClock
         assert retries(events) == []
 
 
-async def test_unauthorized_topic_is_not_retried(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unauthorized_topic_is_not_retried(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     def forbid(request: Any, answer: Any) -> None:
         for topic in answer.topics:
             topic.error_code, topic.partitions = ErrorCode.TOPIC_AUTHORIZATION_FAILED, []

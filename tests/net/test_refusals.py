@@ -14,7 +14,7 @@ from sarameya.embedded import EmbeddedCluster, SaslConfig
 from sarameya.net.broker_pool import Purpose
 from sarameya.observe import Retrying
 from sarameya.testing import virtual_wall_clock
-from tests.net.test_authentication import request_metadata, cluster_with, config, open_pool
+from tests.net.test_authentication import cluster_with, config, open_pool, request_metadata
 
 MINUTES = 600.0
 

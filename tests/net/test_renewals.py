@@ -32,7 +32,7 @@ from sarameya.net.broker_pool import BrokerPool, Purpose, open_broker_pool
 from sarameya.observe import ConnectionLost, RenewalFailed, Retrying, SessionStarted, WeakSecurity, event_level
 from sarameya.protocol.versions import Api
 from tests.group.kit import Recorder, deadline, eventually, start_member
-from tests.net.test_authentication import ALICE, HOST, request_metadata, cluster_with, config, group_of, open_pool
+from tests.net.test_authentication import ALICE, HOST, cluster_with, config, group_of, open_pool, request_metadata
 
 
 def alice_for(lifetime: float) -> SaslConfig:
@@ -180,15 +180,15 @@ class TestShortSessions:
     async def test_group_consumes_with_tokens_used_until_they_expire(self, autojump_clock: MockClock) -> None:
         """The source keeps each token until it expires, so a session may last only for the rest of its time."""
         sasl = SaslConfig(lifetime=5.0)
-        expiry = 0.0
+        goes = 0.0  # the time at which the cached token expires
 
         async def cached() -> str:
-            nonlocal expiry
-            if expiry <= trio.current_time():
-                expiry = trio.current_time() + 12
-                sasl.tokens[f"until-{expiry}"] = "alice"
-            sasl.lifetime = min(5.0, expiry - trio.current_time())
-            return f"until-{expiry}"
+            nonlocal goes
+            if goes <= trio.current_time():
+                goes = trio.current_time() + 12
+                sasl.tokens[f"until-{goes}"] = "alice"
+            sasl.lifetime = min(5.0, goes - trio.current_time())
+            return f"until-{goes}"
 
         handler = Recorder()
         async with cluster_with(sasl) as cluster, deadline(200) as nursery:
@@ -310,7 +310,11 @@ class TestFailingTokenSources:
         async with open_pool(alice_for(60.0), config("OAUTHBEARER", sasl_token=source)) as (pool, events):
             await request_metadata(pool)
             await trio.sleep(58)
-            assert [type(event) for event in without_warnings(events)] == [RenewalFailed] * len(without_warnings(events)) != []
+            assert (
+                [type(event) for event in without_warnings(events)]
+                == [RenewalFailed] * len(without_warnings(events))
+                != []
+            )
             away = False
             await trio.sleep(3)
             await request_metadata(pool)

@@ -99,9 +99,7 @@ async def test_fault_42_silent_broker_does_not_delay_new_metadata(autojump_clock
 
 @pytest.mark.parametrize("silent", BROKERS)
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-async def test_fault_42_hanging_coordinator_is_replaced(
-    autojump_clock: MockClock, silent: int, strategy: str
-) -> None:
+async def test_fault_42_hanging_coordinator_is_replaced(autojump_clock: MockClock, silent: int, strategy: str) -> None:
     """The cluster elects another coordinator after nine seconds, as Kafka does when it fences a broker."""
     async with orders(3, brokers=3) as cluster, deadline() as nursery:
         other = lead_elsewhere(cluster, silent)

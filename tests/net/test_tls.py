@@ -183,7 +183,9 @@ class TestClientCertificates:
         text = await refused_by(context, tls_ca_file=ca_file, tls_cert_file=cert_file)
         assert "the broker does not know the CA of our certificate" in text
 
-    async def test_expired_client_certificate_is_refused(self, authority: trustme.CA, ca_file: str, tmp_path: Path) -> None:
+    async def test_expired_client_certificate_is_refused(
+        self, authority: trustme.CA, ca_file: str, tmp_path: Path
+    ) -> None:
         cert_file = identity(tmp_path, authority.issue_cert("c.example", not_before=LONG_AGO, not_after=YESTERDAY))
         context = server(authority.issue_cert(LOOPBACK), authority)
         assert "our certificate has expired" in await refused_by(context, tls_ca_file=ca_file, tls_cert_file=cert_file)
@@ -220,7 +222,9 @@ class TestFiles:
             identity(tmp_path, authority.issue_cert("client.example"))
             await connect(pool)
             await connect(pool)
-        assert [event for event in events if isinstance(event, TlsFilesRenewed)] == [TlsFilesRenewed((ca_file, cert_file))]
+        assert [event for event in events if isinstance(event, TlsFilesRenewed)] == [
+            TlsFilesRenewed((ca_file, cert_file))
+        ]
 
     async def test_half_written_file_is_reported_once_and_not_used(
         self, authority: trustme.CA, ca_file: str, tmp_path: Path

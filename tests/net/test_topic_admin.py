@@ -73,7 +73,9 @@ async def test_missing_topic_is_not_described(autojump_clock: MockClock) -> None
         assert "nothing" not in await counts(admin), "describing a topic does not create it"
 
 
-async def test_topic_settings_exclude_defaults_of_brokers(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_topic_settings_exclude_defaults_of_brokers(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def set_some(request: Any, answer: Any) -> None:
         (result,) = answer.results
         (by_broker,) = result.configs
